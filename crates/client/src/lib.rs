@@ -1,0 +1,1 @@
+//! What a person asks for: copy, list, stat, cat, remove, checksum

@@ -1,0 +1,20 @@
+//! The words every other crate speaks: URLs, byte ranges and sets of them, checksums that can be
+//! combined, units, limits and errors.
+//!
+//! Pure: no socket, no file, no clock. Time is a value ([`time::Time`]) that a caller passes in.
+//!
+//! Read first: [`range`], then [`checksum`], then [`error`].
+
+pub mod checksum;
+pub mod error;
+pub mod limits;
+pub mod range;
+pub mod time;
+pub mod units;
+pub mod url;
+
+pub use checksum::{Checksum, ChecksumKind, Hasher};
+pub use error::{Error, ErrorKind, Fault, Result};
+pub use range::{ByteRange, RangeSet};
+pub use time::Time;
+pub use url::{Scheme, Url};

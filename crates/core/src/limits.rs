@@ -1,0 +1,88 @@
+//! Every limit, in one place: a number with its unit in its name, and the reason for it.
+
+use std::time::Duration;
+
+// --- What a server accepts ---------------------------------------------------------------------
+
+/// Bytes of a request line: beyond it the answer is 414. nginx and Apache stop at 8 KiB.
+pub const REQUEST_LINE_BYTES_MAX: usize = 8 * 1024;
+/// Bytes of a request head: beyond it the answer is 431. Tokens travel in headers; 32 KiB holds them.
+pub const REQUEST_HEAD_BYTES_MAX: usize = 32 * 1024;
+/// Header lines of a request: beyond it the answer is 431.
+pub const REQUEST_HEADERS_MAX: usize = 100;
+/// Bytes of one path component: the file systems' own limit.
+pub const NAME_BYTES_MAX: usize = 255;
+/// From accepting a connection to knowing its protocol, then to the end of a TLS handshake.
+pub const DETECT_MAX: Duration = Duration::from_secs(10);
+/// From a request's first byte to the end of its head: beyond it the answer is 408.
+pub const REQUEST_HEAD_MAX: Duration = Duration::from_secs(20);
+/// Without a byte of a request on an open connection: then it is closed.
+pub const IDLE_MAX: Duration = Duration::from_secs(75);
+/// Without one byte of progress while a body is sent or received: then 408, or the connection is cut.
+pub const BODY_STALL_MAX: Duration = Duration::from_secs(60);
+/// Bytes of a rejected upload that are read and thrown away so that the client sees the answer.
+pub const BODY_DRAIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// How long such bytes are waited for.
+pub const BODY_DRAIN_MAX: Duration = Duration::from_secs(5);
+/// Bytes of one upload unless the operator says otherwise: 413 beyond it. 16 TiB is ext4's own limit.
+pub const UPLOAD_BYTES_MAX: u64 = 16 << 40;
+/// Bytes of a line that gives the size of a chunk, extensions included.
+pub const CHUNK_LINE_BYTES_MAX: usize = 1024;
+/// Bytes of the trailer behind a chunked body.
+pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
+/// Open connections: beyond it the answer is 503 with `Retry-After`.
+pub const CONNECTIONS_MAX: usize = 4096;
+/// `Retry-After` of a 503.
+pub const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// How long a graceful stop waits for running requests.
+pub const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// Checksums computed on demand at the same time: each reads a whole file.
+pub const DIGESTS_RUNNING_MAX: usize = 2;
+/// Remembered checksums (about 150 bytes each).
+pub const DIGESTS_KEPT_MAX: usize = 65_536;
+/// Entries of one directory listing; a longer one says that it was cut.
+pub const LISTING_ENTRIES_MAX: usize = 100_000;
+/// Blocking disk operations at the same time on one export.
+pub const DISK_OPERATIONS_MAX: usize = 64;
+/// Age of an abandoned partial upload before it is removed.
+pub const PARTIAL_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+// --- What a client accepts ---------------------------------------------------------------------
+
+/// Bytes of a response head.
+pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Header lines of a response.
+pub const RESPONSE_HEADERS_MAX: usize = 128;
+/// Redirects followed for one request.
+pub const REDIRECTS_MAX: usize = 10;
+/// Bytes of a listing that is read whole.
+pub const LISTING_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// For one TCP connection and its TLS handshake.
+pub const CONNECT_MAX: Duration = Duration::from_secs(15);
+/// Head start of an address before the next one of the same name is tried beside it (RFC 8305, 5).
+pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// Sources of one copy.
+pub const SOURCES_MAX: usize = 64;
+/// How long a source may compute a digest while the copy waits for nothing else.
+pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
+
+// --- The data path -----------------------------------------------------------------------------
+
+/// Bytes moved per system call: 256 KiB costs 2 % more than 1 MiB and fits the second-level cache.
+pub const IO_BYTES: usize = 256 * 1024;
+/// Plaintext of one TLS record (RFC 8446, 5.1).
+pub const TLS_RECORD_BYTES_MAX: usize = 16 * 1024;
+/// Memory for bytes that arrived before the ones in front of them, for targets written in order.
+pub const REORDER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes received since the journal last told of them: what a killed copy may fetch again.
+pub const JOURNAL_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Time since the journal was last written.
+pub const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
+
+const _: () = {
+    assert!(REQUEST_LINE_BYTES_MAX < REQUEST_HEAD_BYTES_MAX);
+    assert!(IO_BYTES.is_multiple_of(TLS_RECORD_BYTES_MAX));
+    // The promise is 64 MiB plus what was in flight.
+    assert!(JOURNAL_BYTES_MAX <= 64 * 1024 * 1024);
+    assert!(REQUEST_HEAD_BYTES_MAX <= IO_BYTES && RESPONSE_HEAD_BYTES_MAX <= IO_BYTES);
+};

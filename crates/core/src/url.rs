@@ -1,0 +1,238 @@
+//! URLs of files and directories: `http`, `https` and `file`; a plain path is a `file` URL.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, ErrorKind, Fault, Result};
+
+/// How bytes are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// HTTP/1.1 in clear.
+    Http,
+    /// HTTP/1.1 over TLS.
+    Https,
+    /// A file of this machine.
+    File,
+}
+
+impl Scheme {
+    /// The name in front of `:`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+            Scheme::File => "file",
+        }
+    }
+}
+
+/// The URL of a file or directory, with a scheme that gridlane speaks.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Url {
+    scheme: Scheme,
+    inner: url::Url,
+}
+
+impl Url {
+    /// Reads what a person typed: a URL with a known scheme (`dav` and `davs` mean `http` and
+    /// `https`), or else a path, made absolute with `current_dir`.
+    pub fn parse(text: &str, current_dir: &Path) -> Result<Url> {
+        match text.split_once("://") {
+            Some((scheme, _)) if is_scheme(scheme) => Url::parse_absolute(text),
+            _ if text.is_empty() => Err(usage("an empty name is neither a URL nor a path")),
+            _ => Url::from_path(&current_dir.join(text)),
+        }
+    }
+
+    /// Reads a complete URL.
+    pub fn parse_absolute(text: &str) -> Result<Url> {
+        let (name, rest) = text.split_once("://").unwrap_or((text, ""));
+        let (scheme, spelled) = match name.to_ascii_lowercase().as_str() {
+            "http" | "dav" => (Scheme::Http, format!("http://{rest}")),
+            "https" | "davs" => (Scheme::Https, format!("https://{rest}")),
+            "file" => (Scheme::File, format!("file://{rest}")),
+            other => {
+                return Err(Error::new(ErrorKind::Unsupported, format!("unknown scheme {other:?}"))
+                    .fault(Fault::Caller)
+                    .hint("known schemes are http, https, dav, davs and file"));
+            }
+        };
+        let mut inner = url::Url::parse(&spelled)
+            .map_err(|cause| usage(format!("{:?} is not a URL: {cause}", redact(text))))?;
+        inner.set_fragment(None);
+        if scheme == Scheme::File && inner.to_file_path().is_err() {
+            return Err(usage(format!("{text:?} does not name a file of this machine")));
+        }
+        Ok(Url { scheme, inner })
+    }
+
+    /// The `file` URL of an absolute path.
+    pub fn from_path(path: &Path) -> Result<Url> {
+        // `Url::from_file_path` drops a final slash, which a person may mean.
+        let slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        let made = if slash { url::Url::from_directory_path(path) } else { url::Url::from_file_path(path) };
+        let inner = made.map_err(|()| usage(format!("{} is not an absolute path", path.display())))?;
+        Ok(Url { scheme: Scheme::File, inner })
+    }
+
+    /// How bytes are reached.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The path on this machine, of a `file` URL.
+    pub fn to_path(&self) -> Option<PathBuf> {
+        (self.scheme == Scheme::File).then(|| self.inner.to_file_path().ok()).flatten()
+    }
+
+    /// Host name or address without brackets; empty for `file`.
+    pub fn host(&self) -> &str {
+        self.inner.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// TCP port, given or the scheme's own; 0 for `file`.
+    pub fn port(&self) -> u16 {
+        self.inner.port_or_known_default().unwrap_or(0)
+    }
+
+    /// `host:port` as HTTP's `Host` header has it: brackets around IPv6, no default port.
+    pub fn host_header(&self) -> String {
+        let host = self.inner.host_str().unwrap_or_default();
+        match self.inner.port() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+
+    /// Path and query as HTTP's request line has them, percent-encoded.
+    pub fn request_target(&self) -> &str {
+        &self.inner[url::Position::BeforePath..url::Position::AfterQuery]
+    }
+
+    /// The percent-encoded path without the query.
+    pub fn encoded_path(&self) -> &str {
+        self.inner.path()
+    }
+
+    /// User and password in the URL, percent-decoded by neither.
+    pub fn credentials(&self) -> Option<(&str, &str)> {
+        let (user, password) = (self.inner.username(), self.inner.password());
+        (!user.is_empty() || password.is_some()).then(|| (user, password.unwrap_or_default()))
+    }
+
+    /// The last part of the path, percent-encoded as it stands; `None` for a directory.
+    pub fn file_name(&self) -> Option<&str> {
+        self.inner.path_segments()?.next_back().filter(|name| !name.is_empty())
+    }
+
+    /// Whether the path ends with a slash.
+    pub fn is_directory_form(&self) -> bool {
+        self.inner.path().ends_with('/')
+    }
+
+    /// Whether two URLs name the same scheme, host and port.
+    pub fn same_endpoint(&self, other: &Url) -> bool {
+        self.scheme == other.scheme && self.host() == other.host() && self.port() == other.port()
+    }
+
+    /// What `reference` (a `Location` header, a link in a listing) means seen from this URL.
+    pub fn join(&self, reference: &str) -> Result<Url> {
+        let joined = self
+            .inner
+            .join(reference)
+            .map_err(|cause| usage(format!("{:?} is not a URL: {cause}", redact(reference))))?;
+        Url::parse_absolute(joined.as_str())
+    }
+
+    /// The whole URL, secrets included: for requests, never for messages.
+    pub fn as_str(&self) -> &str {
+        self.inner.as_str()
+    }
+}
+
+/// For messages: user information, and the query of a signed URL, are left out.
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = self.to_path() {
+            return write!(f, "{}", path.display());
+        }
+        let host = self.host_header();
+        write!(f, "{}://{host}{}", self.scheme.name(), self.inner.path())?;
+        if self.inner.query().is_some() {
+            f.write_str("?…")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+}
+
+/// Cuts what may be secret out of a text that could not be parsed as a URL.
+fn redact(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        _ => text.to_owned(),
+    }
+}
+
+fn usage(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Url {
+        Url::parse(text, Path::new("/home/ada")).unwrap()
+    }
+
+    #[test]
+    fn what_people_type() {
+        let url = parse("https://[::1]:1094/a%20b/c?x=1#part");
+        assert_eq!((url.host(), url.port()), ("::1", 1094));
+        assert_eq!(url.host_header(), "[::1]:1094");
+        assert_eq!(url.request_target(), "/a%20b/c?x=1");
+        assert_eq!(url.file_name(), Some("c"));
+        assert_eq!(parse("davs://h/x").scheme(), Scheme::Https);
+        assert_eq!(parse("http://h").request_target(), "/");
+        assert_eq!(parse("a b/c:d").to_path().unwrap(), Path::new("/home/ada/a b/c:d"));
+        assert_eq!(parse("file:///x%20y").to_path().unwrap(), Path::new("/x y"));
+        assert!(parse("dir/").is_directory_form());
+    }
+
+    #[test]
+    fn messages_show_no_secret() {
+        let url = parse("https://ada:secret@h.example:8443/f?authz=token");
+        assert_eq!(url.to_string(), "https://h.example:8443/f?…");
+        assert!(!format!("{url:?}").contains("secret"));
+        let error = Url::parse("https://ada:secret@:::/", Path::new("/")).unwrap_err();
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn what_is_refused() {
+        for bad in ["ftp://h/f", "http://", "", "https://h:99999/", "file://other/f"] {
+            assert!(Url::parse(bad, Path::new("/")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn redirects_are_relative_to_the_request() {
+        let url = parse("http://h:1/a/b");
+        assert_eq!(url.join("../c").unwrap().as_str(), "http://h:1/c");
+        assert_eq!(url.join("//k/d").unwrap().as_str(), "http://k/d");
+        assert!(url.join("ftp://x/").is_err());
+    }
+}

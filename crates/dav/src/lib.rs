@@ -1,0 +1,1 @@
+//! HTTP semantics as pure functions: request heads, ranges, conditionals, digests, listings

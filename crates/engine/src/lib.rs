@@ -1,0 +1,1 @@
+//! The one engine: lanes, plan, verification and journal move the bytes of one file

@@ -1,0 +1,1 @@
+//! Connections: listeners, protocol detection on one port, TLS, dialling

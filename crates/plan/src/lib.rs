@@ -1,0 +1,1 @@
+//! The multi-source scheduler: which range is fetched on which lane next

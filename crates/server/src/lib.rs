@@ -1,0 +1,1 @@
+//! Sessions to storage: HTTP and HTTPS on one port, admission and limits

@@ -1,0 +1,1 @@
+//! Storage behind the server, and the partial files that become visible only when complete
