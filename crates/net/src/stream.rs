@@ -1,0 +1,209 @@
+//! One connection, plain or TLS.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use gridlane_sys::tcp::{self, TcpInfo};
+use rustls::ServerConfig;
+use rustls::client::{ClientConfig, UnbufferedClientConnection};
+use rustls::server::UnbufferedServerConnection;
+use rustls_pki_types::ServerName;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::session::{Need, Session, Side};
+
+/// A TCP connection whose bytes are plaintext to its owner, whether TLS protects them or not.
+pub struct Stream {
+    socket: TcpStream,
+    peer: SocketAddr,
+    session: Option<Box<Session>>,
+}
+
+impl Stream {
+    /// A connection without TLS.
+    pub fn plain(socket: TcpStream) -> io::Result<Stream> {
+        let peer = socket.peer_addr()?;
+        // Heads and small bodies are written whole; nothing is gained by waiting for more (RFC 896).
+        socket.set_nodelay(true)?;
+        Ok(Stream { socket, peer, session: None })
+    }
+
+    /// Shakes hands as a client that wants to speak to `name`.
+    pub async fn connect_tls(
+        socket: TcpStream,
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+    ) -> io::Result<Stream> {
+        let conn = UnbufferedClientConnection::new(config, name).map_err(invalid)?;
+        Stream::plain(socket)?.shake_hands(Side::Client(Box::new(conn))).await
+    }
+
+    /// Shakes hands as a server.
+    pub async fn accept_tls(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Stream> {
+        let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
+        Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn))).await
+    }
+
+    async fn shake_hands(mut self, side: Side) -> io::Result<Stream> {
+        let session = self.session.insert(Box::new(Session::new(side)));
+        loop {
+            let need = session.handshake();
+            // Also after a failure: the peer learns by an alert what was wrong.
+            while !session.output().is_empty() {
+                let sent = send(&self.socket, session.output()).await?;
+                session.transmitted(sent);
+            }
+            match need? {
+                Need::Nothing => return Ok(self),
+                Need::PeerClosed => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Need::Input => match receive(&self.socket, session.input()).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    received => session.received(received),
+                },
+            }
+        }
+    }
+
+    /// Waits for bytes and puts them into `target`; 0 means that the peer ended its direction in good
+    /// order. A TLS connection that ends without saying so gives `UnexpectedEof`.
+    ///
+    /// Fills as much of `target` as has arrived, so a large one means few calls. May be dropped and
+    /// called again: no byte is lost.
+    pub async fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        if target.is_empty() {
+            return Ok(0);
+        }
+        let Some(session) = &mut self.session else {
+            return receive(&self.socket, target).await;
+        };
+        let mut count = 0;
+        loop {
+            let (got, need) = session.read(&mut target[count..])?;
+            count += got;
+            while !session.output().is_empty() {
+                let sent = send(&self.socket, session.output()).await?;
+                session.transmitted(sent);
+            }
+            match need {
+                Need::Nothing => return Ok(count),
+                Need::PeerClosed => return Ok(count),
+                Need::Input if count == 0 => match receive(&self.socket, session.input()).await? {
+                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    received => session.received(received),
+                },
+                // Something to return: take only what has arrived already.
+                Need::Input => match self.socket.try_read(session.input()) {
+                    Ok(0) => return Ok(count),
+                    Ok(received) => session.received(received),
+                    Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return Ok(count),
+                    Err(_) => return Ok(count),
+                },
+            }
+        }
+    }
+
+    /// Sends all of `bytes`.
+    pub async fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let Some(session) = &mut self.session else {
+            while !bytes.is_empty() {
+                let sent = send(&self.socket, bytes).await?;
+                bytes = &bytes[sent..];
+            }
+            return Ok(());
+        };
+        loop {
+            while !session.output().is_empty() {
+                let sent = send(&self.socket, session.output()).await?;
+                session.transmitted(sent);
+            }
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            let taken = session.write(bytes)?;
+            bytes = &bytes[taken..];
+        }
+    }
+
+    /// Sends up to `len` bytes of `file` from `offset` without copying them through this process;
+    /// returns how many. 0 means that the file ends there. Only for connections without TLS.
+    ///
+    /// Waits for the socket, not for the disk: bring the bytes into the page cache first.
+    pub async fn send_file(&mut self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        if self.session.is_some() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "sendfile would bypass TLS"));
+        }
+        loop {
+            self.socket.writable().await?;
+            let step = || {
+                let mut at = offset;
+                rustix::fs::sendfile(self.socket.as_fd(), file.as_fd(), Some(&mut at), len)
+                    .map_err(io::Error::from)
+            };
+            match self.socket.try_io(Interest::WRITABLE, step) {
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Ends our direction: TLS' close_notify where there is TLS, then TCP's FIN.
+    pub async fn shutdown(&mut self) -> io::Result<()> {
+        if let Some(session) = &mut self.session {
+            session.close()?;
+            while !session.output().is_empty() {
+                let sent = send(&self.socket, session.output()).await?;
+                session.transmitted(sent);
+            }
+        }
+        rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write).map_err(io::Error::from)
+    }
+
+    /// Whether TLS protects the bytes.
+    pub fn is_tls(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// The negotiated TLS version, for logs.
+    pub fn tls_version(&self) -> Option<&'static str> {
+        self.session.as_ref()?.version()
+    }
+
+    /// The other end's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// What the kernel knows of the connection.
+    pub fn tcp_info(&self) -> io::Result<TcpInfo> {
+        tcp::info(&self.socket)
+    }
+}
+
+async fn receive(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
+    loop {
+        // Bulk data is mostly there already: asking first saves a trip through the reactor.
+        match socket.try_read(target) {
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match socket.try_write(bytes) {
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => socket.writable().await?,
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn invalid(cause: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, cause)
+}

@@ -1,0 +1,161 @@
+//! TLS settings: whom a client trusts, and which certificate a server shows.
+//!
+//! Provider: `ring`, whose AES-GCM is the fastest on CPUs without AVX-512. Protocols: TLS 1.3 and 1.2.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gridlane_core::{Error, ErrorKind, Fault, Result};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+
+/// Whom a client trusts.
+#[derive(Clone, Debug, Default)]
+pub struct Trust {
+    /// PEM files with authorities, beside the system's own.
+    pub ca_files: Vec<PathBuf>,
+    /// Directory of PEM files with authorities (the grid's `X509_CERT_DIR`), beside the system's own.
+    pub ca_dir: Option<PathBuf>,
+    /// Trust anyone: no certificate is checked.
+    pub insecure: bool,
+}
+
+/// Settings for connections that we open. The system's authorities come from `SSL_CERT_FILE` and
+/// `SSL_CERT_DIR`, or the platform's store.
+pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?;
+    let config = if trust.insecure {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
+    } else {
+        builder.with_root_certificates(roots(trust)?)
+    };
+    Ok(Arc::new(config.with_no_client_auth()))
+}
+
+fn roots(trust: &Trust) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    // Single bad files in a system store are common and not ours to judge; the good ones count.
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    for file in &trust.ca_files {
+        for certificate in read_certificates(file)? {
+            roots.add(certificate).map_err(|cause| unusable(file, cause))?;
+        }
+    }
+    if let Some(dir) = &trust.ca_dir {
+        let entries = fs::read_dir(dir)
+            .map_err(|cause| Error::local_io(format!("cannot read {}", dir.display()), &cause))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            // Hashed names end in a number (`5f15c80c.0`); other files there are policies and lists.
+            if path.extension().is_some_and(|end| end.as_encoded_bytes().iter().all(u8::is_ascii_digit)) {
+                roots.add_parsable_certificates(read_certificates(&path).unwrap_or_default());
+            }
+        }
+    }
+    Ok(roots)
+}
+
+/// Settings for connections that we accept, with the certificate chain and key in two PEM files.
+pub fn server_config(cert_file: &Path, key_file: &Path) -> Result<Arc<ServerConfig>> {
+    let chain = read_certificates(cert_file)?;
+    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|cause| unusable(key_file, cause))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|cause| unusable(cert_file, cause))?;
+    Ok(Arc::new(config))
+}
+
+/// The certificate and key in `dir` (`cert.pem`, `key.pem`) that vouch for `names`, made when they are
+/// missing. ECDSA P-256: an RSA key would make handshakes twenty times dearer.
+pub fn self_signed(dir: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)> {
+    let (cert_file, key_file) = (dir.join("cert.pem"), dir.join("key.pem"));
+    if cert_file.exists() && key_file.exists() {
+        return Ok((cert_file, key_file));
+    }
+    let made = rcgen::generate_simple_self_signed(names.to_vec())
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot make a certificate: {cause}")))?;
+    let write = || -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        replace(&key_file, 0o600, made.signing_key.serialize_pem().as_bytes())?;
+        replace(&cert_file, 0o644, made.cert.pem().as_bytes())
+    };
+    write().map_err(|cause| {
+        Error::local_io(format!("cannot keep a certificate in {}", dir.display()), &cause)
+            .hint("give one with --cert FILE --key FILE")
+    })?;
+    Ok((cert_file, key_file))
+}
+
+/// Writes a file so that it is there whole or not at all, with its final mode from the start.
+fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    let partial = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file =
+        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&partial)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&partial, path)
+}
+
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let found: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(file).and_then(|certificates| certificates.collect());
+    match found {
+        Ok(certificates) if certificates.is_empty() => Err(unusable(file, "no certificate in it")),
+        Ok(certificates) => Ok(certificates),
+        Err(cause) => Err(unusable(file, cause)),
+    }
+}
+
+fn unusable(file: &Path, cause: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Usage, format!("cannot use {}: {cause}", file.display())).fault(Fault::Caller)
+}
+
+/// Accepts every certificate (`--insecure`); signatures are still checked.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _end_entity: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        _now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

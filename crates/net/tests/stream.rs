@@ -1,0 +1,253 @@
+//! Streams between two real sockets on loopback: what goes in comes out, in both directions, plain and
+//! over both versions of TLS, in pieces of any size; and a connection's end is told from its breaking.
+
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+use std::io::{ErrorKind, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridlane_core::Url;
+use gridlane_net::tls::{self, Trust};
+use gridlane_net::{Acceptor, Dialer, Stream, listen};
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+
+struct Site {
+    _dir: TempDir,
+    listener: TcpListener,
+    acceptor: Acceptor,
+    trust: Trust,
+}
+
+impl Site {
+    fn new() -> Site {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = tls::self_signed(dir.path(), &["localhost".into(), "127.0.0.1".into()]).unwrap();
+        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key).unwrap()));
+        let trust = Trust { ca_files: vec![cert], ..Trust::default() };
+        let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
+        Site { _dir: dir, listener, acceptor, trust }
+    }
+
+    fn url(&self, scheme: &str) -> Url {
+        let port = self.listener.local_addr().unwrap().port();
+        Url::parse_absolute(&format!("{scheme}://127.0.0.1:{port}/")).unwrap()
+    }
+
+    async fn pair(&self, scheme: &str) -> (Stream, Stream) {
+        let dialer = Dialer::new(tls::client_config(&self.trust).unwrap());
+        let url = self.url(scheme);
+        let accept = async {
+            let (socket, _) = self.listener.accept().await.unwrap();
+            self.acceptor.accept(socket).await
+        };
+        let speak = async {
+            let mut near = dialer.dial(&url).await.unwrap().stream;
+            // A clear-text connection shows what it is by its first byte.
+            near.write_all(b"G").await.unwrap();
+            near
+        };
+        let (near, far) = tokio::join!(speak, accept);
+        let mut far = far.unwrap();
+        let mut first = [0; 1];
+        assert_eq!(far.read(&mut first).await.unwrap(), 1);
+        (near, far)
+    }
+}
+
+fn noise(len: usize, mut state: u64) -> Vec<u8> {
+    (0..len)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+async fn read_all(stream: &mut Stream, piece: usize) -> std::io::Result<Vec<u8>> {
+    let (mut all, mut buf) = (Vec::new(), vec![0; piece]);
+    loop {
+        match stream.read(&mut buf).await? {
+            0 => return Ok(all),
+            count => all.extend_from_slice(&buf[..count]),
+        }
+    }
+}
+
+async fn both_ways(scheme: &str) {
+    let site = Site::new();
+    for (write_piece, read_piece) in [(1_000_000, 262_144), (70_001, 16_384), (16_385, 1_000), (333, 7)] {
+        let (mut near, mut far) = site.pair(scheme).await;
+        assert_eq!(near.is_tls(), scheme == "https");
+        assert_eq!(far.is_tls(), near.is_tls());
+        let bytes = noise(if read_piece < 100 { 50_000 } else { 3_000_000 }, 7);
+        let write = async {
+            for piece in bytes.chunks(write_piece) {
+                near.write_all(piece).await.unwrap();
+            }
+            near.shutdown().await.unwrap();
+        };
+        let ((), got) = tokio::join!(write, read_all(&mut far, read_piece));
+        assert!(got.unwrap() == bytes, "{scheme} {write_piece}/{read_piece}");
+        // The other direction still works after the first has ended.
+        let answer = noise(200_000, 9);
+        let write = async {
+            far.write_all(&answer).await.unwrap();
+            far.shutdown().await.unwrap();
+        };
+        let ((), got) = tokio::join!(write, read_all(&mut near, read_piece));
+        assert!(got.unwrap() == answer, "{scheme} back");
+    }
+}
+
+#[tokio::test]
+async fn plain_bytes_arrive() {
+    both_ways("http").await;
+}
+
+#[tokio::test]
+async fn encrypted_bytes_arrive() {
+    both_ways("https").await;
+}
+
+#[tokio::test]
+async fn a_file_is_sent_whole_from_any_offset_but_never_in_clear_over_tls() {
+    let site = Site::new();
+    let bytes = noise(700_000, 3);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let (mut near, mut far) = site.pair("http").await;
+    let send = async {
+        let mut at = 5;
+        loop {
+            match near.send_file(&file, at as u64, 100_000).await.unwrap() {
+                0 => break,
+                sent => at += sent,
+            }
+        }
+        near.shutdown().await.unwrap();
+    };
+    let ((), got) = tokio::join!(send, read_all(&mut far, 65_536));
+    assert!(got.unwrap() == bytes[5..]);
+
+    let (mut near, _far) = site.pair("https").await;
+    assert_eq!(near.send_file(&file, 0, 10).await.unwrap_err().kind(), ErrorKind::Unsupported);
+}
+
+#[tokio::test]
+async fn a_cut_tls_connection_is_not_an_orderly_end() {
+    let site = Site::new();
+    let (mut near, far) = site.pair("https").await;
+    drop(far);
+    let end = near.read(&mut [0; 10]).await;
+    assert!(end.is_err(), "{end:?}");
+}
+
+#[tokio::test]
+async fn both_tls_versions_are_spoken_and_nothing_older() {
+    let site = Site::new();
+    for (version, name) in [(&rustls::version::TLS13, "TLSv1.3"), (&rustls::version::TLS12, "TLSv1.2")] {
+        let mut roots = rustls::RootCertStore::empty();
+        use rustls::pki_types::pem::PemObject as _;
+        let ca = rustls::pki_types::CertificateDer::from_pem_file(&site.trust.ca_files[0]).unwrap();
+        roots.add(ca).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[version])
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let socket = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
+        let accept = async {
+            let (socket, _) = site.listener.accept().await.unwrap();
+            site.acceptor.accept(socket).await.unwrap()
+        };
+        let connect = Stream::connect_tls(socket, Arc::new(config), "localhost".try_into().unwrap());
+        let (near, mut far) = tokio::join!(connect, accept);
+        let mut near = near.unwrap();
+        assert_eq!(near.tls_version(), Some(name));
+        assert_eq!(far.tls_version(), Some(name));
+        let bytes = noise(500_000, 11);
+        let write = async {
+            near.write_all(&bytes).await.unwrap();
+            near.shutdown().await.unwrap();
+        };
+        let ((), got) = tokio::join!(write, read_all(&mut far, 100_000));
+        assert!(got.unwrap() == bytes, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_is_not_trusted_unless_told_so() {
+    let site = Site::new();
+    for (insecure, trusted) in [(false, false), (true, true)] {
+        let trust = Trust { insecure, ..Trust::default() };
+        let dialer = Dialer::new(tls::client_config(&trust).unwrap());
+        let url = site.url("https");
+        let accept = async {
+            let (socket, _) = site.listener.accept().await.unwrap();
+            site.acceptor.accept(socket).await.map(|_| ())
+        };
+        let (dialled, accepted) = tokio::join!(dialer.dial(&url), accept);
+        assert_eq!(dialled.is_ok(), trusted);
+        if let Err(error) = dialled {
+            assert_eq!(error.kind(), gridlane_core::ErrorKind::Denied);
+            assert!(error.to_string().contains("--ca"), "{error}");
+            assert!(accepted.unwrap_err().to_string().contains("handshake"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_silent_client_and_a_half_shaken_hand_run_into_the_deadline() {
+    let site = Site::new();
+    let acceptor = site.acceptor.clone().deadline(Duration::from_millis(50));
+    for opening in [&b""[..], &[22, 3, 1, 2, 0][..]] {
+        let socket = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
+        let mut near = Stream::plain(socket).unwrap();
+        near.write_all(opening).await.unwrap();
+        let (socket, _) = site.listener.accept().await.unwrap();
+        let error = acceptor.accept(socket).await.err().unwrap();
+        assert_eq!(error.kind(), gridlane_core::ErrorKind::Timeout);
+    }
+}
+
+#[tokio::test]
+async fn nonsense_after_a_handshake_byte_is_refused() {
+    let site = Site::new();
+    let socket = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
+    let mut near = Stream::plain(socket).unwrap();
+    let mut bytes = vec![22, 3, 3, 0, 200];
+    bytes.extend(noise(200, 1));
+    near.write_all(&bytes).await.unwrap();
+    let (socket, _) = site.listener.accept().await.unwrap();
+    assert!(site.acceptor.accept(socket).await.is_err());
+}
+
+#[tokio::test]
+async fn every_address_of_a_name_is_tried() {
+    // `localhost` has an IPv6 and an IPv4 address on most machines; only IPv4 listens here.
+    let site = Site::new();
+    let port = site.listener.local_addr().unwrap().port();
+    let url = Url::parse_absolute(&format!("http://localhost:{port}/")).unwrap();
+    let dialer = Dialer::new(tls::client_config(&site.trust).unwrap());
+    assert!(dialer.dial(&url).await.is_ok());
+}
+
+#[test]
+fn a_made_certificate_is_kept_and_its_key_is_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("a/b");
+    let (cert, key) = tls::self_signed(&inner, &["localhost".into()]).unwrap();
+    let before = std::fs::read(&cert).unwrap();
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    tls::self_signed(&inner, &["localhost".into()]).unwrap();
+    assert_eq!(std::fs::read(&cert).unwrap(), before);
+    let trust = Trust { ca_files: vec![key], ..Trust::default() };
+    let error = tls::client_config(&trust).unwrap_err();
+    assert_eq!(error.kind().exit_code(), 2, "{error}");
+    assert!(tls::server_config(&cert, &cert).is_err());
+}

@@ -1,0 +1,78 @@
+//! Page-aligned buffers.
+//!
+//! The kernel copies with `rep movsb`, which on common CPUs is three to four times slower when the
+//! destination lies 1 to 16 bytes ahead of the source modulo 4096. The allocator puts large buffers at
+//! page + 16 and file pages start at 0: exactly that case. So buffers for I/O come from here.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::slice;
+
+/// The alignment: a page of every architecture we run on, or a divisor of it.
+const PAGE_BYTES: usize = 4096;
+
+/// Zeroed memory of fixed length that starts at a page boundary.
+pub struct AlignedBuf {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+impl AlignedBuf {
+    /// `len` zeroed bytes at a page boundary; `len` must not be 0.
+    ///
+    /// # Panics
+    /// When `len` is 0 or larger than the address space.
+    pub fn new(len: usize) -> AlignedBuf {
+        assert!(len > 0, "an empty buffer has no address");
+        let layout = Layout::from_size_align(len, PAGE_BYTES).expect("the length fits the address space");
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        AlignedBuf { start, layout }
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        // SAFETY: `start` was allocated with exactly this layout and is freed once.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` points to `layout.size()` initialised bytes that live as long as `self`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `&mut self` makes the access exclusive.
+        unsafe { slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
+    }
+}
+
+// SAFETY: the buffer owns its memory and has no interior mutability.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: shared references only read.
+unsafe impl Sync for AlignedBuf {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_at_a_page_and_is_zeroed() {
+        for len in [1, 4096, 262_144 + 7] {
+            let mut buf = AlignedBuf::new(len);
+            assert_eq!(buf.as_ptr() as usize % PAGE_BYTES, 0);
+            assert_eq!(buf.len(), len);
+            assert!(buf.iter().all(|byte| *byte == 0));
+            buf[len - 1] = 7;
+            assert_eq!(buf[len - 1], 7);
+        }
+    }
+}
