@@ -1,0 +1,241 @@
+//! Silence, loss, and how many lanes a source has.
+
+use gridlane_core::Time;
+
+use crate::lane::{Lane, LaneState};
+use crate::plan::Plan;
+use crate::settings::{EPOCH, LANE_WORTH_BYTES, LONG_ROUND_TRIP};
+use crate::source::{Standing, Verdict};
+use crate::{LaneId, Loss, SourceId};
+
+impl Plan {
+    // --- Silence ---------------------------------------------------------------------------------
+
+    /// Takes their requests from lanes that are silent, and closes those that stay so.
+    pub(crate) fn check_silence(&mut self, now: Time) {
+        let is_past = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let silent: Vec<(LaneId, bool)> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| is_past(lane.suspect_at()))
+            .map(|(&id, lane)| (id, is_past(lane.give_up_at())))
+            .collect();
+        for (id, is_given_up) in silent {
+            if is_given_up {
+                self.give_up(now, id);
+            } else if let Some(lane) = self.lanes.get_mut(&id).filter(|lane| !lane.is_suspect) {
+                lane.is_suspect = true;
+                self.tend_at = Some(now);
+                self.disown(id);
+            }
+        }
+    }
+
+    fn give_up(&mut self, now: Time, lane_id: LaneId) {
+        self.close_lane(lane_id);
+        let Some(source) = self.lanes.get(&lane_id).map(|lane| lane.source) else { return };
+        if self.usable_lanes(source) == 0 {
+            let others_deliver = self.others_deliver(source);
+            self.source_mut(source).fall_silent(now, others_deliver);
+            self.close_lanes_of(source);
+        }
+        self.tend_at = Some(now);
+    }
+
+    // --- Loss ------------------------------------------------------------------------------------
+
+    /// What the loss of a lane says about its source. The lane is out of the plan already.
+    pub(crate) fn judge_loss(&mut self, lane: &Lane, loss: &Loss) {
+        let is_wanted = lane.state == LaneState::Closing || lane.state == LaneState::Retiring;
+        match loss {
+            Loss::Busy { wait } => {
+                let (now, lanes_open) = (self.now, self.open_lanes(lane.source));
+                self.source_mut(lane.source).be_busy(now, *wait, lanes_open);
+            }
+            Loss::Closed => {}
+            _ if is_wanted => {}
+            // A server may end a connection it has answered on, and one that was idle for a while.
+            Loss::Ended if lane.received_bytes > 0 => {}
+            Loss::Ended if lane.requests.is_empty() && self.now.since(lane.opened_at) >= EPOCH => {}
+            Loss::Ended | Loss::Failed => self.note_failure(lane.source, lane.opened_at, lane.received_bytes),
+        }
+    }
+
+    /// The lane answers nonsense: it is closed, and counts as failed.
+    pub(crate) fn fail_lane(&mut self, lane_id: LaneId) {
+        self.close_lane(lane_id);
+        if let Some(lane) = self.lanes.get(&lane_id) {
+            self.note_failure(lane.source, lane.opened_at, 0);
+        }
+    }
+
+    fn note_failure(&mut self, id: SourceId, opened_at: Time, received_bytes: u64) {
+        let (now, siblings) = (self.now, self.usable_lanes(id));
+        if siblings > 0 {
+            // The source works. If the lane never did, it was one too many.
+            if received_bytes == 0 {
+                self.source_mut(id).lanes_cap = siblings;
+            }
+            return;
+        }
+        let others_deliver = self.others_deliver(id);
+        self.source_mut(id).fail(now, opened_at, others_deliver);
+        if self.source(id).standing != Standing::Live {
+            self.close_lanes_of(id);
+        }
+    }
+
+    pub(crate) fn close_lanes_of(&mut self, id: SourceId) {
+        let lanes = self.lanes.iter().filter(|(_, lane)| lane.source == id);
+        let lanes: Vec<LaneId> = lanes.map(|(&lane, _)| lane).collect();
+        lanes.into_iter().for_each(|lane| self.close_lane(lane));
+    }
+
+    // --- Lanes -----------------------------------------------------------------------------------
+
+    /// Brings sources back, calls spares, and opens and retires lanes.
+    pub(crate) fn tend_sources(&mut self, now: Time) {
+        self.sources.iter_mut().for_each(|source| source.come_back(now));
+        self.call_spares();
+        let ids: Vec<SourceId> = self.ids().collect();
+        for &id in &ids {
+            self.judge_epoch(now, id);
+        }
+        // First lanes before second ones, so that the cap leaves nobody out.
+        let mut lanes_open = self.lanes.values().filter(|lane| lane.state != LaneState::Closing).count();
+        let wanted: Vec<usize> = ids.iter().map(|&id| self.lanes_wanted(id)).collect();
+        for nth in 0..wanted.iter().copied().max().unwrap_or(0) {
+            for (&id, &wanted) in ids.iter().zip(&wanted) {
+                if nth < wanted && self.open_lanes(id) <= nth && lanes_open < self.settings.lanes_max {
+                    self.open_lane(now, id);
+                    lanes_open += 1;
+                }
+            }
+        }
+        self.close_retired();
+        let changes_at = ids.iter().flat_map(|&id| {
+            let source = self.source(id);
+            let epoch_end = self.counts_epochs(id).then(|| source.streams.epoch_end(source.round_trip));
+            [source.comes_back_at(), epoch_end.flatten()]
+        });
+        self.tend_at = changes_at.flatten().min();
+    }
+
+    /// As many sources are in use as should be, if there are enough.
+    fn call_spares(&mut self) {
+        let is_in_use = |id: &SourceId| {
+            let source = self.source(*id);
+            source.standing == Standing::Live && !source.is_sequential
+        };
+        let in_use = self.ids().filter(is_in_use).count();
+        let missing = self.settings.sources_open_max.saturating_sub(in_use);
+        let spares = self.sources.iter_mut().filter(|source| source.standing == Standing::Spare);
+        spares.take(missing).for_each(|source| source.standing = Standing::Live);
+    }
+
+    fn lanes_wanted(&self, id: SourceId) -> usize {
+        let source = self.source(id);
+        let missing_bytes = self.missing_bytes();
+        if source.standing != Standing::Live || missing_bytes == Some(0) {
+            return 0;
+        }
+        if source.is_sequential {
+            return usize::from(self.is_turn_of_sequential(id));
+        }
+        if source.is_on_trial {
+            return 1;
+        }
+        let lanes_max = self.settings.lanes_per_source_max.min(source.lanes_cap);
+        let worth = missing_bytes.map_or(1, |bytes| (bytes / LANE_WORTH_BYTES).max(1));
+        let worth = usize::try_from(worth).unwrap_or(usize::MAX);
+        let is_far = source.round_trip.is_some_and(|round_trip| round_trip > LONG_ROUND_TRIP);
+        let wanted = match self.settings.lanes_fixed {
+            true => lanes_max,
+            false if is_far && source.lanes_wanted == 1 && !source.streams.has_judged() => 2,
+            false => source.lanes_wanted,
+        };
+        wanted.min(worth).min(lanes_max)
+    }
+
+    /// A source that ignores ranges is used when no other is in use, one at a time, in their order.
+    fn is_turn_of_sequential(&self, id: SourceId) -> bool {
+        self.ids().filter(|&other| other != id).all(|other| {
+            let source = self.source(other);
+            let is_live = source.standing == Standing::Live;
+            match source.is_sequential {
+                true => self.open_lanes(other) == 0 && !(is_live && other < id),
+                false => self.usable_lanes(other) == 0 && !is_live,
+            }
+        })
+    }
+
+    /// Whether trials of another lane go on at this source.
+    pub(crate) fn counts_epochs(&self, id: SourceId) -> bool {
+        !self.settings.lanes_fixed
+            && self.settings.lanes_per_source_max > 1
+            && !self.is_sequential(id)
+            && self.usable_lanes(id) > 0
+    }
+
+    fn judge_epoch(&mut self, now: Time, id: SourceId) {
+        if !self.counts_epochs(id) {
+            return;
+        }
+        let lanes = self.open_lanes(id);
+        let lanes_max = self.settings.lanes_per_source_max.min(self.source(id).lanes_cap);
+        let round_trip = self.source(id).round_trip;
+        let worth_bytes =
+            LANE_WORTH_BYTES.max((3.0 * EPOCH.as_secs_f64() * self.total_rate_bytes_per_s()) as u64);
+        let is_worth = self.missing_bytes().is_some_and(|bytes| bytes > worth_bytes);
+        let may_add = is_worth && lanes < lanes_max;
+        let is_comparable = self.usable_lanes(id) == lanes;
+        let source = self.source_mut(id);
+        source.streams.begin(now);
+        if source.streams.epoch_end(round_trip).is_none_or(|end| now < end) {
+            return;
+        }
+        if !is_comparable {
+            source.streams.restart(now); // Some lane had no chance to show what it does.
+            return;
+        }
+        match source.streams.judge(now, may_add) {
+            Verdict::Stay => source.lanes_wanted = source.lanes_wanted.max(lanes),
+            Verdict::Add => source.lanes_wanted = lanes + 1,
+            Verdict::Remove => {
+                source.lanes_wanted = lanes.saturating_sub(1).max(1);
+                if lanes > 1 {
+                    self.retire_one_of(id);
+                }
+            }
+        }
+    }
+
+    /// The lane that has least to do ends first.
+    fn retire_one_of(&mut self, id: SourceId) {
+        let lanes = self.lanes.values_mut().filter(|lane| lane.source == id && lane.is_usable());
+        if let Some(lane) = lanes.min_by_key(|lane| lane.outstanding_bytes()) {
+            lane.state = LaneState::Retiring;
+        }
+    }
+
+    fn close_retired(&mut self) {
+        let is_over = |lane: &Lane| lane.state == LaneState::Retiring && lane.requests.is_empty();
+        let over: Vec<LaneId> =
+            self.lanes.iter().filter(|(_, lane)| is_over(lane)).map(|(&id, _)| id).collect();
+        over.into_iter().for_each(|id| self.close_lane(id));
+    }
+
+    /// Lanes that are, or will be, of use.
+    pub(crate) fn open_lanes(&self, id: SourceId) -> usize {
+        let is_open = |lane: &&Lane| matches!(lane.state, LaneState::Opening | LaneState::Ready);
+        self.lanes.values().filter(|lane| lane.source == id).filter(is_open).count()
+    }
+
+    fn usable_lanes(&self, id: SourceId) -> usize {
+        self.lanes.values().filter(|lane| lane.source == id && lane.is_usable()).count()
+    }
+
+    fn others_deliver(&self, id: SourceId) -> bool {
+        self.lanes.values().any(|lane| lane.source != id && lane.is_usable())
+    }
+}

@@ -1,0 +1,308 @@
+//! One replica: whether it may be used, how often it failed, and how many lanes it deserves.
+
+use std::time::Duration;
+
+use gridlane_core::Time;
+
+use crate::settings::{
+    BLOCKED_SHARE_MAX, BUSY, EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_SETTLED, LANE_GAIN, PROBATION, PROBATION_ALONE,
+    PROBATIONS_MAX,
+};
+
+/// Whether a source may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Not needed yet.
+    Spare,
+    /// In use.
+    Live,
+    /// Not before `until`, because it failed.
+    Probation { until: Time },
+    /// No new lane before `until`, because it asked for that.
+    Busy { until: Time },
+    /// Never again.
+    Dead,
+}
+
+/// One replica.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) standing: Standing,
+    /// It ignores ranges.
+    pub(crate) is_sequential: bool,
+    /// It came back from probation and has not delivered since: one lane, one small request.
+    pub(crate) is_on_trial: bool,
+    /// Lanes it shall have.
+    pub(crate) lanes_wanted: usize,
+    /// Lanes it put up with so far.
+    pub(crate) lanes_cap: usize,
+    pub(crate) streams: Streams,
+    pub(crate) round_trip: Option<Duration>,
+    /// What the last lane that was lost did, in bytes per second.
+    pub(crate) rate_prior: Option<f64>,
+    pub(crate) received_bytes: u64,
+    pub(crate) fresh_bytes: u64,
+    /// Failures since it last delivered a fresh byte.
+    failures: u32,
+    /// Probations it came back from and failed again.
+    probations_failed: u32,
+    /// Busy answers since it last delivered a fresh byte.
+    busy_answers: u32,
+    failed_at: Option<Time>,
+}
+
+impl Source {
+    pub(crate) fn new(lanes_cap: usize) -> Source {
+        Source {
+            standing: Standing::Spare,
+            is_sequential: false,
+            is_on_trial: false,
+            lanes_wanted: 1,
+            lanes_cap,
+            streams: Streams::default(),
+            round_trip: None,
+            rate_prior: None,
+            received_bytes: 0,
+            fresh_bytes: 0,
+            failures: 0,
+            probations_failed: 0,
+            busy_answers: 0,
+            failed_at: None,
+        }
+    }
+
+    /// It delivered: what it did before is forgiven.
+    pub(crate) fn receive(&mut self, bytes: u64, fresh_bytes: u64) {
+        self.received_bytes += bytes;
+        self.fresh_bytes += fresh_bytes;
+        self.streams.epoch_bytes += bytes;
+        if fresh_bytes > 0 {
+            self.is_on_trial = false;
+            (self.failures, self.probations_failed, self.busy_answers) = (0, 0, 0);
+        }
+    }
+
+    /// A lane that was opened at `opened_at` failed. The first failure is forgiven (a new lane is
+    /// opened at once); lanes that were open then and fail after it belong to the same incident.
+    /// `others_deliver`: the copy goes on without this source, so it can wait longer, and die.
+    pub(crate) fn fail(&mut self, now: Time, opened_at: Time, others_deliver: bool) {
+        if self.failed_at.is_some_and(|failed_at| opened_at < failed_at) {
+            return;
+        }
+        self.failures += 1;
+        self.failed_at = Some(now);
+        if self.is_on_trial || self.failures > 1 {
+            self.put_on_probation(now, others_deliver);
+        }
+    }
+
+    /// It fell silent: no second chance before a pause.
+    pub(crate) fn fall_silent(&mut self, now: Time, others_deliver: bool) {
+        self.failures += 1;
+        self.failed_at = Some(now);
+        self.put_on_probation(now, others_deliver);
+    }
+
+    /// It asked to be left alone.
+    pub(crate) fn be_busy(&mut self, now: Time, wait: Option<Duration>, lanes_open: usize) {
+        let wait = wait.unwrap_or(BUSY * (1 << self.busy_answers.min(5)));
+        self.busy_answers += 1;
+        self.lanes_cap = lanes_open.clamp(1, self.lanes_cap);
+        if self.standing != Standing::Dead {
+            self.standing = Standing::Busy { until: now + wait };
+        }
+    }
+
+    fn put_on_probation(&mut self, now: Time, others_deliver: bool) {
+        if matches!(self.standing, Standing::Dead | Standing::Busy { .. }) {
+            return; // It rests already.
+        }
+        if self.is_on_trial {
+            self.probations_failed += 1;
+        }
+        let doubled = 1_u32 << self.probations_failed.min(8);
+        let wait = match others_deliver {
+            true if self.probations_failed >= PROBATIONS_MAX => {
+                self.standing = Standing::Dead;
+                return;
+            }
+            true => PROBATION * doubled,
+            false => (PROBATION_ALONE * doubled).min(PROBATION),
+        };
+        self.is_on_trial = false;
+        self.standing = Standing::Probation { until: now + wait };
+    }
+
+    /// Back in use, if its time has come.
+    pub(crate) fn come_back(&mut self, now: Time) {
+        match self.standing {
+            Standing::Probation { until } if until <= now => {
+                self.standing = Standing::Live;
+                self.is_on_trial = true;
+            }
+            Standing::Busy { until } if until <= now => self.standing = Standing::Live,
+            _ => {}
+        }
+    }
+
+    /// When [`come_back`](Source::come_back) does something.
+    pub(crate) fn comes_back_at(&self) -> Option<Time> {
+        match self.standing {
+            Standing::Probation { until } | Standing::Busy { until } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+/// Finds by trial how many lanes a source deserves: another one is tried for an epoch, and stays if
+/// the source's total rose enough.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    pub(crate) epoch_bytes: u64,
+    pub(crate) blocked: Duration,
+    epoch_since: Option<Time>,
+    /// What the source did before the lane that is on trial.
+    rate_before: Option<f64>,
+    /// Epochs until the next series of trials.
+    settled: u32,
+    has_judged: bool,
+}
+
+/// What [`Streams::judge`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Stay,
+    Add,
+    Remove,
+}
+
+impl Streams {
+    /// When the running epoch ends.
+    pub(crate) fn epoch_end(&self, round_trip: Option<Duration>) -> Option<Time> {
+        let length = EPOCH.max(round_trip.unwrap_or(Duration::ZERO) * EPOCH_ROUND_TRIPS);
+        self.epoch_since.map(|since| since + length)
+    }
+
+    /// Whether an epoch has ended: from then on trials decide.
+    pub(crate) fn has_judged(&self) -> bool {
+        self.has_judged
+    }
+
+    /// Begins to count when the first lane is there.
+    pub(crate) fn begin(&mut self, now: Time) {
+        if self.epoch_since.is_none() {
+            self.restart(now);
+        }
+    }
+
+    /// What the epoch that ends now says. `may_add`: there is room and work for another lane.
+    pub(crate) fn judge(&mut self, now: Time, may_add: bool) -> Verdict {
+        let Some(since) = self.epoch_since else { return Verdict::Stay };
+        let epoch_s = now.since(since).as_secs_f64().max(1e-3);
+        let rate = self.epoch_bytes as f64 / epoch_s;
+        let was_blocked = self.blocked.as_secs_f64() > BLOCKED_SHARE_MAX * epoch_s;
+        self.restart(now);
+        self.has_judged = true;
+        self.settled = self.settled.saturating_sub(1);
+        match self.rate_before.take() {
+            Some(before) if rate < before * LANE_GAIN => {
+                self.settled = EPOCHS_SETTLED;
+                Verdict::Remove
+            }
+            _ if may_add && !was_blocked && self.settled == 0 && rate > 0.0 => {
+                self.rate_before = Some(rate);
+                Verdict::Add
+            }
+            _ => Verdict::Stay,
+        }
+    }
+
+    /// Forgets what the running epoch saw.
+    pub(crate) fn restart(&mut self, now: Time) {
+        self.epoch_since = Some(now);
+        self.epoch_bytes = 0;
+        self.blocked = Duration::ZERO;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_s(s: u64) -> Time {
+        Time::from_origin(Duration::from_secs(s))
+    }
+
+    #[test]
+    fn the_first_failure_is_forgiven_and_the_next_ones_wait_longer_each_time() {
+        let mut source = Source::new(4);
+        source.standing = Standing::Live;
+        source.fail(at_s(1), at_s(0), true);
+        assert_eq!(source.standing, Standing::Live);
+        source.fail(at_s(2), at_s(0), true);
+        assert_eq!(source.standing, Standing::Live, "the same incident");
+        let mut now = at_s(3);
+        for wait in [5, 10, 20] {
+            source.fail(now, now, true);
+            let until = now + Duration::from_secs(wait);
+            assert_eq!(source.standing, Standing::Probation { until });
+            source.come_back(until);
+            assert_eq!(source.standing, Standing::Live);
+            now = until;
+        }
+        source.fail(now, now, true);
+        assert_eq!(source.standing, Standing::Dead);
+    }
+
+    #[test]
+    fn the_only_source_never_dies_of_failures() {
+        let mut source = Source::new(4);
+        source.standing = Standing::Live;
+        let mut now = at_s(0);
+        for _ in 0..20 {
+            source.fail(now, now, false);
+            now = source.comes_back_at().unwrap_or(now);
+            source.come_back(now);
+        }
+        assert_eq!(source.standing, Standing::Live);
+        assert!(now < at_s(20 * 5));
+    }
+
+    #[test]
+    fn fresh_bytes_wipe_the_slate() {
+        let mut source = Source::new(4);
+        source.standing = Standing::Live;
+        for s in 1..10 {
+            source.fail(at_s(s), at_s(s), true);
+            assert_eq!(source.standing, Standing::Live);
+            source.receive(10, 10);
+        }
+        source.fail(at_s(20), at_s(20), true);
+        source.receive(10, 0);
+        source.fail(at_s(21), at_s(21), true);
+        assert_ne!(source.standing, Standing::Live, "bytes that were there already do not count");
+    }
+
+    #[test]
+    fn a_lane_stays_only_if_it_helps() {
+        let mut streams = Streams::default();
+        streams.begin(at_s(0));
+        let mut epoch = |s: u64, bytes: u64| {
+            streams.epoch_bytes = bytes;
+            streams.judge(at_s(s), true)
+        };
+        assert_eq!(epoch(1, 100), Verdict::Add);
+        assert_eq!(epoch(2, 200), Verdict::Add, "it helped: another");
+        assert_eq!(epoch(3, 205), Verdict::Remove);
+        assert_eq!(epoch(4, 200), Verdict::Stay);
+    }
+
+    #[test]
+    fn no_trial_while_the_target_is_the_limit() {
+        let mut streams = Streams::default();
+        streams.begin(at_s(0));
+        streams.epoch_bytes = 100;
+        streams.blocked = Duration::from_millis(200);
+        assert_eq!(streams.judge(at_s(1), true), Verdict::Stay);
+    }
+}

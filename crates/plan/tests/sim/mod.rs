@@ -1,0 +1,518 @@
+//! A plan, an engine that obeys it, and simulated servers, on a fake clock.
+//!
+//! Fluid, in steps: each connection doubles its window per round trip up to four times what the path
+//! holds; the connections of a source share its rate; a request's first byte comes a round trip after
+//! it was sent, or behind the requests before it. While nothing flows, the clock jumps to the next
+//! thing that happens. The engine keeps its own ledger and checks every action of the plan against it:
+//! see `Sim::check_request`.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+mod server;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use gridlane_core::{ByteRange, RangeSet, Time};
+use gridlane_plan::{Action, Event, LaneId, Loss, Outcome, Plan, Settings, SourceId, SourceState};
+
+pub(crate) use server::{MB, Server, TellsSize, causal_bound_s};
+
+const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
+/// What the engine allows a connect.
+const CONNECT_S: f64 = 15.0;
+
+/// The same for all servers of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) size_bytes: u64,
+    pub(crate) client_rate: f64,
+    pub(crate) step_s: f64,
+    pub(crate) settings: Settings,
+    /// How fast a target written in order takes bytes.
+    pub(crate) target_rate: f64,
+    pub(crate) give_up_s: f64,
+}
+
+impl World {
+    pub(crate) fn new(size_bytes: f64) -> World {
+        World {
+            size_bytes: size_bytes as u64,
+            client_rate: 1.25e9,
+            step_s: 0.002,
+            settings: Settings::default(),
+            target_rate: f64::INFINITY,
+            give_up_s: 600.0,
+        }
+    }
+
+    pub(crate) fn run(&self, servers: &[Server]) -> Finished {
+        Sim::new(self, servers).run()
+    }
+}
+
+/// What came out.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    pub(crate) outcome: Outcome,
+    pub(crate) finish_s: f64,
+    pub(crate) extra_bytes: u64,
+    pub(crate) requests: u64,
+    pub(crate) lanes_opened: u64,
+    pub(crate) lanes_most: usize,
+    pub(crate) lanes_most_per_source: Vec<usize>,
+    pub(crate) entries_most: usize,
+    pub(crate) states: Vec<SourceState>,
+    pub(crate) fresh_bytes: Vec<u64>,
+    /// Everything was received from a source that was not found lying.
+    pub(crate) is_whole: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Connection {
+    Connecting,
+    Open,
+    /// The plan asked to close it; the engine will say so at the next step.
+    Closing,
+}
+
+#[derive(Debug)]
+struct SimLane {
+    source: usize,
+    connection: Connection,
+    requests: VecDeque<SimRequest>,
+    window_bytes: f64,
+    credit_bytes: f64,
+    sent_bytes: u64,
+    heard_at_s: f64,
+    /// It was silent for so long that its requests may be given to others.
+    is_discounted: bool,
+}
+
+#[derive(Debug)]
+struct SimRequest {
+    range: ByteRange,
+    cursor: u64,
+    first_byte_at_s: f64,
+    is_answered: bool,
+}
+
+struct Sim<'a> {
+    world: &'a World,
+    servers: &'a [Server],
+    plan: Plan,
+    now_s: f64,
+    lanes: BTreeMap<LaneId, SimLane>,
+    /// Events to come, in order of time.
+    pending: Vec<(f64, Event)>,
+    claimed: RangeSet,
+    claimed_by: Vec<RangeSet>,
+    is_size_known: bool,
+    released_bytes: f64,
+    liars_found: Vec<bool>,
+    extra_bytes: u64,
+    requests: u64,
+    lanes_opened: u64,
+    lanes_most: usize,
+    lanes_most_per_source: Vec<usize>,
+    entries_most: usize,
+}
+
+impl<'a> Sim<'a> {
+    fn new(world: &'a World, servers: &'a [Server]) -> Sim<'a> {
+        let mut plan = Plan::new(world.settings.clone());
+        for _ in servers {
+            plan.add_source(Time::ZERO);
+        }
+        Sim {
+            world,
+            servers,
+            plan,
+            now_s: 0.0,
+            lanes: BTreeMap::new(),
+            pending: Vec::new(),
+            claimed: RangeSet::new(),
+            claimed_by: vec![RangeSet::new(); servers.len()],
+            is_size_known: false,
+            released_bytes: 0.0,
+            liars_found: vec![false; servers.len()],
+            extra_bytes: 0,
+            requests: 0,
+            lanes_opened: 0,
+            lanes_most: 0,
+            lanes_most_per_source: vec![0; servers.len()],
+            entries_most: 0,
+        }
+    }
+
+    fn run(mut self) -> Finished {
+        self.obey();
+        while self.plan.outcome(self.now()) == Outcome::Running && self.now_s < self.world.give_up_s {
+            let flowed = self.flow();
+            self.now_s = if flowed { self.now_s + self.world.step_s } else { self.next_s() };
+            self.deliver_pending();
+            self.break_and_blame();
+            self.release();
+            self.obey();
+        }
+        let outcome = self.plan.outcome(self.now());
+        let object = ByteRange::new(0, self.world.size_bytes);
+        let honest: RangeSet = (0..self.servers.len())
+            .filter(|&source| !self.liars_found[source])
+            .flat_map(|source| self.claimed_by[source].iter().collect::<Vec<_>>())
+            .collect();
+        let reports =
+            (0..self.servers.len()).map(|id| self.plan.source_report(SourceId(id as u32)).expect("added"));
+        let (states, fresh_bytes) = reports.map(|report| (report.state, report.fresh_bytes)).unzip();
+        assert_eq!(self.plan.extra_bytes(), self.extra_bytes, "the plan counts what the engine counts");
+        Finished {
+            outcome,
+            finish_s: self.now_s,
+            extra_bytes: self.extra_bytes,
+            requests: self.requests,
+            lanes_opened: self.lanes_opened,
+            lanes_most: self.lanes_most,
+            lanes_most_per_source: self.lanes_most_per_source,
+            entries_most: self.entries_most,
+            states,
+            fresh_bytes,
+            is_whole: honest.contains(object),
+        }
+    }
+
+    fn now(&self) -> Time {
+        Time::ZERO.plus_s(self.now_s)
+    }
+
+    fn tell(&mut self, event: Event) {
+        let now = self.now();
+        self.plan.handle(now, event);
+    }
+
+    // --- The engine ------------------------------------------------------------------------------
+
+    fn obey(&mut self) {
+        for lane in self.lanes.values_mut() {
+            lane.is_discounted |= !lane.requests.is_empty() && self.now_s - lane.heard_at_s >= 0.99;
+        }
+        for turn in 0.. {
+            assert!(turn < 10_000, "poll never ends at {} s", self.now_s);
+            let now = self.now();
+            let Some(action) = self.plan.poll(now) else { break };
+            match action {
+                Action::OpenLane { lane, source } => self.open(lane, source.0 as usize),
+                Action::Request { lane, range, .. } => self.request(lane, range),
+                Action::CloseLane { lane } => {
+                    if let Some(closing) = self.lanes.get_mut(&lane) {
+                        closing.connection = Connection::Closing;
+                        self.pending.push((self.now_s, Event::LaneLost { lane, loss: Loss::Closed }));
+                    }
+                }
+            }
+        }
+        self.entries_most = self.entries_most.max(self.plan.state_entries());
+        if self.plan.outcome(self.now()) == Outcome::Running {
+            assert!(self.plan.deadline().is_some(), "a running plan always has a deadline");
+        }
+    }
+
+    fn open(&mut self, id: LaneId, source: usize) {
+        let server = &self.servers[source];
+        let is_of_source = |lane: &&SimLane| lane.source == source && lane.connection != Connection::Closing;
+        let lanes_open = self.lanes.values().filter(is_of_source).count();
+        let connect_s = server.connect_round_trips * server.round_trip_s;
+        let ready_s = self.now_s + connect_s;
+        let lost = |loss| Event::LaneLost { lane: id, loss };
+        let event = match server.busy {
+            _ if server.is_silent(ready_s) => (self.now_s + CONNECT_S, lost(Loss::Failed)),
+            _ if server.is_down(ready_s) => (self.now_s + server.round_trip_s, lost(Loss::Failed)),
+            Some((lanes_max, wait_s)) if lanes_open >= lanes_max => {
+                (ready_s, lost(Loss::Busy { wait: Some(Duration::from_secs_f64(wait_s)) }))
+            }
+            _ => {
+                let round_trip = Some(Duration::from_secs_f64(server.round_trip_s));
+                (ready_s, Event::LaneReady { lane: id, round_trip })
+            }
+        };
+        self.pending.push(event);
+        let lane = SimLane {
+            source,
+            connection: Connection::Connecting,
+            requests: VecDeque::new(),
+            window_bytes: INITIAL_WINDOW_BYTES,
+            credit_bytes: 0.0,
+            sent_bytes: 0,
+            heard_at_s: self.now_s,
+            is_discounted: false,
+        };
+        self.lanes.insert(id, lane);
+        self.lanes_opened += 1;
+        let is_open = |lane: &&SimLane| lane.connection != Connection::Closing;
+        self.lanes_most = self.lanes_most.max(self.lanes.values().filter(is_open).count());
+        let most = &mut self.lanes_most_per_source[source];
+        *most = (*most).max(lanes_open + 1);
+    }
+
+    fn request(&mut self, id: LaneId, range: ByteRange) {
+        self.requests += 1;
+        self.check_request(id, range);
+        let now_s = self.now_s;
+        let lane = self.lanes.get_mut(&id).expect("requests go to lanes that are open");
+        if lane.requests.is_empty() {
+            lane.heard_at_s = now_s;
+        }
+        let first_byte_at_s = now_s + self.servers[lane.source].round_trip_s;
+        lane.requests.push_back(SimRequest {
+            range,
+            cursor: range.start(),
+            first_byte_at_s,
+            is_answered: false,
+        });
+    }
+
+    /// What must hold of every request whatever happens.
+    fn check_request(&self, id: LaneId, range: ByteRange) {
+        let lane = &self.lanes[&id];
+        let server = &self.servers[lane.source];
+        assert_eq!(lane.connection, Connection::Open, "a request on a lane that is not open");
+        assert!(!range.is_empty(), "an empty request");
+        assert!(lane.requests.len() < 16, "too many requests on one lane");
+        assert!(server.pipelines || lane.requests.is_empty(), "a second request on a lane that cannot");
+        if self.is_size_known {
+            assert!(range.end() <= self.world.size_bytes, "{range} is behind the end");
+        }
+        if let Some(window) = self.world.settings.window_bytes {
+            assert!(range.end() <= self.released_bytes as u64 + window, "{range} leaves the window");
+        }
+        if server.ignores_ranges.is_some() && range.start() == 0 {
+            return; // The whole object, of which some may be there.
+        }
+        let done = self.claimed.intersection(range);
+        assert!(done.is_empty(), "{range} asked for at {} s although {done:?} is there", self.now_s);
+        // Others' requests for the same bytes: one at most at each byte.
+        let mut others = RangeSet::new();
+        for other in self.lanes.values() {
+            let is_whole = self.servers[other.source].ignores_ranges.is_some();
+            if other.connection != Connection::Open || other.is_discounted || is_whole {
+                continue;
+            }
+            for request in &other.requests {
+                let overlap = ByteRange::new(request.cursor, request.range.end()).intersection(range);
+                assert!(others.intersection(overlap).is_empty(), "{overlap} is asked for three times");
+                others.insert(overlap);
+            }
+        }
+    }
+
+    // --- The servers -----------------------------------------------------------------------------
+
+    /// One step of everything that flows; whether anything did.
+    fn flow(&mut self) -> bool {
+        let (now_s, step_s) = (self.now_s, self.world.step_s);
+        let mut rates: Vec<(LaneId, f64)> = Vec::new();
+        for (source, server) in self.servers.iter().enumerate() {
+            let mut lanes: Vec<(LaneId, f64)> = self
+                .lanes
+                .iter()
+                .filter(|(_, lane)| lane.source == source && lane.connection == Connection::Open)
+                .filter(|(_, lane)| lane.requests.front().is_some_and(|first| first.first_byte_at_s <= now_s))
+                .map(|(&id, lane)| (id, (lane.window_bytes / server.round_trip_s).min(server.lane_rate_max)))
+                .collect();
+            // Max-min: who needs less than an equal share gets it, the others share the rest.
+            lanes.sort_by(|a, b| a.1.total_cmp(&b.1));
+            let mut left = server.rate_at(now_s);
+            let count = lanes.len();
+            for (nth, (id, rate_max)) in lanes.into_iter().enumerate() {
+                let rate = rate_max.min(left / (count - nth) as f64);
+                left -= rate;
+                rates.push((id, rate));
+            }
+        }
+        let total: f64 = rates.iter().map(|(_, rate)| rate).sum();
+        let scale = (self.world.client_rate / total.max(1.0)).min(1.0);
+        for (id, rate) in rates {
+            self.flow_on(id, rate * scale * step_s);
+        }
+        total > 0.0
+    }
+
+    fn flow_on(&mut self, id: LaneId, bytes: f64) {
+        let (now_s, step_s) = (self.now_s, self.world.step_s);
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let source = lane.source;
+        let server = &self.servers[source];
+        if bytes > 0.0 && server.slow_start {
+            let path_bytes = (4.0 * server.rate_at(now_s) * server.round_trip_s).max(INITIAL_WINDOW_BYTES);
+            let grown = lane.window_bytes * 2_f64.powf(step_s / server.round_trip_s);
+            lane.window_bytes = grown.min(path_bytes);
+        } else if !server.slow_start {
+            lane.window_bytes = f64::INFINITY;
+        }
+        lane.credit_bytes += bytes;
+        loop {
+            let Some(lane) = self.lanes.get_mut(&id) else { return };
+            if lane.connection != Connection::Open {
+                return;
+            }
+            let Some(request) = lane.requests.front_mut().filter(|first| first.first_byte_at_s <= now_s)
+            else {
+                lane.credit_bytes = 0.0;
+                return;
+            };
+            if !request.is_answered {
+                if bytes <= 0.0 {
+                    return;
+                }
+                request.is_answered = true;
+                self.answer(id);
+                continue;
+            }
+            let end = request.range.end().min(self.world.size_bytes);
+            let take = (end.saturating_sub(request.cursor)).min(lane.credit_bytes as u64);
+            if take > 0 {
+                let arrived = ByteRange::at(request.cursor, take);
+                request.cursor += take;
+                lane.credit_bytes -= take as f64;
+                lane.sent_bytes += take;
+                lane.heard_at_s = now_s;
+                let before = self.claimed.intersection(arrived);
+                let fresh_bytes = take - before.iter().map(|part| part.len()).sum::<u64>();
+                for part in self.claimed.missing(arrived) {
+                    self.claimed_by[source].insert(part);
+                }
+                self.claimed.insert(arrived);
+                self.extra_bytes += take - fresh_bytes;
+                self.tell(Event::Received { lane: id, bytes: take, fresh_bytes });
+            } else if request.cursor < end {
+                return;
+            }
+            self.end_answer(id, end);
+        }
+    }
+
+    /// The head of an answer: it tells the size, and what the server can do.
+    fn answer(&mut self, id: LaneId) {
+        let size_bytes = self.world.size_bytes;
+        let lane = self.lanes.get_mut(&id).expect("it just answered");
+        lane.heard_at_s = self.now_s;
+        let server = &self.servers[lane.source];
+        if let (Some(TellsSize(tells_size)), Some(request)) =
+            (server.ignores_ranges, lane.requests.front_mut())
+        {
+            (request.range, request.cursor) = (ByteRange::new(0, u64::MAX), 0);
+            self.tell(Event::WholeBody { lane: id, size_bytes: tells_size.then_some(size_bytes) });
+            if !tells_size {
+                return;
+            }
+        }
+        if !self.is_size_known {
+            self.is_size_known = true;
+            self.tell(Event::SizeKnown { size_bytes });
+        }
+        if server.pipelines && server.ignores_ranges.is_none() {
+            self.tell(Event::Pipelines { lane: id });
+        }
+    }
+
+    fn end_answer(&mut self, id: LaneId, end: u64) {
+        let lane = self.lanes.get_mut(&id).expect("it just sent");
+        let server = &self.servers[lane.source];
+        if server.resets_after_bytes.is_some_and(|limit| lane.sent_bytes >= limit) {
+            self.lose(id, Loss::Failed);
+            return;
+        }
+        if lane.requests.front().is_none_or(|request| request.cursor < end) {
+            return;
+        }
+        lane.requests.pop_front();
+        lane.heard_at_s = self.now_s;
+        self.tell(Event::RequestDone { lane: id });
+        if !self.is_size_known && server.ignores_ranges.is_some() {
+            self.is_size_known = true;
+            self.tell(Event::SizeKnown { size_bytes: self.world.size_bytes });
+        }
+        if server.one_request {
+            self.lose(id, Loss::Ended);
+        }
+    }
+
+    fn lose(&mut self, id: LaneId, loss: Loss) {
+        self.lanes.remove(&id);
+        self.tell(Event::LaneLost { lane: id, loss });
+    }
+
+    fn deliver_pending(&mut self) {
+        let now_s = self.now_s;
+        let mut due: Vec<(f64, Event)> = self.pending.extract_if(.., |(at_s, _)| *at_s <= now_s).collect();
+        due.sort_by(|a, b| a.0.total_cmp(&b.0));
+        for (_, event) in due {
+            match &event {
+                Event::LaneReady { lane, .. } => {
+                    let Some(lane) = self.lanes.get_mut(lane) else { continue };
+                    if lane.connection == Connection::Connecting {
+                        lane.connection = Connection::Open;
+                    }
+                }
+                Event::LaneLost { lane, .. } if self.lanes.remove(lane).is_none() => continue,
+                _ => {}
+            }
+            self.tell(event);
+        }
+    }
+
+    fn break_and_blame(&mut self) {
+        for (source, server) in self.servers.iter().enumerate() {
+            if server.is_down(self.now_s) {
+                let is_broken = |lane: &SimLane| lane.source == source && lane.connection == Connection::Open;
+                let broken: Vec<LaneId> =
+                    self.lanes.iter().filter(|(_, lane)| is_broken(lane)).map(|(&id, _)| id).collect();
+                broken.into_iter().for_each(|id| self.lose(id, Loss::Failed));
+            }
+            if server.liar_found_at_s.is_some_and(|at_s| at_s <= self.now_s) && !self.liars_found[source] {
+                self.liars_found[source] = true;
+                let id = SourceId(source as u32);
+                self.tell(Event::SourceDead { source: id });
+                // The engine takes nothing more from it.
+                self.lanes
+                    .values_mut()
+                    .filter(|lane| lane.source == source)
+                    .for_each(|lane| lane.connection = Connection::Closing);
+                let wrong: Vec<ByteRange> = self.claimed_by[source].iter().collect();
+                for range in wrong {
+                    self.claimed.remove(range);
+                    self.tell(Event::Invalidate { range, not_from: vec![id] });
+                }
+            }
+        }
+    }
+
+    /// The target takes what is there, in order.
+    fn release(&mut self) {
+        let there = self.claimed.first().filter(|range| range.start() == 0).map_or(0, ByteRange::end);
+        let taken = (self.released_bytes + self.world.target_rate * self.world.step_s).min(there as f64);
+        if self.world.settings.window_bytes.is_some() && taken > self.released_bytes {
+            self.released_bytes = taken;
+            self.tell(Event::Released { up_to_bytes: taken as u64 });
+        }
+    }
+
+    /// When something happens next, if nothing flows.
+    fn next_s(&self) -> f64 {
+        let after_s = self.now_s + self.world.step_s;
+        let pending = self.pending.iter().map(|(at_s, _)| *at_s);
+        let first_bytes = self.lanes.values().filter_map(|lane| Some(lane.requests.front()?.first_byte_at_s));
+        let faults = self.servers.iter().flat_map(|server| {
+            let down = server.down.map(|(from_s, _)| from_s);
+            [down, server.liar_found_at_s].into_iter().flatten()
+        });
+        let changes = self.servers.iter().flat_map(|server| server.rates.iter().map(|(at_s, _)| *at_s));
+        let deadline = self.plan.deadline().map(|at| at.since_origin().as_secs_f64());
+        let is_released = self.claimed.first().is_none_or(|range| range.end() as f64 <= self.released_bytes);
+        if self.world.settings.window_bytes.is_some() && !is_released {
+            return after_s;
+        }
+        let next_s =
+            pending.chain(first_bytes).chain(faults).chain(changes).filter(|at_s| *at_s > self.now_s);
+        next_s.chain(deadline).fold(self.world.give_up_s, f64::min).max(after_s)
+    }
+}
