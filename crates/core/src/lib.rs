@@ -8,6 +8,7 @@
 pub mod checksum;
 pub mod error;
 pub mod limits;
+pub mod pacer;
 pub mod range;
 pub mod time;
 pub mod units;
@@ -15,6 +16,7 @@ pub mod url;
 
 pub use checksum::{Checksum, ChecksumKind, Hasher};
 pub use error::{Error, ErrorKind, Fault, Result};
+pub use pacer::Pacer;
 pub use range::{ByteRange, RangeSet};
 pub use time::Time;
 pub use url::{Scheme, Url};

@@ -40,6 +40,8 @@ pub const DRAIN_MAX: Duration = Duration::from_secs(30);
 pub const DIGESTS_RUNNING_MAX: usize = 2;
 /// Remembered checksums (about 150 bytes each).
 pub const DIGESTS_KEPT_MAX: usize = 65_536;
+/// How long a request waits for such a checksum: gfal2's shipped configuration gives up then as well.
+pub const DIGEST_ANSWER_MAX: Duration = Duration::from_secs(1800);
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
 /// Blocking disk operations at the same time on one export.

@@ -1,1 +1,31 @@
-//! Storage behind the server, and the partial files that become visible only when complete
+//! Storage behind the server, and the partial files of the client's copies.
+//!
+//! [`storage`] says in traits what a server needs of an export. [`posix`] is a directory of this
+//! machine; [`memory`] and [`fake`] are for tests: one that shows what the traits mean, and ones that are slow or
+//! broken. All of them pass one conformance suite (`tests/conformance.rs`).
+//!
+//! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
+//! what of it is verified, so that a killed copy goes on.
+//!
+//! One rule holds for both: nothing half-written is ever visible under its name.
+//!
+//! It is no cache and no file-system abstraction: there is no seek, no append, no rename.
+//!
+//! Read first: [`storage`], then [`posix`].
+
+pub mod error;
+pub mod fake;
+pub mod journal;
+pub mod memory;
+pub mod partial;
+pub mod path;
+pub mod posix;
+pub mod storage;
+
+pub use error::{StoreError, StoreResult};
+pub use memory::MemoryStorage;
+pub use path::ObjectPath;
+pub use posix::{Durability, PosixStorage};
+pub use storage::{
+    Committed, DirectoryEntry, Expectation, Listing, Metadata, Object, Opened, Storage, Upload,
+};

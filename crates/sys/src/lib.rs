@@ -5,6 +5,7 @@
 
 mod aligned;
 pub mod file;
+pub mod process;
 pub mod tcp;
 
 pub use aligned::AlignedBuf;

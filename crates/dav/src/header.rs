@@ -1,0 +1,136 @@
+//! Header fields: names of any case, several lines of one name, lists with commas.
+
+use gridlane_core::{Error, ErrorKind, Result};
+
+/// The fields of one head, in the order they came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Names are lower case; values have no space around them.
+    fields: Vec<(String, String)>,
+}
+
+impl Headers {
+    /// No field.
+    pub fn new() -> Headers {
+        Headers::default()
+    }
+
+    /// Appends a field. Bytes of `value` that are not UTF-8 are replaced: no field that we read has any.
+    pub fn push(&mut self, name: &str, value: &[u8]) {
+        let value = String::from_utf8_lossy(value.trim_ascii()).into_owned();
+        self.fields.push((name.to_ascii_lowercase(), value));
+    }
+
+    pub(crate) fn from_parsed(fields: &[httparse::Header<'_>]) -> Headers {
+        let mut headers = Headers { fields: Vec::with_capacity(fields.len()) };
+        for field in fields {
+            headers.push(field.name, field.value);
+        }
+        headers
+    }
+
+    /// Every value of `name`, in order. `name` is written in any case.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.fields
+            .iter()
+            .filter(move |(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The first value of `name`.
+    pub fn get<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.all(name).next()
+    }
+
+    /// The value of `name` when exactly one field has that name: two answers are no answer.
+    pub fn single<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        let mut values = self.all(name);
+        let first = values.next()?;
+        values.next().is_none().then_some(first)
+    }
+
+    /// The elements of a comma-separated list over all fields of `name`, empty ones left out.
+    ///
+    /// Not for lists whose elements may hold commas themselves (dates, quoted strings).
+    pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
+        self.all(name).flat_map(|value| value.split(',')).map(str::trim).filter(|element| !element.is_empty())
+    }
+
+    /// Whether a list contains `token`, in any case.
+    pub fn has_token(&self, name: &str, token: &str) -> bool {
+        self.list(name).any(|element| element.eq_ignore_ascii_case(token))
+    }
+
+    /// Whether there is a field of that name.
+    pub fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Every field, names in lower case.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// `Content-Length` (RFC 9110, 8.6): digits only. Repeated equal values count as one; different ones
+    /// are an error, since two programs in a row could disagree about where the message ends.
+    pub fn content_length(&self) -> Result<Option<u64>> {
+        let mut length = None;
+        for value in self.all("content-length").flat_map(|value| value.split(',')).map(str::trim) {
+            let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+            let parsed = value.parse::<u64>().ok().filter(|_| digits).ok_or_else(|| {
+                Error::new(ErrorKind::Protocol, format!("Content-Length {value:?} is not a number"))
+            })?;
+            if length.is_some_and(|before| before != parsed) {
+                return Err(Error::new(ErrorKind::Protocol, "two different values of Content-Length"));
+            }
+            length = Some(parsed);
+        }
+        Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&str, &str)]) -> Headers {
+        let mut headers = Headers::new();
+        for (name, value) in fields {
+            headers.push(name, value.as_bytes());
+        }
+        headers
+    }
+
+    #[test]
+    fn names_have_no_case_and_lists_span_lines() {
+        let headers = headers(&[("CONNECTION", " close "), ("x", "a"), ("connection", ", TE,")]);
+        assert_eq!(headers.get("Connection"), Some("close"));
+        assert_eq!(headers.single("Connection"), None);
+        assert_eq!(headers.list("Connection").collect::<Vec<_>>(), ["close", "TE"]);
+        assert!(headers.has_token("connection", "te"));
+        assert!(!headers.contains("y"));
+    }
+
+    #[test]
+    fn content_length_is_digits_and_one() {
+        for (values, expected) in [
+            (&[][..], Some(None)),
+            (&["5"], Some(Some(5))),
+            (&["5", "5"], Some(Some(5))),
+            (&["5, 5"], Some(Some(5))),
+            (&["18446744073709551615"], Some(Some(u64::MAX))),
+            (&["5", "6"], None),
+            (&["5,6"], None),
+            (&["+5"], None),
+            (&["-5"], None),
+            (&["0x5"], None),
+            (&["5 5"], None),
+            (&[""], None),
+            (&["5,"], None),
+            (&["18446744073709551616"], None),
+        ] {
+            let fields: Vec<_> = values.iter().map(|value| ("Content-Length", *value)).collect();
+            assert_eq!(headers(&fields).content_length().ok(), expected, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Ranges on the wire (RFC 9110, 14): what a client asks for, and what a server says came back.
+//!
+//! On the wire both ends are inclusive; inside gridlane a [`ByteRange`] is half-open. The conversion
+//! happens here and nowhere else.
+
+use std::fmt;
+
+use gridlane_core::ByteRange;
+
+/// One range of a `Range` header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeSpec {
+    /// `bytes=a-b`, both inclusive, `a <= b`.
+    FromTo {
+        /// First byte's offset.
+        first: u64,
+        /// Last byte's offset.
+        last: u64,
+    },
+    /// `bytes=a-`.
+    From(u64),
+    /// `bytes=-n`: the last n bytes.
+    Last(u64),
+}
+
+impl RangeSpec {
+    /// The way to ask for `range`; `None` when it is empty.
+    pub fn of(range: ByteRange) -> Option<RangeSpec> {
+        (!range.is_empty()).then(|| RangeSpec::FromTo { first: range.start(), last: range.end() - 1 })
+    }
+
+    /// Reads a header with a single range.
+    ///
+    /// `None` means: ignore the header and send everything. That is the answer to another unit, to
+    /// malformed text and, as long as nobody needs them here, to several ranges (RFC 9110, 14.2).
+    pub fn parse(text: &str) -> Option<RangeSpec> {
+        let (unit, list) = text.split_once('=')?;
+        if !unit.trim().eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let mut specs = list.split(',').map(str::trim).filter(|spec| !spec.is_empty());
+        let (spec, None) = (specs.next()?, specs.next()) else { return None };
+        let (first, last) = spec.split_once('-')?;
+        match (first, last) {
+            ("", last) => digits(last).map(RangeSpec::Last),
+            (first, "") => digits(first).map(RangeSpec::From),
+            (first, last) => {
+                let (first, last) = (digits(first)?, digits(last)?);
+                (first <= last).then_some(RangeSpec::FromTo { first, last })
+            }
+        }
+    }
+
+    /// The bytes it means in a file of `size` bytes; `None` when there is no such byte (416).
+    pub fn resolve(self, size: u64) -> Option<ByteRange> {
+        let range = match self {
+            RangeSpec::FromTo { first, last } => ByteRange::new(first, last.saturating_add(1).min(size)),
+            RangeSpec::From(first) => ByteRange::new(first, size),
+            RangeSpec::Last(count) => ByteRange::new(size - count.min(size), size),
+        };
+        (!range.is_empty()).then_some(range)
+    }
+}
+
+/// The value of the header: `bytes=0-99`.
+impl fmt::Display for RangeSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RangeSpec::FromTo { first, last } => write!(f, "bytes={first}-{last}"),
+            RangeSpec::From(first) => write!(f, "bytes={first}-"),
+            RangeSpec::Last(count) => write!(f, "bytes=-{count}"),
+        }
+    }
+}
+
+/// The `Content-Range` of a 206.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContentRange {
+    /// Which bytes follow; never empty.
+    pub range: ByteRange,
+    /// Size of the whole file, when the server knows it.
+    pub size: Option<u64>,
+}
+
+impl ContentRange {
+    /// Reads `bytes 0-99/1234` or `bytes 0-99/*`; `None` for anything else, and for a range that is not
+    /// inside of the file.
+    pub fn parse(text: &str) -> Option<ContentRange> {
+        let (range, size) = bytes_unit(text)?.split_once('/')?;
+        let (first, last) = range.trim().split_once('-')?;
+        let (first, last) = (exact_digits(first.trim())?, exact_digits(last.trim())?);
+        let size = match size.trim() {
+            "*" => None,
+            size => Some(exact_digits(size)?),
+        };
+        let end = last.checked_add(1)?;
+        (first <= last && size.is_none_or(|size| end <= size))
+            .then(|| ContentRange { range: ByteRange::new(first, end), size })
+    }
+}
+
+/// The value of the header: `bytes 0-99/1234`.
+impl fmt::Display for ContentRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.range.end().saturating_sub(1);
+        write!(f, "bytes {}-{last}/", self.range.start())?;
+        match self.size {
+            Some(size) => write!(f, "{size}"),
+            None => f.write_str("*"),
+        }
+    }
+}
+
+/// The `Content-Range` of a 416: there is no such byte in a file of `size` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnsatisfiedRange {
+    /// Size of the whole file.
+    pub size: u64,
+}
+
+impl UnsatisfiedRange {
+    /// Reads `bytes */1234`.
+    pub fn parse(text: &str) -> Option<UnsatisfiedRange> {
+        let size = bytes_unit(text)?.trim_start().strip_prefix("*/")?;
+        Some(UnsatisfiedRange { size: exact_digits(size.trim())? })
+    }
+}
+
+/// The value of the header: `bytes */1234`.
+impl fmt::Display for UnsatisfiedRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "bytes */{}", self.size)
+    }
+}
+
+fn bytes_unit(text: &str) -> Option<&str> {
+    let (unit, rest) = text.trim().split_once(' ')?;
+    unit.eq_ignore_ascii_case("bytes").then_some(rest)
+}
+
+/// A number of any length; beyond the largest offset there is, it is as good as that one.
+fn digits(text: &str) -> Option<u64> {
+    let valid = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    valid.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// A number that must be what it says.
+fn exact_digits(text: &str) -> Option<u64> {
+    let valid = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| valid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_clients_ask_for() {
+        // Header, size, then the half-open range; None where there is nothing to send.
+        for (text, size, expected) in [
+            ("bytes=0-0", 10, Some((0, 1))),
+            ("bytes=2-5", 10, Some((2, 6))),
+            ("bytes=2-500", 10, Some((2, 10))),
+            ("bytes=9-", 10, Some((9, 10))),
+            ("bytes=-3", 10, Some((7, 10))),
+            ("bytes=-30", 10, Some((0, 10))),
+            ("Bytes = 0-1", 10, Some((0, 2))),
+            ("bytes=0-99999999999999999999999", 10, Some((0, 10))),
+            ("bytes=10-", 10, None),
+            ("bytes=99999999999999999999999-", 10, None),
+            ("bytes=-0", 10, None),
+            ("bytes=0-", 0, None),
+            ("bytes=-5", 0, None),
+        ] {
+            let range = RangeSpec::parse(text).unwrap_or_else(|| panic!("{text}")).resolve(size);
+            assert_eq!(range.map(|range| (range.start(), range.end())), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_ignored() {
+        for text in [
+            "",
+            "bytes",
+            "bytes=",
+            "bytes=-",
+            "bytes=a-b",
+            "bytes=5-2",
+            "bytes=1-2,4-5",
+            "items=0-1",
+            "bytes=+1-2",
+            "bytes=1--2",
+            "bytes=0x1-2",
+            "bytes 0-1",
+        ] {
+            assert_eq!(RangeSpec::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_servers_say() {
+        let parsed = ContentRange::parse("bytes 2-5/10").unwrap();
+        assert_eq!((parsed.range, parsed.size), (ByteRange::new(2, 6), Some(10)));
+        assert_eq!(ContentRange::parse("BYTES 2-5/*").unwrap().size, None);
+        assert_eq!(UnsatisfiedRange::parse("bytes */10"), Some(UnsatisfiedRange { size: 10 }));
+        for bad in [
+            "",
+            "bytes",
+            "bytes 2-5",
+            "bytes 5-2/10",
+            "bytes 2-10/10",
+            "bytes */10",
+            "bytes 2-/10",
+            "bytes -5/10",
+            "bytes=2-5/10",
+            "items 2-5/10",
+            "bytes 2-5/x",
+            "bytes 2-18446744073709551615/*",
+            "bytes 2-5/10/11",
+        ] {
+            assert_eq!(ContentRange::parse(bad), None, "{bad}");
+        }
+        assert_eq!(UnsatisfiedRange::parse("bytes 2-5/10"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn round_trips(start in 0..u64::MAX - 1, len in 1..u64::MAX, beyond: u32, known: bool) {
+            let range = ByteRange::at(start, len);
+            let size = known.then(|| range.end().saturating_add(beyond.into()));
+            let header = ContentRange { range, size };
+            prop_assert_eq!(ContentRange::parse(&header.to_string()), Some(header));
+            let spec = RangeSpec::of(range).unwrap();
+            prop_assert_eq!(RangeSpec::parse(&spec.to_string()), Some(spec));
+            prop_assert_eq!(spec.resolve(range.end()), Some(range));
+        }
+
+        #[test]
+        fn never_panics(text in "(bytes[= ])?\\PC*", size: u64) {
+            if let Some(range) = RangeSpec::parse(&text).and_then(|spec| spec.resolve(size)) {
+                prop_assert!(range.end() <= size);
+            }
+            let _ = ContentRange::parse(&text);
+            let _ = UnsatisfiedRange::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What can go wrong in a storage, as precisely as an answer to a client needs it.
+
+use std::{fmt, io};
+
+use gridlane_core::{Error, ErrorKind, Fault};
+
+/// A failure of a storage operation.
+#[derive(Debug)]
+pub enum StoreError {
+    /// There is nothing at that path, or nothing that is served.
+    NotFound,
+    /// The directory that should hold the object does not exist.
+    ParentMissing,
+    /// A file was asked for, and there is a directory or something else that is no file.
+    NotAFile,
+    /// A directory was asked for, and there is a file.
+    NotADirectory,
+    /// The object is there already, or is not in the state that was expected.
+    Unexpected,
+    /// The operating system does not let this process do it.
+    Denied,
+    /// The name is longer than the file system allows.
+    NameTooLong,
+    /// The device or the quota is full.
+    NoSpace,
+    /// Anything else.
+    Io(io::Error),
+}
+
+/// The result of a storage operation.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StoreError::NotFound => "there is no such file",
+            StoreError::ParentMissing => "the directory to put it in does not exist",
+            StoreError::NotAFile => "it is not a regular file",
+            StoreError::NotADirectory => "it is not a directory",
+            StoreError::Unexpected => "the file is not in the expected state",
+            StoreError::Denied => "the operating system denies it to the server",
+            StoreError::NameTooLong => "the name is too long for the file system",
+            StoreError::NoSpace => "there is not enough space",
+            StoreError::Io(cause) => return write!(f, "the storage fails: {cause}"),
+        })
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StoreError::Io(cause) => Some(cause),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(cause: io::Error) -> StoreError {
+        match cause.kind() {
+            io::ErrorKind::NotFound => StoreError::NotFound,
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::Denied,
+            io::ErrorKind::AlreadyExists => StoreError::Unexpected,
+            io::ErrorKind::IsADirectory => StoreError::NotAFile,
+            io::ErrorKind::NotADirectory => StoreError::NotADirectory,
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::NoSpace,
+            io::ErrorKind::InvalidFilename => StoreError::NameTooLong,
+            _ => StoreError::Io(cause),
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for StoreError {
+    fn from(cause: rustix::io::Errno) -> StoreError {
+        io::Error::from(cause).into()
+    }
+}
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Error {
+        let kind = match error {
+            StoreError::NotFound | StoreError::ParentMissing => ErrorKind::NotFound,
+            StoreError::NotAFile | StoreError::NotADirectory | StoreError::NameTooLong => ErrorKind::Usage,
+            StoreError::Unexpected => ErrorKind::Precondition,
+            StoreError::Denied => ErrorKind::Denied,
+            StoreError::NoSpace | StoreError::Io(_) => ErrorKind::LocalIo,
+        };
+        Error::new(kind, error.to_string()).fault(Fault::Local)
+    }
+}

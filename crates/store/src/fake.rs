@@ -1,0 +1,211 @@
+//! Storages that misbehave, for tests: one whose disk waits until it is told to go on, and one whose
+//! disk fails. Both wrap a storage that works and pass its conformance suite while they behave.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use crate::error::{StoreError, StoreResult};
+use crate::path::ObjectPath;
+use crate::storage::{Committed, Expectation, Listing, Metadata, Object, Opened, Storage, Upload};
+
+/// A gate in front of a disk: closed, every blocking read waits; open, none does.
+#[derive(Clone, Default)]
+pub struct Gate {
+    state: Arc<(Mutex<GateState>, Condvar)>,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_closed: bool,
+    waiting: usize,
+    passed: usize,
+}
+
+impl Gate {
+    /// An open gate.
+    pub fn new() -> Gate {
+        Gate::default()
+    }
+
+    /// Lets reads wait from now on.
+    pub fn close(&self) {
+        self.change(|state| state.is_closed = true);
+    }
+
+    /// Lets everything through.
+    pub fn open(&self) {
+        self.change(|state| state.is_closed = false);
+    }
+
+    /// Returns when at least `count` reads wait: no test needs to sleep.
+    pub fn wait_for_waiting(&self, count: usize) {
+        let (lock, changed) = &*self.state;
+        let mut state = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        while state.waiting < count {
+            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// How many reads went through so far.
+    pub fn passed(&self) -> usize {
+        self.state.0.lock().unwrap_or_else(PoisonError::into_inner).passed
+    }
+
+    fn change(&self, change: impl FnOnce(&mut GateState)) {
+        let (lock, changed) = &*self.state;
+        change(&mut lock.lock().unwrap_or_else(PoisonError::into_inner));
+        changed.notify_all();
+    }
+
+    fn pass(&self) {
+        let (lock, changed) = &*self.state;
+        let mut state = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        state.waiting += 1;
+        changed.notify_all();
+        while state.is_closed {
+            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        state.passed += 1;
+    }
+}
+
+/// A storage whose files are never in memory: every read has to pass a [`Gate`].
+pub struct SlowStorage<S> {
+    inner: S,
+    gate: Gate,
+}
+
+impl<S: Storage> SlowStorage<S> {
+    /// `inner` behind `gate`.
+    pub fn new(inner: S, gate: Gate) -> SlowStorage<S> {
+        SlowStorage { inner, gate }
+    }
+}
+
+impl<S: Storage> Storage for SlowStorage<S> {
+    fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+        Ok(match self.inner.open(path)? {
+            Opened::File(inner) => Opened::File(Arc::new(SlowObject { inner, gate: self.gate.clone() })),
+            Opened::Directory => Opened::Directory,
+        })
+    }
+
+    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
+        self.inner.list(path)
+    }
+
+    fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
+        self.inner.remove(path, expectation)
+    }
+
+    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+        self.inner.create(path, expected_bytes)
+    }
+}
+
+struct SlowObject {
+    inner: Arc<dyn Object>,
+    gate: Gate,
+}
+
+impl Object for SlowObject {
+    fn metadata(&self) -> &Metadata {
+        self.inner.metadata()
+    }
+
+    fn read_at_nowait(&self, _target: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.gate.pass();
+        self.inner.read_at(target, offset)
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.inner.is_unchanged()
+    }
+}
+
+/// A storage whose disk breaks behind a given offset: reads end there as if the file had been cut, and
+/// writes find no space.
+pub struct FaultyStorage<S> {
+    inner: S,
+    works_up_to: Arc<AtomicU64>,
+}
+
+impl<S: Storage> FaultyStorage<S> {
+    /// `inner`, with a disk that works up to that offset of every file.
+    pub fn new(inner: S, works_up_to: u64) -> FaultyStorage<S> {
+        FaultyStorage { inner, works_up_to: Arc::new(AtomicU64::new(works_up_to)) }
+    }
+}
+
+impl<S: Storage> Storage for FaultyStorage<S> {
+    fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+        Ok(match self.inner.open(path)? {
+            Opened::File(inner) => {
+                Opened::File(Arc::new(FaultyObject { inner, works_up_to: Arc::clone(&self.works_up_to) }))
+            }
+            Opened::Directory => Opened::Directory,
+        })
+    }
+
+    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
+        self.inner.list(path)
+    }
+
+    fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
+        self.inner.remove(path, expectation)
+    }
+
+    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+        let inner = self.inner.create(path, expected_bytes)?;
+        Ok(Box::new(FaultyUpload { inner, works_up_to: Arc::clone(&self.works_up_to) }))
+    }
+}
+
+struct FaultyObject {
+    inner: Arc<dyn Object>,
+    works_up_to: Arc<AtomicU64>,
+}
+
+impl Object for FaultyObject {
+    fn metadata(&self) -> &Metadata {
+        self.inner.metadata()
+    }
+
+    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.read_at(target, offset).map(Some)
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = self.works_up_to.load(Ordering::Relaxed).saturating_sub(offset);
+        let count = target.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        self.inner.read_at(&mut target[..count], offset)
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.inner.is_unchanged()
+    }
+}
+
+struct FaultyUpload {
+    inner: Box<dyn Upload>,
+    works_up_to: Arc<AtomicU64>,
+}
+
+impl Upload for FaultyUpload {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+        if offset.saturating_add(bytes.len() as u64) > self.works_up_to.load(Ordering::Relaxed) {
+            return Err(StoreError::NoSpace);
+        }
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
+        self.inner.commit(expectation)
+    }
+}

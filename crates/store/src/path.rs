@@ -1,0 +1,102 @@
+//! Where an object is inside an export.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The directory for partial uploads: on the same file system as what it becomes, never listed, never
+/// reachable.
+pub const HIDDEN_NAME: &str = ".gridlane";
+
+/// Names from the export's root to a file or directory. It cannot point upwards or into a
+/// [hidden](HIDDEN_NAME) directory: there is no such value.
+#[derive(Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectPath {
+    /// The names with slashes between; empty for the root.
+    joined: Vec<u8>,
+}
+
+impl ObjectPath {
+    /// The export's root.
+    pub fn root() -> ObjectPath {
+        ObjectPath::default()
+    }
+
+    /// The path made of `names`. `None` when one of them is empty, `.`, `..`, hidden, or has a slash or a
+    /// NUL: nothing can be there.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> Option<ObjectPath> {
+        let mut path = ObjectPath::root();
+        for name in names {
+            path = path.join(name)?;
+        }
+        Some(path)
+    }
+
+    /// The path of `name` inside this directory.
+    pub fn join(&self, name: &[u8]) -> Option<ObjectPath> {
+        let refused = matches!(name, b"" | b"." | b"..")
+            || name == HIDDEN_NAME.as_bytes()
+            || name.iter().any(|byte| matches!(byte, b'/' | 0));
+        if refused {
+            return None;
+        }
+        let mut joined = self.joined.clone();
+        if !joined.is_empty() {
+            joined.push(b'/');
+        }
+        joined.extend_from_slice(name);
+        Some(ObjectPath { joined })
+    }
+
+    /// The directory it is in, and its name there; `None` for the root.
+    pub fn split_last(&self) -> Option<(ObjectPath, &[u8])> {
+        if self.is_root() {
+            return None;
+        }
+        Some(match self.joined.iter().rposition(|byte| *byte == b'/') {
+            Some(slash) => (ObjectPath { joined: self.joined[..slash].to_vec() }, &self.joined[slash + 1..]),
+            None => (ObjectPath::root(), &self.joined),
+        })
+    }
+
+    /// Whether it is the export's root.
+    pub fn is_root(&self) -> bool {
+        self.joined.is_empty()
+    }
+
+    /// Relative to the export's root; `.` for the root itself.
+    pub fn as_relative(&self) -> &Path {
+        if self.is_root() { Path::new(".") } else { Path::new(OsStr::from_bytes(&self.joined)) }
+    }
+}
+
+impl fmt::Display for ObjectPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}", String::from_utf8_lossy(&self.joined))
+    }
+}
+
+impl fmt::Debug for ObjectPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_lead_elsewhere_make_no_path() {
+        for name in ["", ".", "..", "a/b", "/", "a\0", ".gridlane"] {
+            assert_eq!(ObjectPath::new([&b"a"[..], name.as_bytes()]), None, "{name:?}");
+        }
+        let path = ObjectPath::new([&b"a"[..], b"...", b".gridlane2"]).unwrap();
+        assert_eq!(path.as_relative(), Path::new("a/.../.gridlane2"));
+        let (parent, name) = path.split_last().unwrap();
+        assert_eq!((parent.to_string().as_str(), name), ("/a/...", &b".gridlane2"[..]));
+        assert!(ObjectPath::root().split_last().is_none());
+        assert_eq!(ObjectPath::root().as_relative(), Path::new("."));
+    }
+}

@@ -1,0 +1,213 @@
+//! What only a real directory can show: links, special files, the hidden directory, leftovers, space.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use gridlane_store::{Durability, Expectation, ObjectPath, Opened, PosixStorage, Storage, StoreError};
+
+struct Export {
+    storage: PosixStorage,
+    /// Holds `export/` and, beside it, what must not be reached.
+    outside: tempfile::TempDir,
+}
+
+impl Export {
+    fn new() -> Export {
+        let outside = tempfile::tempdir().unwrap();
+        fs::create_dir(outside.path().join("export")).unwrap();
+        fs::write(outside.path().join("secret"), b"secret").unwrap();
+        let storage = PosixStorage::open(&outside.path().join("export"), Durability::File).unwrap();
+        Export { storage, outside }
+    }
+
+    fn directory(&self) -> std::path::PathBuf {
+        self.outside.path().join("export")
+    }
+
+    fn leftovers(&self) -> usize {
+        fs::read_dir(self.directory().join(".gridlane")).map_or(0, Iterator::count)
+    }
+
+    fn names(&self) -> Vec<Vec<u8>> {
+        let mut names: Vec<_> =
+            self.storage.list(&ObjectPath::root()).unwrap().entries.into_iter().map(|e| e.name).collect();
+        names.sort();
+        names
+    }
+}
+
+fn path(text: &str) -> ObjectPath {
+    ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()
+}
+
+#[test]
+fn links_work_inside_and_lead_nowhere_outside() {
+    let export = Export::new();
+    let directory = export.directory();
+    fs::create_dir(directory.join("sub")).unwrap();
+    fs::write(directory.join("sub/f"), b"inside").unwrap();
+    symlink("sub/f", directory.join("in")).unwrap();
+    symlink("sub", directory.join("in-directory")).unwrap();
+    symlink("../secret", directory.join("out")).unwrap();
+    symlink(export.outside.path(), directory.join("out-absolute")).unwrap();
+    symlink("..", directory.join("out-directory")).unwrap();
+    symlink("sub/../../secret", directory.join("out-winding")).unwrap();
+    symlink("/proc/self/root", directory.join("out-magic")).unwrap();
+    symlink("loop", directory.join("loop")).unwrap();
+    for inside in ["in", "in-directory/f"] {
+        assert_eq!(export.storage.stat(&path(inside)).unwrap().size_bytes, 6, "{inside}");
+    }
+    for outside in [
+        "out",
+        "out-absolute",
+        "out-absolute/secret",
+        "out-directory",
+        "out-directory/secret",
+        "out-winding",
+        "out-magic",
+        "out-magic/etc/passwd",
+        "loop",
+    ] {
+        assert!(matches!(export.storage.open(&path(outside)), Err(StoreError::NotFound)), "{outside}");
+        assert!(matches!(export.storage.stat(&path(outside)), Err(StoreError::NotFound)), "{outside}");
+    }
+    for outside in ["out-absolute/new", "out-directory/new", "out-magic/tmp/new"] {
+        assert!(matches!(export.storage.create(&path(outside), None), Err(StoreError::ParentMissing)));
+        assert!(export.storage.remove(&path(outside), &Expectation::Anything).is_err());
+    }
+    assert!(export.storage.list(&path("out-directory")).is_err());
+    assert_eq!(export.names(), [&b"in"[..], b"in-directory", b"sub"]);
+    // Neither removing nor replacing touches what a link points to.
+    assert!(matches!(export.storage.remove(&path("out"), &Expectation::Anything), Err(StoreError::NotFound)));
+    export.storage.create(&path("out"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    assert_eq!(fs::read(export.outside.path().join("secret")).unwrap(), b"secret");
+}
+
+#[test]
+fn special_files_are_not_served_and_do_not_block() {
+    let export = Export::new();
+    let fifo = export.directory().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(export.directory().join("socket")).unwrap();
+    for special in ["fifo", "socket"] {
+        assert!(matches!(export.storage.open(&path(special)), Err(StoreError::NotFound)));
+        assert!(matches!(export.storage.stat(&path(special)), Err(StoreError::NotFound)));
+        assert!(matches!(export.storage.create(&path(special), None), Err(StoreError::NotAFile)));
+        assert!(matches!(
+            export.storage.remove(&path(special), &Expectation::Anything),
+            Err(StoreError::NotFound)
+        ));
+    }
+    assert!(export.names().is_empty());
+}
+
+#[test]
+fn the_hidden_directory_is_private_and_empty_between_uploads() {
+    let export = Export::new();
+    assert!(!export.directory().join(".gridlane").exists(), "reading makes nothing");
+    let mut upload = export.storage.create(&path("f"), None).unwrap();
+    upload.write_at(b"x", 0).unwrap();
+    assert_eq!(export.leftovers(), 1);
+    assert!(export.names().is_empty());
+    let mode = fs::metadata(export.directory().join(".gridlane")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    drop(upload);
+    assert_eq!(export.leftovers(), 0);
+    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    assert_eq!(export.leftovers(), 0);
+    assert_eq!(export.names(), [b"f"]);
+    // Refused at the last moment: the partial goes away as well.
+    let refused = export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Absent);
+    assert!(matches!(refused, Err(StoreError::Unexpected)));
+    assert_eq!(export.leftovers(), 0);
+}
+
+#[test]
+fn a_hidden_directory_that_is_a_link_is_refused() {
+    let export = Export::new();
+    fs::create_dir(export.outside.path().join("trap")).unwrap();
+    symlink("../trap", export.directory().join(".gridlane")).unwrap();
+    assert!(export.storage.create(&path("f"), None).is_err());
+    assert_eq!(fs::read_dir(export.outside.path().join("trap")).unwrap().count(), 0);
+}
+
+#[test]
+fn uploads_get_the_mode_that_the_umask_leaves() {
+    let export = Export::new();
+    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    fs::write(export.directory().join("plain"), b"").unwrap();
+    let mode = |name: &str| fs::metadata(export.directory().join(name)).unwrap().permissions().mode();
+    assert_eq!(mode("f"), mode("plain"));
+}
+
+#[test]
+fn old_leftovers_are_removed_and_nothing_else() {
+    let export = Export::new();
+    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    let hidden = export.directory().join(".gridlane");
+    let old = SystemTime::now() - Duration::from_secs(3600);
+    for (name, modified) in
+        [("upload-1-1-1.part", old), ("upload-1-2-1.part", SystemTime::now()), ("journal", old)]
+    {
+        fs::File::create(hidden.join(name)).unwrap().set_modified(modified).unwrap();
+    }
+    assert_eq!(export.storage.remove_abandoned(Duration::from_secs(1800)).unwrap(), 1);
+    assert!(!hidden.join("upload-1-1-1.part").exists());
+    assert_eq!(export.leftovers(), 2);
+    assert_eq!(Export::new().storage.remove_abandoned(Duration::ZERO).unwrap(), 0);
+}
+
+#[test]
+fn more_than_is_free_is_refused_before_a_byte_comes() {
+    let export = Export::new();
+    let refused = export.storage.create(&path("f"), Some(u64::MAX / 2));
+    assert!(matches!(refused, Err(StoreError::NoSpace)));
+    assert_eq!(export.leftovers(), 0);
+}
+
+#[test]
+fn any_change_changes_the_tag() {
+    let export = Export::new();
+    let file = export.directory().join("f");
+    fs::write(&file, b"one").unwrap();
+    let Opened::File(object) = export.storage.open(&path("f")).unwrap() else { panic!("a file") };
+    assert!(object.is_unchanged());
+    let modified = fs::metadata(&file).unwrap().modified().unwrap();
+    // As restored from a backup: same size, same modification time, same inode, other bytes. The kernel's
+    // clock has ticks: the second change is repeated until it falls into a later one.
+    let before = fs::metadata(&file).unwrap();
+    loop {
+        fs::write(&file, b"two").unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_modified(modified).unwrap();
+        let after = fs::metadata(&file).unwrap();
+        if (after.ctime(), after.ctime_nsec()) != (before.ctime(), before.ctime_nsec()) {
+            break;
+        }
+    }
+    assert_ne!(export.storage.stat(&path("f")).unwrap().tag, object.metadata().tag);
+    assert!(!object.is_unchanged());
+}
+
+#[test]
+fn names_may_be_any_bytes() {
+    let export = Export::new();
+    let odd = ObjectPath::new([&b"a\xff\n\"b"[..]]).unwrap();
+    export.storage.create(&odd, None).unwrap().commit(&Expectation::Anything).unwrap();
+    assert_eq!(export.names(), [b"a\xff\n\"b"]);
+    assert_eq!(export.storage.stat(&odd).unwrap().size_bytes, 0);
+    let long = ObjectPath::new([&[b'x'; 300][..]]).unwrap();
+    assert!(matches!(export.storage.create(&long, None), Err(StoreError::NameTooLong)));
+}
+
+#[test]
+fn what_is_no_directory_cannot_be_exported() {
+    let export = Export::new();
+    for bad in [Path::new("/nonexistent"), &export.outside.path().join("secret")] {
+        let error = PosixStorage::open(bad, Durability::File).err().unwrap();
+        assert!(error.message().contains("cannot export"), "{error}");
+    }
+}
