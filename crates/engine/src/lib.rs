@@ -1,1 +1,120 @@
-//! The one engine: lanes, plan, verification and journal move the bytes of one file
+//! The one engine: moves the bytes of one file from its replicas to its target.
+//!
+//! ```text
+//!  sources ──lanes──▶ claim · hash · write · commit ──▶ target
+//!                │            ▲ ledger (who sent what, with which checksum)
+//!            notices          │
+//!                ▼            │
+//!               run ◀──▶ plan (pure)          run ──▶ journal, observer
+//! ```
+//!
+//! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
+//! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
+//! When every byte is there, the run compares checksums ([`judge`](run)) and, if somebody lied, finds
+//! out who and fetches those bytes elsewhere.
+//!
+//! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
+//! anywhere else in gridlane is a defect.
+//!
+//! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`.
+
+mod digests;
+pub mod events;
+pub mod http;
+mod judge;
+mod lane;
+mod ledger;
+mod meter;
+mod notice;
+mod ordered;
+mod pace;
+mod resume;
+mod run;
+mod source;
+mod suspects;
+mod target;
+mod upload;
+mod verdict;
+
+use std::fs::File;
+use std::future::Future;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gridlane_core::{Checksum, ChecksumKind, Result, Url};
+
+pub use digests::hash_file;
+pub use events::{Event, Observer, Report, Snapshot};
+pub use verdict::Basis;
+
+/// What to copy, to where, and how.
+#[derive(Debug)]
+pub struct CopySpec {
+    /// Replicas of one file. The one given first decides when sizes contradict each other evenly.
+    pub sources: Vec<Url>,
+    /// Where the bytes go.
+    pub target: TargetSpec,
+    /// What may be chosen.
+    pub options: Options,
+}
+
+/// Where the bytes go.
+#[derive(Debug)]
+pub enum TargetSpec {
+    /// A regular file, visible when complete.
+    File {
+        /// Its path; the directory must exist.
+        path: PathBuf,
+        /// Whether an existing file is replaced.
+        overwrite: bool,
+    },
+    /// Something that takes bytes in order: a pipe, a device, standard output.
+    Stream(File),
+    /// An HTTP PUT.
+    Upload {
+        /// The file's URL.
+        url: Url,
+        /// Whether an existing file is replaced.
+        overwrite: bool,
+    },
+}
+
+/// What may be chosen.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The kind of checksum to compare, and its value when the caller knows it.
+    pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// Exactly so many connections to each source, instead of what measuring finds best.
+    pub streams: Option<usize>,
+    /// Bytes per second at most, over all sources.
+    pub limit_bytes_per_s: Option<u64>,
+    /// How long no source at all may deliver a byte before the copy is given up.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { checksum: None, streams: None, limit_bytes_per_s: None, patience: Duration::from_secs(60) }
+    }
+}
+
+/// How a copy ended: always with a report.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What was done.
+    pub report: Report,
+    /// Whether it succeeded.
+    pub result: Result<()>,
+}
+
+/// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.
+///
+/// Needs tokio's multi-threaded runtime: file writes block the thread they are on.
+pub async fn copy(
+    spec: CopySpec,
+    client: http::Client,
+    observer: &mut dyn Observer,
+    stop: impl Future<Output = ()>,
+) -> Outcome {
+    run::run(spec, client, observer, stop).await
+}

@@ -1,0 +1,102 @@
+//! Asking every replica for its checksum, beside the data and never in front of it.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES};
+use gridlane_core::{Checksum, ChecksumKind, Error, Hasher, Result, Scheme};
+use gridlane_sys::AlignedBuf;
+use tokio::sync::mpsc;
+
+use crate::http::Client;
+use crate::notice::Notice;
+use crate::source::{Identity, Source};
+use crate::verdict::Vote;
+
+/// What a source says of its object.
+pub(crate) struct Word {
+    /// Which version.
+    pub(crate) identity: Identity,
+    /// Its checksum, if it says.
+    pub(crate) checksum: Option<Checksum>,
+}
+
+/// Asks in the background; the answer comes as a notice.
+pub(crate) fn ask(
+    client: Client,
+    source: Arc<Source>,
+    kind: ChecksumKind,
+    notices: mpsc::UnboundedSender<Notice>,
+) {
+    tokio::spawn(async move {
+        let vote = match word(&client, &source, Some(kind)).await {
+            Ok(Word { identity, checksum: Some(checksum) }) => match source.identity() {
+                // A checksum of another version says nothing about this one.
+                Some(known) if !known.agrees_with(&identity) => Vote::Silent,
+                _ => Vote::Says(checksum),
+            },
+            Ok(_) | Err(_) => Vote::Silent,
+        };
+        let _ = notices.send(Notice::Digest { source: source.number, vote });
+    });
+}
+
+/// Asks a source which version it has and, with `kind`, for its checksum.
+pub(crate) async fn word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
+    match source.url.scheme() {
+        Scheme::File => file_word(source, kind).await,
+        Scheme::Http | Scheme::Https => {
+            let mut headers = Vec::new();
+            if let Some(kind) = kind {
+                headers.push(("Want-Digest", gridlane_dav::digest::name(kind).to_owned()));
+            }
+            let mut client = client.clone();
+            client.answer_max = DIGEST_WAIT_MAX;
+            let exchange = client.request("HEAD", &source.url, &headers).await?;
+            let head = &exchange.response.head;
+            let identity = Identity::of_response(head, head.content_length()?);
+            let checksum = head.digests().into_iter().find(|checksum| Some(checksum.kind()) == kind);
+            Ok(Word { identity, checksum })
+        }
+    }
+}
+
+async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
+    let open = || {
+        let path = source.url.to_path().unwrap_or_default();
+        File::open(&path).map_err(|cause| Error::local_io(format!("cannot open {}", path.display()), &cause))
+    };
+    let file = open()?;
+    let identity = crate::lane::file_identity(&file)?;
+    let checksum = match kind {
+        None => None,
+        Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),
+    };
+    Ok(Word { identity, checksum })
+}
+
+/// The checksum of the first `size_bytes` of a file, computed on a thread that may block.
+pub async fn hash_file(file: File, size_bytes: u64, kind: ChecksumKind) -> Result<Checksum> {
+    let hash = move || {
+        let mut hasher = Hasher::new(kind);
+        let mut buf = AlignedBuf::new(IO_BYTES);
+        let mut at = 0;
+        while at < size_bytes {
+            let room = (size_bytes - at).min(IO_BYTES as u64) as usize;
+            match file.read_at(&mut buf[..room], at) {
+                Ok(0) => break,
+                Ok(count) => {
+                    hasher.update(&buf[..count]);
+                    at += count as u64;
+                }
+                Err(cause) => return Err(Error::local_io("cannot read the file back", &cause)),
+            }
+        }
+        Ok(hasher.finish())
+    };
+    match tokio::task::spawn_blocking(hash).await {
+        Ok(outcome) => outcome,
+        Err(cause) => Err(Error::new(gridlane_core::ErrorKind::Other, format!("hashing failed: {cause}"))),
+    }
+}

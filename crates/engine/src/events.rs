@@ -1,0 +1,149 @@
+//! What a copy tells whoever watches it, and what it says when it is over.
+
+use std::time::Duration;
+
+use gridlane_core::{Checksum, Error};
+
+use crate::verdict::Basis;
+
+/// Takes the events of one copy, in order. Called from the copy's task: it must not block.
+pub trait Observer: Send {
+    /// Something happened.
+    fn event(&mut self, event: &Event<'_>);
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// The copy begins; so many bytes are there already from an earlier run.
+    Plan {
+        /// Bytes that need not be fetched.
+        resumed_bytes: u64,
+        /// Why an earlier run's partial file was not used, if there was one.
+        dropped: Option<&'a str>,
+    },
+    /// The size is known.
+    Started {
+        /// Size of the whole file.
+        size_bytes: u64,
+    },
+    /// A source changed its state for a reason.
+    Source {
+        /// Its number, in the order in which they were given.
+        source: usize,
+        /// What it is now.
+        state: &'static str,
+        /// Why.
+        error: Option<&'a Error>,
+    },
+    /// A connection was lost and the bytes are asked for again.
+    Retry {
+        /// Number of the source.
+        source: usize,
+        /// What happened.
+        error: &'a Error,
+    },
+    /// How far it is; several times a second.
+    Progress(&'a Snapshot),
+    /// All bytes are there and were compared.
+    Verified {
+        /// The checksum they have.
+        checksum: &'a Checksum,
+        /// Whose word it was compared with; `None`: there was nothing to compare with.
+        basis: Option<Basis>,
+    },
+    /// The bytes do not have the expected checksum; some are fetched again from other sources.
+    Mismatch {
+        /// The checksum they have.
+        found: &'a Checksum,
+        /// The checksum they should have.
+        expected: &'a Checksum,
+        /// Numbers of the sources that are believed in the next attempt.
+        believed: &'a [usize],
+    },
+}
+
+/// How far a copy is.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Size of the whole file, when known.
+    pub size_bytes: Option<u64>,
+    /// Bytes that are at the target.
+    pub done_bytes: u64,
+    /// Rate over the last seconds.
+    pub rate_bytes_per_s: f64,
+    /// Time to the end at that rate; `None` while nothing comes.
+    pub eta_s: Option<f64>,
+    /// Time since the beginning.
+    pub elapsed_s: f64,
+    /// Whether all bytes are there and are being compared.
+    pub verifying: bool,
+    /// The sources in the order in which they were given.
+    pub sources: Vec<SourceSnapshot>,
+}
+
+/// How far one source is.
+#[derive(Clone, Debug)]
+pub struct SourceSnapshot {
+    /// `connecting`, `active`, `suspect`, `probation`, `busy`, `spare`, `dead`, `wrong` or `done`.
+    pub state: &'static str,
+    /// Rate over the last seconds.
+    pub rate_bytes_per_s: f64,
+    /// Smallest round trip seen.
+    pub round_trip: Option<Duration>,
+    /// Bytes of the file that came from it.
+    pub bytes: u64,
+    /// Open connections.
+    pub lanes: usize,
+}
+
+/// The end of a copy, good or bad.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Size of the file; `None` if that was never known.
+    pub size_bytes: Option<u64>,
+    /// Bytes at the target, resumed ones included.
+    pub done_bytes: u64,
+    /// Bytes taken over from an earlier run.
+    pub resumed_bytes: u64,
+    /// Bytes received from all sources in this run.
+    pub fetched_bytes: u64,
+    /// Bytes received more than once.
+    pub extra_bytes: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// The least time that the sources and paths seen in this run would have allowed for what was
+    /// fetched; `None`: unknown, because it was over before rates could be measured.
+    pub bound_s: Option<f64>,
+    /// How the bound was obtained, or why it is unknown.
+    pub bound_from: String,
+    /// What kept it from being faster.
+    pub limited_by: String,
+    /// Whether the bytes were compared with a checksum that does not come from the bytes themselves.
+    pub verified: Option<Basis>,
+    /// Checksum of the bytes.
+    pub checksum: Option<Checksum>,
+    /// The sources in the order in which they were given.
+    pub sources: Vec<SourceReport>,
+}
+
+/// What one source did.
+#[derive(Clone, Debug)]
+pub struct SourceReport {
+    /// URL without secrets.
+    pub url: String,
+    /// As in [`SourceSnapshot::state`].
+    pub state: &'static str,
+    /// Bytes of the file that came from it.
+    pub bytes: u64,
+    /// Bytes that it sent, those that others had sent before included.
+    pub received_bytes: u64,
+    /// The most it sent within one second, if it was active for a second.
+    pub rate_best_bytes_per_s: Option<f64>,
+    /// Smallest round trip the kernel saw.
+    pub round_trip: Option<Duration>,
+    /// Connections made to it.
+    pub handshakes: u32,
+    /// The last thing that went wrong with it.
+    pub error: Option<Error>,
+}

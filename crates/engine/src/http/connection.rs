@@ -1,0 +1,304 @@
+//! One connection: requests go out, responses come back in the same order.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use gridlane_core::limits::RESPONSE_HEAD_BYTES_MAX;
+use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_dav::chunked::{ChunkedDecoder, Step};
+use gridlane_dav::response::BodyLength;
+use gridlane_dav::{ResponseHead, Status};
+use gridlane_net::Stream;
+use gridlane_sys::AlignedBuf;
+
+use super::Request;
+
+/// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
+const HEAD_READ_BYTES: usize = 16 * 1024;
+
+/// The head of a response whose body is read next with [`Connection::read_body`].
+#[derive(Debug)]
+pub struct Response {
+    /// Status and fields.
+    pub head: ResponseHead,
+    /// Whether the connection is usable after the body.
+    pub keeps_alive: bool,
+}
+
+/// A connection that remembers which requests are unanswered.
+pub struct Connection {
+    stream: Stream,
+    /// Bytes read ahead are `ahead[start..end]`.
+    ahead: AlignedBuf,
+    start: usize,
+    end: usize,
+    /// Whether each unanswered request was HEAD, oldest first.
+    unanswered: VecDeque<bool>,
+    body: Body,
+    closes: bool,
+}
+
+enum Body {
+    /// Between responses.
+    None,
+    Known(u64),
+    Chunked(Box<ChunkedDecoder>),
+    UntilClose,
+}
+
+impl Connection {
+    /// A connection over a fresh stream.
+    pub fn new(stream: Stream) -> Connection {
+        Connection {
+            stream,
+            ahead: AlignedBuf::new(RESPONSE_HEAD_BYTES_MAX),
+            start: 0,
+            end: 0,
+            unanswered: VecDeque::new(),
+            body: Body::None,
+            closes: false,
+        }
+    }
+
+    /// The stream, for what the kernel knows of it.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Smallest round trip that the kernel has seen.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.stream.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())
+    }
+
+    /// Sends a head; the body of a PUT follows with [`Connection::write_body`].
+    pub async fn send(&mut self, request: &Request<'_>) -> Result<()> {
+        self.stream.write_all(&request.head()).await.map_err(|cause| broken("cannot send", &cause))?;
+        self.unanswered.push_back(request.method == "HEAD");
+        Ok(())
+    }
+
+    /// Sends bytes of a body.
+    pub async fn write_body(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write_all(bytes).await.map_err(|cause| broken("cannot send", &cause))
+    }
+
+    /// Waits for the head of the oldest unanswered request's response, behind the body of the one before
+    /// it. Interim responses are skipped. May be dropped and called again.
+    pub async fn response(&mut self) -> Result<Response> {
+        loop {
+            let head = self.any_head().await?;
+            if !head.status.is_informational() {
+                return self.begin(head);
+            }
+        }
+    }
+
+    /// As [`Connection::response`], but an interim 100 ends the wait too: `None`.
+    pub async fn response_or_continue(&mut self) -> Result<Option<Response>> {
+        let head = self.any_head().await?;
+        match head.status {
+            Status::CONTINUE => Ok(None),
+            status if status.is_informational() => Ok(None),
+            _ => self.begin(head).map(Some),
+        }
+    }
+
+    async fn any_head(&mut self) -> Result<ResponseHead> {
+        if !matches!(self.body, Body::None) {
+            return Err(Error::new(ErrorKind::Other, "a response was asked for inside of a body"));
+        }
+        loop {
+            if let Some((head, used)) = ResponseHead::parse(&self.ahead[self.start..self.end])? {
+                self.start += used;
+                return Ok(head);
+            }
+            if self.fill().await.map_err(|cause| broken("no answer", &cause))? == 0 {
+                let nothing = self.start == self.end;
+                return Err(match nothing {
+                    true => {
+                        Error::new(ErrorKind::Network, "the server closed the connection without an answer")
+                    }
+                    false => Error::new(ErrorKind::Network, "the connection ended inside of a response head"),
+                });
+            }
+        }
+    }
+
+    fn begin(&mut self, head: ResponseHead) -> Result<Response> {
+        let was_head = self.unanswered.pop_front().ok_or_else(|| {
+            Error::new(ErrorKind::Protocol, "the server sent an answer that nobody asked for")
+        })?;
+        self.body = match head.body_length(was_head)? {
+            BodyLength::Known(0) => Body::None,
+            BodyLength::Known(length) => Body::Known(length),
+            BodyLength::Chunked => Body::Chunked(Box::default()),
+            BodyLength::UntilClose => Body::UntilClose,
+        };
+        let keeps_alive = head.keeps_alive() && !matches!(self.body, Body::UntilClose);
+        self.closes |= !keeps_alive;
+        Ok(Response { head, keeps_alive })
+    }
+
+    /// Whether the current response's body has been read to its end.
+    pub fn body_ended(&self) -> bool {
+        matches!(self.body, Body::None)
+    }
+
+    /// Whether nothing is unanswered and the connection stays open.
+    pub fn is_idle(&self) -> bool {
+        self.unanswered.is_empty() && self.body_ended() && !self.closes
+    }
+
+    /// Whether the next byte would be the first of an answer.
+    pub fn is_between_answers(&self) -> bool {
+        self.body_ended() && self.start == self.end
+    }
+
+    /// Whether the server has said that it closes the connection.
+    pub fn closes(&self) -> bool {
+        self.closes
+    }
+
+    /// Waits for bytes of the current body; 0 when it has ended. A body that breaks off is an error.
+    /// May be dropped and called again: no byte is lost.
+    pub async fn read_body(&mut self, target: &mut [u8]) -> Result<usize> {
+        match &mut self.body {
+            Body::None => Ok(0),
+            Body::Known(left) => {
+                let room = target.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                let left_before = *left;
+                let count = self.take(&mut target[..room]).await?;
+                if count == 0 {
+                    return Err(truncated(left_before));
+                }
+                let left = left_before - count as u64;
+                self.body = if left == 0 { Body::None } else { Body::Known(left) };
+                Ok(count)
+            }
+            Body::UntilClose => {
+                let count = self.take(target).await?;
+                if count == 0 {
+                    self.body = Body::None;
+                }
+                Ok(count)
+            }
+            Body::Chunked(_) => self.read_chunked(target).await,
+        }
+    }
+
+    async fn read_chunked(&mut self, target: &mut [u8]) -> Result<usize> {
+        loop {
+            let Body::Chunked(decoder) = &mut self.body else { return Ok(0) };
+            let expected = decoder.data_expected();
+            if self.start == self.end && expected > 0 {
+                // Nothing read ahead and inside of a chunk: past the decoder, straight to the target.
+                let room = target.len().min(usize::try_from(expected).unwrap_or(usize::MAX));
+                let count = self.stream.read(&mut target[..room]).await;
+                let count = count.map_err(|cause| broken("the body broke off", &cause))?;
+                if count == 0 {
+                    return Err(truncated(expected));
+                }
+                decoder.data_taken(count as u64);
+                return Ok(count);
+            }
+            let room = target.len().min(self.end - self.start);
+            let (step, used) = decoder.step(&self.ahead[self.start..self.start + room])?;
+            let data = match step {
+                Step::Data(data) => {
+                    target[..data.len()].copy_from_slice(data);
+                    Some(data.len())
+                }
+                Step::NeedsMore => None,
+                Step::End => Some(0),
+            };
+            self.start += used;
+            match data {
+                Some(0) => {
+                    self.body = Body::None;
+                    return Ok(0);
+                }
+                Some(count) => return Ok(count),
+                None if self.start < self.end => {}
+                None => {
+                    if self.fill().await.map_err(|cause| broken("the body broke off", &cause))? == 0 {
+                        return Err(truncated(1));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Reads the rest of the current body and throws it away, if it is at most `max` bytes.
+    pub async fn drain(&mut self, max: usize) -> Result<()> {
+        let mut buf = vec![0; 8 * 1024];
+        let mut left = max;
+        loop {
+            match self.read_body(&mut buf).await? {
+                0 => return Ok(()),
+                count if count <= left => left -= count,
+                _ => {
+                    self.closes = true;
+                    return Err(Error::new(ErrorKind::Protocol, "the body is longer than it may be"));
+                }
+            }
+        }
+    }
+
+    /// The current body as text for a message: its first line, without control characters.
+    pub async fn first_line(&mut self) -> String {
+        let mut buf = [0; 512];
+        let mut filled = 0;
+        while filled < buf.len() {
+            match self.read_body(&mut buf[filled..]).await {
+                Ok(count) if count > 0 => filled += count,
+                _ => break,
+            }
+        }
+        let text = String::from_utf8_lossy(&buf[..filled]);
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+        match line.starts_with('<') {
+            true => String::new(), // a page, not a sentence
+            false => line.chars().filter(|c| !c.is_control()).take(200).collect(),
+        }
+    }
+
+    /// Ends our direction.
+    pub async fn shutdown(&mut self) {
+        let _ = self.stream.shutdown().await;
+    }
+
+    /// Bytes read ahead first, then the stream.
+    async fn take(&mut self, target: &mut [u8]) -> Result<usize> {
+        let ready = (self.end - self.start).min(target.len());
+        if ready > 0 {
+            target[..ready].copy_from_slice(&self.ahead[self.start..self.start + ready]);
+            self.start += ready;
+            return Ok(ready);
+        }
+        self.stream.read(target).await.map_err(|cause| broken("the body broke off", &cause))
+    }
+
+    /// Reads more ahead; 0 at the end of the stream.
+    async fn fill(&mut self) -> io::Result<usize> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.end == self.ahead.len() {
+            self.ahead.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        let to = self.ahead.len().min(self.end + HEAD_READ_BYTES);
+        let count = self.stream.read(&mut self.ahead[self.end..to]).await?;
+        self.end += count;
+        Ok(count)
+    }
+}
+
+fn broken(what: &str, cause: &io::Error) -> Error {
+    Error::network(what, cause)
+}
+
+fn truncated(missing: u64) -> Error {
+    let message = format!("the connection ended at least {missing} bytes before the end of the body");
+    Error::new(ErrorKind::Network, message).fault(Fault::Peer)
+}

@@ -1,0 +1,414 @@
+//! When every byte is there: are they the right ones, and how good was the copy?
+
+use std::time::Duration;
+
+use gridlane_core::limits::DIGEST_WAIT_MAX;
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
+use gridlane_plan::{self as plan, SourcePath, SourceState, fluid_bound_s};
+use gridlane_sys::process::cpu_time;
+
+use crate::digests::{self, hash_file};
+use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
+use crate::ledger::Sender;
+use crate::run::Run;
+use crate::source::Source;
+use crate::suspects::Suspects;
+use crate::target::Sink;
+use crate::verdict::{self, Verdict, Vote};
+
+/// A part of the time above which something is called the limit.
+const MOSTLY: f64 = 0.7;
+
+impl Run<'_> {
+    /// A source has said what the checksum is.
+    pub(crate) fn voted(&mut self, source: usize, vote: Vote) -> Result<()> {
+        if self.replicas[source].dead.is_some() && self.replicas[source].distrusted {
+            return Ok(());
+        }
+        self.replicas[source].vote = vote;
+        if let Verdict::Agreed { checksum, liars, .. } = self.verdict() {
+            self.journal_digest(&checksum)?;
+            self.drop_liars(&checksum, &liars);
+        }
+        Ok(())
+    }
+
+    fn verdict(&self) -> Verdict {
+        let user = self.options.checksum.as_ref().and_then(|(_, value)| value.as_ref());
+        let votes: Vec<Vote> = self.replicas.iter().map(|replica| replica.vote.clone()).collect();
+        verdict::count(user, &votes)
+    }
+
+    /// Stops using sources that contradict the agreed checksum, as long as somebody else is left.
+    fn drop_liars(&mut self, checksum: &Checksum, liars: &[usize]) {
+        let honest = |number: usize| self.replicas[number].dead.is_none() && !liars.contains(&number);
+        if !(0..self.replicas.len()).any(honest) {
+            return;
+        }
+        for liar in liars {
+            if self.replicas[*liar].dead.is_some() {
+                continue;
+            }
+            let url = self.replicas[*liar].source.url.clone();
+            let said = match &self.replicas[*liar].vote {
+                Vote::Says(said) => said.to_string(),
+                _ => "another checksum".to_owned(),
+            };
+            let message = format!("its copy is another one: it says {said}, agreed is {checksum}");
+            let error = Error::new(ErrorKind::ChecksumMismatch, message)
+                .hint("tell whoever runs that server")
+                .endpoint(url);
+            self.kill(*liar, error, true);
+        }
+    }
+
+    /// Compares the whole. `true`: the copy is as right as can be known; `false`: bytes are missing again.
+    pub(crate) async fn judge(&mut self) -> Result<bool> {
+        // A lane may have written for a source after that was found out.
+        if self.forget_distrusted() {
+            return Ok(false);
+        }
+        self.verifying = true;
+        let until = self.pace.now() + DIGEST_WAIT_MAX;
+        self.drive(|run| {
+            !run.plan.is_complete() || !matches!(run.verdict(), Verdict::Open) || run.pace.now() >= until
+        })
+        .await?;
+        if !self.plan.is_complete() || self.forget_distrusted() {
+            self.verifying = false;
+            return Ok(false);
+        }
+        let found = self.actual().await?;
+        self.checksum = Some(found.clone());
+        let outcome = match self.verdict() {
+            Verdict::Agreed { checksum, basis, .. } if checksum == found => {
+                self.name_liars();
+                self.verified = Some(basis);
+                Ok(true)
+            }
+            Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum),
+            Verdict::Split(values) => Err(split(&values)),
+            Verdict::Nothing | Verdict::Open => Ok(true),
+        };
+        self.verifying = false;
+        outcome
+    }
+
+    /// The checksum that the bytes have.
+    async fn actual(&self) -> Result<Checksum> {
+        let size_bytes = self.size_bytes.unwrap_or(0);
+        let kind = self.digest_kind();
+        if kind == ChecksumKind::Adler32 {
+            let sum = self.target.ledger().adler32(size_bytes);
+            return sum
+                .map(Checksum::adler32)
+                .ok_or_else(|| Error::new(ErrorKind::Other, "the plan is complete and the ledger is not"));
+        }
+        match &self.target.sink {
+            Sink::Ordered(feed) => feed
+                .hash()
+                .await?
+                .ok_or_else(|| Error::new(ErrorKind::Other, "the target was written without a hasher")),
+            Sink::Partial(partial) => {
+                let file = partial.file().try_clone();
+                let file = file.map_err(|cause| Error::local_io("cannot read the file back", &cause))?;
+                hash_file(file, size_bytes, kind).await
+            }
+        }
+    }
+
+    /// The bytes are wrong: tries the next hypothesis about who sent wrong ones.
+    fn mismatched(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
+        let wrong = |run: &mut Run<'_>, hint: &str| {
+            run.is_worthless = true;
+            let message = format!("the bytes have {found}, not {expected}");
+            Err(Error::new(ErrorKind::ChecksumMismatch, message).hint(hint).fault(Fault::Peer))
+        };
+        if self.target.partial().is_none() {
+            return wrong(self, "do not use what was written; copy it to a file to have the liar found");
+        }
+        let usable = |run: &Run<'_>| -> Vec<Sender> {
+            run.replicas
+                .iter()
+                .filter(|replica| replica.dead.is_none())
+                .map(|replica| replica.source.number)
+                .collect()
+        };
+        let mut suspects = self
+            .suspects
+            .take()
+            .unwrap_or_else(|| Suspects::new(&self.target.ledger().senders(), &usable(self)));
+        loop {
+            let Some(mut believed) = suspects.next() else {
+                return match self.replicas.len() {
+                    1 => wrong(
+                        self,
+                        "the file is damaged at its source, or the checksum is that of another file",
+                    ),
+                    _ => wrong(
+                        self,
+                        "no combination of the sources has these bytes: the checksum may be that of another file",
+                    ),
+                };
+            };
+            believed.retain(|sender| usable(self).contains(sender));
+            if believed.is_empty() {
+                continue;
+            }
+            let numbers: Vec<usize> = believed.iter().map(|sender| *sender as usize).collect();
+            self.observer.event(&Event::Mismatch { found, expected, believed: &numbers });
+            if self.disbelieve(|sender| !believed.contains(&sender), &believed) {
+                for (number, replica) in self.replicas.iter_mut().enumerate() {
+                    replica.doubted = !numbers.contains(&number) && replica.dead.is_none();
+                }
+                self.suspects = Some(suspects);
+                return Ok(false);
+            }
+        }
+    }
+
+    /// After a hypothesis proved right: those who were not believed sent the wrong bytes.
+    fn name_liars(&mut self) {
+        if self.suspects.is_none() {
+            return;
+        }
+        for number in 0..self.replicas.len() {
+            if self.replicas[number].doubted && self.replicas[number].received_bytes > 0 {
+                let url = self.replicas[number].source.url.clone();
+                let error = Error::new(ErrorKind::ChecksumMismatch, "it sent wrong bytes")
+                    .hint("tell whoever runs that server")
+                    .endpoint(url);
+                self.observer.event(&Event::Source { source: number, state: "wrong", error: Some(&error) });
+                self.replicas[number].last_error = Some(error.clone());
+                self.replicas[number].distrusted = true;
+                self.replicas[number].dead.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Makes the target visible, and asks an upload's server what it has.
+    pub(crate) async fn finish(&mut self) -> Result<()> {
+        if let Sink::Ordered(feed) = &self.target.sink {
+            if self.verified.is_none() && self.replicas.iter().any(|replica| replica.distrusted) {
+                let message = "a source turned out to be wrong, and nothing tells whether its bytes were";
+                return Err(
+                    Error::new(ErrorKind::ChecksumMismatch, message).hint("do not use what was written")
+                );
+            }
+            feed.finish().await?;
+        }
+        if let Some(url) = self.upload_url.clone() {
+            self.check_upload(url).await?;
+        }
+        self.close_lanes().await?;
+        if let Some(partial) = self.target.partial() {
+            let size_bytes = self.size_bytes.unwrap_or(0);
+            tokio::task::block_in_place(|| {
+                partial.truncate(size_bytes)?;
+                partial.commit(self.overwrite)
+            })?;
+        }
+        if let Some(checksum) = &self.checksum {
+            self.observer.event(&Event::Verified { checksum, basis: self.verified });
+        }
+        Ok(())
+    }
+
+    /// The server's own word about what was uploaded counts, not ours.
+    async fn check_upload(&mut self, url: gridlane_core::Url) -> Result<()> {
+        let target = Source::new(0, url.clone());
+        let word = digests::word(&self.client, &target, Some(self.digest_kind())).await;
+        let (size_bytes, checksum) = match word {
+            Ok(word) => (word.identity.size_bytes, word.checksum),
+            // It took the file and does not let us look at it.
+            Err(_) => (None, None),
+        };
+        let size_differs = size_bytes.is_some() && size_bytes != self.size_bytes;
+        let checksum_differs = checksum.is_some() && checksum != self.checksum;
+        if size_differs || checksum_differs {
+            let message = "the server has other bytes than were sent";
+            return Err(Error::new(ErrorKind::ChecksumMismatch, message)
+                .endpoint(url)
+                .hint("upload it again"));
+        }
+        if checksum.is_none() {
+            self.verified = None;
+        } else {
+            self.verified = self.verified.or(Some(verdict::Basis::Sources { agreeing: 1, asked: 1 }));
+        }
+        Ok(())
+    }
+
+    /// How far the copy is.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let done_bytes = match (self.size_bytes, self.plan.missing_bytes()) {
+            (Some(size), Some(missing)) => size.saturating_sub(missing),
+            _ => self.meter.total() + self.resumed_bytes,
+        };
+        let rate = self.meter.recent_bytes_per_s();
+        let left = self.size_bytes.map(|size| size.saturating_sub(done_bytes));
+        let sources = (0..self.replicas.len()).map(|number| {
+            let replica = &self.replicas[number];
+            let planned = self.plan.source_report(plan::SourceId(number as u32));
+            SourceSnapshot {
+                state: self.state_of(number),
+                rate_bytes_per_s: replica.meter.recent_bytes_per_s(),
+                round_trip: replica.round_trip,
+                bytes: self.target.ledger().bytes_of(number as u32),
+                lanes: planned.map_or(0, |report| report.lanes),
+            }
+        });
+        Snapshot {
+            size_bytes: self.size_bytes,
+            done_bytes,
+            rate_bytes_per_s: rate,
+            eta_s: left.filter(|_| rate > 0.0).map(|left| left as f64 / rate),
+            elapsed_s: self.pace.now().since_origin().as_secs_f64(),
+            verifying: self.verifying,
+            sources: sources.collect(),
+        }
+    }
+
+    fn state_of(&self, number: usize) -> &'static str {
+        let replica = &self.replicas[number];
+        match (&replica.dead, replica.distrusted) {
+            (Some(_), true) => return "wrong",
+            (Some(_), false) => return "dead",
+            (None, _) => {}
+        }
+        let state = self.plan.source_report(plan::SourceId(number as u32)).map(|report| report.state);
+        match state {
+            Some(SourceState::Spare) | None => "spare",
+            Some(SourceState::Connecting) => "connecting",
+            Some(SourceState::Active) => "active",
+            Some(SourceState::Suspect) => "suspect",
+            Some(SourceState::Probation { .. }) => "probation",
+            Some(SourceState::Busy { .. }) => "busy",
+            Some(SourceState::Dead) => "dead",
+        }
+    }
+
+    /// What was done.
+    pub(crate) fn report(&mut self) -> Report {
+        let now = self.pace.now();
+        let seconds = now.since_origin().as_secs_f64();
+        let snapshot = self.snapshot();
+        let fetched_bytes: u64 = self.replicas.iter().map(|replica| replica.received_bytes).sum();
+        let sources: Vec<SourceReport> = self
+            .replicas
+            .iter()
+            .zip(&snapshot.sources)
+            .map(|(replica, now)| SourceReport {
+                url: replica.source.url.to_string(),
+                state: now.state,
+                bytes: now.bytes,
+                received_bytes: replica.received_bytes,
+                rate_best_bytes_per_s: replica.meter.best_second_bytes_per_s(),
+                round_trip: replica.round_trip,
+                handshakes: replica.handshakes,
+                error: replica.last_error.clone(),
+            })
+            .collect();
+        let fresh_bytes = self.meter.total();
+        let (bound_s, bound_from) = self.bound(fresh_bytes, &sources);
+        Report {
+            size_bytes: self.size_bytes,
+            done_bytes: snapshot.done_bytes,
+            resumed_bytes: self.resumed_bytes,
+            fetched_bytes,
+            extra_bytes: fetched_bytes.saturating_sub(fresh_bytes) + self.wasted_bytes,
+            seconds,
+            bound_s,
+            bound_from,
+            limited_by: self.limited_by(seconds, fresh_bytes, bound_s),
+            verified: self.verified,
+            checksum: self.checksum.clone(),
+            sources,
+        }
+    }
+
+    fn bound(&self, fetched_bytes: u64, sources: &[SourceReport]) -> (Option<f64>, String) {
+        let paths: Vec<SourcePath> = self
+            .replicas
+            .iter()
+            .zip(sources)
+            .filter_map(|(replica, report)| {
+                Some(SourcePath {
+                    rate_bytes_per_s: report.rate_best_bytes_per_s?,
+                    round_trip_s: replica.round_trip.unwrap_or_default().as_secs_f64(),
+                    handshake_round_trips: f64::from(replica.handshake_round_trips) + 1.0,
+                })
+            })
+            .collect();
+        let used = sources.iter().filter(|source| source.received_bytes > 0).count();
+        if paths.is_empty() || paths.len() < used {
+            return (None, "unknown: not every source was active for a second".into());
+        }
+        let limit = self.options.limit_bytes_per_s.map(|limit| limit as f64);
+        let from = format!(
+            "best one-second rate of {} source{}, smallest round trip, {} handshake{}",
+            paths.len(),
+            if paths.len() == 1 { "" } else { "s" },
+            self.replicas.iter().map(|replica| replica.handshakes).sum::<u32>(),
+            if self.replicas.iter().map(|replica| replica.handshakes).sum::<u32>() == 1 { "" } else { "s" },
+        );
+        match fluid_bound_s(fetched_bytes, &paths, limit) {
+            Some(bound_s) => (Some(bound_s), from),
+            None => (None, "unknown: nothing was measured".into()),
+        }
+    }
+
+    fn limited_by(&self, seconds: f64, fetched_bytes: u64, bound_s: Option<f64>) -> String {
+        let rate = fetched_bytes as f64 / seconds.max(1e-6);
+        let lanes = self.replicas.iter().filter(|replica| replica.received_bytes > 0).count().max(1);
+        if self.options.limit_bytes_per_s.is_some_and(|limit| rate >= 0.9 * limit as f64) {
+            return "--limit-rate".into();
+        }
+        if self.target.busy_s() / lanes as f64 >= MOSTLY * seconds {
+            return "writing to the target".into();
+        }
+        if cpu_time().as_secs_f64() >= MOSTLY * seconds && seconds > 0.1 {
+            return "this machine's CPU".into();
+        }
+        match bound_s {
+            Some(bound_s) if bound_s >= 0.8 * seconds => "the sources and the paths to them".into(),
+            Some(_) => "pauses: connecting, waiting for a source, or verifying".into(),
+            None => "start-up: connecting and the first round trips".into(),
+        }
+    }
+}
+
+fn split(values: &[Checksum]) -> Error {
+    let values: Vec<String> = values.iter().map(|value| value.to_string()).collect();
+    let message = format!("the sources contradict each other about the checksum: {}", values.join(", "));
+    Error::new(ErrorKind::ChecksumMismatch, message)
+        .hint("say which is right with --checksum TYPE:VALUE, or add a replica with --mirror")
+}
+
+/// The report of a copy that never began.
+pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
+    let sources = urls.into_iter().map(|url| SourceReport {
+        url,
+        state: "spare",
+        bytes: 0,
+        received_bytes: 0,
+        rate_best_bytes_per_s: None,
+        round_trip: None,
+        handshakes: 0,
+        error: None,
+    });
+    Report {
+        size_bytes: None,
+        done_bytes: 0,
+        resumed_bytes: 0,
+        fetched_bytes: 0,
+        extra_bytes: 0,
+        seconds: took.as_secs_f64(),
+        bound_s: None,
+        bound_from: "unknown: the copy did not begin".into(),
+        limited_by: "nothing: the copy did not begin".into(),
+        verified: None,
+        checksum: None,
+        sources: sources.collect(),
+    }
+}

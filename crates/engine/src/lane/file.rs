@@ -1,0 +1,101 @@
+//! A lane over a file of this machine: reads in place of requests.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
+use gridlane_plan::Loss;
+
+use super::{Command, Commands, End, Lane};
+use crate::notice::Notice;
+use crate::source::Identity;
+
+pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
+    match read(lane, commands).await {
+        Ok(()) => End::Lost(Loss::Closed, None),
+        Err(end) => end,
+    }
+}
+
+async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), End> {
+    let name = lane.source.url.to_string();
+    let dead = |error: Error| End::Dead { error: error.endpoint(&name), forget: false };
+    let file = open(lane).map_err(dead)?;
+    let opened = identity(&file).map_err(dead)?;
+    if lane.source.identify(&opened) == Ok(true) {
+        lane.tell(Notice::Identified { source: lane.source.number, size_bytes: opened.size_bytes });
+    }
+    let size_bytes = opened.size_bytes.unwrap_or(0);
+    lane.tell(Notice::Dialled { lane: lane.id, round_trip: None, handshake_round_trips: 0 });
+    lane.tell(Notice::Pipelines { lane: lane.id });
+    let mut asked: VecDeque<ByteRange> = VecDeque::new();
+    let mut buf = lane.target.buffer();
+    loop {
+        let command = match asked.is_empty() {
+            true => commands.recv().await.map_or(Some(Command::Close), Some),
+            false => commands.try_recv().ok(),
+        };
+        match command {
+            Some(Command::Request(range)) => {
+                asked.push_back(range.intersection(ByteRange::new(0, size_bytes)));
+                continue;
+            }
+            Some(Command::Close) => return Ok(()),
+            None => {}
+        }
+        let Some(range) = asked.front_mut() else { continue };
+        if !range.is_empty() {
+            lane.pace.ready().await;
+            let len = range.len().min(lane.pace.step_bytes(buf.len()) as u64) as usize;
+            let came = tokio::task::block_in_place(|| file.read_at(&mut buf[..len], range.start()));
+            let count = match came {
+                Ok(0) => return Err(changed(lane)),
+                Ok(count) => count,
+                Err(cause) => return Err(dead(Error::local_io("cannot read", &cause))),
+            };
+            lane.pace.spend(count);
+            let written =
+                lane.target.write(lane.id, lane.source.number, &mut buf, count, range.start()).await;
+            let fresh_bytes = written.map_err(End::Local)?;
+            *range = range.split_at(range.start() + count as u64).1;
+            lane.tell(Notice::Received { lane: lane.id, bytes: count as u64, fresh_bytes });
+        }
+        if range.is_empty() {
+            asked.pop_front();
+            // Between requests is where a change shows: the size and time it had when it was opened.
+            if identity(&file).is_ok_and(|now| !now.agrees_with(&opened)) {
+                return Err(changed(lane));
+            }
+            lane.tell(Notice::RequestDone { lane: lane.id });
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn open(lane: &Lane) -> Result<File> {
+    let path = lane.source.url.to_path().ok_or_else(|| {
+        Error::new(ErrorKind::Usage, "it does not name a file of this machine").fault(Fault::Caller)
+    })?;
+    let file = File::open(&path).map_err(|cause| Error::local_io("cannot open", &cause))?;
+    let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
+    match meta.is_file() {
+        true => Ok(file),
+        false => Err(Error::new(ErrorKind::Usage, "it is not a regular file").fault(Fault::Caller)),
+    }
+}
+
+/// Which version of a file this is.
+pub(crate) fn identity(file: &File) -> Result<Identity> {
+    let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
+    let validator = format!("file:{}:{}:{}.{}", meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
+    Ok(Identity { size_bytes: Some(meta.len()), validator: Some(validator) })
+}
+
+fn changed(lane: &Lane) -> End {
+    let error = Error::new(ErrorKind::Precondition, "the file changed while it was copied")
+        .fault(Fault::Local)
+        .hint("copy it again when nobody writes it")
+        .endpoint(&lane.source.url);
+    End::Dead { error, forget: true }
+}

@@ -1,0 +1,331 @@
+//! A lane over HTTP: range requests on one connection, several under way at once.
+
+use std::collections::VecDeque;
+use std::time::{Duration, SystemTime};
+
+use gridlane_core::limits::REDIRECTS_MAX;
+use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
+use gridlane_dav::range::RangeSpec;
+use gridlane_plan::Loss;
+use gridlane_sys::AlignedBuf;
+
+use super::{Command, Commands, End, Lane, bounded};
+use crate::http::{Connection, Request, Response, follow, redirect_loop, status_error};
+use crate::notice::Notice;
+use crate::source::Identity;
+
+/// An error body that is read so that the connection can be used again.
+const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// The answer that is being read.
+struct Answer {
+    /// Where its next byte belongs.
+    at: u64,
+    /// Where it ends; `None` when only its end tells.
+    end: Option<u64>,
+}
+
+/// What the head of an answer means.
+enum Begun {
+    /// Bytes follow.
+    Bytes(Answer),
+    /// There is nothing to take from it.
+    Nothing,
+    /// The same must be asked for elsewhere; the source knows where.
+    Redirected,
+}
+
+/// What reading brought.
+enum Step {
+    Head(Result<Response>),
+    Body(Result<usize>),
+}
+
+pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
+    let mut asked = VecDeque::new();
+    for _ in 0..=REDIRECTS_MAX {
+        match connected(lane, commands, &mut asked).await {
+            Ok(()) => {}
+            Err(end) => return end,
+        }
+    }
+    End::Dead { error: redirect_loop().endpoint(&lane.source.url), forget: false }
+}
+
+/// One connection's life. `Ok`: a redirect was noted; connect again and ask for the same.
+async fn connected(
+    lane: &Lane,
+    commands: &mut Commands,
+    asked: &mut VecDeque<ByteRange>,
+) -> std::result::Result<(), End> {
+    let url = lane.source.current_url();
+    let failed = |error: Error| End::Lost(Loss::Failed, Some(error));
+    let dialled = loop {
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(Command::Request(range)) => asked.push_back(range),
+                Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
+            },
+            outcome = lane.dialer.dial(&url) => break outcome,
+        }
+    };
+    let dialled = dialled.map_err(|error| match error.kind() {
+        // A certificate that is not trusted will not be trusted in a second either.
+        ErrorKind::Denied | ErrorKind::Usage => End::Dead { error, forget: false },
+        _ => {
+            lane.source.set_resolved(None);
+            failed(error)
+        }
+    })?;
+    let mut connection = Connection::new(dialled.stream);
+    let round_trip = connection.round_trip();
+    let handshake_round_trips = dialled.handshake_round_trips;
+    lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
+
+    for range in asked.iter() {
+        send(&mut connection, &url, *range).await.map_err(failed)?;
+    }
+    let mut buf = lane.target.buffer();
+    let mut answer: Option<Answer> = None;
+    let mut answers = 0_u64;
+    loop {
+        if connection.closes() && connection.body_ended() {
+            return Err(End::Lost(Loss::Ended, None));
+        }
+        let step = tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(Command::Request(range)) => {
+                    asked.push_back(range);
+                    match send(&mut connection, &url, range).await {
+                        Ok(()) => continue,
+                        // The server may have closed an idle connection, as it is free to do.
+                        Err(_) if asked.len() == 1 && answers > 0 => return Err(End::Lost(Loss::Ended, None)),
+                        Err(error) => return Err(failed(error.endpoint(&url))),
+                    }
+                }
+                Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
+            },
+            step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() => step,
+        };
+        match step {
+            Step::Head(Ok(response)) => {
+                let range = asked[0];
+                answer = match begin(lane, &mut connection, &url, range, &response, answers == 0).await? {
+                    Begun::Bytes(answer) => Some(answer),
+                    Begun::Nothing => None,
+                    Begun::Redirected => return Ok(()),
+                };
+                answers += 1;
+                if let Some(round_trip) = connection.round_trip() {
+                    lane.tell(Notice::RoundTrip { lane: lane.id, round_trip });
+                }
+                if connection.body_ended() {
+                    finish(lane, asked, answer.take()).map_err(|error| dead(lane, error))?;
+                }
+            }
+            Step::Head(Err(error)) => {
+                return Err(match connection.is_between_answers() && answers > 0 {
+                    true => End::Lost(Loss::Ended, None),
+                    false => broken(error.endpoint(&url)),
+                });
+            }
+            Step::Body(Err(error)) => return Err(broken(error.endpoint(&url))),
+            Step::Body(Ok(count)) => {
+                if count > 0 {
+                    take(lane, &mut buf, count, &mut answer).await.map_err(|error| match error.kind() {
+                        ErrorKind::Protocol => dead(lane, error),
+                        _ => End::Local(error),
+                    })?;
+                }
+                if connection.body_ended() {
+                    finish(lane, asked, answer.take()).map_err(|error| dead(lane, error))?;
+                }
+            }
+        }
+    }
+}
+
+async fn send(connection: &mut Connection, url: &gridlane_core::Url, range: ByteRange) -> Result<()> {
+    let mut request = Request::new("GET", url);
+    if let Some(spec) = RangeSpec::of(range) {
+        request = request.header("Range", spec.to_string());
+    }
+    connection.send(&request).await
+}
+
+/// Reads the next head, or body bytes when an answer has begun. May be dropped at any time.
+async fn read(
+    connection: &mut Connection,
+    buf: &mut AlignedBuf,
+    answer: &Option<Answer>,
+    lane: &Lane,
+) -> Step {
+    if connection.body_ended() && answer.is_none() {
+        return Step::Head(connection.response().await);
+    }
+    lane.pace.ready().await;
+    let room = lane.pace.step_bytes(buf.len());
+    Step::Body(connection.read_body(&mut buf[..room]).await)
+}
+
+/// Judges the head of an answer to a request for `range`.
+async fn begin(
+    lane: &Lane,
+    connection: &mut Connection,
+    url: &gridlane_core::Url,
+    range: ByteRange,
+    response: &Response,
+    first: bool,
+) -> std::result::Result<Begun, End> {
+    let head = &response.head;
+    let protocol = |message: String| dead(lane, Error::new(ErrorKind::Protocol, message));
+    if head.status.is_success()
+        && let Some(coding) = head.content_coding()
+    {
+        return Err(protocol(format!("it sends the file encoded as {coding:?}, which nobody asked for")));
+    }
+    match head.status.code() {
+        206 => {
+            let came = match head.content_range() {
+                Ok(Some(came)) => came,
+                Ok(None) => return Err(protocol("it sent a part and did not say which".into())),
+                Err(error) => return Err(dead(lane, error)),
+            };
+            if came.range.start() != range.start() || came.range.end() > range.end() {
+                let message = format!("it was asked for {range} and sent {}", came.range);
+                return Err(protocol(message));
+            }
+            identify(lane, &Identity::of_response(head, came.size))?;
+            if let Ok(Some(length)) = head.content_length()
+                && length != came.range.len()
+            {
+                return Err(protocol(format!("it announced {} and then {length} bytes", came.range)));
+            }
+            if first && response.keeps_alive {
+                lane.tell(Notice::Pipelines { lane: lane.id });
+            }
+            Ok(Begun::Bytes(Answer { at: came.range.start(), end: Some(came.range.end()) }))
+        }
+        200 => {
+            let size_bytes = head.content_length().map_err(|error| dead(lane, error))?;
+            identify(lane, &Identity::of_response(head, size_bytes))?;
+            lane.tell(Notice::WholeBody { lane: lane.id, size_bytes });
+            Ok(Begun::Bytes(Answer { at: 0, end: size_bytes }))
+        }
+        416 => {
+            let size_bytes = match head.unsatisfied_range() {
+                Some(unsatisfied) => unsatisfied.size,
+                None if range.start() == 0 => 0,
+                None => return Err(broken(status_error(head, "").endpoint(url))),
+            };
+            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None })?;
+            if range.start() < size_bytes {
+                return Err(protocol(format!("it says that {range} are beyond its {size_bytes} bytes")));
+            }
+            // An answer without bytes: the request is done.
+            connection.drain(ERROR_BODY_BYTES_MAX).await.map_err(|error| broken(error.endpoint(url)))?;
+            Ok(Begun::Nothing)
+        }
+        _ => match follow(url, head) {
+            Err(error) => Err(End::Dead { error, forget: false }),
+            Ok(Some(next)) => {
+                lane.source.set_resolved(Some(next));
+                Ok(Begun::Redirected)
+            }
+            Ok(None) => {
+                let said = connection.first_line().await;
+                let error = status_error(head, &said).endpoint(url);
+                lane.source.set_resolved(None);
+                Err(refused(head.status.code(), error, head.retry_after(SystemTime::now())))
+            }
+        },
+    }
+}
+
+/// Which loss a status is.
+fn refused(code: u16, error: Error, wait: Option<Duration>) -> End {
+    match code {
+        429 | 503 => End::Lost(Loss::Busy { wait: bounded(wait) }, Some(error)),
+        408 | 500 | 502 | 504 => End::Lost(Loss::Failed, Some(error)),
+        _ => End::Dead { error, forget: false },
+    }
+}
+
+/// Compares what the source says of itself with what it said before.
+fn identify(lane: &Lane, identity: &Identity) -> std::result::Result<(), End> {
+    match lane.source.identify(identity) {
+        Ok(true) => {
+            lane.tell(Notice::Identified { source: lane.source.number, size_bytes: identity.size_bytes });
+            Ok(())
+        }
+        Ok(false) => Ok(()),
+        Err(before) => {
+            Err(End::Dead { error: changed(&before, identity).endpoint(&lane.source.url), forget: true })
+        }
+    }
+}
+
+fn changed(before: &Identity, now: &Identity) -> Error {
+    let what = match (before.size_bytes, now.size_bytes) {
+        (Some(before), Some(now)) if before != now => format!("from {before} to {now} bytes"),
+        _ => "its version is another one".to_owned(),
+    };
+    Error::new(ErrorKind::Precondition, format!("the file changed while it was copied: {what}"))
+        .fault(Fault::Peer)
+        .hint("copy it again when nobody writes it")
+        .retryable(true)
+}
+
+/// Writes body bytes where they belong.
+async fn take(lane: &Lane, buf: &mut AlignedBuf, count: usize, answer: &mut Option<Answer>) -> Result<()> {
+    let Some(answer) = answer else {
+        return Err(Error::new(ErrorKind::Protocol, "it sent bytes behind the end of an answer"));
+    };
+    if answer.end.is_some_and(|end| answer.at + count as u64 > end) {
+        return Err(Error::new(ErrorKind::Protocol, "it sent more bytes than it announced"));
+    }
+    lane.pace.spend(count);
+    let fresh_bytes = lane.target.write(lane.id, lane.source.number, buf, count, answer.at).await?;
+    answer.at += count as u64;
+    lane.tell(Notice::Received { lane: lane.id, bytes: count as u64, fresh_bytes });
+    Ok(())
+}
+
+/// The oldest request's answer is over.
+fn finish(lane: &Lane, asked: &mut VecDeque<ByteRange>, answer: Option<Answer>) -> Result<()> {
+    asked.pop_front();
+    if let Some(answer) = answer {
+        match answer.end {
+            Some(end) if answer.at < end => {
+                let missing = end - answer.at;
+                return Err(Error::new(
+                    ErrorKind::Protocol,
+                    format!("it sent {missing} bytes less than it announced"),
+                ));
+            }
+            Some(_) => {}
+            // Only now it is known how large the object is.
+            None => {
+                let identity = Identity { size_bytes: Some(answer.at), validator: None };
+                let _ = lane.source.identify(&identity);
+                lane.tell(Notice::Identified { source: lane.source.number, size_bytes: Some(answer.at) });
+            }
+        }
+    }
+    lane.tell(Notice::RequestDone { lane: lane.id });
+    Ok(())
+}
+
+/// The peer does not keep to the protocol: what it sent is not to be believed either.
+fn dead(lane: &Lane, error: Error) -> End {
+    End::Dead { error: error.endpoint(&lane.source.url), forget: true }
+}
+
+fn broken(error: Error) -> End {
+    match error.kind() {
+        ErrorKind::Protocol => End::Dead { error, forget: false },
+        _ => End::Lost(Loss::Failed, Some(error)),
+    }
+}

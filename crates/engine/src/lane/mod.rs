@@ -1,0 +1,82 @@
+//! Lanes: one task per connection that carries ranges from one source to the target.
+//!
+//! A lane does what the plan tells it and tells the copy what happened, nothing else: it neither
+//! retries nor decides. It is never aborted while it writes, so what it claimed it also commits.
+
+mod file;
+mod http;
+
+pub(crate) use file::identity as file_identity;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridlane_core::{ByteRange, Error, Scheme};
+use gridlane_net::Dialer;
+use gridlane_plan::{LaneId, Loss};
+use tokio::sync::mpsc;
+
+use crate::notice::Notice;
+use crate::pace::Pace;
+use crate::source::Source;
+use crate::target::Target;
+
+/// What a lane is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Ask for these bytes, behind what was asked for before.
+    Request(ByteRange),
+    /// Drop the connection.
+    Close,
+}
+
+/// A lane's orders; their end is the order to close.
+pub(crate) type Commands = mpsc::UnboundedReceiver<Command>;
+
+/// Everything a lane works with.
+pub(crate) struct Lane {
+    pub(crate) id: LaneId,
+    pub(crate) source: Arc<Source>,
+    pub(crate) target: Arc<Target>,
+    pub(crate) dialer: Dialer,
+    pub(crate) pace: Arc<Pace>,
+    pub(crate) notices: mpsc::UnboundedSender<Notice>,
+}
+
+/// How a lane ends.
+enum End {
+    /// As the plan understands it.
+    Lost(Loss, Option<Error>),
+    /// The source is of no use any more; `forget` when its bytes are not to be believed.
+    Dead { error: Error, forget: bool },
+    /// This machine failed.
+    Local(Error),
+}
+
+impl Lane {
+    /// Runs until the connection or the copy ends.
+    pub(crate) async fn run(self, mut commands: Commands) {
+        let end = match self.source.url.scheme() {
+            Scheme::File => file::run(&self, &mut commands).await,
+            Scheme::Http | Scheme::Https => http::run(&self, &mut commands).await,
+        };
+        match end {
+            End::Lost(loss, error) => self.tell(Notice::Lost { lane: self.id, loss, error }),
+            End::Dead { error, forget } => {
+                self.tell(Notice::Dead { source: self.source.number, error, forget });
+                self.tell(Notice::Lost { lane: self.id, loss: Loss::Closed, error: None });
+            }
+            End::Local(error) => self.tell(Notice::LocalFailure { error }),
+        }
+    }
+
+    /// The copy may be over: then nobody listens, and that is fine.
+    fn tell(&self, notice: Notice) {
+        let _ = self.notices.send(notice);
+    }
+}
+
+/// A wait that the source asked for, kept to what anyone would wait.
+fn bounded(wait: Option<Duration>) -> Option<Duration> {
+    wait.map(|wait| wait.min(Duration::from_secs(600)))
+}

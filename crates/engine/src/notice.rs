@@ -1,0 +1,39 @@
+//! What lanes, digest fetchers and the target tell the copy.
+
+use std::time::Duration;
+
+use gridlane_core::Error;
+use gridlane_plan::{LaneId, Loss};
+
+use crate::verdict::Vote;
+
+/// One message; all go to the copy's single queue, so their order is that in which things happened.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A lane is connected.
+    Dialled { lane: LaneId, round_trip: Option<Duration>, handshake_round_trips: u32 },
+    /// The kernel has seen a round trip.
+    RoundTrip { lane: LaneId, round_trip: Duration },
+    /// A source said for the first time how large its object is (it may not say).
+    Identified { source: u32, size_bytes: Option<u64> },
+    /// The lane's answers come in good order while more requests are under way.
+    Pipelines { lane: LaneId },
+    /// Bytes of the lane's oldest request arrived; `fresh_bytes` of them were new and are written.
+    Received { lane: LaneId, bytes: u64, fresh_bytes: u64 },
+    /// The answer to the oldest request is over.
+    RequestDone { lane: LaneId },
+    /// The answer to the oldest request is the whole object.
+    WholeBody { lane: LaneId, size_bytes: Option<u64> },
+    /// The lane is gone.
+    Lost { lane: LaneId, loss: Loss, error: Option<Error> },
+    /// The source is of no use any more. `forget`: what it sent is not to be believed either.
+    Dead { source: u32, error: Error, forget: bool },
+    /// The lane waits for the target, or not any more.
+    Blocked { lane: LaneId, blocked: bool },
+    /// A target written in order has taken everything before this offset.
+    Released { up_to_bytes: u64 },
+    /// A source said what the object's checksum is, or that it does not know.
+    Digest { source: u32, vote: Vote },
+    /// This machine failed: the copy cannot go on.
+    LocalFailure { error: Error },
+}

@@ -1,0 +1,691 @@
+//! One copy from beginning to end: the task that owns the plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
+use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Time};
+use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
+use gridlane_store::journal::Record;
+use gridlane_store::partial::{Found, PartialFile, exists};
+use tokio::sync::mpsc;
+use tokio::time::sleep_until;
+
+use crate::events::{Event, Observer};
+use crate::http::Client;
+use crate::lane::{Command, Lane};
+use crate::ledger::Sender;
+use crate::meter::Meter;
+use crate::notice::Notice;
+use crate::ordered::{Feed, Output};
+use crate::pace::Pace;
+use crate::source::Source;
+use crate::suspects::Suspects;
+use crate::target::{Sink, Target};
+use crate::upload::Upload;
+use crate::verdict::{Basis, Vote};
+use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
+
+/// How often progress is told and the journal looked at.
+const TICK: Duration = Duration::from_millis(100);
+/// Notices handled before the plan is asked again: bounds how stale its orders are.
+const NOTICES_AT_ONCE: usize = 64;
+
+/// A source as the run sees it.
+pub(crate) struct Replica {
+    pub(crate) source: Arc<Source>,
+    pub(crate) meter: Meter,
+    pub(crate) received_bytes: u64,
+    pub(crate) handshakes: u32,
+    pub(crate) handshake_round_trips: u32,
+    pub(crate) round_trip: Option<Duration>,
+    pub(crate) vote: Vote,
+    /// Why it is never used again.
+    pub(crate) dead: Option<Error>,
+    /// What it sent is not to be believed.
+    pub(crate) distrusted: bool,
+    /// The hypothesis that is being tried says that it sent wrong bytes.
+    pub(crate) doubted: bool,
+    /// The last thing that went wrong.
+    pub(crate) last_error: Option<Error>,
+}
+
+struct LaneEntry {
+    source: usize,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+/// Everything a copy knows.
+pub(crate) struct Run<'a> {
+    pub(crate) observer: &'a mut dyn Observer,
+    pub(crate) client: Client,
+    pub(crate) options: Options,
+    pub(crate) overwrite: bool,
+    pub(crate) upload_url: Option<gridlane_core::Url>,
+    pub(crate) replicas: Vec<Replica>,
+    pub(crate) plan: Plan,
+    pub(crate) target: Arc<Target>,
+    pub(crate) pace: Arc<Pace>,
+    pub(crate) size_bytes: Option<u64>,
+    pub(crate) resumed_bytes: u64,
+    /// Bytes received in attempts that were given up, beside what the plan counts.
+    pub(crate) wasted_bytes: u64,
+    pub(crate) meter: Meter,
+    pub(crate) suspects: Option<Suspects>,
+    pub(crate) verified: Option<Basis>,
+    pub(crate) checksum: Option<Checksum>,
+    pub(crate) verifying: bool,
+    /// The bytes are wrong, and nobody has right ones: not to be resumed.
+    pub(crate) is_worthless: bool,
+    /// An earlier run's bytes are there and nobody has said yet whether they are of use.
+    pub(crate) earlier_kept: bool,
+    /// First number in the journal that belongs to a source of this run.
+    pub(crate) journal_base: u32,
+    /// Whether the journal says which object this is.
+    journal_begun: bool,
+    journaled_at: Time,
+    lanes: BTreeMap<LaneId, LaneEntry>,
+    notices: mpsc::UnboundedReceiver<Notice>,
+    notify: mpsc::UnboundedSender<Notice>,
+}
+
+/// Runs a copy; see [`copy`](crate::copy).
+pub(crate) async fn run(
+    spec: CopySpec,
+    client: Client,
+    observer: &mut dyn Observer,
+    stop: impl Future<Output = ()>,
+) -> Outcome {
+    let urls: Vec<String> = spec.sources.iter().map(|url| url.to_string()).collect();
+    let begun = std::time::Instant::now();
+    match Run::begin(spec, client, observer) {
+        Err(error) => {
+            Outcome { report: crate::judge::empty_report(urls, begun.elapsed()), result: Err(error) }
+        }
+        Ok((mut run, found)) => {
+            let result = run.to_the_end(found, stop).await;
+            let report = run.report();
+            let result = run.close(result).await;
+            Outcome { report, result }
+        }
+    }
+}
+
+impl<'a> Run<'a> {
+    fn begin(spec: CopySpec, client: Client, observer: &'a mut dyn Observer) -> Result<(Run<'a>, Found)> {
+        if spec.sources.is_empty() || spec.sources.len() > SOURCES_MAX {
+            let message = format!("a copy has 1 to {SOURCES_MAX} sources, not {}", spec.sources.len());
+            return Err(Error::new(ErrorKind::Usage, message));
+        }
+        let (notify, notices) = mpsc::unbounded_channel();
+        let hasher = match spec.options.checksum {
+            // The ledger has adler32 in any case.
+            Some((kind, _)) if kind != ChecksumKind::Adler32 => Some(Hasher::new(kind)),
+            _ => None,
+        };
+        let mut found = Found::Nothing;
+        let (sink, overwrite, upload_url) = match spec.target {
+            TargetSpec::File { path, overwrite } => {
+                if !overwrite && path.symlink_metadata().is_ok() {
+                    return Err(exists(&path));
+                }
+                let (partial, earlier) = PartialFile::open(&path)?;
+                found = earlier;
+                (Sink::Partial(partial), overwrite, None)
+            }
+            TargetSpec::Stream(file) => {
+                (Sink::Ordered(Feed::start(Output::File(file), hasher, notify.clone())), true, None)
+            }
+            TargetSpec::Upload { url, overwrite } => {
+                let upload = Upload::new(client.clone(), url.clone(), overwrite);
+                let output = Output::Upload(Box::new(upload));
+                (Sink::Ordered(Feed::start(output, hasher, notify.clone())), overwrite, Some(url))
+            }
+        };
+        let replicas = spec.sources.into_iter().enumerate().map(|(number, url)| Replica::new(number, url));
+        let run = Run {
+            observer,
+            client,
+            overwrite,
+            upload_url,
+            replicas: replicas.collect(),
+            plan: Plan::new(Settings::default()),
+            target: Arc::new(Target::new(sink, notify.clone())),
+            pace: Arc::new(Pace::new(spec.options.limit_bytes_per_s)),
+            options: spec.options,
+            size_bytes: None,
+            resumed_bytes: 0,
+            wasted_bytes: 0,
+            meter: Meter::default(),
+            suspects: None,
+            verified: None,
+            checksum: None,
+            verifying: false,
+            is_worthless: false,
+            earlier_kept: false,
+            journal_base: 0,
+            journal_begun: false,
+            journaled_at: Time::ZERO,
+            lanes: BTreeMap::new(),
+            notices,
+            notify,
+        };
+        Ok((run, found))
+    }
+
+    async fn to_the_end(&mut self, found: Found, stop: impl Future<Output = ()>) -> Result<()> {
+        tokio::pin!(stop);
+        let work = async {
+            self.take_up(found).await?;
+            for replica in &self.replicas {
+                let (client, source) = (self.client.clone(), replica.source.clone());
+                digests::ask(client, source, self.digest_kind(), self.notify.clone());
+            }
+            self.new_plan();
+            loop {
+                self.drive(|run| run.plan.is_complete()).await?;
+                if self.judge().await? {
+                    return self.finish().await;
+                }
+            }
+        };
+        tokio::select! {
+            outcome = work => outcome,
+            () = &mut stop => Err(interrupted()),
+        }
+    }
+
+    /// The kind of checksum that is compared.
+    pub(crate) fn digest_kind(&self) -> ChecksumKind {
+        self.options.checksum.as_ref().map_or(ChecksumKind::Adler32, |(kind, _)| *kind)
+    }
+
+    /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
+    fn new_plan(&mut self) {
+        let streams = self.options.streams;
+        let defaults = Settings::default();
+        let settings = Settings {
+            lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max),
+            lanes_fixed: streams.is_some(),
+            lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)),
+            window_bytes: self.target.partial().is_none().then_some(REORDER_BYTES_MAX),
+            patience: self.options.patience,
+            ..defaults
+        };
+        self.plan = Plan::new(settings);
+        let now = self.pace.now();
+        for replica in &self.replicas {
+            let id = self.plan.add_source(now);
+            debug_assert_eq!(id, SourceId(replica.source.number));
+            if replica.dead.is_some() {
+                self.plan.handle(now, plan::Event::SourceDead { source: id });
+            }
+        }
+        let done: Vec<ByteRange> = self.target.ledger().pieces().map(|piece| piece.range).collect();
+        for range in done {
+            self.plan.handle(now, plan::Event::AlreadyDone { range });
+        }
+        if let Some(size_bytes) = self.size_bytes {
+            self.plan.handle(now, plan::Event::SizeKnown { size_bytes });
+        }
+    }
+
+    /// Moves bytes until `done` says so.
+    pub(crate) async fn drive(&mut self, done: impl Fn(&Run<'_>) -> bool) -> Result<()> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            let now = self.pace.now();
+            while let Some(action) = self.plan.poll(now) {
+                self.act(action);
+            }
+            if done(self) {
+                return Ok(());
+            }
+            if let plan::Outcome::Stuck(why) = self.plan.outcome(now) {
+                return Err(self.stuck(why));
+            }
+            let deadline = self.plan.deadline().map(|time| self.pace.instant(time));
+            let far = tokio::time::Instant::now() + TICK * 10;
+            tokio::select! {
+                notice = self.notices.recv() => {
+                    // The run holds a sender itself, so the queue never ends.
+                    let mut notice = notice;
+                    for _ in 0..NOTICES_AT_ONCE {
+                        let Some(one) = notice else { break };
+                        self.notice(one).await?;
+                        notice = self.notices.try_recv().ok();
+                    }
+                    if let Some(last) = notice {
+                        self.notice(last).await?;
+                    }
+                }
+                () = sleep_until(deadline.unwrap_or(far)) => {}
+                _ = tick.tick() => self.tick()?,
+            }
+        }
+    }
+
+    /// Does what the plan wants.
+    fn act(&mut self, action: Action) {
+        match action {
+            Action::OpenLane { lane, source } => {
+                let source = source.0 as usize;
+                let (commands, orders) = mpsc::unbounded_channel();
+                self.lanes.insert(lane, LaneEntry { source, commands });
+                let lane = Lane {
+                    id: lane,
+                    source: self.replicas[source].source.clone(),
+                    target: self.target.clone(),
+                    dialer: self.client.dialer.clone(),
+                    pace: self.pace.clone(),
+                    notices: self.notify.clone(),
+                };
+                tokio::spawn(lane.run(orders));
+            }
+            Action::Request { lane, range, .. } => self.command(lane, Command::Request(range)),
+            Action::CloseLane { lane } => self.command(lane, Command::Close),
+        }
+    }
+
+    fn command(&self, lane: LaneId, command: Command) {
+        if let Some(entry) = self.lanes.get(&lane) {
+            // A lane that has just ended has told so; its notice is on the way.
+            let _ = entry.commands.send(command);
+        }
+    }
+
+    /// Takes in what happened.
+    async fn notice(&mut self, notice: Notice) -> Result<()> {
+        let now = self.pace.now();
+        match notice {
+            Notice::Dialled { lane, round_trip, handshake_round_trips } => {
+                if let Some(entry) = self.lanes.get(&lane) {
+                    let replica = &mut self.replicas[entry.source];
+                    replica.handshakes += u32::from(handshake_round_trips > 0);
+                    replica.handshake_round_trips = handshake_round_trips;
+                    replica.saw_round_trip(round_trip);
+                }
+                self.plan.handle(now, plan::Event::LaneReady { lane, round_trip });
+            }
+            Notice::RoundTrip { lane, round_trip } => {
+                if let Some(entry) = self.lanes.get(&lane) {
+                    self.replicas[entry.source].saw_round_trip(Some(round_trip));
+                }
+                self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip });
+            }
+            Notice::Pipelines { lane } => self.plan.handle(now, plan::Event::Pipelines { lane }),
+            Notice::Identified { source, size_bytes } => self.identified(source as usize, size_bytes).await?,
+            Notice::Received { lane, bytes, fresh_bytes } => {
+                if let Some(entry) = self.lanes.get(&lane) {
+                    let replica = &mut self.replicas[entry.source];
+                    replica.meter.add(now, bytes);
+                    replica.received_bytes += bytes;
+                    self.meter.add(now, fresh_bytes);
+                }
+                self.plan.handle(now, plan::Event::Received { lane, bytes, fresh_bytes });
+            }
+            Notice::RequestDone { lane } => self.plan.handle(now, plan::Event::RequestDone { lane }),
+            Notice::WholeBody { lane, size_bytes } => {
+                self.plan.handle(now, plan::Event::WholeBody { lane, size_bytes });
+            }
+            Notice::Lost { lane, loss, error } => {
+                if let (Some(entry), Some(error)) = (self.lanes.remove(&lane), error) {
+                    self.observer.event(&Event::Retry { source: entry.source, error: &error });
+                    self.replicas[entry.source].last_error = Some(error);
+                }
+                self.plan.handle(now, plan::Event::LaneLost { lane, loss });
+            }
+            Notice::Dead { source, error, forget } => self.kill(source as usize, error, forget),
+            Notice::Blocked { lane, blocked } => {
+                self.plan.handle(now, plan::Event::Blocked { lane, blocked })
+            }
+            Notice::Released { up_to_bytes } => {
+                self.plan.handle(now, plan::Event::Released { up_to_bytes });
+            }
+            Notice::Digest { source, vote } => self.voted(source as usize, vote)?,
+            Notice::LocalFailure { error } => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// A source has said how large its object is.
+    async fn identified(&mut self, source: usize, size_bytes: Option<u64>) -> Result<()> {
+        self.journal_source(source)?;
+        let Some(size_bytes) = size_bytes.filter(|_| self.replicas[source].dead.is_none()) else {
+            return Ok(());
+        };
+        match self.size_bytes {
+            Some(agreed) if agreed == size_bytes => Ok(()),
+            Some(agreed) => self.contradicted(source, size_bytes, agreed).await,
+            None => self.agree(size_bytes).await,
+        }
+    }
+
+    async fn agree(&mut self, size_bytes: u64) -> Result<()> {
+        self.size_bytes = Some(size_bytes);
+        self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });
+        self.observer.event(&Event::Started { size_bytes });
+        match &self.target.sink {
+            Sink::Ordered(feed) => feed.size(size_bytes).await,
+            Sink::Partial(partial) => {
+                let missing = size_bytes.saturating_sub(partial.allocated_bytes());
+                if partial.free_bytes().is_some_and(|free| free < missing) {
+                    let place = partial.target().display();
+                    let message = format!("no space for {missing} more bytes beside {place}");
+                    let hint = "free some space, then run the same command: it continues";
+                    return Err(Error::new(ErrorKind::LocalIo, message).hint(hint));
+                }
+                self.begin_journal()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Two sources say different sizes: the majority decides, or the source that was given first.
+    async fn contradicted(&mut self, source: usize, size_bytes: u64, agreed: u64) -> Result<()> {
+        let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
+        for (number, replica) in
+            self.replicas.iter().enumerate().filter(|(_, replica)| replica.dead.is_none())
+        {
+            let Some(size) = replica.source.identity().and_then(|identity| identity.size_bytes) else {
+                continue;
+            };
+            match sizes.iter_mut().find(|(known, _, _)| *known == size) {
+                Some((_, saying, _)) => *saying += 1,
+                None => sizes.push((size, 1, number)),
+            }
+        }
+        let winner = sizes.iter().max_by_key(|(_, saying, first)| (*saying, std::cmp::Reverse(*first)));
+        let right = winner.map_or(agreed, |(size, _, _)| *size);
+        let wrong = |size: u64| {
+            Error::new(ErrorKind::ChecksumMismatch, format!("it has {size} bytes, the others say {right}"))
+                .hint("it is another file, or damaged")
+        };
+        if right == agreed {
+            let url = self.replicas[source].source.url.clone();
+            self.kill(source, wrong(size_bytes).endpoint(url), true);
+            return Ok(());
+        }
+        if self.target.partial().is_none() {
+            // What a stream has taken cannot be called back.
+            return Err(wrong(agreed)
+                .endpoint("the sources")
+                .hint("name one that is right as the only source"));
+        }
+        // Start over with the other size, without those who said the wrong one.
+        self.close_lanes().await?;
+        for number in 0..self.replicas.len() {
+            let size = self.replicas[number].source.identity().and_then(|identity| identity.size_bytes);
+            if let Some(size) = size.filter(|size| *size != right) {
+                let url = self.replicas[number].source.url.clone();
+                self.kill(number, wrong(size).endpoint(url), true);
+            }
+        }
+        self.wasted_bytes += self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
+        self.resumed_bytes = 0;
+        self.target.ledger().clear();
+        if let Some(partial) = self.target.partial() {
+            partial.restart()?;
+        }
+        self.journal_begun = false;
+        self.journal_base = 0;
+        self.size_bytes = None;
+        self.new_plan();
+        self.agree(right).await
+    }
+
+    /// Ends all lanes and waits until each has written what it claimed.
+    pub(crate) async fn close_lanes(&mut self) -> Result<()> {
+        for entry in self.lanes.values() {
+            let _ = entry.commands.send(Command::Close);
+        }
+        while !self.lanes.is_empty() {
+            match self.notices.recv().await {
+                Some(Notice::Lost { lane, .. }) => drop(self.lanes.remove(&lane)),
+                Some(Notice::LocalFailure { error }) => return Err(error),
+                Some(Notice::Digest { source, vote }) => self.replicas[source as usize].vote = vote,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Never uses a source again; with `forget`, nor what it sent.
+    pub(crate) fn kill(&mut self, source: usize, error: Error, forget: bool) {
+        let replica = &mut self.replicas[source];
+        replica.distrusted |= forget;
+        if replica.dead.is_none() {
+            self.observer.event(&Event::Source { source, state: "dead", error: Some(&error) });
+            replica.last_error = Some(error.clone());
+            replica.dead = Some(error);
+        }
+        if forget {
+            self.replicas[source].vote = Vote::Silent;
+        }
+        let id = SourceId(source as u32);
+        self.plan.handle(self.pace.now(), plan::Event::SourceDead { source: id });
+        if forget {
+            self.forget_distrusted();
+        }
+    }
+
+    /// Has the bytes of distrusted sources fetched again; `true` when there were any.
+    pub(crate) fn forget_distrusted(&mut self) -> bool {
+        if self.target.partial().is_none() {
+            // What a stream has taken cannot be called back: only the checksum can tell whether it is right.
+            return false;
+        }
+        let distrusted: BTreeSet<Sender> = self
+            .replicas
+            .iter()
+            .filter(|replica| replica.distrusted)
+            .map(|replica| replica.source.number)
+            .collect();
+        let believed: Vec<Sender> =
+            (0..self.replicas.len() as u32).filter(|n| !distrusted.contains(n)).collect();
+        self.disbelieve(|sender| distrusted.contains(&sender), &believed)
+    }
+
+    /// Has bytes fetched again that came from senders that `is_bad` names, from `believed` sources only.
+    pub(crate) fn disbelieve(&mut self, is_bad: impl Fn(Sender) -> bool, believed: &[Sender]) -> bool {
+        let missing = self.target.ledger().forget(is_bad);
+        let not_from: Vec<SourceId> =
+            (0..self.replicas.len() as u32).filter(|n| !believed.contains(n)).map(SourceId).collect();
+        let now = self.pace.now();
+        for range in &missing {
+            let event = plan::Event::Invalidate { range: *range, not_from: not_from.clone() };
+            self.plan.handle(now, event);
+        }
+        !missing.is_empty()
+    }
+
+    /// Several times a second: progress and journal.
+    fn tick(&mut self) -> Result<()> {
+        let now = self.pace.now();
+        self.meter.advance(now);
+        for replica in &mut self.replicas {
+            replica.meter.advance(now);
+        }
+        let snapshot = self.snapshot();
+        self.observer.event(&Event::Progress(&snapshot));
+        let waiting = self.target.ledger().unjournaled_bytes();
+        let is_due = now.since(self.journaled_at) >= JOURNAL_INTERVAL && waiting > 0;
+        if is_due || waiting >= JOURNAL_BYTES_MAX {
+            self.journal()?;
+        }
+        Ok(())
+    }
+
+    /// Continues an earlier run's object, whose bytes are in the ledger now.
+    pub(crate) fn resume_with(&mut self, size_bytes: u64) {
+        self.size_bytes = Some(size_bytes);
+        self.journal_begun = true;
+        self.observer.event(&Event::Started { size_bytes });
+    }
+
+    fn begin_journal(&mut self) -> Result<()> {
+        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.size_bytes) else {
+            return Ok(());
+        };
+        if self.journal_base == 0 {
+            partial.record(&[Record::object(size_bytes)])?;
+        }
+        self.journal_begun = true;
+        for source in 0..self.replicas.len() {
+            if self.replicas[source].source.identity().is_some() {
+                self.journal_source(source)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the journal which version a source has.
+    fn journal_source(&self, source: usize) -> Result<()> {
+        let source = &self.replicas[source].source;
+        match (self.target.partial(), source.identity()) {
+            (Some(partial), Some(identity)) if self.journal_begun => partial.record(&[Record::Source {
+                id: self.journal_base + source.number,
+                url: source.url.to_string(),
+                validator: identity.validator,
+            }]),
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the journal the agreed checksum.
+    pub(crate) fn journal_digest(&self, checksum: &Checksum) -> Result<()> {
+        match self.target.partial() {
+            Some(partial) if self.journal_begun => {
+                partial.record(&[Record::Digest { value: checksum.to_string() }])
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Tells the journal which bytes have been written since the last time.
+    fn journal(&mut self) -> Result<()> {
+        self.journaled_at = self.pace.now();
+        let Some(partial) = self.target.partial().filter(|_| self.journal_begun) else {
+            self.target.ledger().take_unjournaled();
+            return Ok(());
+        };
+        let pieces = self.target.ledger().take_unjournaled();
+        let records: Vec<Record> = pieces
+            .iter()
+            .map(|piece| Record::Done {
+                offset: piece.range.start(),
+                len: piece.range.len(),
+                adler32: piece.adler32,
+                source: self.journal_base + piece.sender,
+            })
+            .collect();
+        partial.record(&records)
+    }
+
+    /// Says why the rest cannot be had.
+    fn stuck(&self, why: plan::Stuck) -> Error {
+        let errors: Vec<&Error> =
+            self.replicas.iter().filter_map(|replica| replica.last_error.as_ref()).collect();
+        // The one that most deserves to be read: what a person can change comes before what passes.
+        let rank = |error: &Error| match error.kind() {
+            ErrorKind::Denied => 0,
+            ErrorKind::Precondition => 1,
+            ErrorKind::ChecksumMismatch => 2,
+            ErrorKind::Busy => 3,
+            ErrorKind::Timeout => 4,
+            ErrorKind::Network => 5,
+            ErrorKind::NotFound => 6,
+            _ => 7,
+        };
+        // One source that may answer later makes the whole worth trying again.
+        let passing = errors.iter().copied().find(|error| error.is_retryable());
+        let worst = passing.or_else(|| errors.iter().copied().min_by_key(|error| rank(error)));
+        let Some(worst) = worst.cloned() else {
+            return match why {
+                plan::Stuck::Timeout | plan::Stuck::Busy | plan::Stuck::AllDead | plan::Stuck::Refused => {
+                    let waited = self.options.patience.as_secs();
+                    let message = format!("no source sent a byte for {waited} s");
+                    Error::new(ErrorKind::Timeout, message).endpoint(&self.replicas[0].source.url)
+                }
+            };
+        };
+        if self.replicas.len() == 1 {
+            return worst;
+        }
+        let each: Vec<String> = self
+            .replicas
+            .iter()
+            .filter_map(|replica| {
+                let error = replica.last_error.as_ref()?;
+                Some(format!("{}: {}", replica.source.url, error.message()))
+            })
+            .collect();
+        let message =
+            format!("none of the {} sources can deliver the rest: {}", self.replicas.len(), each.join("; "));
+        let mut error = Error::new(worst.kind(), message)
+            .fault(worst.whose_fault())
+            .retryable(worst.is_retryable())
+            .retry_after(worst.wait());
+        if let Some(hint) = worst.hint_text() {
+            error = error.hint(hint);
+        }
+        match worst.status() {
+            Some(status) => error.http_status(status),
+            None => error,
+        }
+    }
+
+    /// Ends the run: the target becomes visible, or what can be resumed is kept.
+    async fn close(mut self, result: Result<()>) -> Result<()> {
+        let error = match result {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        // Lanes finish the write they are in; then the journal tells of all that was written.
+        let _ = self.close_lanes().await;
+        if let Err(second) = self.journal() {
+            // The first failure is the one to report; a full disk fails both.
+            self.observer.event(&Event::Source { source: 0, state: "active", error: Some(&second) });
+        }
+        let has_none = self.target.ledger().pieces().next().is_none();
+        // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
+        let nothing_to_keep = has_none && self.size_bytes.is_some() || has_none && !self.earlier_kept;
+        if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, self.target.partial()) {
+            partial.discard();
+        }
+        Err(error)
+    }
+}
+
+impl Replica {
+    fn new(number: usize, url: gridlane_core::Url) -> Replica {
+        Replica {
+            source: Arc::new(Source::new(number as u32, url)),
+            meter: Meter::default(),
+            received_bytes: 0,
+            handshakes: 0,
+            handshake_round_trips: 0,
+            round_trip: None,
+            vote: Vote::Pending,
+            dead: None,
+            distrusted: false,
+            doubted: false,
+            last_error: None,
+        }
+    }
+
+    fn saw_round_trip(&mut self, seen: Option<Duration>) {
+        self.round_trip = match (self.round_trip, seen) {
+            (Some(before), Some(seen)) => Some(before.min(seen)),
+            (before, seen) => before.or(seen),
+        };
+    }
+}
+
+fn interrupted() -> Error {
+    Error::new(ErrorKind::Interrupted, "stopped").fault(Fault::Caller).hint("the same command continues")
+}

@@ -1,0 +1,137 @@
+//! A replica, as all lanes to it know it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use gridlane_core::Url;
+use gridlane_dav::ResponseHead;
+
+/// A date counts as a strong validator only when the file was last changed this long before the answer
+/// (RFC 9110, 8.8.2.2): within the same second it could have been changed again unnoticed.
+const DATE_IS_STRONG_AFTER: Duration = Duration::from_secs(60);
+
+/// Which version of the object a source has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Size, when it tells.
+    pub(crate) size_bytes: Option<u64>,
+    /// A strong ETag as it stands, or `date:SECONDS`; `None` when it has neither.
+    pub(crate) validator: Option<String>,
+}
+
+impl Identity {
+    /// As an HTTP response tells it.
+    pub(crate) fn of_response(head: &ResponseHead, size_bytes: Option<u64>) -> Identity {
+        let etag = head.etag().filter(|etag| !etag.is_weak()).map(|etag| format!("\"{}\"", etag.opaque()));
+        let validator = etag.or_else(|| {
+            let modified = head.last_modified()?;
+            let settled = head.date()?.duration_since(modified).ok()? >= DATE_IS_STRONG_AFTER;
+            let seconds = modified.duration_since(UNIX_EPOCH).ok()?.as_secs();
+            settled.then(|| format!("date:{seconds}"))
+        });
+        Identity { size_bytes, validator }
+    }
+
+    /// Whether two answers can be about the same version: nothing that both tell may differ.
+    pub(crate) fn agrees_with(&self, other: &Identity) -> bool {
+        fn differ<T: PartialEq>(a: &Option<T>, b: &Option<T>) -> bool {
+            matches!((a, b), (Some(a), Some(b)) if a != b)
+        }
+        !differ(&self.size_bytes, &other.size_bytes) && !differ(&self.validator, &other.validator)
+    }
+}
+
+/// A replica.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// Its number in the plan, the ledger and the events.
+    pub(crate) number: u32,
+    /// As it was given.
+    pub(crate) url: Url,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Where redirects led.
+    resolved: Option<Url>,
+    identity: Option<Identity>,
+}
+
+impl Source {
+    pub(crate) fn new(number: u32, url: Url) -> Source {
+        Source { number, url, known: Mutex::default() }
+    }
+
+    /// Where to ask: the end of the redirects if they are known.
+    pub(crate) fn current_url(&self) -> Url {
+        self.known().resolved.clone().unwrap_or_else(|| self.url.clone())
+    }
+
+    /// Remembers where redirects led; `None`: start again from the URL that was given.
+    pub(crate) fn set_resolved(&self, url: Option<Url>) {
+        self.known().resolved = url;
+    }
+
+    /// Which version it has, if it has said so.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.known().identity.clone()
+    }
+
+    /// Compares with what it has said before. `Ok(true)`: this is the first time; `Err`: it contradicts
+    /// itself, and the earlier identity is returned.
+    pub(crate) fn identify(&self, identity: &Identity) -> Result<bool, Identity> {
+        let mut known = self.known();
+        match &mut known.identity {
+            None => {
+                known.identity = Some(identity.clone());
+                Ok(true)
+            }
+            Some(before) if before.agrees_with(identity) => {
+                let news = before.size_bytes.is_none() && identity.size_bytes.is_some();
+                before.size_bytes = before.size_bytes.or(identity.size_bytes);
+                Ok(news)
+            }
+            Some(before) => Err(before.clone()),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // A panic elsewhere leaves nothing half-done here.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(text: &str) -> Identity {
+        let text = format!("HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n{text}\r\n");
+        let (head, _) = ResponseHead::parse(text.as_bytes()).unwrap().unwrap();
+        Identity::of_response(&head, Some(1))
+    }
+
+    #[test]
+    fn only_strong_validators_count() {
+        assert_eq!(identity("ETag: \"a\"\r\n").validator.as_deref(), Some("\"a\""));
+        assert_eq!(identity("ETag: W/\"a\"\r\n").validator, None);
+        let old = identity("Last-Modified: Sun, 06 Nov 1994 08:48:37 GMT\r\n");
+        assert_eq!(old.validator.as_deref(), Some("date:784111717"));
+        assert_eq!(identity("Last-Modified: Sun, 06 Nov 1994 08:49:36 GMT\r\n").validator, None);
+    }
+
+    #[test]
+    fn a_change_is_noticed() {
+        let source = Source::new(0, Url::parse_absolute("http://a/f").unwrap());
+        let of = |size, validator: Option<&str>| Identity {
+            size_bytes: size,
+            validator: validator.map(str::to_owned),
+        };
+        assert_eq!(source.identify(&of(None, Some("\"a\""))), Ok(true));
+        assert_eq!(source.identify(&of(Some(5), Some("\"a\""))), Ok(true));
+        assert_eq!(source.identify(&of(Some(5), None)), Ok(false));
+        assert!(source.identify(&of(Some(6), Some("\"a\""))).is_err());
+        assert!(source.identify(&of(Some(5), Some("\"b\""))).is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Who sent the wrong bytes, when only the whole object's checksum is known and does not match.
+//!
+//! Each hypothesis names the senders that are believed. Bytes of everybody else are fetched again from
+//! those; then the checksum is compared again. First, one sender after the other is disbelieved, the
+//! smallest contributor first, because that costs least. If more than one lies, each source is believed
+//! alone, in turn. If any source is honest, one of these ends with the right bytes; every one of them
+//! only fetches what the earlier ones have not brought from the same senders.
+
+use std::collections::VecDeque;
+
+use crate::ledger::{EARLIER, Sender};
+
+/// The hypotheses that have not been tried.
+#[derive(Debug)]
+pub(crate) struct Suspects {
+    untried: VecDeque<Vec<Sender>>,
+}
+
+impl Suspects {
+    /// For an object put together by `senders` (smallest contribution first), with `sources` left that
+    /// can be asked again.
+    pub(crate) fn new(senders: &[Sender], sources: &[Sender]) -> Suspects {
+        let mut untried = VecDeque::new();
+        let mut believe = |believed: Vec<Sender>| {
+            // Somebody must be left to fetch from, and not everybody can be believed: that is the status quo.
+            let can_fetch = believed.iter().any(|sender| sources.contains(sender));
+            let doubts = senders.iter().any(|sender| !believed.contains(sender));
+            if can_fetch && doubts && !untried.contains(&believed) {
+                untried.push_back(believed);
+            }
+        };
+        // What an earlier run left behind is the first to be doubted, all of it at once.
+        believe(sources.to_vec());
+        for suspect in senders.iter().filter(|sender| **sender < EARLIER) {
+            believe(sources.iter().copied().filter(|source| source != suspect).collect());
+        }
+        for source in sources {
+            believe(vec![*source]);
+        }
+        Suspects { untried }
+    }
+
+    /// The next set of senders to believe; `None` when every hypothesis has failed.
+    pub(crate) fn next(&mut self) -> Option<Vec<Sender>> {
+        self.untried.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_smallest_contributor_is_doubted_first() {
+        let mut suspects = Suspects::new(&[2, 0, 1], &[0, 1, 2]);
+        assert_eq!(suspects.next(), Some(vec![0, 1]));
+        assert_eq!(suspects.next(), Some(vec![1, 2]));
+        assert_eq!(suspects.next(), Some(vec![0, 2]));
+        assert_eq!(suspects.next(), Some(vec![0]));
+    }
+
+    #[test]
+    fn what_an_earlier_copy_left_is_doubted_before_anyone_else() {
+        let mut suspects = Suspects::new(&[0, EARLIER], &[0]);
+        assert_eq!(suspects.next(), Some(vec![0]));
+        assert_eq!(suspects.next(), None);
+    }
+
+    #[test]
+    fn a_single_source_has_nobody_to_be_compared_with() {
+        assert_eq!(Suspects::new(&[0], &[0]).next(), None);
+    }
+
+    proptest! {
+        /// If anybody is honest, some hypothesis ends without a byte of a liar.
+        #[test]
+        fn the_honest_are_found(liars in prop::collection::vec(any::<bool>(), 1..7), order in any::<u64>()) {
+            let sources: Vec<Sender> = (0..liars.len() as u32).collect();
+            let mut senders = sources.clone();
+            senders.sort_by_key(|sender| order.rotate_left(sender * 9) & 0xff);
+            let is_liar = |sender: &Sender| liars[*sender as usize];
+            prop_assume!(!liars.iter().all(|liar| *liar) && liars.iter().any(|liar| *liar));
+            let mut suspects = Suspects::new(&senders, &sources);
+            let mut held = senders.clone();
+            let mut tries = 0;
+            loop {
+                let Some(believed) = suspects.next() else { panic!("gave up on {liars:?}") };
+                tries += 1;
+                // Bytes of the disbelieved are replaced by bytes of the believed, liars or not.
+                if held.iter().any(|sender| !believed.contains(sender)) {
+                    held.retain(|sender| believed.contains(sender));
+                    held.extend(believed.iter().copied());
+                }
+                if !held.iter().any(is_liar) {
+                    break;
+                }
+            }
+            prop_assert!(tries <= 2 * sources.len() + 1);
+        }
+    }
+}
