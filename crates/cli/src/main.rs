@@ -1,2 +1,75 @@
-//! The one binary.
-fn main() {}
+//! The one binary: reads what a person typed, calls the crates below, and says what came of it.
+//!
+//! Data goes to standard output, everything else to standard error; with `--json`, events go to standard
+//! output, one object a line. The exit code says what kind of failure it was.
+
+mod args;
+mod config;
+mod cp;
+mod events;
+mod files;
+mod output;
+mod progress;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+use gridlane_core::{Error, ErrorKind, Result};
+
+use crate::args::{Cli, Command};
+use crate::output::Output;
+
+fn main() -> ExitCode {
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let output = Output::new(&cli.global);
+    let outcome = runtime().and_then(|runtime| {
+        let outcome = runtime.block_on(run(cli, &output));
+        // A thread that still blocks (on a terminal, on a dead disk) must not keep the process.
+        runtime.shutdown_background();
+        outcome
+    });
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            output.error(&error);
+            ExitCode::from(error.kind().exit_code())
+        }
+    }
+}
+
+fn parse() -> std::result::Result<Cli, ExitCode> {
+    // clap prints its own messages; its codes for help (0) and mistakes (2) are ours too.
+    let failed = |error: clap::Error| {
+        let _ = error.print();
+        ExitCode::from(error.exit_code() as u8)
+    };
+    let command = config::command_with_file().map_err(|error| {
+        eprintln!("gridlane: {error}");
+        ExitCode::from(error.kind().exit_code())
+    })?;
+    let matches = command.try_get_matches().map_err(failed)?;
+    Cli::from_arg_matches(&matches).map_err(failed)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot start: {cause}")))
+}
+
+async fn run(cli: Cli, output: &Output) -> Result<ExitCode> {
+    match cli.command {
+        Command::Cp(args) => cp::run(&args, &cli.global, output).await,
+        Command::Serve(args) => serve::run(&args, &cli.global).await,
+        Command::Ls(args) => files::ls(&args, &cli.global).await,
+        Command::Stat(args) => files::stat(&args, &cli.global).await,
+        Command::Cat(args) => files::cat(&args, &cli.global).await,
+        Command::Rm(args) => files::rm(&args, &cli.global).await,
+        Command::Checksum(args) => files::checksum(&args, &cli.global).await,
+    }
+}

@@ -1,1 +1,66 @@
-//! What a person asks for: copy, list, stat, cat, remove, checksum
+//! What a person asks for, in terms of the engine: copy, list, stat, cat, remove, checksum.
+//!
+//! Every call takes URLs of any scheme; what a scheme cannot do is an error of kind `Unsupported`. Bytes
+//! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
+
+mod files;
+mod target;
+
+use std::fs::File;
+use std::time::Duration;
+
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Url};
+use gridlane_engine::http::Client;
+use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_net::Dialer;
+use gridlane_net::tls::{Trust, client_config};
+
+pub use files::{Listed, ListedKind, list, remove, stat};
+pub use target::{Destination, resolve};
+
+/// How long the answer to a short question may take.
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+
+/// Makes the HTTP client that all calls share.
+pub fn connect(trust: &Trust) -> Result<Client> {
+    Ok(Client { dialer: Dialer::new(client_config(trust)?), answer_max: ANSWER_MAX })
+}
+
+/// The checksum of a file: the server's word if it gives one, else computed from the bytes.
+pub async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Checksum> {
+    if url.to_path().is_none() {
+        let want = [("Want-Digest", gridlane_dav::digest::name(kind).to_owned())];
+        let exchange = client.request("HEAD", url, &want).await?;
+        let said = exchange.response.head.digests().into_iter().find(|said| said.kind() == kind);
+        if let Some(checksum) = said {
+            return Ok(checksum);
+        }
+    }
+    let nowhere = File::options().write(true).open("/dev/null");
+    let nowhere = nowhere.map_err(|cause| Error::local_io("cannot open /dev/null", &cause))?;
+    let spec = CopySpec {
+        sources: vec![url.clone()],
+        target: TargetSpec::Stream(nowhere),
+        options: Options { checksum: Some((kind, None)), ..Options::default() },
+    };
+    let outcome = copy(spec, client.clone(), &mut Unwatched, std::future::pending()).await;
+    outcome.result?;
+    outcome.report.checksum.ok_or_else(|| Error::new(ErrorKind::Other, "the copy ended without a checksum"))
+}
+
+/// Writes a file's bytes to `output`, in order.
+pub async fn cat(client: &Client, url: &Url, output: File) -> Result<()> {
+    let spec = CopySpec {
+        sources: vec![url.clone()],
+        target: TargetSpec::Stream(output),
+        options: Options::default(),
+    };
+    copy(spec, client.clone(), &mut Unwatched, std::future::pending()).await.result
+}
+
+/// Nobody looks.
+struct Unwatched;
+
+impl Observer for Unwatched {
+    fn event(&mut self, _: &Event<'_>) {}
+}

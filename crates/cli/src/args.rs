@@ -1,0 +1,239 @@
+//! Every command and option, with its help: the public contract (design, part 5).
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::builder::FalseyValueParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gridlane_core::units::{parse_bytes, parse_rate_bytes_per_s};
+use gridlane_core::{Checksum, ChecksumKind, Result};
+use gridlane_net::tls::Trust;
+use gridlane_store::posix::Durability;
+
+/// Moves big scientific data between storage sites: serves a directory over HTTP and HTTPS, and copies a
+/// file from all of its replicas at once.
+#[derive(Debug, Parser)]
+#[command(name = "gridlane", version, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 ok, 1 other, 2 usage, 3 not found, 4 denied, 5 exists or precondition, \
+6 network (retry), 7 timeout (retry), 8 checksum mismatch, 9 no space or local I/O, 11 server busy (retry), \
+12 unsupported, 130 interrupted (the same command continues).\n\n\
+Every option can be given as GRIDLANE_OPTION in the environment, or in a TOML file (--config): \
+the command line counts before the environment, the environment before the file."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(crate) struct Global {
+    /// Print one JSON object per line on standard output instead of text
+    #[arg(long, global = true, env = "GRIDLANE_JSON", value_parser = FalseyValueParser::new())]
+    pub(crate) json: bool,
+    /// Print errors only
+    #[arg(short, long, global = true, env = "GRIDLANE_QUIET", value_parser = FalseyValueParser::new(), conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Also tell about lost connections and what is done about them
+    #[arg(short, long, global = true, env = "GRIDLANE_VERBOSE", value_parser = FalseyValueParser::new())]
+    pub(crate) verbose: bool,
+    /// Read options from a TOML file: a table per command, options with their long names
+    #[arg(long, global = true, value_name = "FILE", env = "GRIDLANE_CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Trust the certificate authorities in this PEM file too (repeatable). The system's own come from
+    /// SSL_CERT_FILE or its store, the grid's from X509_CERT_DIR
+    #[arg(long, global = true, value_name = "FILE", env = "GRIDLANE_CA")]
+    pub(crate) ca: Vec<PathBuf>,
+    /// Check no certificate: anyone on the path can read and change the bytes
+    #[arg(long, global = true, env = "GRIDLANE_INSECURE", value_parser = FalseyValueParser::new())]
+    pub(crate) insecure: bool,
+}
+
+impl Global {
+    /// Whom to trust, as these options and the environment say.
+    pub(crate) fn trust(&self) -> Trust {
+        if self.insecure {
+            eprintln!(
+                "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes"
+            );
+        }
+        let ca_dir = std::env::var_os("X509_CERT_DIR").map(PathBuf::from);
+        Trust { ca_files: self.ca.clone(), ca_dir, insecure: self.insecure }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Copy a file, from several replicas at once if there are
+    Cp(CpArgs),
+    /// Serve a directory over HTTP and HTTPS on one port
+    Serve(ServeArgs),
+    /// List a directory
+    Ls(LsArgs),
+    /// Show what is known of a file or directory
+    Stat(UrlArgs),
+    /// Write a file's bytes to standard output
+    Cat(UrlArgs),
+    /// Remove a file
+    Rm(UrlArgs),
+    /// Show a file's checksum: the server's if it tells, else computed from the bytes
+    Checksum(ChecksumArgs),
+}
+
+/// Copy a file, from several replicas at once if there are.
+///
+/// SRC and DST are URLs (http, https, file) or paths. DST may be `-` for standard output, or a directory,
+/// which gets the source's name. Into a regular file, bytes are collected beside it (`.NAME.gridlane-part`)
+/// and the name appears when all of them are there and compared with their checksum; after an interruption
+/// the same command continues. Pipes and devices are written directly.
+///
+/// Every replica is asked for its checksum: the majority decides, or --checksum. Wrong bytes are fetched
+/// again from another replica, and the liar is named. With nothing to compare with, the result says
+/// "unverified".
+#[derive(Debug, Args)]
+pub(crate) struct CpArgs {
+    /// Where the bytes come from
+    pub(crate) source: String,
+    /// Where they go
+    pub(crate) target: String,
+    /// Another replica of the same file (repeatable)
+    #[arg(long, value_name = "URL", env = "GRIDLANE_MIRROR", value_delimiter = ' ')]
+    pub(crate) mirror: Vec<String>,
+    /// Compare this checksum: adler32, crc32c, md5 or sha256, with the value if you know it
+    #[arg(long, value_name = "TYPE[:VALUE]", value_parser = parse_wanted, env = "GRIDLANE_CHECKSUM")]
+    pub(crate) checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// Exactly so many connections to each source [default: what measuring finds best]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), env = "GRIDLANE_STREAMS")]
+    pub(crate) streams: Option<u16>,
+    /// Receive at most this much per second: 80M (bytes), 800Mbit/s
+    #[arg(long, value_name = "RATE", value_parser = parse_rate_bytes_per_s, env = "GRIDLANE_LIMIT_RATE")]
+    pub(crate) limit_rate: Option<u64>,
+    /// Replace an existing target
+    #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
+    pub(crate) force: bool,
+    /// Give up when no source sends a byte for so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds, env = "GRIDLANE_TIMEOUT")]
+    pub(crate) timeout: f64,
+    /// Show progress: on a terminal, always (plain lines if it is none), or never
+    #[arg(long, value_enum, default_value_t = Progress::Auto, env = "GRIDLANE_PROGRESS")]
+    pub(crate) progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Progress {
+    Auto,
+    Always,
+    Never,
+}
+
+/// Serve a directory over HTTP and HTTPS on one port.
+///
+/// Anyone who can connect may read; with --allow-write, also store and remove files. Beyond loopback it
+/// refuses to listen unless told --insecure-allow-anonymous, because nobody is asked who they are.
+/// Uploads appear under their name only when complete. SIGTERM or Ctrl-C ends it after the running
+/// requests.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The directory
+    pub(crate) directory: PathBuf,
+    /// Address and port to listen on (repeatable); port 0 takes a free one
+    /// [default: 127.0.0.1:1094 and [::1]:1094]
+    #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_LISTEN", value_delimiter = ',')]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Let clients store and remove files
+    #[arg(long, env = "GRIDLANE_ALLOW_WRITE", value_parser = FalseyValueParser::new())]
+    pub(crate) allow_write: bool,
+    /// Send at most this much per second, over all connections: 80M (bytes), 800Mbit/s
+    #[arg(long, value_name = "RATE", value_parser = parse_rate_bytes_per_s, env = "GRIDLANE_LIMIT_RATE")]
+    pub(crate) limit_rate: Option<u64>,
+    /// Certificate chain (PEM) [default: a self-signed one, made and kept in the user's data directory]
+    #[arg(long, value_name = "FILE", requires = "key", env = "GRIDLANE_CERT")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "cert", env = "GRIDLANE_KEY")]
+    pub(crate) key: Option<PathBuf>,
+    /// Where requests are recorded, one JSON object a line: a file, `-` for standard error, or `off`
+    #[arg(long, value_name = "FILE|-|off", default_value = "-", env = "GRIDLANE_ACCESS_LOG")]
+    pub(crate) access_log: String,
+    /// Open connections at the same time; beyond it the answer is 503
+    #[arg(long, value_name = "N", default_value_t = gridlane_core::limits::CONNECTIONS_MAX as u32, value_parser = clap::value_parser!(u32).range(1..=1_000_000), env = "GRIDLANE_MAX_CONNECTIONS")]
+    pub(crate) max_connections: u32,
+    /// Largest upload; beyond it the answer is 413
+    #[arg(long, value_name = "SIZE", default_value = "16Ti", value_parser = parse_bytes, env = "GRIDLANE_MAX_UPLOAD")]
+    pub(crate) max_upload: u64,
+    /// What is on the disk before an upload is answered: nothing, the file, or the file and its name
+    #[arg(long, value_name = "none|file|dir", default_value = "file", value_parser = parse_durability, env = "GRIDLANE_DURABILITY")]
+    pub(crate) durability: Durability,
+    /// Listen beyond loopback although nobody is asked who they are
+    #[arg(long, env = "GRIDLANE_INSECURE_ALLOW_ANONYMOUS", value_parser = FalseyValueParser::new())]
+    pub(crate) insecure_allow_anonymous: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UrlArgs {
+    /// URL (http, https, file) or path
+    pub(crate) url: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// URL (http, https, file) or path
+    pub(crate) url: String,
+    /// Also sizes and times
+    #[arg(short, long)]
+    pub(crate) long: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ChecksumArgs {
+    /// URL (http, https, file) or path
+    pub(crate) url: String,
+    /// adler32, crc32c, md5 or sha256
+    #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]
+    pub(crate) kind: ChecksumKind,
+}
+
+fn parse_wanted(text: &str) -> Result<(ChecksumKind, Option<Checksum>)> {
+    match text.contains(':') {
+        true => text.parse::<Checksum>().map(|checksum| (checksum.kind(), Some(checksum))),
+        false => text.parse().map(|kind| (kind, None)),
+    }
+}
+
+fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.1..=1e6).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds between 0.1 and 1000000".into()),
+    }
+}
+
+fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
+    match text {
+        "none" => Ok(Durability::None),
+        "file" => Ok(Durability::File),
+        "dir" => Ok(Durability::Dir),
+        _ => Err("it is none, file or dir".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn checksums_are_read_with_and_without_a_value() {
+        assert_eq!(parse_wanted("MD5").unwrap(), (ChecksumKind::Md5, None));
+        let (kind, value) = parse_wanted("adler32:1").unwrap();
+        assert_eq!((kind, value.unwrap().hex()), (ChecksumKind::Adler32, "00000001".to_owned()));
+        assert!(parse_wanted("sha256:zz").is_err());
+    }
+}

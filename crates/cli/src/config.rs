@@ -1,0 +1,132 @@
+//! Options from a TOML file, as new defaults: command line and environment still count before them.
+//!
+//! ```toml
+//! verbose = true          # options of every command stand at the top
+//!
+//! [serve]                 # a table per command, options with their long names
+//! listen = ["127.0.0.1:8080"]
+//! limit-rate = "80M"
+//! ```
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Command, CommandFactory};
+use gridlane_core::{Error, ErrorKind, Result};
+use toml::{Table, Value};
+
+use crate::args::Cli;
+
+/// The command with the defaults of the file that `--config` or `GRIDLANE_CONFIG` names.
+pub(crate) fn command_with_file() -> Result<Command> {
+    let command = Cli::command();
+    let Some(path) = named_file(std::env::args_os()) else { return Ok(command) };
+    let text = std::fs::read_to_string(&path)
+        .map_err(|cause| Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", path.display())))?;
+    with_defaults(command, &text).map_err(|error| error.endpoint(path.display()))
+}
+
+/// What `--config` names; clap has not run yet, so that the file can give it its defaults.
+fn named_file(args: impl Iterator<Item = OsString>) -> Option<PathBuf> {
+    let mut args = args.skip(1);
+    while let Some(arg) = args.next() {
+        match arg.to_str() {
+            Some("--") => break,
+            Some("--config") => return args.next().map(PathBuf::from),
+            Some(text) if text.starts_with("--config=") => return Some(Path::new(&text[9..]).to_path_buf()),
+            _ => {}
+        }
+    }
+    std::env::var_os("GRIDLANE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn with_defaults(mut command: Command, text: &str) -> Result<Command> {
+    let wrong = |message: String| Error::new(ErrorKind::Usage, message);
+    let table: Table = text.parse().map_err(|cause| wrong(format!("it is not TOML: {cause}")))?;
+    for (name, value) in &table {
+        match value {
+            Value::Table(options) => {
+                if command.find_subcommand(name).is_none() {
+                    return Err(wrong(format!("there is no command {name:?}")));
+                }
+                for (option, value) in options {
+                    let found = command.find_subcommand(name).and_then(|command| known(command, option));
+                    let id = found.ok_or_else(|| wrong(format!("{name} has no option {option:?}")))?;
+                    let defaults = values(option, value)?;
+                    command = command
+                        .mut_subcommand(name, |sub| sub.mut_arg(id, |arg| arg.default_values(defaults)));
+                }
+            }
+            value => {
+                let id =
+                    known(&command, name).ok_or_else(|| wrong(format!("there is no option {name:?}")))?;
+                let defaults = values(name, value)?;
+                command = command.mut_arg(id, |arg| arg.default_values(defaults));
+            }
+        }
+    }
+    Ok(command)
+}
+
+/// The id of an option that may stand in a file.
+fn known(command: &Command, option: &str) -> Option<String> {
+    let arg = command.get_arguments().find(|arg| arg.get_long() == Some(option))?;
+    let is_option = !matches!(arg.get_action(), ArgAction::Help | ArgAction::Version) && option != "config";
+    is_option.then(|| arg.get_id().to_string())
+}
+
+fn values(option: &str, value: &Value) -> Result<Vec<String>> {
+    let one = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Boolean(yes) => Some(yes.to_string()),
+        Value::Integer(number) => Some(number.to_string()),
+        Value::Float(number) => Some(number.to_string()),
+        _ => None,
+    };
+    let all = match value {
+        Value::Array(items) => items.iter().map(one).collect(),
+        value => one(value).map(|value| vec![value]),
+    };
+    all.ok_or_else(|| {
+        Error::new(ErrorKind::Usage, format!("the value of {option:?} is no text, number or list"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::FromArgMatches;
+
+    fn parsed(file: &str, args: &[&str]) -> Cli {
+        let command = with_defaults(Cli::command(), file).unwrap();
+        Cli::from_arg_matches(&command.try_get_matches_from(args).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_file_gives_defaults_and_the_command_line_overrides_them() {
+        let file = "verbose = true\n[serve]\nlisten = [\"127.0.0.1:1\", \"[::1]:2\"]\nlimit-rate = \"1M\"\nallow-write = true\n";
+        let cli = parsed(file, &["gridlane", "serve", "/tmp"]);
+        let crate::args::Command::Serve(serve) = cli.command else { panic!() };
+        assert!(cli.global.verbose && serve.allow_write);
+        assert_eq!((serve.listen.len(), serve.limit_rate), (2, Some(1_000_000)));
+        let cli = parsed(file, &["gridlane", "serve", "/tmp", "--limit-rate", "2M"]);
+        let crate::args::Command::Serve(serve) = cli.command else { panic!() };
+        assert_eq!(serve.limit_rate, Some(2_000_000));
+    }
+
+    #[test]
+    fn mistakes_in_a_file_are_named() {
+        for (file, word) in [
+            ("[fly]\n", "fly"),
+            ("[cp]\nspeed = 1\n", "speed"),
+            ("wings = 2\n", "wings"),
+            ("[cp]\nstreams = {}\n", "streams"),
+            ("[cp\n", "TOML"),
+            ("config = \"x\"\n", "config"),
+        ] {
+            let error = with_defaults(Cli::command(), file).unwrap_err();
+            assert!(error.to_string().contains(word), "{file}: {error}");
+            assert_eq!(error.kind().exit_code(), 2);
+        }
+    }
+}

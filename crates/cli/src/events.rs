@@ -1,0 +1,166 @@
+//! A copy as JSON events, one object a line (design, part 5; documented in docs/reference/json-events.md).
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use gridlane_core::Error;
+use gridlane_engine::{Basis, Event, Observer, Report};
+use serde_json::{Value, json};
+
+use crate::output::{error_value, print_event};
+
+/// Progress events at most this often.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Prints events as they come.
+pub(crate) struct JsonEvents {
+    urls: Vec<String>,
+    target: String,
+    to: Box<dyn Write + Send>,
+    progress_at: Option<Instant>,
+}
+
+impl JsonEvents {
+    /// With `data_on_stdout`, the file itself goes to standard output, so events go to standard error.
+    pub(crate) fn new(urls: &[String], target: &str, data_on_stdout: bool) -> JsonEvents {
+        let to: Box<dyn Write + Send> = match data_on_stdout {
+            true => Box::new(std::io::stderr()),
+            false => Box::new(std::io::stdout()),
+        };
+        JsonEvents { urls: urls.to_vec(), target: target.to_owned(), to, progress_at: None }
+    }
+
+    fn print(&mut self, kind: &str, fields: Value) {
+        print_event(&mut *self.to, kind, fields);
+    }
+
+    /// The last events: how it ended.
+    pub(crate) fn end(&mut self, report: &Report, error: Option<&Error>) {
+        match error {
+            None => {
+                let fields = json!({ "target": self.target, "bytes": report.done_bytes });
+                self.print("file.done", fields);
+            }
+            Some(error) => {
+                let fields = json!({ "target": self.target, "error": error_value(error) });
+                self.print("file.failed", fields);
+            }
+        }
+        self.print("summary", summary(report));
+    }
+}
+
+fn summary(report: &Report) -> Value {
+    let sources: Vec<Value> = report
+        .sources
+        .iter()
+        .map(|source| {
+            json!({
+                "url": source.url,
+                "state": source.state,
+                "bytes": source.bytes,
+                "received_bytes": source.received_bytes,
+                "rate_best_bytes_per_s": source.rate_best_bytes_per_s,
+                "round_trip_s": source.round_trip.map(|rtt| rtt.as_secs_f64()),
+                "handshakes": source.handshakes,
+                "error": source.error.as_ref().map(error_value),
+            })
+        })
+        .collect();
+    json!({
+        "bytes": report.done_bytes,
+        "size_bytes": report.size_bytes,
+        "seconds": report.seconds,
+        "rate_bytes_per_s": report.done_bytes.saturating_sub(report.resumed_bytes) as f64 / report.seconds.max(1e-9),
+        "fetched_bytes": report.fetched_bytes,
+        "extra_bytes": report.extra_bytes,
+        "resumed_bytes": report.resumed_bytes,
+        "bound_seconds": report.bound_s,
+        "bound_from": report.bound_from,
+        "fraction": report.bound_s.map(|bound_s| bound_s / report.seconds.max(1e-9)),
+        "limited_by": report.limited_by,
+        "verification": if report.verified.is_some() { "verified" } else { "unverified" },
+        "verified_by": report.verified.map(basis_text),
+        "checksum": report.checksum.as_ref().map(|checksum| checksum.to_string()),
+        "sources": sources,
+    })
+}
+
+/// Whose word the bytes were compared with.
+pub(crate) fn basis_text(basis: Basis) -> String {
+    match basis {
+        Basis::User => "--checksum".into(),
+        Basis::Sources { agreeing, asked } if asked == 1 && agreeing == 1 => "the server's checksum".into(),
+        Basis::Sources { agreeing, asked } => {
+            format!("{agreeing} of {asked} sources that know their checksum")
+        }
+    }
+}
+
+impl Observer for JsonEvents {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Plan { resumed_bytes, dropped } => {
+                let fields = json!({
+                    "sources": self.urls, "target": self.target,
+                    "resumed_bytes": resumed_bytes, "dropped_partial": dropped,
+                });
+                self.print("plan", fields);
+            }
+            Event::Started { size_bytes } => {
+                let fields =
+                    json!({ "source": self.urls[0], "target": self.target, "size_bytes": size_bytes });
+                self.print("file.start", fields);
+            }
+            Event::Source { source, state, error } => {
+                let fields =
+                    json!({ "url": self.urls[*source], "state": state, "error": error.map(error_value) });
+                self.print("source", fields);
+            }
+            Event::Retry { source, error } => {
+                let fields = json!({ "url": self.urls[*source], "error": error_value(error) });
+                self.print("retry", fields);
+            }
+            Event::Progress(snapshot) => {
+                if self.progress_at.is_some_and(|at| at.elapsed() < PROGRESS_INTERVAL) {
+                    return;
+                }
+                self.progress_at = Some(Instant::now());
+                let sources: Vec<Value> = self
+                    .urls
+                    .iter()
+                    .zip(&snapshot.sources)
+                    .map(|(url, source)| {
+                        json!({
+                            "url": url, "state": source.state, "bytes": source.bytes,
+                            "rate_bytes_per_s": source.rate_bytes_per_s,
+                            "round_trip_s": source.round_trip.map(|rtt| rtt.as_secs_f64()),
+                            "lanes": source.lanes,
+                        })
+                    })
+                    .collect();
+                let fields = json!({
+                    "bytes": snapshot.done_bytes, "size_bytes": snapshot.size_bytes,
+                    "rate_bytes_per_s": snapshot.rate_bytes_per_s, "eta_s": snapshot.eta_s,
+                    "elapsed_s": snapshot.elapsed_s, "verifying": snapshot.verifying, "sources": sources,
+                });
+                self.print("progress", fields);
+            }
+            Event::Verified { checksum, basis } => {
+                let fields = json!({
+                    "checksum": checksum.to_string(), "matches": basis.map(|_| true),
+                    "verified_by": basis.map(basis_text),
+                });
+                self.print("verify", fields);
+            }
+            Event::Mismatch { found, expected, believed } => {
+                let believed: Vec<&String> = believed.iter().map(|number| &self.urls[*number]).collect();
+                let fields = json!({
+                    "checksum": found.to_string(), "expected": expected.to_string(),
+                    "matches": false, "refetching_from": believed,
+                });
+                self.print("verify", fields);
+            }
+        }
+    }
+}

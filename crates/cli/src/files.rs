@@ -1,0 +1,131 @@
+//! `ls`, `stat`, `cat`, `rm`, `checksum`.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gridlane_client::{Listed, ListedKind};
+use gridlane_core::{Error, Result, Url};
+use serde_json::{Value, json};
+
+use crate::args::{ChecksumArgs, Global, LsArgs, UrlArgs};
+use crate::output::print_event;
+
+pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
+    let url = parse(&args.url)?;
+    let client = gridlane_client::connect(&global.trust())?;
+    let listed = gridlane_client::list(&client, &url).await?;
+    let mut out = Vec::new();
+    for entry in &listed {
+        if global.json {
+            print_event(&mut out, "entry", value(entry));
+            continue;
+        }
+        if args.long {
+            let size = entry.size_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+            let modified = entry.modified.map_or("-".to_owned(), httpdate::fmt_http_date);
+            out.extend_from_slice(format!("{size:>15}  {modified:<29}  ").as_bytes());
+        }
+        out.extend(printable(&entry.name).as_bytes());
+        out.extend_from_slice(if entry.kind == ListedKind::Directory { b"/\n" } else { b"\n" });
+    }
+    print(&out)
+}
+
+pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
+    let url = parse(&args.url)?;
+    let client = gridlane_client::connect(&global.trust())?;
+    let found = gridlane_client::stat(&client, &url).await?;
+    let mut out = Vec::new();
+    if global.json {
+        print_event(&mut out, "entry", value(&found));
+        return print(&out);
+    }
+    let kind = match found.kind {
+        ListedKind::File => "file",
+        ListedKind::Directory => "directory",
+    };
+    let mut line = |name: &str, text: String| {
+        out.extend_from_slice(format!("{name:<9} {text}\n").as_bytes());
+    };
+    line("name:", url.to_string());
+    line("kind:", kind.into());
+    if let Some(bytes) = found.size_bytes {
+        line("size:", format!("{bytes} ({})", gridlane_core::units::format_bytes(bytes)));
+    }
+    if let Some(modified) = found.modified {
+        line("modified:", httpdate::fmt_http_date(modified));
+    }
+    if let Some(etag) = &found.etag {
+        line("etag:", printable(etag.as_bytes()));
+    }
+    print(&out)
+}
+
+pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
+    let url = parse(&args.url)?;
+    let client = gridlane_client::connect(&global.trust())?;
+    let stdout = std::io::stdout().as_fd().try_clone_to_owned();
+    let stdout = stdout.map_err(|cause| Error::local_io("cannot use standard output", &cause))?;
+    gridlane_client::cat(&client, &url, stdout.into()).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn rm(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
+    let url = parse(&args.url)?;
+    let client = gridlane_client::connect(&global.trust())?;
+    gridlane_client::remove(&client, &url).await?;
+    let mut out = Vec::new();
+    if global.json {
+        print_event(&mut out, "removed", json!({ "url": url.to_string() }));
+    }
+    print(&out)
+}
+
+pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {
+    let url = parse(&args.url)?;
+    let client = gridlane_client::connect(&global.trust())?;
+    let checksum = gridlane_client::checksum(&client, &url, args.kind).await?;
+    let mut out = Vec::new();
+    if global.json {
+        let fields = json!({ "url": url.to_string(), "checksum": checksum.to_string() });
+        print_event(&mut out, "checksum", fields);
+    } else {
+        out.extend_from_slice(format!("{checksum}  {url}\n").as_bytes());
+    }
+    print(&out)
+}
+
+/// What a person typed as a URL or a path.
+pub(crate) fn parse(text: &str) -> Result<Url> {
+    let current_dir = std::env::current_dir()
+        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
+    Url::parse(text, &current_dir)
+}
+
+fn value(entry: &Listed) -> Value {
+    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|since| since.as_secs()).ok();
+    json!({
+        "name": String::from_utf8_lossy(&entry.name),
+        "kind": match entry.kind { ListedKind::File => "file", ListedKind::Directory => "directory" },
+        "size_bytes": entry.size_bytes,
+        "modified_s": entry.modified.and_then(seconds),
+        "etag": entry.etag,
+    })
+}
+
+/// A name as it may be shown: control characters could command the terminal.
+fn printable(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// Prints a whole answer; a reader that went away (`| head`) is no failure.
+fn print(bytes: &[u8]) -> Result<ExitCode> {
+    match std::io::stdout().lock().write_all(bytes) {
+        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Error::local_io("cannot write to standard output", &cause))
+        }
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,56 @@
+//! Where text and JSON go.
+
+use std::io::Write;
+
+use gridlane_core::Error;
+use serde_json::{Value, json};
+
+use crate::args::Global;
+
+/// Version of the JSON events.
+const EVENTS_VERSION: u32 = 1;
+
+/// How this run of the command speaks.
+#[derive(Clone, Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+    pub(crate) quiet: bool,
+    pub(crate) verbose: bool,
+}
+
+impl Output {
+    pub(crate) fn new(global: &Global) -> Output {
+        Output { json: global.json, quiet: global.quiet, verbose: global.verbose }
+    }
+
+    /// An error nobody has told yet.
+    pub(crate) fn error(&self, error: &Error) {
+        eprintln!("gridlane: {error}");
+    }
+}
+
+/// Prints one event. Nobody reading any more is no reason to stop moving bytes.
+pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
+    if let Value::Object(map) = &mut fields {
+        let mut event = serde_json::Map::new();
+        event.insert("v".into(), json!(EVENTS_VERSION));
+        event.insert("type".into(), json!(kind));
+        event.append(map);
+        let _ = writeln!(to, "{}", Value::Object(event));
+    }
+}
+
+/// The fields of an error in JSON.
+pub(crate) fn error_value(error: &Error) -> Value {
+    json!({
+        "code": error.kind().exit_code(),
+        "class": error.kind().name(),
+        "fault": error.whose_fault().name(),
+        "message": error.message(),
+        "hint": error.hint_text(),
+        "endpoint": error.endpoint_text(),
+        "retryable": error.is_retryable(),
+        "retry_after_s": error.wait().map(|wait| wait.as_secs_f64()),
+        "http_status": error.status(),
+    })
+}

@@ -1,0 +1,230 @@
+//! A copy as a person sees it: a few lines that are redrawn on a terminal, and a summary at the end.
+
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use gridlane_core::units::{format_bytes, format_rate, format_seconds};
+use gridlane_engine::{Event, Observer, Report, Snapshot};
+
+use crate::args::Progress;
+use crate::events::basis_text;
+use crate::output::Output;
+
+/// Where there is no terminal, a line this often, when asked for.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
+/// Width when the terminal does not tell its own.
+const COLUMNS: usize = 80;
+
+/// Standard error, as a screen or as lines.
+pub(crate) struct Screen {
+    urls: Vec<String>,
+    mode: Mode,
+    verbose: bool,
+    quiet: bool,
+    /// Lines that the next drawing replaces.
+    drawn: usize,
+    plain_at: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Redraw,
+    Lines,
+    Nothing,
+}
+
+impl Screen {
+    pub(crate) fn new(urls: &[String], progress: Progress, output: &Output) -> Screen {
+        let terminal =
+            std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let mode = match progress {
+            _ if output.quiet => Mode::Nothing,
+            Progress::Never => Mode::Nothing,
+            Progress::Auto | Progress::Always if terminal => Mode::Redraw,
+            Progress::Always => Mode::Lines,
+            Progress::Auto => Mode::Nothing,
+        };
+        let (verbose, quiet) = (output.verbose, output.quiet);
+        Screen { urls: urls.to_vec(), mode, verbose, quiet, drawn: 0, plain_at: Instant::now() }
+    }
+
+    /// Takes the progress lines away.
+    pub(crate) fn clear(&mut self) {
+        if self.drawn > 0 {
+            // Up, then erase from there to the end of the screen (ECMA-48: CUU, ED).
+            eprint!("\x1b[{}A\r\x1b[J", self.drawn);
+            self.drawn = 0;
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.clear();
+        eprintln!("gridlane: {text}");
+    }
+
+    fn draw(&mut self, snapshot: &Snapshot) {
+        match self.mode {
+            Mode::Nothing => {}
+            Mode::Lines => {
+                if self.plain_at.elapsed() >= PLAIN_INTERVAL {
+                    self.plain_at = Instant::now();
+                    eprintln!("gridlane: {}", total_line(snapshot));
+                }
+            }
+            Mode::Redraw => {
+                let (columns, rows) = terminal_size();
+                let mut lines = vec![total_line(snapshot)];
+                let room = rows.saturating_sub(2).max(1);
+                for (url, source) in self.urls.iter().zip(&snapshot.sources).take(room.saturating_sub(1)) {
+                    lines.push(source_line(url, source, snapshot, columns));
+                }
+                let mut text = String::new();
+                if self.drawn > 0 {
+                    let _ = write!(text, "\x1b[{}A\r", self.drawn);
+                }
+                for line in &lines {
+                    let line: String = line.chars().take(columns.saturating_sub(1)).collect();
+                    let _ = writeln!(text, "{line}\x1b[K");
+                }
+                text.push_str("\x1b[J");
+                // One write: no flicker, and nobody else's line in between.
+                let _ = std::io::stderr().lock().write_all(text.as_bytes());
+                self.drawn = lines.len();
+            }
+        }
+    }
+}
+
+impl Observer for Screen {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Progress(snapshot) => self.draw(snapshot),
+            Event::Plan { dropped: Some(why), .. } if !self.quiet => {
+                self.say(&format!("an earlier partial file is not used: {why}"));
+            }
+            Event::Plan { resumed_bytes, .. } if *resumed_bytes > 0 && !self.quiet => {
+                self.say(&format!("continuing: {} are there already", format_bytes(*resumed_bytes)));
+            }
+            Event::Source { source, state, error } if !self.quiet => {
+                let why = error.map(|error| format!(": {}", error.message())).unwrap_or_default();
+                // With one source the error is the end, and is told there.
+                if self.urls.len() > 1 {
+                    self.say(&format!("{} is {state}{why}", self.urls[*source]));
+                }
+            }
+            Event::Mismatch { found, expected, .. } if !self.quiet => {
+                self.say(&format!(
+                    "the bytes have {found}, not {expected}: looking for the source that is wrong"
+                ));
+            }
+            Event::Retry { source, error } if self.verbose => {
+                self.say(&format!("{}: {}; trying again", self.urls[*source], error.message()));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn total_line(snapshot: &Snapshot) -> String {
+    let rate = format_rate(snapshot.rate_bytes_per_s);
+    if snapshot.verifying {
+        return format!("{} received, waiting for checksums", format_bytes(snapshot.done_bytes));
+    }
+    let Some(size_bytes) = snapshot.size_bytes else {
+        return format!("{}  {rate}", format_bytes(snapshot.done_bytes));
+    };
+    let percent = 100.0 * snapshot.done_bytes as f64 / size_bytes.max(1) as f64;
+    let eta = snapshot.eta_s.map_or("unknown".into(), format_seconds);
+    let (done, size) = (format_bytes(snapshot.done_bytes), format_bytes(size_bytes));
+    format!("{done} of {size} ({percent:.0} %)  {rate}  {eta} left")
+}
+
+fn source_line(
+    url: &str,
+    source: &gridlane_engine::events::SourceSnapshot,
+    snapshot: &Snapshot,
+    columns: usize,
+) -> String {
+    let share = 100.0 * source.bytes as f64 / snapshot.done_bytes.max(1) as f64;
+    let round_trip = source.round_trip.map_or("-".into(), |rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1e3));
+    let rate = format_rate(source.rate_bytes_per_s);
+    let numbers = format!("{:<10} {rate:>10} {round_trip:>9} {share:>3.0} %", source.state);
+    let room = columns.saturating_sub(numbers.chars().count() + 5).max(10);
+    format!("  {:<room$} {numbers}", shortened(url, room))
+}
+
+/// The end of a URL says more than its beginning.
+fn shortened(url: &str, room: usize) -> String {
+    let count = url.chars().count();
+    match count > room {
+        true => format!("…{}", url.chars().skip(count - room + 1).collect::<String>()),
+        false => url.to_owned(),
+    }
+}
+
+fn terminal_size() -> (usize, usize) {
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+        _ => (COLUMNS, 24),
+    }
+}
+
+/// What a copy did, in a few lines.
+pub(crate) fn summary_text(report: &Report, target: &str) -> String {
+    let fetched = report.done_bytes.saturating_sub(report.resumed_bytes);
+    let rate = format_rate(fetched as f64 / report.seconds.max(1e-9));
+    let mut text = format!(
+        "{target}: {} in {} ({rate})",
+        format_bytes(report.done_bytes),
+        format_seconds(report.seconds)
+    );
+    if report.resumed_bytes > 0 {
+        let _ = write!(text, ", {} of them from an earlier run", format_bytes(report.resumed_bytes));
+    }
+    let checksum = report.checksum.as_ref().map(|checksum| checksum.to_string()).unwrap_or_default();
+    let _ = match report.verified {
+        Some(basis) => writeln!(text, ", verified: {checksum} is what {} says", basis_text(basis)),
+        None => writeln!(text, ", unverified: nobody knows its checksum (the bytes have {checksum})"),
+    };
+    for source in &report.sources {
+        let share = 100.0 * source.bytes as f64 / report.done_bytes.max(1) as f64;
+        let best = source.rate_best_bytes_per_s.map_or("-".into(), format_rate);
+        let round_trip =
+            source.round_trip.map_or("-".into(), |rtt| format!("{:.2} ms", rtt.as_secs_f64() * 1e3));
+        let _ = writeln!(
+            text,
+            "  {:>8} {share:>3.0} %  best second {best}, round trip {round_trip}, {} connection{}  {}",
+            format_bytes(source.bytes),
+            source.handshakes,
+            if source.handshakes == 1 { "" } else { "s" },
+            source.url,
+        );
+        if let Some(error) = &source.error {
+            let _ = writeln!(text, "           {}: {}", source.state, error.message());
+        }
+    }
+    let _ = match report.bound_s {
+        Some(bound_s) => writeln!(
+            text,
+            "  bound {} ({}), reached {:.2} of it; limited by {}",
+            format_seconds(bound_s),
+            report.bound_from,
+            bound_s / report.seconds.max(1e-9),
+            report.limited_by
+        ),
+        None => writeln!(text, "  bound {}; limited by {}", report.bound_from, report.limited_by),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_url_is_kept() {
+        assert_eq!(shortened("https://a.example/dir/file.root", 12), "…r/file.root");
+        assert_eq!(shortened("short", 12), "short");
+    }
+}

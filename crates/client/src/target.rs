@@ -1,0 +1,132 @@
+//! What a person means by a destination.
+
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_engine::TargetSpec;
+use percent_encoding::percent_decode_str;
+
+/// A destination that has been looked at.
+#[derive(Debug)]
+pub struct Destination {
+    /// For the engine.
+    pub spec: TargetSpec,
+    /// For messages.
+    pub name: String,
+    /// Whether a stopped copy to it can be continued.
+    pub is_resumable: bool,
+}
+
+/// Turns what was typed into a target for a file from `source`.
+///
+/// `-` is standard output. A directory, or a name that ends in a slash, gets the source's name. What
+/// exists and is neither a regular file nor a directory is written to directly.
+pub fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: bool) -> Result<Destination> {
+    if text == "-" {
+        let stdout = std::io::stdout();
+        let file = own(&stdout)?;
+        let spec = TargetSpec::Stream(file);
+        return Ok(Destination { spec, name: "standard output".into(), is_resumable: false });
+    }
+    let url = Url::parse(text, current_dir)?;
+    let Some(path) = url.to_path() else {
+        let url = match url.is_directory_form() {
+            true => url.join(&format!("./{}", encoded_name(source)?))?,
+            false => url,
+        };
+        let name = url.to_string();
+        return Ok(Destination { spec: TargetSpec::Upload { url, overwrite }, name, is_resumable: false });
+    };
+    let path = match fs::metadata(&path) {
+        Ok(meta) if meta.is_dir() => path.join(plain_name(source)?),
+        Err(_) if text.ends_with('/') => {
+            let message = format!("{text} is no directory");
+            return Err(Error::new(ErrorKind::NotFound, message).fault(Fault::Caller).hint("make it first"));
+        }
+        _ => path,
+    };
+    let name = path.display().to_string();
+    match fs::metadata(&path) {
+        Ok(meta) if meta.is_dir() => {
+            let message = format!("{name} is a directory");
+            Err(Error::new(ErrorKind::Precondition, message).fault(Fault::Caller))
+        }
+        Ok(meta) if !meta.is_file() => {
+            let file = File::options().write(true).open(&path);
+            let file = file.map_err(|cause| Error::local_io(format!("cannot open {name}"), &cause))?;
+            Ok(Destination { spec: TargetSpec::Stream(file), name, is_resumable: false })
+        }
+        _ => Ok(Destination { spec: TargetSpec::File { path, overwrite }, name, is_resumable: true }),
+    }
+}
+
+fn own(stdout: &std::io::Stdout) -> Result<File> {
+    use std::os::fd::AsFd;
+    let owned = stdout.as_fd().try_clone_to_owned();
+    owned.map(File::from).map_err(|cause| Error::local_io("cannot use standard output", &cause))
+}
+
+/// The source's last name as a URL has it.
+fn encoded_name(source: &Url) -> Result<&str> {
+    source.file_name().ok_or_else(|| {
+        let message = format!("{source} has no name that the target could take");
+        Error::new(ErrorKind::Usage, message)
+            .fault(Fault::Caller)
+            .hint("name the target file, not its directory")
+    })
+}
+
+/// The source's last name as a file system has it. What a server chose must stay inside the directory.
+fn plain_name(source: &Url) -> Result<PathBuf> {
+    let bytes: Vec<u8> = percent_decode_str(encoded_name(source)?).collect();
+    if bytes == b".." || bytes == b"." || bytes.contains(&b'/') || bytes.contains(&0) {
+        let message = format!("{source} has no name that a file could have");
+        return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint("name the target file"));
+    }
+    Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(text: &str, source: &str, dir: &Path) -> Result<Destination> {
+        resolve(text, &Url::parse(source, dir).unwrap(), dir, false)
+    }
+
+    #[test]
+    fn a_directory_gets_the_sources_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for text in [".", "./", dir.path().to_str().unwrap()] {
+            let found = resolved(text, "http://h/a/b%20c", dir.path()).unwrap();
+            let TargetSpec::File { path, .. } = found.spec else { panic!("{text}") };
+            assert_eq!(path.file_name().unwrap(), "b c");
+        }
+        let found = resolved("http://h/up/", "/x/a%b", dir.path()).unwrap();
+        let TargetSpec::Upload { url, .. } = found.spec else { panic!() };
+        assert_eq!(url.as_str(), "http://h/up/a%25b");
+    }
+
+    #[test]
+    fn a_server_cannot_choose_a_name_outside_of_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        for source in ["http://h/%2e%2e%2fx", "http://h/a%2Fb", "http://h/a%00b", "http://h/", "http://h/d/"]
+        {
+            assert!(resolved(".", source, dir.path()).is_err(), "{source}");
+        }
+    }
+
+    #[test]
+    fn devices_are_written_directly() {
+        let dir = tempfile::tempdir().unwrap();
+        let found = resolved("/dev/null", "http://h/a", dir.path()).unwrap();
+        assert!(matches!(found.spec, TargetSpec::Stream(_)));
+        assert!(!found.is_resumable);
+        let found = resolved("-", "http://h/a", dir.path()).unwrap();
+        assert!(matches!(found.spec, TargetSpec::Stream(_)));
+        let error = resolved("missing/", "http://h/a", dir.path()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+    }
+}
