@@ -71,7 +71,7 @@ fn summary(report: &Report) -> Value {
         "bytes": report.done_bytes,
         "size_bytes": report.size_bytes,
         "seconds": report.seconds,
-        "rate_bytes_per_s": report.done_bytes.saturating_sub(report.resumed_bytes) as f64 / report.seconds.max(1e-9),
+        "rate_bytes_per_s": report.rate_bytes_per_s(),
         "fetched_bytes": report.fetched_bytes,
         "extra_bytes": report.extra_bytes,
         "resumed_bytes": report.resumed_bytes,
@@ -89,10 +89,10 @@ fn summary(report: &Report) -> Value {
 /// Whose word the bytes were compared with.
 pub(crate) fn basis_text(basis: Basis) -> String {
     match basis {
-        Basis::User => "--checksum".into(),
-        Basis::Sources { agreeing, asked } if asked == 1 && agreeing == 1 => "the server's checksum".into(),
+        Basis::User => "as --checksum says".into(),
+        Basis::Sources { agreeing, asked } if asked == 1 && agreeing == 1 => "as its source says".into(),
         Basis::Sources { agreeing, asked } => {
-            format!("{agreeing} of {asked} sources that know their checksum")
+            format!("as {agreeing} of {asked} sources say")
         }
     }
 }

@@ -147,11 +147,22 @@ fn source_line(
     columns: usize,
 ) -> String {
     let share = 100.0 * source.bytes as f64 / snapshot.done_bytes.max(1) as f64;
-    let round_trip = source.round_trip.map_or("-".into(), |rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1e3));
+    let round_trip = source.round_trip.map_or("-".into(), round_trip_text);
     let rate = format_rate(source.rate_bytes_per_s);
     let numbers = format!("{:<10} {rate:>10} {round_trip:>9} {share:>3.0} %", source.state);
     let room = columns.saturating_sub(numbers.chars().count() + 5).max(10);
     format!("  {:<room$} {numbers}", shortened(url, room))
+}
+
+/// A round trip for people: `0.05 ms`, `12.3 ms`, `150 ms`.
+fn round_trip_text(round_trip: Duration) -> String {
+    let ms = round_trip.as_secs_f64() * 1e3;
+    let digits = match ms {
+        ms if ms < 1.0 => 2,
+        ms if ms < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{:.digits$} ms", ms.max(0.01))
 }
 
 /// The end of a URL says more than its beginning.
@@ -172,8 +183,7 @@ fn terminal_size() -> (usize, usize) {
 
 /// What a copy did, in a few lines.
 pub(crate) fn summary_text(report: &Report, target: &str) -> String {
-    let fetched = report.done_bytes.saturating_sub(report.resumed_bytes);
-    let rate = format_rate(fetched as f64 / report.seconds.max(1e-9));
+    let rate = format_rate(report.rate_bytes_per_s());
     let mut text = format!(
         "{target}: {} in {} ({rate})",
         format_bytes(report.done_bytes),
@@ -184,8 +194,8 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
     }
     let checksum = report.checksum.as_ref().map(|checksum| checksum.to_string()).unwrap_or_default();
     let _ = match report.verified {
-        Some(basis) => writeln!(text, ", verified: {checksum} is what {} says", basis_text(basis)),
-        None => writeln!(text, ", unverified: nobody knows its checksum (the bytes have {checksum})"),
+        Some(basis) => writeln!(text, ", verified {checksum} ({})", basis_text(basis)),
+        None => writeln!(text, ", unverified {checksum} (no source tells its checksum)"),
     };
     for source in &report.sources {
         let share = 100.0 * source.bytes as f64 / report.done_bytes.max(1) as f64;

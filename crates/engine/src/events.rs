@@ -127,6 +127,13 @@ pub struct Report {
     pub sources: Vec<SourceReport>,
 }
 
+impl Report {
+    /// Rate at which this run brought bytes of the file, those that came twice counted once.
+    pub fn rate_bytes_per_s(&self) -> f64 {
+        self.fetched_bytes.saturating_sub(self.extra_bytes) as f64 / self.seconds.max(1e-9)
+    }
+}
+
 /// What one source did.
 #[derive(Clone, Debug)]
 pub struct SourceReport {

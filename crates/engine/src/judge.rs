@@ -64,6 +64,8 @@ impl Run<'_> {
 
     /// Compares the whole. `true`: the copy is as right as can be known; `false`: bytes are missing again.
     pub(crate) async fn judge(&mut self) -> Result<bool> {
+        // A lane that lost a race for bytes may have told of them before the winner had written them.
+        self.drive(|run| run.target.ledger().is_settled()).await?;
         // A lane may have written for a source after that was found out.
         if self.forget_distrusted() {
             return Ok(false);
@@ -157,13 +159,23 @@ impl Run<'_> {
             }
             let numbers: Vec<usize> = believed.iter().map(|sender| *sender as usize).collect();
             self.observer.event(&Event::Mismatch { found, expected, believed: &numbers });
-            if self.disbelieve(|sender| !believed.contains(&sender), &believed) {
+            let missing = self.target.ledger().missing(self.size_bytes.unwrap_or(0));
+            self.refetch(&missing, &believed);
+            if self.disbelieve(|sender| !believed.contains(&sender), &believed) || !missing.is_empty() {
                 for (number, replica) in self.replicas.iter_mut().enumerate() {
                     replica.doubted = !numbers.contains(&number) && replica.dead.is_none();
                 }
                 self.suspects = Some(suspects);
                 return Ok(false);
             }
+        }
+    }
+
+    /// The hypothesis cannot be tried, because those it believes cannot deliver: tries the next one.
+    pub(crate) fn believe_others(&mut self, error: Error) -> Result<()> {
+        match (self.checksum.clone(), self.verdict()) {
+            (Some(found), Verdict::Agreed { checksum, .. }) => self.mismatched(&found, &checksum).map(|_| ()),
+            _ => Err(error),
         }
     }
 
@@ -314,7 +326,8 @@ impl Run<'_> {
         Report {
             size_bytes: self.size_bytes,
             done_bytes: snapshot.done_bytes,
-            resumed_bytes: self.resumed_bytes,
+            // What was fetched again does not count as taken over.
+            resumed_bytes: self.resumed_bytes.min(snapshot.done_bytes.saturating_sub(fresh_bytes)),
             fetched_bytes,
             extra_bytes: fetched_bytes.saturating_sub(fresh_bytes) + self.wasted_bytes,
             seconds,

@@ -28,6 +28,8 @@ pub(crate) struct Piece {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     claimed: RangeSet,
+    /// Bytes of all pieces.
+    committed_bytes: u64,
     /// By offset; none overlap; adjoining ones have different senders.
     pieces: BTreeMap<u64, Piece>,
     /// Committed and not told to the journal yet.
@@ -67,6 +69,7 @@ impl Ledger {
     }
 
     fn add(&mut self, piece: Piece) {
+        self.committed_bytes += piece.range.len();
         let mut piece = piece;
         if let Some((_, before)) = self.pieces.range(..piece.range.start()).next_back()
             && adjoin(before, &piece)
@@ -90,6 +93,7 @@ impl Ledger {
         for range in &bad {
             self.pieces.remove(&range.start());
             self.claimed.remove(*range);
+            self.committed_bytes -= range.len();
         }
         self.unjournaled.retain(|piece| !is_bad(piece.sender));
         bad
@@ -114,6 +118,16 @@ impl Ledger {
         let mut senders: Vec<_> = bytes.into_iter().collect();
         senders.sort_by_key(|(sender, bytes)| (*bytes, *sender));
         senders.into_iter().map(|(sender, _)| sender).collect()
+    }
+
+    /// Whether everything that was claimed has been committed.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.claimed.len() == self.committed_bytes
+    }
+
+    /// The parts of an object of `size_bytes` that nobody has claimed.
+    pub(crate) fn missing(&self, size_bytes: u64) -> Vec<ByteRange> {
+        self.claimed.missing(ByteRange::new(0, size_bytes))
     }
 
     /// All pieces, ascending.
@@ -210,6 +224,7 @@ mod tests {
                 prop_assert_eq!(piece.adler32, adler32(bytes));
             }
             prop_assert_eq!(ledger.unjournaled_bytes(), 0);
+            prop_assert!(ledger.is_settled());
         }
     }
 

@@ -105,7 +105,7 @@ pub(crate) async fn run(
             Outcome { report: crate::judge::empty_report(urls, begun.elapsed()), result: Err(error) }
         }
         Ok((mut run, found)) => {
-            let result = run.to_the_end(found, stop).await;
+            let result = run.move_all(found, stop).await;
             let report = run.report();
             let result = run.close(result).await;
             Outcome { report, result }
@@ -175,7 +175,7 @@ impl<'a> Run<'a> {
         Ok((run, found))
     }
 
-    async fn to_the_end(&mut self, found: Found, stop: impl Future<Output = ()>) -> Result<()> {
+    async fn move_all(&mut self, found: Found, stop: impl Future<Output = ()>) -> Result<()> {
         tokio::pin!(stop);
         let work = async {
             self.take_up(found).await?;
@@ -185,8 +185,14 @@ impl<'a> Run<'a> {
             }
             self.new_plan();
             loop {
-                self.drive(|run| run.plan.is_complete()).await?;
-                if self.judge().await? {
+                match self.drive(|run| run.plan.is_complete()).await {
+                    // Those who are believed at the moment cannot deliver: believe others.
+                    Err(error) if self.suspects.is_some() && self.is_refused() => {
+                        self.believe_others(error)?
+                    }
+                    outcome => outcome?,
+                }
+                if self.plan.is_complete() && self.judge().await? {
                     return self.finish().await;
                 }
             }
@@ -493,14 +499,19 @@ impl<'a> Run<'a> {
     /// Has bytes fetched again that came from senders that `is_bad` names, from `believed` sources only.
     pub(crate) fn disbelieve(&mut self, is_bad: impl Fn(Sender) -> bool, believed: &[Sender]) -> bool {
         let missing = self.target.ledger().forget(is_bad);
+        self.refetch(&missing, believed);
+        !missing.is_empty()
+    }
+
+    /// Has ranges fetched again, from `believed` sources only.
+    pub(crate) fn refetch(&mut self, missing: &[ByteRange], believed: &[Sender]) {
         let not_from: Vec<SourceId> =
             (0..self.replicas.len() as u32).filter(|n| !believed.contains(n)).map(SourceId).collect();
         let now = self.pace.now();
-        for range in &missing {
+        for range in missing {
             let event = plan::Event::Invalidate { range: *range, not_from: not_from.clone() };
             self.plan.handle(now, event);
         }
-        !missing.is_empty()
     }
 
     /// Several times a second: progress and journal.
@@ -586,6 +597,10 @@ impl<'a> Run<'a> {
         partial.record(&records)
     }
 
+    fn is_refused(&self) -> bool {
+        self.plan.outcome(self.pace.now()) == plan::Outcome::Stuck(plan::Stuck::Refused)
+    }
+
     /// Says why the rest cannot be had.
     fn stuck(&self, why: plan::Stuck) -> Error {
         let errors: Vec<&Error> =
@@ -605,13 +620,15 @@ impl<'a> Run<'a> {
         let passing = errors.iter().copied().find(|error| error.is_retryable());
         let worst = passing.or_else(|| errors.iter().copied().min_by_key(|error| rank(error)));
         let Some(worst) = worst.cloned() else {
-            return match why {
-                plan::Stuck::Timeout | plan::Stuck::Busy | plan::Stuck::AllDead | plan::Stuck::Refused => {
-                    let waited = self.options.patience.as_secs();
-                    let message = format!("no source sent a byte for {waited} s");
-                    Error::new(ErrorKind::Timeout, message).endpoint(&self.replicas[0].source.url)
+            let waited = self.options.patience.as_secs_f64();
+            let silence = format!("no source sent a byte for {waited:.0} s");
+            let error = match why {
+                plan::Stuck::Refused => {
+                    Error::new(ErrorKind::ChecksumMismatch, "no source is left that is believed")
                 }
+                _ => Error::new(ErrorKind::Timeout, silence),
             };
+            return error.endpoint(&self.replicas[0].source.url);
         };
         if self.replicas.len() == 1 {
             return worst;
@@ -653,7 +670,7 @@ impl<'a> Run<'a> {
         }
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
-        let nothing_to_keep = has_none && self.size_bytes.is_some() || has_none && !self.earlier_kept;
+        let nothing_to_keep = has_none && !self.earlier_kept;
         if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, self.target.partial()) {
             partial.discard();
         }

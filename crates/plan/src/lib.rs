@@ -162,7 +162,7 @@ pub enum Event {
     Invalidate {
         /// Which bytes.
         range: ByteRange,
-        /// Sources that may not deliver them any more.
+        /// Sources that may not deliver them now; replaces what was said of these bytes before.
         not_from: Vec<SourceId>,
     },
     /// A target written in order has taken everything before `up_to_bytes`.

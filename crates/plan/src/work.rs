@@ -132,6 +132,11 @@ impl Work {
 
     /// From now on `sources` may not deliver `range`.
     pub(crate) fn exclude(&mut self, range: ByteRange, sources: &[SourceId]) {
+        // The last word about a byte counts: what was said of it before is taken back.
+        for exclusion in &mut self.exclusions {
+            exclusion.ranges.remove(range);
+        }
+        self.exclusions.retain(|exclusion| !exclusion.ranges.is_empty());
         let range = self.cut(range);
         if sources.is_empty() || range.is_empty() {
             return;

@@ -397,8 +397,11 @@ fn stuck_when_nobody_is_left_who_may_deliver_a_byte() {
     let range = ByteRange::new(0, 10);
     talk.tell(Event::Invalidate { range, not_from: vec![A] });
     assert_eq!(talk.plan.outcome(talk.now), Outcome::Running);
-    talk.tell(Event::Invalidate { range, not_from: vec![B] });
+    talk.tell(Event::Invalidate { range, not_from: vec![A, B] });
     assert_eq!(talk.plan.outcome(talk.now), Outcome::Stuck(Stuck::Refused));
+    // The last word counts: who is believed again may deliver again.
+    talk.tell(Event::Invalidate { range, not_from: vec![B] });
+    assert_eq!(talk.plan.outcome(talk.now), Outcome::Running);
 }
 
 // --- Servers that ignore ranges ------------------------------------------------------------------

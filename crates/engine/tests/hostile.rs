@@ -1,0 +1,121 @@
+//! Copies from fleets of real sockets whose servers are slow, dead, lying, restarting and rude, in random
+//! mixtures from a seed. Whatever happens, a copy ends; if it says that it succeeded, the bytes are right;
+//! and as long as an honest majority works, it succeeds.
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+mod support;
+
+use std::time::Duration;
+
+use gridlane_core::{Checksum, ErrorKind};
+use gridlane_engine::{Basis, CopySpec, Options, TargetSpec};
+use support::{Faults, Numbers, Site, copy_quietly, noise, target_dir};
+
+fn spec(sites: &[Site], dir: &tempfile::TempDir) -> CopySpec {
+    CopySpec {
+        sources: sites.iter().map(|site| site.url.clone()).collect(),
+        target: TargetSpec::File { path: dir.path().join("f"), overwrite: false },
+        options: Options { patience: Duration::from_secs(5), ..Options::default() },
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_honest_majority_always_wins() {
+    for seed in 0..24 {
+        let mut numbers = Numbers(seed);
+        let bytes = noise(3_000_000 + numbers.below(9_000_000) as usize, seed);
+        let mut sites = Vec::new();
+        for number in 0..3 {
+            // One in three may be anything; two work, though not well.
+            let faults = if number == 1 { numbers.any_fault() } else { numbers.nuisance() };
+            sites.push(Site::start(&bytes, faults, seed * 10 + number).await);
+        }
+        let dir = target_dir();
+        let outcome = copy_quietly(spec(&sites, &dir)).await;
+        let told: Vec<_> = sites.iter().map(|site| site.faults).collect();
+        assert!(outcome.result.is_ok(), "seed {seed}: {:?} {told:?}", outcome.result);
+        assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes, "seed {seed}: wrong bytes {told:?}");
+        assert!(matches!(outcome.report.verified, Some(Basis::Sources { .. })), "seed {seed}");
+        let of_sources: u64 = outcome.report.sources.iter().map(|source| source.bytes).sum();
+        assert_eq!(of_sources, bytes.len() as u64, "seed {seed}: every byte has one sender");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "seed {seed}: something is left over");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_liars_of_three_do_not_pass_a_known_checksum() {
+    let bytes = noise(5_000_000, 77);
+    let right = Checksum::adler32(gridlane_core::checksum::adler32(&bytes));
+    let liar = Faults { lies_every: Some(700_000), ..Faults::default() };
+    let sites = [
+        Site::start(&bytes, liar, 1).await,
+        Site::start(&bytes, Faults::default(), 2).await,
+        Site::start(&bytes, liar, 3).await,
+    ];
+    let dir = target_dir();
+    let mut spec = spec(&sites, &dir);
+    spec.options.checksum = Some((right.kind(), Some(right)));
+    let outcome = copy_quietly(spec).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes);
+    let states: Vec<_> = outcome.report.sources.iter().map(|source| source.state).collect();
+    assert_eq!((states[0], states[2]), ("wrong", "wrong"), "liars are named");
+    assert_ne!(states[1], "wrong");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_everybody_lies_nothing_is_left_that_looks_complete() {
+    let bytes = noise(2_000_000, 5);
+    let liar = Faults { lies_every: Some(500_000), ..Faults::default() };
+    let sites = [Site::start(&bytes, liar, 1).await, Site::start(&bytes, liar, 2).await];
+    let dir = target_dir();
+    let outcome = copy_quietly(spec(&sites, &dir)).await;
+    assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::ChecksumMismatch);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_flaky_source_is_enough() {
+    for seed in 0..6 {
+        let bytes = noise(4_000_000, seed);
+        let faults = Faults { breaks_after: Some(900_000 + seed * 50_000), ..Faults::default() };
+        let sites = [Site::start(&bytes, faults, seed).await];
+        let dir = target_dir();
+        let outcome = copy_quietly(spec(&sites, &dir)).await;
+        assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
+        assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes, "seed {seed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_target_written_in_order_gets_every_byte_in_order() {
+    for seed in 100..108 {
+        let mut numbers = Numbers(seed);
+        let bytes = noise(6_000_000, seed);
+        let mut sites = Vec::new();
+        for number in 0..3 {
+            sites.push(Site::start(&bytes, numbers.nuisance(), seed * 10 + number).await);
+        }
+        let dir = target_dir();
+        let path = dir.path().join("stream");
+        let mut spec = spec(&sites, &dir);
+        spec.target = TargetSpec::Stream(std::fs::File::create(&path).unwrap());
+        let outcome = copy_quietly(spec).await;
+        assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
+        assert!(std::fs::read(&path).unwrap() == bytes, "seed {seed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_fleet_ends_and_says_why() {
+    let bytes = noise(1_000_000, 1);
+    let silent = Faults { silent_after: Some(0), ..Faults::default() };
+    let sites = [Site::start(&bytes, silent, 1).await, Site::start(&bytes, silent, 2).await];
+    let dir = target_dir();
+    let mut spec = spec(&sites, &dir);
+    spec.options.patience = Duration::from_millis(1500);
+    let outcome = copy_quietly(spec).await;
+    let error = outcome.result.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Network), "{error}");
+    assert!(error.is_retryable());
+}
