@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
+use rustix::fs::{FlockOperation, flock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -80,13 +81,15 @@ pub fn server_config(cert_file: &Path, key_file: &Path) -> Result<Arc<ServerConf
 /// missing. ECDSA P-256: an RSA key would make handshakes twenty times dearer.
 pub fn self_signed(dir: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)> {
     let (cert_file, key_file) = (dir.join("cert.pem"), dir.join("key.pem"));
-    if cert_file.exists() && key_file.exists() {
-        return Ok((cert_file, key_file));
-    }
-    let made = rcgen::generate_simple_self_signed(names.to_vec())
-        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot make a certificate: {cause}")))?;
     let write = || -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        // Servers that start together must end up with one pair, not with halves of two.
+        let lock = fs::OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("lock"))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        if cert_file.exists() && key_file.exists() {
+            return Ok(());
+        }
+        let made = rcgen::generate_simple_self_signed(names.to_vec()).map_err(io::Error::other)?;
         replace(&key_file, 0o600, made.signing_key.serialize_pem().as_bytes())?;
         replace(&cert_file, 0o644, made.cert.pem().as_bytes())
     };

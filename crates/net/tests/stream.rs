@@ -237,6 +237,22 @@ async fn every_address_of_a_name_is_tried() {
 }
 
 #[test]
+fn servers_that_start_together_share_one_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let threads: Vec<_> = (0..8)
+        .map(|_| {
+            let dir = dir.path().to_path_buf();
+            std::thread::spawn(move || {
+                let (cert, key) = tls::self_signed(&dir, &["localhost".into()]).unwrap();
+                // Fails when the key is not that of the certificate.
+                tls::server_config(&cert, &key).unwrap();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
 fn a_made_certificate_is_kept_and_its_key_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
