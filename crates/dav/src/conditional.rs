@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use crate::date;
 use crate::etag::{ETag, ETagList};
 use crate::header::Headers;
-use crate::request::Method;
+use crate::method::Method;
 
 /// What identifies the present state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ pub enum Verdict {
 /// Evaluates `If-Match`, `If-Unmodified-Since`, `If-None-Match` and `If-Modified-Since` against the
 /// file's present state, `None` when there is no such file.
 ///
-/// A condition that cannot be read is taken as not fulfilled when it protects (`If-Match`,
-/// `If-Unmodified-Since` is ignored by the RFC's own word), and as absent when it only saves bytes; an
-/// unreadable `If-None-Match` in front of a change fails.
+/// A condition that cannot be read counts as absent where it only saves bytes, and as not fulfilled
+/// where it protects a file: `If-Match`, and `If-None-Match` in front of a change. An unreadable date is ignored
+/// everywhere, as sections 13.1.3 and 13.1.4 demand.
 pub fn evaluate(headers: &Headers, method: &Method, current: Option<&Validators>) -> Verdict {
     let reads = matches!(method, Method::Get | Method::Head);
     if headers.contains("if-match") {

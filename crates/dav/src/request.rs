@@ -9,85 +9,9 @@ use std::borrow::Cow;
 use gridlane_core::limits;
 
 use crate::header::Headers;
+use crate::method::{Method, Version};
 use crate::path::ResourcePath;
 use crate::status::Status;
-
-/// A version of HTTP that this code speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Version {
-    /// HTTP/1.0.
-    Http10,
-    /// HTTP/1.1.
-    Http11,
-}
-
-/// What a request wants done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Send a file, or list a directory.
-    Get,
-    /// The same without the body.
-    Head,
-    /// Store a file.
-    Put,
-    /// Remove a file.
-    Delete,
-    /// Tell what is possible.
-    Options,
-    /// A method that exists (its specification is registered with IANA) and that gridlane does not offer.
-    Other(&'static str),
-    /// Something else.
-    Unknown(String),
-}
-
-/// Methods that clients of storage systems really send: to these the answer is 405, to others 501.
-const KNOWN_METHODS: [&str; 15] = [
-    "POST",
-    "PATCH",
-    "TRACE",
-    "CONNECT",
-    "PROPFIND",
-    "PROPPATCH",
-    "MKCOL",
-    "COPY",
-    "MOVE",
-    "LOCK",
-    "UNLOCK",
-    "SEARCH",
-    "REPORT",
-    "ACL",
-    "MKCALENDAR",
-];
-
-impl Method {
-    /// The method of this name; names have case (RFC 9110, 9.1).
-    pub fn from_name(name: &str) -> Method {
-        match name {
-            "GET" => Method::Get,
-            "HEAD" => Method::Head,
-            "PUT" => Method::Put,
-            "DELETE" => Method::Delete,
-            "OPTIONS" => Method::Options,
-            _ => match KNOWN_METHODS.iter().find(|known| **known == name) {
-                Some(known) => Method::Other(known),
-                None => Method::Unknown(name.to_owned()),
-            },
-        }
-    }
-
-    /// The name on the request line.
-    pub fn name(&self) -> &str {
-        match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Put => "PUT",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
-            Method::Other(name) => name,
-            Method::Unknown(name) => name,
-        }
-    }
-}
 
 /// What a request is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,6 +109,10 @@ impl RequestHead {
 
 /// Where the head ends, with the limits of its size and the rule about line ends applied.
 fn head_len(head: &[u8]) -> Result<Option<usize>, Rejection> {
+    if head.first().is_some_and(|byte| !byte.is_ascii_alphabetic() && *byte != b'\r') {
+        // Said at once: another protocol (TLS begins with 22) would not send what we wait for.
+        return Err(Rejection::bad_request("this is no HTTP request"));
+    }
     let line_end = head.iter().position(|byte| *byte == b'\n');
     if line_end.unwrap_or(head.len()) > limits::REQUEST_LINE_BYTES_MAX {
         let max = limits::REQUEST_LINE_BYTES_MAX;

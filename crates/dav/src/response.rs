@@ -9,8 +9,8 @@ use gridlane_core::{Checksum, Error, ErrorKind, Result, limits};
 
 use crate::etag::ETag;
 use crate::header::Headers;
+use crate::method::Version;
 use crate::range::{ContentRange, UnsatisfiedRange};
-use crate::request::Version;
 use crate::status::Status;
 use crate::{date, digest};
 

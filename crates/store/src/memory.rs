@@ -87,6 +87,10 @@ impl Storage for MemoryStorage {
         Ok(Opened::File(Arc::<MemoryObject>::clone(object)))
     }
 
+    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
+        self.open(path).map(Some)
+    }
+
     fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
         let tree = self.lock();
         if !tree.is_directory(path) {

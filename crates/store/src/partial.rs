@@ -1,7 +1,7 @@
 //! A file that is being written and becomes visible, under its own name, only when it is complete.
 //!
 //! For a target `dir/name` there are, while it is written, `dir/.name.gridlane-part` (the bytes) and
-//! `dir/.name.gridlane-journal` (see [`journal`](crate::journal)). The order of a successful end:
+//! `dir/.name.gridlane-journal` (see [`journal`](mod@crate::journal)). The order of a successful end:
 //! bytes synced, partial file renamed to the target, journal removed. A crash between two steps leaves
 //! either a partial file with a journal that describes it, or the complete target and a journal
 //! without a partial file, which the next copy to that name drops.

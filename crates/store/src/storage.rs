@@ -128,6 +128,12 @@ pub trait Storage: Send + Sync {
     /// Opens what is at `path` for reading. Never waits for a peer of a pipe or for a device to be ready.
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened>;
 
+    /// The same as [`open`](Storage::open), if it needs no device: `None` when it might have to wait.
+    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// The metadata of the file at `path`.
     fn stat(&self, path: &ObjectPath) -> StoreResult<Metadata> {
         match self.open(path)? {

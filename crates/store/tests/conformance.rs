@@ -123,6 +123,22 @@ fn an_open_file_outlives_its_name(storage: &dyn Storage) {
     assert_eq!(object.read_at(&mut bytes, 1 << 60).unwrap(), 0);
 }
 
+fn opening_without_waiting_is_opening(storage: &dyn Storage) {
+    write(storage, "sub/f", b"one", &Expectation::Anything).unwrap();
+    for at in ["sub/f", "sub", "none", "sub/f/g", "none/f"] {
+        let kind = |opened: Result<Opened, StoreError>| match opened {
+            Ok(Opened::File(object)) => Ok(Some(object.metadata().clone())),
+            Ok(Opened::Directory) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        };
+        match storage.open_nowait(&path(at)) {
+            Ok(None) => {}
+            Ok(Some(opened)) => assert_eq!(kind(Ok(opened)), kind(storage.open(&path(at))), "{at}"),
+            Err(error) => assert_eq!(kind(Err(error)), kind(storage.open(&path(at))), "{at}"),
+        }
+    }
+}
+
 fn tags_tell_states_apart(storage: &dyn Storage) {
     write(storage, "f", b"one", &Expectation::Anything).unwrap();
     let first = storage.stat(&path("f")).unwrap();
@@ -143,7 +159,9 @@ fn expectations_are_kept(storage: &dyn Storage) {
     assert!(write(storage, "f", b"two", &tag).unwrap());
     assert!(matches!(write(storage, "f", b"three", &tag), Err(StoreError::Unexpected)));
     assert!(matches!(write(storage, "g", b"three", &tag), Err(StoreError::Unexpected)));
-    assert!(matches!(storage.remove(&path("f"), &tag), Err(StoreError::Unexpected)));
+    for wrong in [&tag, &Expectation::Absent] {
+        assert!(matches!(storage.remove(&path("f"), wrong), Err(StoreError::Unexpected)));
+    }
     assert_eq!(read(storage, "f").unwrap(), b"two");
     assert_eq!(names(storage, &ObjectPath::root()), ["f", "sub/"]);
 }
@@ -185,12 +203,13 @@ fn every_storage_passes_every_check() {
         ("posix, durability file", || posix_with(Durability::File)),
         ("posix, durability dir", || posix_with(Durability::Dir)),
     ];
-    let checks: [fn(&dyn Storage); 9] = [
+    let checks: [fn(&dyn Storage); 10] = [
         complete_uploads_are_visible,
         incomplete_uploads_are_not,
         pieces_may_come_in_any_order,
         an_open_file_outlives_its_name,
         tags_tell_states_apart,
+        opening_without_waiting_is_opening,
         expectations_are_kept,
         removal,
         what_cannot_be,

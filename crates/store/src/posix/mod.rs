@@ -9,7 +9,7 @@
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
 //! for its other end) and never makes a terminal ours (`O_NOCTTY`).
 //!
-//! How uploads become visible is in [`upload`].
+//! How uploads become visible is told in `posix/upload.rs`.
 
 mod metadata;
 mod upload;
@@ -38,6 +38,12 @@ pub use upload::Durability;
 
 /// How often a lookup is tried again that lost a race against a rename in one of its directories.
 const RESOLVE_TRIES_MAX: usize = 16;
+
+/// Lookups never leave the directory, by whatever kind of link.
+const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// What serves for opening a file or a directory: `NONBLOCK` since the other end of a pipe may never come.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// A directory as an export.
 pub struct PosixStorage {
@@ -82,10 +88,9 @@ impl PosixStorage {
 impl Shared {
     /// Opens what is at `relative` below the root.
     fn resolve(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = RESOLVE_TRIES_MAX;
         loop {
-            match openat2(&self.root, relative, flags | OFlags::CLOEXEC, Mode::empty(), beneath) {
+            match openat2(&self.root, relative, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH) {
                 // The kernel cannot tell whether a directory that was moved meanwhile is still beneath.
                 Err(Errno::AGAIN) if tries > 0 => tries -= 1,
                 other => return other,
@@ -98,7 +103,8 @@ impl Shared {
         self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::PATH).map_err(lookup_error)
     }
 
-    /// What stands in the way of `expectation` for the entry `name` of `parent`. The caller holds `change`.
+    /// Whether the file at `path` has the tag that is expected, if one is. The caller holds `change`; that
+    /// an expected absence is still true is the rename's business.
     fn check(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
         let Expectation::Tag(expected) = expectation else { return Ok(()) };
         let current = self.resolve(path.as_relative(), OFlags::PATH).map_err(lookup_error);
@@ -125,18 +131,31 @@ fn lookup_error(cause: Errno) -> StoreError {
     }
 }
 
+/// What a descriptor that was opened for reading is.
+fn opened(descriptor: OwnedFd) -> StoreResult<Opened> {
+    let stat = fstat(&descriptor)?;
+    match kind_of(&stat) {
+        FileType::Directory => Ok(Opened::Directory),
+        FileType::RegularFile => Ok(Opened::File(Arc::new(PosixObject {
+            metadata: metadata_of(&stat),
+            file: File::from(descriptor),
+        }))),
+        _ => Err(StoreError::NotFound),
+    }
+}
+
 impl Storage for PosixStorage {
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let descriptor = self.shared.resolve(path.as_relative(), flags).map_err(lookup_error)?;
-        let stat = fstat(&descriptor)?;
-        match kind_of(&stat) {
-            FileType::Directory => Ok(Opened::Directory),
-            FileType::RegularFile => Ok(Opened::File(Arc::new(PosixObject {
-                metadata: metadata_of(&stat),
-                file: File::from(descriptor),
-            }))),
-            _ => Err(StoreError::NotFound),
+        opened(self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?)
+    }
+
+    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
+        // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
+        let cached = BENEATH | ResolveFlags::CACHED;
+        match openat2(&self.shared.root, path.as_relative(), READING, Mode::empty(), cached) {
+            Ok(descriptor) => opened(descriptor).map(Some),
+            Err(Errno::AGAIN | Errno::INVAL) => Ok(None),
+            Err(cause) => Err(lookup_error(cause)),
         }
     }
 
@@ -185,6 +204,9 @@ impl Storage for PosixStorage {
             _ => {
                 self.stat(path)?;
             }
+        }
+        if *expectation == Expectation::Absent {
+            return Err(StoreError::Unexpected);
         }
         self.shared.check(path, expectation)?;
         Ok(unlinkat(&parent, name, AtFlags::empty())?)
