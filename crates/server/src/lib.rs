@@ -1,1 +1,42 @@
-//! Sessions to storage: HTTP and HTTPS on one port, admission and limits
+//! Sessions to storage: the server behind `gridlane serve`, HTTP/1.1 and HTTPS on one port.
+//!
+//! A request passes these phases, each with one place in the code:
+//!
+//! ```text
+//! accept ─▶ detect, TLS ─▶ head ─▶ decide ─▶ (body) ─▶ answer ─▶ log ─▶ next head, or close
+//! server    gridlane-net   connection  get·put·…  body   transfer   access_log   connection
+//! ```
+//!
+//! *Deciding* looks at the head and the storage and ends in a `Reply`: status, fields, and a descriptor
+//! of the payload (bytes, or "this object from here to there"). The data plane then moves the payload in a plain
+//! loop: `sendfile` where there is a file and no TLS, else a page-aligned buffer.
+//!
+//! What it guarantees: a client costs a task and never a thread, however slow or silent; every wait has a
+//! deadline; a disk never stalls another client; nothing half-written is visible; an answer is never padded.
+//! Every limit is in [`gridlane_core::limits`].
+//!
+//! It is no framework and no general web server: no virtual hosts, no rewriting, no scripts.
+//!
+//! Read first: [`settings`], then [`server`], then `connection`.
+
+pub mod access_log;
+mod blocking;
+mod body;
+mod buffers;
+mod connection;
+mod delete;
+mod digests;
+mod get;
+mod put;
+mod reply;
+pub mod server;
+pub mod settings;
+mod shared;
+mod transfer;
+
+pub use access_log::AccessLog;
+pub use server::{Server, Summary};
+pub use settings::{Deadlines, Settings};
+
+/// What the server calls itself.
+pub(crate) const PRODUCT: &str = concat!("gridlane/", env!("CARGO_PKG_VERSION"));

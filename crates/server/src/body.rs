@@ -1,0 +1,232 @@
+//! Bytes received: what was read ahead, and the body of the request in hand.
+
+use std::io;
+use std::time::Duration;
+
+use gridlane_core::limits;
+use gridlane_dav::chunked::{ChunkedDecoder, Step};
+use gridlane_dav::request::RequestBody;
+use gridlane_dav::{Headers, Status};
+use gridlane_net::Stream;
+use tokio::task::coop::consume_budget;
+use tokio::time::timeout;
+
+use crate::reply::Reply;
+
+/// Bytes read at a time where heads and chunk sizes are expected.
+const READ_BYTES: usize = 4096;
+
+/// A connection's two ends: the stream, and bytes that were read from it and not used yet.
+pub(crate) struct Wire {
+    pub(crate) stream: Stream,
+    pub(crate) inbox: Inbox,
+}
+
+impl Wire {
+    /// Reads more into the inbox; `false` at the end of what the client sends.
+    pub(crate) async fn fill(&mut self) -> io::Result<bool> {
+        self.inbox.fill(&mut self.stream).await
+    }
+}
+
+/// Bytes that were read from a connection and not used yet: heads, and whatever came with them.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    bytes: Vec<u8>,
+    /// The unread bytes are `bytes[start..end]`; what lies behind is room.
+    start: usize,
+    end: usize,
+}
+
+impl Inbox {
+    /// What is there.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// Says that the first `count` bytes are used.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.start += count;
+        debug_assert!(self.start <= self.end);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+            // An idle connection holds no more than one read's worth.
+            self.bytes.truncate(READ_BYTES);
+            self.bytes.shrink_to(READ_BYTES);
+        }
+    }
+
+    /// Reads more; `false` at the end of what the client sends. May be dropped: no byte is lost.
+    async fn fill(&mut self, stream: &mut Stream) -> io::Result<bool> {
+        self.bytes.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        self.bytes.resize(self.bytes.len().max(self.end + READ_BYTES), 0);
+        let count = stream.read(&mut self.bytes[self.end..]).await?;
+        self.end += count;
+        Ok(count > 0)
+    }
+}
+
+/// Why a body could not be read to its end.
+#[derive(Debug)]
+pub(crate) enum BodyError {
+    /// No byte came for too long.
+    Stalled,
+    /// The connection ended or broke in front of the body's end.
+    Cut(Option<io::Error>),
+    /// The chunks are malformed.
+    Malformed(String),
+}
+
+impl BodyError {
+    /// The answer, for whoever still listens.
+    pub(crate) fn reply(&self) -> Reply {
+        match self {
+            BodyError::Stalled => {
+                Reply::failure(Status::REQUEST_TIMEOUT, "no byte of the body came for too long")
+            }
+            BodyError::Cut(None) => {
+                Reply::failure(Status::BAD_REQUEST, "the connection ended before the body did")
+            }
+            BodyError::Cut(Some(cause)) => {
+                Reply::failure(Status::BAD_REQUEST, format!("the connection broke: {cause}"))
+            }
+            BodyError::Malformed(message) => Reply::failure(Status::BAD_REQUEST, message.clone()),
+        }
+        .closing()
+    }
+}
+
+/// The body of a request, read piece by piece.
+pub(crate) struct Body {
+    rest: Rest,
+    /// Bytes of data so far.
+    received: u64,
+}
+
+enum Rest {
+    Known(u64),
+    Chunked(Box<ChunkedDecoder>),
+    Ended(Option<Box<ChunkedDecoder>>),
+}
+
+impl Body {
+    pub(crate) fn new(framing: RequestBody) -> Body {
+        let rest = match framing {
+            RequestBody::Absent | RequestBody::Known(0) => Rest::Ended(None),
+            RequestBody::Known(len) => Rest::Known(len),
+            RequestBody::Chunked => Rest::Chunked(Box::default()),
+        };
+        Body { rest, received: 0 }
+    }
+
+    /// Whether every byte was read: only then can the connection carry another request.
+    pub(crate) fn is_ended(&self) -> bool {
+        matches!(self.rest, Rest::Ended(_))
+    }
+
+    /// Bytes of data read so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// What a chunked body said behind its data.
+    pub(crate) fn trailers(&self) -> Option<&Headers> {
+        match &self.rest {
+            Rest::Ended(Some(decoder)) => Some(decoder.trailers()),
+            _ => None,
+        }
+    }
+
+    /// Reads until `target` is full or the body has ended; returns how many bytes. 0 is the end.
+    pub(crate) async fn read(
+        &mut self,
+        wire: &mut Wire,
+        target: &mut [u8],
+        stall: Duration,
+    ) -> Result<usize, BodyError> {
+        let mut count = 0;
+        while count < target.len() && !self.is_ended() {
+            // A client may send faster than we read: let others have their turn.
+            consume_budget().await;
+            let some = self.read_some(wire, &mut target[count..], stall).await?;
+            count += some;
+            self.received += some as u64;
+        }
+        Ok(count)
+    }
+
+    async fn read_some(
+        &mut self,
+        wire: &mut Wire,
+        target: &mut [u8],
+        stall: Duration,
+    ) -> Result<usize, BodyError> {
+        match &mut self.rest {
+            Rest::Ended(_) => Ok(0),
+            Rest::Known(left) => {
+                let max = target.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                let count = take(wire, &mut target[..max], stall).await?;
+                *left -= count as u64;
+                if *left == 0 {
+                    self.rest = Rest::Ended(None);
+                }
+                Ok(count)
+            }
+            Rest::Chunked(decoder) if wire.inbox.unread().is_empty() && decoder.data_expected() > 0 => {
+                let expected = usize::try_from(decoder.data_expected()).unwrap_or(usize::MAX);
+                let max = target.len().min(expected);
+                let count = take(wire, &mut target[..max], stall).await?;
+                decoder.data_taken(count as u64);
+                Ok(count)
+            }
+            Rest::Chunked(decoder) => {
+                if wire.inbox.unread().is_empty() {
+                    match timeout(stall, wire.fill()).await {
+                        Err(_) => return Err(BodyError::Stalled),
+                        Ok(Err(cause)) => return Err(BodyError::Cut(Some(cause))),
+                        Ok(Ok(false)) => return Err(BodyError::Cut(None)),
+                        Ok(Ok(true)) => {}
+                    }
+                }
+                // No more than fits: what is not used stays where it is.
+                let unread = wire.inbox.unread();
+                let window = &unread[..unread.len().min(target.len())];
+                let (step, used) =
+                    decoder.step(window).map_err(|error| BodyError::Malformed(error.message().to_owned()))?;
+                let (count, ended) = match step {
+                    Step::Data(data) => {
+                        target[..data.len()].copy_from_slice(data);
+                        (data.len(), false)
+                    }
+                    Step::NeedsMore => (0, false),
+                    Step::End => (0, true),
+                };
+                wire.inbox.consume(used);
+                if ended {
+                    self.rest = Rest::Ended(Some(std::mem::take(decoder)));
+                }
+                Ok(count)
+            }
+        }
+    }
+}
+
+/// Takes bytes read ahead, or else waits for some.
+async fn take(wire: &mut Wire, target: &mut [u8], stall: Duration) -> Result<usize, BodyError> {
+    let ahead = wire.inbox.unread();
+    if !ahead.is_empty() {
+        let count = ahead.len().min(target.len());
+        target[..count].copy_from_slice(&ahead[..count]);
+        wire.inbox.consume(count);
+        return Ok(count);
+    }
+    match timeout(stall, wire.stream.read(target)).await {
+        Err(_) => Err(BodyError::Stalled),
+        Ok(Err(cause)) => Err(BodyError::Cut(Some(cause))),
+        Ok(Ok(0)) => Err(BodyError::Cut(None)),
+        Ok(Ok(count)) => Ok(count),
+    }
+}
+
+const _: () = assert!(READ_BYTES < limits::REQUEST_HEAD_BYTES_MAX);

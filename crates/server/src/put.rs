@@ -1,0 +1,223 @@
+//! PUT: a file appears under its name when it is complete, or not at all.
+//!
+//! Everything that can be decided from the head is decided before a byte of the body is read, and before
+//! `100 Continue` invites the client to send it. Then the data plane: read, hash while the bytes are in cache,
+//! write. Then what the client says of its bytes is compared with the bytes, and only then they are committed.
+
+use gridlane_core::{Checksum, ChecksumKind, Hasher};
+use gridlane_dav::conditional::{self, Verdict};
+use gridlane_dav::request::{RequestBody, RequestHead};
+use gridlane_dav::{ETag, ResourcePath, Status, digest};
+use gridlane_store::{Expectation, Metadata, ObjectPath, StoreError, StoreResult, Upload};
+
+use crate::body::{Body, BodyError, Wire};
+use crate::get;
+use crate::reply::Reply;
+use crate::shared::Shared;
+
+/// How far a PUT came that was not completed.
+enum Failure {
+    /// This is the answer.
+    Answer(Reply),
+    /// The body cannot be read.
+    Body(BodyError),
+}
+
+impl From<Reply> for Failure {
+    fn from(reply: Reply) -> Failure {
+        Failure::Answer(reply)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        Failure::Answer(Reply::store_failure(&error))
+    }
+}
+
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Failure {
+        Failure::Body(error)
+    }
+}
+
+/// Receives a file.
+pub(crate) async fn answer(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    body: &mut Body,
+) -> Reply {
+    match receive(shared, wire, head, path, body).await {
+        Ok(reply) => reply,
+        Err(Failure::Answer(reply)) => reply,
+        Err(Failure::Body(error)) => error.reply(),
+    }
+}
+
+async fn receive(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    body: &mut Body,
+) -> Result<Reply, Failure> {
+    let object_path = check_head(shared, head, path)?;
+    let expectation = shared.disk.run(|| expectation_of(shared, head, &object_path)).await?;
+    let expected_bytes = match head.body {
+        RequestBody::Known(len) => Some(len),
+        RequestBody::Absent | RequestBody::Chunked => None,
+    };
+    let mut upload = shared.disk.run(|| shared.export.create(&object_path, expected_bytes)).await?;
+    if head.expects_continue && wire.inbox.unread().is_empty() {
+        let mut uncounted = 0;
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let stall = shared.deadlines.body_stall;
+        crate::transfer::write(&mut wire.stream, interim, stall, &mut uncounted)
+            .await
+            .map_err(|cause| BodyError::Cut(Some(cause)))?;
+    }
+    let mut promised = digest::of_upload(&head.headers);
+    let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
+    // Always computed: it costs .03 CPU-seconds per GB now, and a whole read of the file later.
+    kinds.push(ChecksumKind::Adler32);
+    kinds.sort();
+    kinds.dedup();
+    let checksums = match receive_body(shared, wire, body, upload.as_mut(), &kinds).await {
+        Ok(checksums) => checksums,
+        Err(failure) => {
+            shared.disk.run(|| drop(upload)).await;
+            return Err(failure);
+        }
+    };
+    promised.extend(body.trailers().map(digest::of_upload).unwrap_or_default());
+    if let Some(reply) = compare(&promised, &checksums) {
+        shared.disk.run(|| drop(upload)).await;
+        return Err(reply.into());
+    }
+    let committed = shared.disk.run(|| upload.commit(&expectation)).await?;
+    let status = if committed.replaced { Status::NO_CONTENT } else { Status::CREATED };
+    for checksum in &checksums {
+        shared.digests.remember(&committed.metadata, checksum.clone());
+    }
+    Ok(success(status, head, &committed.metadata, &checksums))
+}
+
+/// Refuses what the head alone shows to be impossible.
+fn check_head(shared: &Shared, head: &RequestHead, path: &ResourcePath) -> Result<ObjectPath, Reply> {
+    if head.headers.contains("content-range") {
+        // RFC 9110, 14.5: a server that does not write parts must not mistake a part for the whole.
+        let what = "a PUT with Content-Range, which would write a part of a file, is not supported";
+        return Err(Reply::failure(Status::BAD_REQUEST, what));
+    }
+    if head.headers.list("content-encoding").any(|coding| !coding.eq_ignore_ascii_case("identity")) {
+        let what = "a PUT with Content-Encoding is not supported: files are stored as they come";
+        return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what));
+    }
+    if path.is_directory_form() {
+        return Err(Reply::failure(Status::CONFLICT, "a path that ends with a slash cannot be a file"));
+    }
+    match head.body {
+        RequestBody::Absent => {
+            let what = "a PUT needs Content-Length (0 for an empty file) or Transfer-Encoding: chunked";
+            return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
+        }
+        RequestBody::Known(len) if len > shared.upload_bytes_max => return Err(too_large(shared)),
+        RequestBody::Known(_) | RequestBody::Chunked => {}
+    }
+    ObjectPath::new(path.names()).ok_or_else(|| {
+        Reply::failure(Status::FORBIDDEN, "a path with a component '.gridlane' is the server's own")
+    })
+}
+
+/// Evaluates the conditions now, to refuse early, and makes of them what must still hold when the file
+/// is committed.
+pub(crate) fn expectation_of(
+    shared: &Shared,
+    head: &RequestHead,
+    path: &ObjectPath,
+) -> Result<Expectation, Reply> {
+    const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
+    if !CONDITIONS.iter().any(|name| head.headers.contains(name)) {
+        return Ok(Expectation::Anything);
+    }
+    let current = match shared.export.stat(path) {
+        Ok(metadata) => Some(metadata),
+        Err(StoreError::NotFound) => None,
+        Err(error) => return Err(Reply::store_failure(&error)),
+    };
+    let validators = current.as_ref().and_then(get::validators);
+    match conditional::evaluate(&head.headers, &head.method, validators.as_ref()) {
+        Verdict::Proceed => {}
+        Verdict::Failed | Verdict::NotModified => {
+            return Err(Reply::failure(
+                Status::PRECONDITION_FAILED,
+                "the file is not in the state asked for",
+            ));
+        }
+    }
+    Ok(current.map_or(Expectation::Absent, |current| Expectation::Tag(current.tag)))
+}
+
+/// The data plane: the body goes to the storage; returns its checksums.
+async fn receive_body(
+    shared: &Shared,
+    wire: &mut Wire,
+    body: &mut Body,
+    upload: &mut dyn Upload,
+    kinds: &[ChecksumKind],
+) -> Result<Vec<Checksum>, Failure> {
+    let mut buffer = shared.buffers.lend();
+    let mut hashers: Vec<Hasher> = kinds.iter().map(|kind| Hasher::new(*kind)).collect();
+    let mut at = 0;
+    loop {
+        let count = body.read(wire, &mut buffer, shared.deadlines.body_stall).await?;
+        if count == 0 {
+            return Ok(hashers.into_iter().map(Hasher::finish).collect());
+        }
+        if at + count as u64 > shared.upload_bytes_max {
+            return Err(too_large(shared).into());
+        }
+        let bytes = &buffer[..count];
+        let write = || -> StoreResult<()> {
+            hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
+            upload.write_at(bytes, at)
+        };
+        shared.disk.run(write).await?;
+        at += count as u64;
+    }
+}
+
+/// The answer when the bytes are not what the client says they are.
+fn compare(promised: &[Checksum], computed: &[Checksum]) -> Option<Reply> {
+    let wrong = promised.iter().find_map(|promised| {
+        let computed = computed.iter().find(|computed| computed.kind() == promised.kind())?;
+        (computed != promised).then_some((promised, computed))
+    });
+    let (promised, computed) = wrong?;
+    let what = format!("the body has {computed}, not {promised}: it was damaged on the way and is discarded");
+    Some(Reply::failure(Status::BAD_REQUEST, what))
+}
+
+fn too_large(shared: &Shared) -> Reply {
+    let max = shared.upload_bytes_max;
+    Reply::failure(Status::CONTENT_TOO_LARGE, format!("an upload may have at most {max} bytes"))
+}
+
+fn success(status: Status, head: &RequestHead, metadata: &Metadata, checksums: &[Checksum]) -> Reply {
+    let mut reply = Reply::new(status);
+    if let Some(etag) = ETag::strong(metadata.tag.as_str()) {
+        reply = reply.field("ETag", etag.to_string());
+    }
+    let computed: Vec<ChecksumKind> = checksums.iter().map(Checksum::kind).collect();
+    let wanted = digest::negotiate(&head.headers, &computed)
+        .and_then(|kind| checksums.iter().find(|checksum| checksum.kind() == kind));
+    if let Some(checksum) = wanted {
+        reply = reply.field("Digest", digest::encode(checksum));
+    }
+    if status == Status::CREATED {
+        reply = reply.payload(crate::reply::Payload::Bytes(Vec::new()));
+    }
+    reply
+}

@@ -1,0 +1,178 @@
+//! An answer before it is sent: status, fields, and a descriptor of the payload.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gridlane_core::{ByteRange, limits};
+use gridlane_dav::request::Rejection;
+use gridlane_dav::{Status, Version, date};
+use gridlane_store::{Object, StoreError};
+
+use crate::PRODUCT;
+
+/// What follows the head.
+pub(crate) enum Payload {
+    /// Nothing, and no length either (204, 304).
+    None,
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// These bytes of this file.
+    File {
+        /// The file.
+        object: Arc<dyn Object>,
+        /// Which part of it.
+        range: ByteRange,
+    },
+    /// Something of unknown length that a HEAD does not get to see.
+    Unmeasured,
+}
+
+/// An answer.
+pub(crate) struct Reply {
+    pub(crate) status: Status,
+    /// Names and values; no value has a control character.
+    fields: Vec<(&'static str, String)>,
+    pub(crate) payload: Payload,
+    /// The connection cannot be used after this answer.
+    pub(crate) closes: bool,
+    /// For the log.
+    pub(crate) cause: Option<String>,
+}
+
+impl Reply {
+    /// An answer without a payload.
+    pub(crate) fn new(status: Status) -> Reply {
+        Reply { status, fields: Vec::new(), payload: Payload::None, closes: false, cause: None }
+    }
+
+    /// Adds a field.
+    pub(crate) fn field(mut self, name: &'static str, value: impl Into<String>) -> Reply {
+        let value = value.into();
+        debug_assert!(!value.contains(|c: char| c.is_control()), "{name}: {value:?}");
+        self.fields.push((name, value));
+        self
+    }
+
+    /// Sets the payload.
+    pub(crate) fn payload(mut self, payload: Payload) -> Reply {
+        self.payload = payload;
+        self
+    }
+
+    /// Ends the connection after this answer.
+    pub(crate) fn closing(mut self) -> Reply {
+        self.closes = true;
+        self
+    }
+
+    /// A failure, with a small text that says what, whose fault, and whether to try again.
+    pub(crate) fn failure(status: Status, what: impl Into<String>) -> Reply {
+        let what = what.into();
+        let advice = match status {
+            Status::SERVICE_UNAVAILABLE | Status::REQUEST_TIMEOUT => "Try again later.",
+            Status::INSUFFICIENT_STORAGE => {
+                "The server is full; trying again helps only after space was freed."
+            }
+            Status::INTERNAL_SERVER_ERROR => {
+                "The fault is on the server's side; trying again may help, its operator can find out more."
+            }
+            _ => "The request is at fault; trying it again unchanged will not help.",
+        };
+        let mut reply = Reply::new(status)
+            .field("Content-Type", "text/plain; charset=utf-8")
+            .field("X-Content-Type-Options", "nosniff")
+            .payload(Payload::Bytes(format!("{status}: {what}.\n{advice}\n").into_bytes()));
+        reply.cause = Some(what);
+        if matches!(status, Status::SERVICE_UNAVAILABLE) {
+            reply = reply.field("Retry-After", limits::RETRY_AFTER.as_secs().to_string());
+        }
+        reply
+    }
+
+    /// The answer to a request that could not be read: nothing behind it can be read either.
+    pub(crate) fn rejection(rejection: Rejection) -> Reply {
+        Reply::failure(rejection.status, rejection.message).closing()
+    }
+
+    /// The answer to a failure of the storage.
+    pub(crate) fn store_failure(error: &StoreError) -> Reply {
+        let status = match error {
+            StoreError::NotFound => Status::NOT_FOUND,
+            StoreError::ParentMissing | StoreError::NotAFile | StoreError::NotADirectory => Status::CONFLICT,
+            StoreError::Unexpected => Status::PRECONDITION_FAILED,
+            StoreError::Denied => Status::FORBIDDEN,
+            StoreError::NameTooLong => Status::URI_TOO_LONG,
+            StoreError::NoSpace => Status::INSUFFICIENT_STORAGE,
+            StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
+        };
+        // The operating system's own words are for the log, not for strangers.
+        match error {
+            StoreError::Io(cause) => {
+                let mut reply = Reply::failure(status, "the storage fails");
+                reply.cause = Some(cause.to_string());
+                reply
+            }
+            other => Reply::failure(status, other.to_string()),
+        }
+    }
+
+    /// How many bytes the payload has.
+    pub(crate) fn payload_len(&self) -> u64 {
+        match &self.payload {
+            Payload::None | Payload::Unmeasured => 0,
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::File { range, .. } => range.len(),
+        }
+    }
+
+    /// The head as it goes over the wire, for a client of this version.
+    pub(crate) fn head(&self, version: Version) -> String {
+        let mut head = String::with_capacity(512);
+        // Writing to a string does not fail.
+        let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status.code(), self.status.reason());
+        let _ = write!(head, "Server: {PRODUCT}\r\nDate: {}\r\n", date::format(SystemTime::now()));
+        for (name, value) in &self.fields {
+            let _ = write!(head, "{name}: {value}\r\n");
+        }
+        match self.payload {
+            Payload::Bytes(_) | Payload::File { .. } => {
+                let _ = write!(head, "Content-Length: {}\r\n", self.payload_len());
+            }
+            Payload::None | Payload::Unmeasured => {}
+        }
+        match (self.closes, version) {
+            (true, _) => head.push_str("Connection: close\r\n"),
+            (false, Version::Http10) => head.push_str("Connection: keep-alive\r\n"),
+            (false, Version::Http11) => {}
+        }
+        head.push_str("\r\n");
+        head
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_say_what_and_whether_to_retry() {
+        let mut reply = Reply::failure(Status::SERVICE_UNAVAILABLE, "too many connections");
+        reply.closes = true;
+        let head = reply.head(Version::Http11);
+        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nServer: gridlane/"), "{head}");
+        assert!(head.contains("Retry-After: 5\r\n"), "{head}");
+        let Payload::Bytes(text) = &reply.payload else { panic!("a text") };
+        assert_eq!(text, b"503 Service Unavailable: too many connections.\nTry again later.\n");
+        assert!(head.ends_with(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", text.len())));
+    }
+
+    #[test]
+    fn the_system_s_words_stay_inside() {
+        let cause = std::io::Error::other("/secret/path is broken");
+        let reply = Reply::store_failure(&StoreError::Io(cause));
+        let Payload::Bytes(text) = &reply.payload else { panic!("a text") };
+        assert!(!String::from_utf8_lossy(text).contains("secret"));
+        assert!(reply.cause.unwrap().contains("secret"));
+    }
+}

@@ -1,0 +1,328 @@
+//! GET and HEAD over a real connection: files, ranges, conditions, digests, listings, and every way
+//! out of the export that was ever thought of.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use gridlane_core::checksum::adler32;
+use gridlane_dav::Status;
+use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
+use gridlane_store::{MemoryStorage, ObjectPath};
+use support::{Client, TestServer, noise};
+
+#[test]
+fn a_file_with_everything_clients_need() {
+    let server = TestServer::start();
+    server.write("f.root", b"0123456789");
+    let got = server.request("GET /f.root", "");
+    assert_eq!((got.status(), got.body.as_slice()), (200, &b"0123456789"[..]));
+    let etag = got.head.etag().unwrap();
+    assert!(!etag.is_weak());
+    assert!(got.head.last_modified().is_some() && got.head.date().is_some());
+    assert_eq!(got.head.accepts_ranges(), Some(true));
+    assert_eq!(got.field("content-type"), Some("application/x-root"));
+    assert!(got.field("server").unwrap().starts_with("gridlane/"));
+    assert_eq!(got.field("digest"), None, "never unsolicited");
+    let head = server.request("HEAD /f.root", "");
+    assert_eq!((head.status(), head.field("content-length")), (200, Some("10")));
+    assert_eq!(head.head.etag(), Some(etag.clone()));
+    server.write("f.root", b"9876543210+");
+    assert_ne!(server.request("HEAD /f.root", "").head.etag(), Some(etag));
+}
+
+#[test]
+fn sizes_around_every_step_of_the_data_path() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for size in [0, 1, 16 * 1024, 16 * 1024 + 1, 256 * 1024 - 1, 512 * 1024 + 1, 3 << 20] {
+        let bytes = noise(size, size as u64);
+        server.write("f", &bytes);
+        assert!(client.request("GET /f", "").body == bytes, "{size}");
+    }
+}
+
+#[test]
+fn other_storages_than_files_are_served_too() {
+    let storage = MemoryStorage::new();
+    let bytes = noise(700_000, 7);
+    storage.add_file(&path("f"), bytes.clone());
+    let slow = SlowStorage::new(storage.clone(), Gate::new());
+    for server in [TestServer::of(Arc::new(storage), |_| {}), TestServer::of(Arc::new(slow), |_| {})] {
+        assert!(server.request("GET /f", "").body == bytes);
+        assert!(server.request("GET /f", "Range: bytes=300000-600000\r\n").body == bytes[300_000..=600_000]);
+    }
+}
+
+#[test]
+fn ranges() {
+    let server = TestServer::start();
+    server.write("f", b"0123456789");
+    server.write("empty", b"");
+    // Range, then status, Content-Range and body.
+    for (range, status, content_range, body) in [
+        ("bytes=0-0", 206, Some("bytes 0-0/10"), "0"),
+        ("bytes=2-5", 206, Some("bytes 2-5/10"), "2345"),
+        ("bytes=8-99", 206, Some("bytes 8-9/10"), "89"),
+        ("bytes=8-", 206, Some("bytes 8-9/10"), "89"),
+        ("bytes=-3", 206, Some("bytes 7-9/10"), "789"),
+        ("bytes=-30", 206, Some("bytes 0-9/10"), "0123456789"),
+        ("bytes=5-2", 200, None, "0123456789"),
+        ("items=0-1", 200, None, "0123456789"),
+        ("bytes=0-1,3-4", 200, None, "0123456789"),
+        ("junk", 200, None, "0123456789"),
+    ] {
+        let got = server.request("GET /f", &format!("Range: {range}\r\n"));
+        assert_eq!((got.status(), got.field("content-range")), (status, content_range), "{range}");
+        assert_eq!(got.text(), body, "{range}");
+    }
+    for (target, range, content_range) in [
+        ("/f", "bytes=10-", "bytes */10"),
+        ("/f", "bytes=-0", "bytes */10"),
+        ("/empty", "bytes=0-", "bytes */0"),
+    ] {
+        let got = server.request(&format!("GET {target}"), &format!("Range: {range}\r\n"));
+        got.assert_refused(Status::RANGE_NOT_SATISFIABLE, "bytes");
+        assert_eq!(got.field("content-range"), Some(content_range), "{range}");
+    }
+    // A range means nothing to HEAD, and two Range fields mean nothing at all.
+    assert_eq!(server.request("HEAD /f", "Range: bytes=0-1\r\n").status(), 200);
+    assert_eq!(server.request("GET /f", "Range: bytes=0-1\r\nRange: bytes=0-1\r\n").status(), 200);
+}
+
+#[test]
+fn conditions() {
+    let server = TestServer::start();
+    server.write("f", b"0123456789");
+    let modified = UNIX_EPOCH + Duration::from_secs(784_111_777);
+    std::fs::File::options().write(true).open(server.path("f")).unwrap().set_modified(modified).unwrap();
+    let etag = server.request("HEAD /f", "").head.etag().unwrap();
+    let (same, earlier) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT");
+    for (fields, status) in [
+        (format!("If-Match: {etag}\r\n"), 200),
+        ("If-Match: *\r\n".to_owned(), 200),
+        ("If-Match: \"other\"\r\n".to_owned(), 412),
+        (format!("If-Match: W/{etag}\r\n"), 412),
+        (format!("If-None-Match: \"other\", {etag}\r\n"), 304),
+        (format!("If-None-Match: W/{etag}\r\n"), 304),
+        ("If-None-Match: *\r\n".to_owned(), 304),
+        ("If-None-Match: \"other\"\r\n".to_owned(), 200),
+        (format!("If-Modified-Since: {same}\r\n"), 304),
+        (format!("If-Modified-Since: {earlier}\r\n"), 200),
+        (format!("If-Unmodified-Since: {same}\r\n"), 200),
+        (format!("If-Unmodified-Since: {earlier}\r\n"), 412),
+        (format!("If-None-Match: \"other\"\r\nIf-Modified-Since: {same}\r\n"), 200),
+        (format!("Range: bytes=0-1\r\nIf-Range: {etag}\r\n"), 206),
+        (format!("Range: bytes=0-1\r\nIf-Range: {same}\r\n"), 206),
+        ("Range: bytes=0-1\r\nIf-Range: \"other\"\r\n".to_owned(), 200),
+        (format!("Range: bytes=0-1\r\nIf-Range: {earlier}\r\n"), 200),
+        (format!("Range: bytes=0-1\r\nIf-Match: {etag}\r\n"), 206),
+    ] {
+        let got = server.request("GET /f", &fields);
+        assert_eq!(got.status(), status, "{fields}");
+        if status == 304 {
+            assert_eq!(got.head.etag().as_ref(), Some(&etag));
+            assert!(got.body.is_empty() && got.field("content-length").is_none());
+        }
+    }
+}
+
+#[test]
+fn digests_on_request() {
+    const SHA256: &str = "sha-256=FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=";
+    let server = TestServer::start();
+    server.write("f", b"123456789");
+    let old = UNIX_EPOCH + Duration::from_secs(784_111_777);
+    std::fs::File::options().write(true).open(server.path("f")).unwrap().set_modified(old).unwrap();
+    let (adler32_text, crc32c) = (Some("adler32=091e01de"), Some("crc32c=e3069283"));
+    let md5 = Some("md5=JfnnlDI7RTiF9RgfG2JNCw==");
+    // What is wanted, then what GET and HEAD answer, in this order.
+    for (want, to_get, to_head) in [
+        ("adler32", adler32_text, adler32_text),
+        ("ADLER32", adler32_text, adler32_text),
+        ("crc32c;q=0.5, adler32;q=0.1", crc32c, crc32c),
+        ("md5, adler32;q=0.1", adler32_text, md5),
+        // Known by now.
+        ("md5, adler32;q=0.1", md5, md5),
+        ("sha-512", None, None),
+        ("SHA-512;q=1, SHA-256;q=1, SHA;q=0.1", None, Some(SHA256)),
+    ] {
+        for (line, digest) in [("GET /f", to_get), ("HEAD /f", to_head)] {
+            let got = server.request(line, &format!("Want-Digest: {want}\r\n"));
+            assert_eq!((got.status(), got.field("digest")), (200, digest), "{want}");
+        }
+    }
+    // Of the whole file, also on a part of it.
+    let part = server.request("GET /f", "Range: bytes=0-1\r\nWant-Digest: adler32\r\n");
+    assert_eq!((part.status(), part.field("digest")), (206, Some("adler32=091e01de")));
+    // Never of what the file was.
+    server.write("f", b"changed");
+    let changed = server.request("HEAD /f", "Want-Digest: adler32\r\n");
+    let expected = format!("adler32={:08x}", adler32(b"changed"));
+    assert_eq!(changed.field("digest"), Some(expected.as_str()));
+}
+
+#[test]
+fn one_computation_serves_all_who_ask_at_the_same_time() {
+    const ASKING: usize = 8;
+    let storage = MemoryStorage::new();
+    storage.add_file(&path("f"), *b"123456789");
+    let gate = Gate::new();
+    gate.close();
+    let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |_| {});
+    let mut clients: Vec<Client> = (0..ASKING).map(|_| server.connect()).collect();
+    for client in &mut clients {
+        client.send("HEAD /f HTTP/1.1\r\nHost: h\r\nWant-Digest: adler32\r\n\r\n");
+    }
+    gate.wait_for_waiting(1);
+    assert_eq!(server.request("HEAD /f", "").status(), 200, "others are served meanwhile");
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.response(true).field("digest"), Some("adler32=091e01de"));
+    }
+    assert_eq!(gate.passed(), 1, "one read for a file of one block");
+}
+
+#[test]
+fn no_way_out() {
+    let server = TestServer::start();
+    std::fs::write(server.path("../secret"), b"secret").unwrap();
+    server.write("f", b"inside");
+    std::fs::create_dir(server.path("sub")).unwrap();
+    symlink("../f", server.path("sub/in")).unwrap();
+    symlink("../../secret", server.path("sub/out")).unwrap();
+    symlink("..", server.path("up")).unwrap();
+    symlink("/", server.path("root")).unwrap();
+    assert_eq!(server.request("GET /sub/in", "").body, b"inside");
+    let made = server.request("PUT /made", "Content-Length: 0\r\n");
+    assert_eq!(made.status(), 201);
+    std::fs::write(server.path(".gridlane/upload-1-1-1.part"), b"partial").unwrap();
+    for target in [
+        "/../secret",
+        "/%2e%2e/secret",
+        "/%2E./secret",
+        "/sub/../../secret",
+        "/sub/%2e%2e/%2e%2e/secret",
+        "/..%2fsecret",
+        "/sub%2f..%2f..%2fsecret",
+        "/%2e%2e%2fsecret",
+        "/sub/out",
+        "/up/secret",
+        "/up/",
+        "/root/etc/passwd",
+        "/root",
+        "/f%00",
+        "/%00",
+        "/f%",
+        "/.gridlane",
+        "/.gridlane/",
+        "/%2egridlane/upload-1-1-1.part",
+        "/.gridlane/upload-1-1-1.part",
+        "//.gridlane/",
+        "/sub/%252e%252e/secret",
+        "/..",
+        "/sub/..;/secret",
+        "/f/",
+        "/f/x",
+        "http://h/../secret",
+        "/\\..\\secret",
+        "/none",
+    ] {
+        for method in ["GET", "HEAD", "DELETE"] {
+            let got = server.request(&format!("{method} {target}"), "");
+            assert!(matches!(got.status(), 400 | 404 | 409), "{method} {target}: {}", got.status());
+            assert!(!got.text().contains("secret\n"), "{target}");
+        }
+    }
+    for target in ["/up/new", "/root/tmp/gridlane-new", "/../new", "/.gridlane/new", "/%2e%2e/new", "/a%2fb"]
+    {
+        let got = server.request(&format!("PUT {target}"), "Content-Length: 0\r\n");
+        assert!(matches!(got.status(), 400 | 403 | 409), "{target}: {}", got.status());
+    }
+    assert_eq!(std::fs::read(server.path("../secret")).unwrap(), b"secret");
+    assert!(!server.path("../new").exists());
+}
+
+#[test]
+fn directories() {
+    let server = TestServer::start();
+    std::fs::create_dir(server.path("sub dir")).unwrap();
+    server.write("sub dir/<script>alert(1)<", b"x");
+    server.write("sub dir/a&b \"c\"", b"12345");
+    server.write("big", vec![0; 1_500_000]);
+    let moved = server.request("GET /sub%20dir?x=1", "");
+    assert_eq!((moved.status(), moved.field("location")), (301, Some("/sub%20dir/?x=1")));
+    let page = server.request("GET /sub%20dir/", "");
+    assert_eq!(page.field("content-type"), Some("text/html; charset=utf-8"));
+    assert!(page.field("content-security-policy").unwrap().starts_with("default-src 'none'"));
+    let text = page.text();
+    assert!(!text.contains("<script>") && text.contains("&lt;script&gt;alert(1)&lt;"), "{text}");
+    assert!(text.contains("href=\"../\"") && text.contains("href=\"./a%26b%20%22c%22\""), "{text}");
+    let root = server.request("GET /", "").text();
+    assert!(root.contains("1.50 MB") && root.contains("href=\"./sub%20dir/\""), "{root}");
+    assert!(!root.contains("href=\"../\"") && !root.contains(".gridlane"), "{root}");
+    let json = server.request("GET /", "Accept: text/html;q=0.1, application/json\r\n");
+    let rows: serde_json::Value = serde_json::from_slice(&json.body).unwrap();
+    assert_eq!((&rows[0]["name"], &rows[0]["type"]), (&"sub dir".into(), &"directory".into()));
+    assert_eq!((&rows[1]["name"], &rows[1]["size"]), (&"big".into(), &1_500_000.into()));
+    let mut client = server.connect();
+    assert_eq!(client.request("HEAD /", "").status(), 200);
+    assert_eq!(client.request("GET /big", "Range: bytes=0-0\r\n").status(), 206);
+}
+
+#[test]
+fn a_page_that_somebody_uploaded_gets_no_origin() {
+    let server = TestServer::start();
+    server.write("x.html", b"<script>");
+    server.write("x.root", b"");
+    let page = server.request("GET /x.html", "");
+    assert_eq!(page.field("content-security-policy"), Some("sandbox"));
+    assert_eq!(page.field("x-content-type-options"), Some("nosniff"));
+    assert_eq!(server.request("GET /x.root", "").field("content-security-policy"), None);
+}
+
+#[test]
+fn a_file_that_becomes_shorter_ends_the_connection() {
+    let storage = MemoryStorage::new();
+    storage.add_file(&path("f"), noise(1_000_000, 1));
+    let server = TestServer::of(Arc::new(FaultyStorage::new(storage, 400_000)), |_| {});
+    let mut client = server.connect();
+    client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_eq!(client.head().content_length().unwrap(), Some(1_000_000));
+    assert_eq!(client.rest().len(), 400_000, "no byte is made up");
+    let (_, log) = server.stop();
+    assert_eq!(log[0]["bytes_out"], 400_000);
+    assert!(log[0]["error"].as_str().unwrap().contains("shorter"), "{}", log[0]);
+}
+
+#[test]
+fn a_slow_disk_delays_nobody_else() {
+    let slow = MemoryStorage::new();
+    slow.add_file(&path("f"), noise(1_000_000, 2));
+    let gate = Gate::new();
+    gate.close();
+    let server = TestServer::of(Arc::new(SlowStorage::new(slow, gate.clone())), |_| {});
+    // More than there are runtime threads.
+    let mut waiting: Vec<Client> = (0..16).map(|_| server.connect()).collect();
+    for client in &mut waiting {
+        client.send("GET /f HTTP/1.1\r\nHost: h\r\n\r\n");
+        assert_eq!(client.head().status, Status::OK);
+    }
+    gate.wait_for_waiting(16);
+    let mut client = server.connect();
+    for _ in 0..100 {
+        assert_eq!(client.request("GET /", "").status(), 200);
+    }
+    gate.open();
+    for mut client in waiting {
+        assert!(client.take(1_000_000) == noise(1_000_000, 2));
+    }
+}
+
+fn path(name: &str) -> ObjectPath {
+    ObjectPath::new([name.as_bytes()]).unwrap()
+}

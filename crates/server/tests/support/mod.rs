@@ -1,0 +1,282 @@
+//! A real server on a free port, and a client that says exactly the bytes it is told to say.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gridlane_dav::{ResponseHead, Status, response::BodyLength};
+use gridlane_server::{AccessLog, Server, Settings, Summary};
+use gridlane_store::{Durability, PosixStorage, Storage};
+use tokio::sync::oneshot;
+
+/// Longer than any wait of a passing test; a failing one ends with an error instead of hanging.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server with a runtime of its own.
+pub(crate) struct TestServer {
+    pub(crate) address: SocketAddr,
+    directory: Option<tempfile::TempDir>,
+    log: Text,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Summary>>,
+}
+
+impl TestServer {
+    /// Serves an empty directory, writable.
+    pub(crate) fn start() -> TestServer {
+        TestServer::with(|settings| settings.allow_write = true)
+    }
+
+    /// Serves an empty directory with other settings.
+    pub(crate) fn with(adjust: impl FnOnce(&mut Settings)) -> TestServer {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("export")).unwrap();
+        let export = PosixStorage::open(&directory.path().join("export"), Durability::None).unwrap();
+        let mut server = TestServer::of(Arc::new(export), adjust);
+        server.directory = Some(directory);
+        server
+    }
+
+    /// Serves any storage.
+    pub(crate) fn of(export: Arc<dyn Storage>, adjust: impl FnOnce(&mut Settings)) -> TestServer {
+        let log = Text::default();
+        let mut settings = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], export);
+        settings.access_log = AccessLog::to_writer(log.clone());
+        adjust(&mut settings);
+        let (stop, stopped) = oneshot::channel();
+        let (started, address) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let server = Server::bind(settings).await.unwrap();
+                started.send(server.addresses()[0]).unwrap();
+                server.run(async { drop(stopped.await) }).await
+            })
+        });
+        let address = address.recv().unwrap();
+        TestServer { address, directory: None, log, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// A path inside of the export.
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.directory.as_ref().unwrap().path().join("export").join(relative)
+    }
+
+    /// Puts a file into the export.
+    pub(crate) fn write(&self, relative: &str, bytes: impl AsRef<[u8]>) {
+        std::fs::write(self.path(relative), bytes).unwrap();
+    }
+
+    /// What a file of the export holds.
+    pub(crate) fn read(&self, relative: &str) -> Option<Vec<u8>> {
+        std::fs::read(self.path(relative)).ok()
+    }
+
+    /// How many partial uploads lie around.
+    pub(crate) fn leftovers(&self) -> usize {
+        std::fs::read_dir(self.path(".gridlane")).map_or(0, Iterator::count)
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// One request on a connection of its own.
+    pub(crate) fn ask(&self, request: &str) -> Response {
+        let mut client = self.connect();
+        client.send(request);
+        client.response(request.starts_with("HEAD "))
+    }
+
+    /// `METHOD PATH` with fields, each ending in CRLF.
+    pub(crate) fn request(&self, line: &str, fields: &str) -> Response {
+        self.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
+    }
+
+    /// Tells the server to stop, and does not wait.
+    pub(crate) fn begin_stop(&mut self) {
+        drop(self.stop.take());
+    }
+
+    /// Stops the server; returns what it did and what it logged.
+    pub(crate) fn stop(mut self) -> (Summary, Vec<serde_json::Value>) {
+        self.begin_stop();
+        let summary = self.thread.take().unwrap().join().unwrap();
+        assert_eq!(summary.panicked, 0);
+        (summary, self.log.records())
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let is_sound = thread.join().is_ok_and(|summary| summary.panicked == 0);
+            assert!(is_sound || std::thread::panicking(), "the server panicked");
+        }
+    }
+}
+
+/// One connection.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    ahead: Vec<u8>,
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) head: ResponseHead,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Client {
+    pub(crate) fn connect(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, ahead: Vec::new() }
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// `METHOD PATH` with fields, each ending in CRLF.
+    pub(crate) fn request(&mut self, line: &str, fields: &str) -> Response {
+        self.send(format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"));
+        self.response(line.starts_with("HEAD "))
+    }
+
+    /// Says that nothing more will come.
+    pub(crate) fn finish(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Reads a head.
+    pub(crate) fn head(&mut self) -> ResponseHead {
+        loop {
+            if let Some((head, used)) = ResponseHead::parse(&self.ahead).unwrap() {
+                self.ahead.drain(..used);
+                return head;
+            }
+            assert!(
+                self.fill().unwrap() > 0,
+                "ended within a head: {:?}",
+                String::from_utf8_lossy(&self.ahead)
+            );
+        }
+    }
+
+    /// Reads an answer with its body.
+    pub(crate) fn response(&mut self, to_head: bool) -> Response {
+        let head = self.head();
+        let body = match head.body_length(to_head).unwrap() {
+            BodyLength::Known(len) => self.take(len as usize),
+            BodyLength::UntilClose => self.rest(),
+            BodyLength::Chunked => panic!("the server sends no chunks"),
+        };
+        Response { head, body }
+    }
+
+    /// Reads exactly `len` bytes.
+    pub(crate) fn take(&mut self, len: usize) -> Vec<u8> {
+        while self.ahead.len() < len {
+            assert!(self.fill().unwrap() > 0, "ended {} bytes before the body", len - self.ahead.len());
+        }
+        self.ahead.drain(..len).collect()
+    }
+
+    /// Reads whatever comes until the end of the connection.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        loop {
+            match self.fill() {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => panic!("the server does not end"),
+                Err(_) => break,
+            }
+        }
+        std::mem::take(&mut self.ahead)
+    }
+
+    /// Whether the server has ended the connection, without another byte.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        self.rest().is_empty()
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        let mut buffer = vec![0; 64 * 1024];
+        let count = self.stream.read(&mut buffer)?;
+        self.ahead.extend_from_slice(&buffer[..count]);
+        Ok(count)
+    }
+}
+
+impl Response {
+    pub(crate) fn status(&self) -> u16 {
+        self.head.status.code()
+    }
+
+    pub(crate) fn field<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.head.headers.single(name)
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// An error answer says what, and whether to retry.
+    pub(crate) fn assert_refused(&self, status: Status, part: &str) {
+        assert_eq!(self.head.status, status, "{}", self.text());
+        assert_eq!(self.field("content-type"), Some("text/plain; charset=utf-8"));
+        assert!(self.text().contains(part), "{}", self.text());
+        assert!(self.text().contains("again"), "{}", self.text());
+    }
+}
+
+/// What the server logs.
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl Text {
+    fn records(&self) -> Vec<serde_json::Value> {
+        let text = self.0.lock().unwrap();
+        text.split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| serde_json::from_slice(line).unwrap())
+            .collect()
+    }
+}
+
+impl Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes that differ everywhere, the same ones for the same seed.
+pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
