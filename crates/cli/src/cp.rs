@@ -22,7 +22,7 @@ pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Resu
         .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
     // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
     let target = gridlane_client::resolve(&args.target, &sources[0], &current_dir, args.force)?;
-    let client = gridlane_client::connect(&global.trust())?;
+    let client = gridlane_client::connect(global.trust());
     let urls: Vec<String> = sources.iter().map(|url| url.to_string()).collect();
     let Destination { spec, name, is_resumable } = target;
     let spec = CopySpec {

@@ -14,7 +14,7 @@ use crate::output::print_event;
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(&global.trust())?;
+    let client = gridlane_client::connect(global.trust());
     let listed = gridlane_client::list(&client, &url).await?;
     let mut out = Vec::new();
     for entry in &listed {
@@ -35,7 +35,7 @@ pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(&global.trust())?;
+    let client = gridlane_client::connect(global.trust());
     let found = gridlane_client::stat(&client, &url).await?;
     let mut out = Vec::new();
     if global.json {
@@ -65,7 +65,7 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(&global.trust())?;
+    let client = gridlane_client::connect(global.trust());
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let stdout = stdout.map_err(|cause| Error::local_io("cannot use standard output", &cause))?;
     gridlane_client::cat(&client, &url, stdout.into()).await?;
@@ -74,7 +74,7 @@ pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn rm(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(&global.trust())?;
+    let client = gridlane_client::connect(global.trust());
     gridlane_client::remove(&client, &url).await?;
     let mut out = Vec::new();
     if global.json {
@@ -85,7 +85,7 @@ pub(crate) async fn rm(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(&global.trust())?;
+    let client = gridlane_client::connect(global.trust());
     let checksum = gridlane_client::checksum(&client, &url, args.kind).await?;
     let mut out = Vec::new();
     if global.json {

@@ -13,7 +13,7 @@ use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Url};
 use gridlane_engine::http::Client;
 use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
-use gridlane_net::tls::{Trust, client_config};
+use gridlane_net::tls::Trust;
 
 pub use files::{Listed, ListedKind, list, remove, stat};
 pub use target::{Destination, resolve};
@@ -22,8 +22,8 @@ pub use target::{Destination, resolve};
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Makes the HTTP client that all calls share.
-pub fn connect(trust: &Trust) -> Result<Client> {
-    Ok(Client { dialer: Dialer::new(client_config(trust)?), answer_max: ANSWER_MAX })
+pub fn connect(trust: Trust) -> Client {
+    Client { dialer: Dialer::new(trust), answer_max: ANSWER_MAX }
 }
 
 /// The checksum of a file: the server's word if it gives one, else computed from the bytes.

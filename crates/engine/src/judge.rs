@@ -67,7 +67,7 @@ impl Run<'_> {
         // A lane that lost a race for bytes may have told of them before the winner had written them.
         self.drive(|run| run.target.ledger().is_settled()).await?;
         // A lane may have written for a source after that was found out.
-        if self.forget_distrusted() {
+        if self.forget_distrusted() || self.refetch_missing() {
             return Ok(false);
         }
         self.verifying = true;
@@ -76,7 +76,7 @@ impl Run<'_> {
             !run.plan.is_complete() || !matches!(run.verdict(), Verdict::Open) || run.pace.now() >= until
         })
         .await?;
-        if !self.plan.is_complete() || self.forget_distrusted() {
+        if !self.plan.is_complete() || self.forget_distrusted() || self.refetch_missing() {
             self.verifying = false;
             return Ok(false);
         }
@@ -96,6 +96,18 @@ impl Run<'_> {
         outcome
     }
 
+    /// The ledger knows best: a lane may have thrown away its copy of bytes that another source had brought,
+    /// and told the plan that they are there, while that source's bytes were being forgotten.
+    fn refetch_missing(&mut self) -> bool {
+        let missing = self.target.ledger().missing(self.size_bytes.unwrap_or(0));
+        let believed: Vec<Sender> = (0..self.replicas.len())
+            .filter(|number| !self.replicas[*number].distrusted && !self.replicas[*number].doubted)
+            .map(|number| number as Sender)
+            .collect();
+        self.refetch(&missing, &believed);
+        !missing.is_empty()
+    }
+
     /// The checksum that the bytes have.
     async fn actual(&self) -> Result<Checksum> {
         let size_bytes = self.size_bytes.unwrap_or(0);
@@ -109,7 +121,7 @@ impl Run<'_> {
         match &self.target.sink {
             Sink::Ordered(feed) => feed
                 .hash()
-                .await?
+                .await
                 .ok_or_else(|| Error::new(ErrorKind::Other, "the target was written without a hasher")),
             Sink::Partial(partial) => {
                 let file = partial.file().try_clone();

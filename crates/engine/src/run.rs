@@ -33,12 +33,18 @@ const TICK: Duration = Duration::from_millis(100);
 /// Notices handled before the plan is asked again: bounds how stale its orders are.
 const NOTICES_AT_ONCE: usize = 64;
 
+/// Attempts to reach a source that has never been reached: more likely a wrong name than a pause.
+const CONNECTS_MAX: u32 = 3;
+
 /// A source as the run sees it.
 pub(crate) struct Replica {
     pub(crate) source: Arc<Source>,
     pub(crate) meter: Meter,
     pub(crate) received_bytes: u64,
+    /// Connections made.
     pub(crate) handshakes: u32,
+    /// Connections that could not be made.
+    failed_connects: u32,
     pub(crate) handshake_round_trips: u32,
     pub(crate) round_trip: Option<Duration>,
     pub(crate) vote: Vote,
@@ -136,12 +142,12 @@ impl<'a> Run<'a> {
                 (Sink::Partial(partial), overwrite, None)
             }
             TargetSpec::Stream(file) => {
-                (Sink::Ordered(Feed::start(Output::File(file), hasher, notify.clone())), true, None)
+                (Sink::Ordered(Feed::new(Output::File(file), hasher, notify.clone())), true, None)
             }
             TargetSpec::Upload { url, overwrite } => {
                 let upload = Upload::new(client.clone(), url.clone(), overwrite);
                 let output = Output::Upload(Box::new(upload));
-                (Sink::Ordered(Feed::start(output, hasher, notify.clone())), overwrite, Some(url))
+                (Sink::Ordered(Feed::new(output, hasher, notify.clone())), overwrite, Some(url))
             }
         };
         let replicas = spec.sources.into_iter().enumerate().map(|(number, url)| Replica::new(number, url));
@@ -152,7 +158,7 @@ impl<'a> Run<'a> {
             upload_url,
             replicas: replicas.collect(),
             plan: Plan::new(Settings::default()),
-            target: Arc::new(Target::new(sink, notify.clone())),
+            target: Arc::new(Target::new(sink)),
             pace: Arc::new(Pace::new(spec.options.limit_bytes_per_s)),
             options: spec.options,
             size_bytes: None,
@@ -338,11 +344,11 @@ impl<'a> Run<'a> {
                 self.plan.handle(now, plan::Event::WholeBody { lane, size_bytes });
             }
             Notice::Lost { lane, loss, error } => {
-                if let (Some(entry), Some(error)) = (self.lanes.remove(&lane), error) {
-                    self.observer.event(&Event::Retry { source: entry.source, error: &error });
-                    self.replicas[entry.source].last_error = Some(error);
-                }
+                let entry = self.lanes.remove(&lane);
                 self.plan.handle(now, plan::Event::LaneLost { lane, loss });
+                if let (Some(entry), Some(error)) = (entry, error) {
+                    self.lost(entry.source, error);
+                }
             }
             Notice::Dead { source, error, forget } => self.kill(source as usize, error, forget),
             Notice::Blocked { lane, blocked } => {
@@ -355,6 +361,19 @@ impl<'a> Run<'a> {
             Notice::LocalFailure { error } => return Err(error),
         }
         Ok(())
+    }
+
+    /// A connection to a source was lost, or never made.
+    fn lost(&mut self, source: usize, error: Error) {
+        self.observer.event(&Event::Retry { source, error: &error });
+        let replica = &mut self.replicas[source];
+        replica.last_error = Some(error.clone());
+        if replica.handshakes == 0 {
+            replica.failed_connects += 1;
+            if replica.failed_connects >= CONNECTS_MAX {
+                self.kill(source, error, false);
+            }
+        }
     }
 
     /// A source has said how large its object is.
@@ -375,7 +394,7 @@ impl<'a> Run<'a> {
         self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });
         self.observer.event(&Event::Started { size_bytes });
         match &self.target.sink {
-            Sink::Ordered(feed) => feed.size(size_bytes).await,
+            Sink::Ordered(feed) => feed.size(size_bytes).await?,
             Sink::Partial(partial) => {
                 let missing = size_bytes.saturating_sub(partial.allocated_bytes());
                 if partial.free_bytes().is_some_and(|free| free < missing) {
@@ -685,6 +704,7 @@ impl Replica {
             meter: Meter::default(),
             received_bytes: 0,
             handshakes: 0,
+            failed_connects: 0,
             handshake_round_trips: 0,
             round_trip: None,
             vote: Vote::Pending,

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER};
@@ -14,11 +14,14 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::stream::Stream;
+use crate::tls::{Trust, client_config};
 
 /// Makes connections; cheap to clone.
 #[derive(Clone)]
 pub struct Dialer {
-    tls: Arc<ClientConfig>,
+    trust: Arc<Trust>,
+    /// Made at the first connection that needs it: reading the system's authorities takes milliseconds.
+    tls: Arc<OnceLock<Arc<ClientConfig>>>,
 }
 
 /// A new connection and what it took.
@@ -32,9 +35,20 @@ pub struct Dialled {
 }
 
 impl Dialer {
-    /// Connections over TLS use `tls`.
-    pub fn new(tls: Arc<ClientConfig>) -> Dialer {
-        Dialer { tls }
+    /// Connections over TLS trust `trust`.
+    pub fn new(trust: Trust) -> Dialer {
+        Dialer { trust: Arc::new(trust), tls: Arc::default() }
+    }
+
+    /// The TLS settings; an authority that cannot be read is an error of the caller.
+    fn tls(&self) -> Result<Arc<ClientConfig>> {
+        match self.tls.get() {
+            Some(tls) => Ok(tls.clone()),
+            None => {
+                let tls = client_config(&self.trust)?;
+                Ok(self.tls.get_or_init(|| tls).clone())
+            }
+        }
     }
 
     /// Connects to the host and port of `url`, with TLS when its scheme says so.
@@ -62,11 +76,12 @@ impl Dialer {
         match url.scheme() {
             Scheme::Http => Stream::plain(socket).map_err(|cause| Error::network("cannot connect", &cause)),
             Scheme::Https => {
+                let tls = self.tls()?;
                 let name = ServerName::try_from(url.host().to_owned()).map_err(|_| {
                     let message = format!("{:?} is no name for a TLS certificate", url.host());
                     Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
                 })?;
-                Stream::connect_tls(socket, self.tls.clone(), name).await.map_err(tls_error)
+                Stream::connect_tls(socket, tls, name).await.map_err(tls_error)
             }
             Scheme::File => Err(Error::new(ErrorKind::Other, "a file is not dialled")),
         }

@@ -37,7 +37,7 @@ impl Site {
     }
 
     async fn pair(&self, scheme: &str) -> (Stream, Stream) {
-        let dialer = Dialer::new(tls::client_config(&self.trust).unwrap());
+        let dialer = Dialer::new(self.trust.clone());
         let url = self.url(scheme);
         let accept = async {
             let (socket, _) = self.listener.accept().await.unwrap();
@@ -184,7 +184,7 @@ async fn a_stranger_is_not_trusted_unless_told_so() {
     let site = Site::new();
     for (insecure, trusted) in [(false, false), (true, true)] {
         let trust = Trust { insecure, ..Trust::default() };
-        let dialer = Dialer::new(tls::client_config(&trust).unwrap());
+        let dialer = Dialer::new(trust.clone());
         let url = site.url("https");
         let accept = async {
             let (socket, _) = site.listener.accept().await.unwrap();
@@ -232,7 +232,7 @@ async fn every_address_of_a_name_is_tried() {
     let site = Site::new();
     let port = site.listener.local_addr().unwrap().port();
     let url = Url::parse_absolute(&format!("http://localhost:{port}/")).unwrap();
-    let dialer = Dialer::new(tls::client_config(&site.trust).unwrap());
+    let dialer = Dialer::new(site.trust.clone());
     assert!(dialer.dial(&url).await.is_ok());
 }
 

@@ -162,7 +162,7 @@ fn both_protocols_on_one_port() {
     server.write("f", &bytes);
     assert!(server.request("GET /f", "").body == bytes, "in clear");
     let trust = Trust { ca_files: vec![certificate], ..Trust::default() };
-    let dialer = Dialer::new(tls::client_config(&trust).unwrap());
+    let dialer = Dialer::new(trust.clone());
     let url = Url::parse_absolute(&format!("https://localhost:{}/f", server.address.port())).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut stream = dialer.dial(&url).await.unwrap().stream;
@@ -207,7 +207,7 @@ fn a_full_server_says_so_over_tls() {
         settings.connections_max = 0;
     });
     let trust = Trust { ca_files: vec![certificate], ..Trust::default() };
-    let dialer = Dialer::new(tls::client_config(&trust).unwrap());
+    let dialer = Dialer::new(trust.clone());
     let url = Url::parse_absolute(&format!("https://localhost:{}/", server.address.port())).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let mut stream = dialer.dial(&url).await.unwrap().stream;

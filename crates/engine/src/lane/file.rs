@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
+use gridlane_core::limits::IO_BYTES;
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::Loss;
+use gridlane_sys::AlignedBuf;
 
 use super::{Command, Commands, End, Lane};
 use crate::notice::Notice;
@@ -30,7 +32,7 @@ async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), E
     lane.tell(Notice::Dialled { lane: lane.id, round_trip: None, handshake_round_trips: 0 });
     lane.tell(Notice::Pipelines { lane: lane.id });
     let mut asked: VecDeque<ByteRange> = VecDeque::new();
-    let mut buf = lane.target.buffer();
+    let mut buf = AlignedBuf::new(IO_BYTES);
     loop {
         let command = match asked.is_empty() {
             true => commands.recv().await.map_or(Some(Command::Close), Some),
@@ -55,8 +57,7 @@ async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), E
                 Err(cause) => return Err(dead(Error::local_io("cannot read", &cause))),
             };
             lane.pace.spend(count);
-            let written =
-                lane.target.write(lane.id, lane.source.number, &mut buf, count, range.start()).await;
+            let written = lane.target.write(lane.id, lane.source.number, &buf[..count], range.start()).await;
             let fresh_bytes = written.map_err(End::Local)?;
             *range = range.split_at(range.start() + count as u64).1;
             lane.tell(Notice::Received { lane: lane.id, bytes: count as u64, fresh_bytes });

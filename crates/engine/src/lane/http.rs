@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits::REDIRECTS_MAX;
+use gridlane_core::limits::{IO_BYTES, REDIRECTS_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_dav::range::RangeSpec;
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 
+use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
 use crate::http::{Connection, Request, Response, follow, redirect_loop, status_error};
 use crate::notice::Notice;
@@ -42,11 +43,12 @@ enum Step {
 }
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
-    let mut asked = VecDeque::new();
+    let (mut asked, mut tally) = (VecDeque::new(), Tally::default());
     for _ in 0..=REDIRECTS_MAX {
-        match connected(lane, commands, &mut asked).await {
-            Ok(()) => {}
-            Err(end) => return end,
+        let outcome = connected(lane, commands, &mut asked, &mut tally).await;
+        tally.tell(lane);
+        if let Err(end) = outcome {
+            return end;
         }
     }
     End::Dead { error: redirect_loop().endpoint(&lane.source.url), forget: false }
@@ -57,6 +59,7 @@ async fn connected(
     lane: &Lane,
     commands: &mut Commands,
     asked: &mut VecDeque<ByteRange>,
+    tally: &mut Tally,
 ) -> std::result::Result<(), End> {
     let url = lane.source.current_url();
     let failed = |error: Error| End::Lost(Loss::Failed, Some(error));
@@ -86,8 +89,10 @@ async fn connected(
     for range in asked.iter() {
         send(&mut connection, &url, *range).await.map_err(failed)?;
     }
-    let mut buf = lane.target.buffer();
+    let mut buf = AlignedBuf::new(IO_BYTES);
     let mut answer: Option<Answer> = None;
+    let timer = tokio::time::sleep(DELAY_MAX);
+    tokio::pin!(timer);
     let mut answers = 0_u64;
     loop {
         if connection.closes() && connection.body_ended() {
@@ -107,6 +112,10 @@ async fn connected(
                 }
                 Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
             },
+            () = &mut timer, if !tally.is_empty() => {
+                tally.tell(lane);
+                continue;
+            }
             step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() => step,
         };
         match step {
@@ -122,7 +131,7 @@ async fn connected(
                     lane.tell(Notice::RoundTrip { lane: lane.id, round_trip });
                 }
                 if connection.body_ended() {
-                    finish(lane, asked, answer.take()).map_err(|error| dead(lane, error))?;
+                    finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
                 }
             }
             Step::Head(Err(error)) => {
@@ -134,13 +143,18 @@ async fn connected(
             Step::Body(Err(error)) => return Err(broken(error.endpoint(&url))),
             Step::Body(Ok(count)) => {
                 if count > 0 {
-                    take(lane, &mut buf, count, &mut answer).await.map_err(|error| match error.kind() {
-                        ErrorKind::Protocol => dead(lane, error),
-                        _ => End::Local(error),
+                    if tally.is_empty() {
+                        timer.as_mut().reset(tokio::time::Instant::now() + DELAY_MAX);
+                    }
+                    take(lane, &buf[..count], &mut answer, tally).await.map_err(|error| {
+                        match error.kind() {
+                            ErrorKind::Protocol => dead(lane, error),
+                            _ => End::Local(error),
+                        }
                     })?;
                 }
                 if connection.body_ended() {
-                    finish(lane, asked, answer.take()).map_err(|error| dead(lane, error))?;
+                    finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
                 }
             }
         }
@@ -279,22 +293,29 @@ fn changed(before: &Identity, now: &Identity) -> Error {
 }
 
 /// Writes body bytes where they belong.
-async fn take(lane: &Lane, buf: &mut AlignedBuf, count: usize, answer: &mut Option<Answer>) -> Result<()> {
+async fn take(lane: &Lane, bytes: &[u8], answer: &mut Option<Answer>, tally: &mut Tally) -> Result<()> {
+    let count = bytes.len() as u64;
     let Some(answer) = answer else {
         return Err(Error::new(ErrorKind::Protocol, "it sent bytes behind the end of an answer"));
     };
-    if answer.end.is_some_and(|end| answer.at + count as u64 > end) {
+    if answer.end.is_some_and(|end| answer.at + count > end) {
         return Err(Error::new(ErrorKind::Protocol, "it sent more bytes than it announced"));
     }
-    lane.pace.spend(count);
-    let fresh_bytes = lane.target.write(lane.id, lane.source.number, buf, count, answer.at).await?;
-    answer.at += count as u64;
-    lane.tell(Notice::Received { lane: lane.id, bytes: count as u64, fresh_bytes });
+    lane.pace.spend(bytes.len());
+    let fresh_bytes = lane.target.write(lane.id, lane.source.number, bytes, answer.at).await?;
+    answer.at += count;
+    tally.add(lane, count, fresh_bytes);
     Ok(())
 }
 
 /// The oldest request's answer is over.
-fn finish(lane: &Lane, asked: &mut VecDeque<ByteRange>, answer: Option<Answer>) -> Result<()> {
+fn finish(
+    lane: &Lane,
+    asked: &mut VecDeque<ByteRange>,
+    answer: Option<Answer>,
+    tally: &mut Tally,
+) -> Result<()> {
+    tally.tell(lane);
     asked.pop_front();
     if let Some(answer) = answer {
         match answer.end {

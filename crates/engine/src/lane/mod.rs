@@ -5,6 +5,7 @@
 
 mod file;
 mod http;
+mod tally;
 
 pub(crate) use file::identity as file_identity;
 
