@@ -39,6 +39,7 @@ pub(crate) struct Feed {
 
 struct Drain {
     output: Output,
+    may_wait: bool,
     hasher: Option<Hasher>,
     /// Early pieces by offset.
     waiting: BTreeMap<u64, Box<[u8]>>,
@@ -63,7 +64,15 @@ impl Feed {
                 !(meta.is_file() || meta.file_type().is_char_device() && device == NULL_DEVICE)
             }),
         };
-        let drain = Drain { output, hasher, waiting: BTreeMap::new(), next: 0, size_bytes: None, held: None };
+        let drain = Drain {
+            output,
+            may_wait,
+            hasher,
+            waiting: BTreeMap::new(),
+            next: 0,
+            size_bytes: None,
+            held: None,
+        };
         Feed { drain: Mutex::new(drain), may_wait, notices }
     }
 
@@ -163,8 +172,13 @@ impl Drain {
                 Ok(())
             }
             Output::Upload(upload) => upload.write(bytes).await,
-            Output::File(file) => tokio::task::block_in_place(|| file.write_all(bytes))
-                .map_err(|cause| Error::local_io("cannot write to the target", &cause)),
+            Output::File(file) => {
+                let written = match self.may_wait {
+                    true => tokio::task::block_in_place(|| file.write_all(bytes)),
+                    false => file.write_all(bytes),
+                };
+                written.map_err(|cause| Error::local_io("cannot write to the target", &cause))
+            }
         }
     }
 

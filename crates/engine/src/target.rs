@@ -1,9 +1,9 @@
 //! Where bytes go: a partial file in any order, or something that takes them in order.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, Result};
@@ -14,12 +14,17 @@ use gridlane_sys::file::start_writeback;
 use crate::ledger::{Ledger, Piece, Sender};
 use crate::ordered::Feed;
 
+/// A write to the page cache takes less than this; one that waits for a device, more.
+const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
+
 /// The target and the ledger of what it has; shared by all lanes.
 pub(crate) struct Target {
     pub(crate) sink: Sink,
     ledger: Mutex<Ledger>,
     /// Time that lanes spent writing, in nanoseconds.
     busy_ns: AtomicU64,
+    /// Whether the last write took so long that the device must have been waited for.
+    is_slow: AtomicBool,
 }
 
 /// The two kinds of targets.
@@ -32,7 +37,7 @@ pub(crate) enum Sink {
 
 impl Target {
     pub(crate) fn new(sink: Sink) -> Target {
-        Target { sink, ledger: Mutex::default(), busy_ns: AtomicU64::new(0) }
+        Target { sink, ledger: Mutex::default(), busy_ns: AtomicU64::new(0), is_slow: AtomicBool::new(false) }
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -66,8 +71,15 @@ impl Target {
             let begun = Instant::now();
             match &self.sink {
                 Sink::Partial(partial) => {
-                    tokio::task::block_in_place(|| partial.write_at(bytes, part.start()))?;
+                    let write = || partial.write_at(bytes, part.start());
+                    // Mostly a copy to the page cache, dearer to hand over than to do. Once the kernel makes
+                    // us wait for the device, on a thread that may.
+                    match self.is_slow.load(Relaxed) {
+                        false => write()?,
+                        true => tokio::task::block_in_place(write)?,
+                    }
                     start_writeback(partial.file(), part.start(), part.len());
+                    self.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
                 }
                 Sink::Ordered(feed) => feed.push(lane, part.start(), bytes).await?,
             }
