@@ -33,6 +33,14 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// The checksum that the object must have, as far as that is settled.
+    pub(crate) fn agreed(&self) -> Option<Checksum> {
+        match self.verdict() {
+            Verdict::Agreed { checksum, .. } => Some(checksum),
+            _ => None,
+        }
+    }
+
     fn verdict(&self) -> Verdict {
         let user = self.options.checksum.as_ref().and_then(|(_, value)| value.as_ref());
         let votes: Vec<Vote> = self.replicas.iter().map(|replica| replica.vote.clone()).collect();

@@ -273,6 +273,10 @@ impl<'a> Run<'a> {
                     if let Some(last) = notice {
                         self.notice(last).await?;
                     }
+                    // By bytes and not by time only: what a kill costs is counted in bytes.
+                    if self.target.ledger().unjournaled_bytes() >= JOURNAL_BYTES_MAX {
+                        self.journal()?;
+                    }
                 }
                 () = sleep_until(deadline.unwrap_or(far)) => {}
                 _ = tick.tick() => self.tick()?,
@@ -542,12 +546,11 @@ impl<'a> Run<'a> {
         }
         let snapshot = self.snapshot();
         self.observer.event(&Event::Progress(&snapshot));
-        let waiting = self.target.ledger().unjournaled_bytes();
-        let is_due = now.since(self.journaled_at) >= JOURNAL_INTERVAL && waiting > 0;
-        if is_due || waiting >= JOURNAL_BYTES_MAX {
-            self.journal()?;
+        let waits = self.target.ledger().unjournaled_bytes() > 0;
+        match waits && now.since(self.journaled_at) >= JOURNAL_INTERVAL {
+            true => self.journal(),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Continues an earlier run's object, whose bytes are in the ledger now.
@@ -570,7 +573,11 @@ impl<'a> Run<'a> {
                 self.journal_source(source)?;
             }
         }
-        Ok(())
+        // The checksum may have been agreed before the size was.
+        match self.agreed() {
+            Some(checksum) => self.journal_digest(&checksum),
+            None => Ok(()),
+        }
     }
 
     /// Tells the journal which version a source has.

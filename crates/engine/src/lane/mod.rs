@@ -67,7 +67,10 @@ impl Lane {
                 self.tell(Notice::Dead { source: self.source.number, error, forget });
                 self.tell(Notice::Lost { lane: self.id, loss: Loss::Closed, error: None });
             }
-            End::Local(error) => self.tell(Notice::LocalFailure { error }),
+            End::Local(error) => {
+                self.tell(Notice::LocalFailure { error });
+                self.tell(Notice::Lost { lane: self.id, loss: Loss::Closed, error: None });
+            }
         }
     }
 

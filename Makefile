@@ -1,0 +1,45 @@
+# Every target sees to its own set-up: scripts/bootstrap.sh installs what is missing, or says what to install.
+# CARGO_TARGET_DIR is honoured.
+
+SHELL := /bin/sh
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+GRIDLANE := $(TARGET_DIR)/release/gridlane
+ENV := . scripts/env.sh
+
+.PHONY: help build test demo bench lint fmt clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+build: ## the release binary, at target/release/gridlane
+	@sh scripts/bootstrap.sh
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@echo "built $(GRIDLANE)"
+
+test: ## everything that must hold: format, lints, layers, unit, property, end-to-end and interoperability tests
+	@sh scripts/test.sh
+
+demo: ## two minutes of copies between real servers on this machine, as a table
+	@sh scripts/bootstrap.sh --demo
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && python3 demo/run.py --gridlane $(GRIDLANE) $(DEMO_OPTIONS)
+
+bench: ## paired runs against curl, aria2c and nginx (BENCH_OPTIONS=--quick for a first look)
+	@sh scripts/bootstrap.sh --bench
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && python3 bench/run.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+
+lint: ## format and lints only
+	@sh scripts/bootstrap.sh --test
+	@sh scripts/check-tidy.sh
+	@sh scripts/check-layers.sh
+	@$(ENV) && cargo fmt --all --check
+	@$(ENV) && cargo clippy --workspace --all-targets --locked -- -D warnings
+
+fmt: ## formats the code
+	@sh scripts/bootstrap.sh --test
+	@$(ENV) && cargo fmt --all
+
+clean: ## removes what was built
+	@$(ENV) && cargo clean
+	@rm -rf bench/results

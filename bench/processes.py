@@ -1,0 +1,123 @@
+"""Processes under measurement: what a client's run cost, and what it cost the server."""
+
+import os
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from running import Serve, start
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Sample:
+    """One run of a client."""
+
+    seconds: float
+    bytes: int
+    client_cpu_s: float
+    server_cpu_s: float
+
+    @property
+    def rate(self):
+        return self.bytes / self.seconds
+
+
+def run_client(command, count, servers):
+    """Runs a client that moves `count` bytes. Its CPU comes from wait4, the servers' from /proc."""
+    before = sum(cpu_s(server) for server in servers)
+    began = time.perf_counter()
+    process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"exit {process.returncode}: {' '.join(command)}\n{errors.decode(errors='replace')}")
+    server_cpu = sum(cpu_s(server) for server in servers) - before
+    return Sample(seconds, count, usage.ru_utime + usage.ru_stime, server_cpu)
+
+
+def cpu_s(server):
+    """CPU time of a server's process and its children so far, in steps of a clock tick."""
+    return sum(_cpu_s(pid) for pid in [server.process.pid, *_children(server.process.pid)])
+
+
+def _cpu_s(pid):
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def _children(pid):
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+NGINX_CONF = """\
+{user}daemon off;
+pid nginx.pid;
+worker_processes auto;
+error_log error.log;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    sendfile on;
+    tcp_nopush on;
+    keepalive_requests 100000;
+    default_type application/octet-stream;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    server {{
+        listen 127.0.0.1:{http};
+        listen 127.0.0.1:{https} ssl;
+        ssl_certificate {certificate};
+        ssl_certificate_key {key};
+        root {root};
+        client_max_body_size 0;
+        location /put/ {{ dav_methods PUT DELETE; }}
+    }}
+}}
+"""
+
+
+class Nginx:
+    """nginx in the foreground, with the same certificate."""
+
+    name = "nginx"
+
+    def __init__(self, directory, prefix, certificate, key):
+        prefix.mkdir()
+        self._ports = {"http": _free_port(), "https": _free_port()}
+        user = "user root;\n" if os.getuid() == 0 else ""
+        conf = NGINX_CONF.format(user=user, root=directory, certificate=certificate, key=key, **self._ports)
+        (prefix / "nginx.conf").write_text(conf)
+        self.process = start(
+            ["nginx", "-p", str(prefix), "-c", str(prefix / "nginx.conf")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        self.authority = certificate
+        deadline = time.monotonic() + 10
+        while subprocess.run(["curl", "-s", "-o", "/dev/null", self.url("")], check=False).returncode:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit("nginx does not start: " + (prefix / "error.log").read_text())
+            time.sleep(0.02)
+
+    def url(self, name, scheme="http"):
+        return f"{scheme}://127.0.0.1:{self._ports[scheme]}/{name}"
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,112 @@
+"""The figures as JSON and as a page."""
+
+import json
+import os
+import platform
+import subprocess
+from datetime import datetime, timezone
+from pathlib import Path
+
+
+def machine():
+    """What the figures depend on."""
+    cpu = next((line.partition(":")[2].strip() for line in _read("/proc/cpuinfo").splitlines() if line.startswith("model name")), "unknown")
+    memory = next((int(line.split()[1]) for line in _read("/proc/meminfo").splitlines() if line.startswith("MemTotal")), 0)
+    return {
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "kernel": platform.release(),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory / 2**20),
+        "congestion_control": _read("/proc/sys/net/ipv4/tcp_congestion_control").strip(),
+        "tcp_wmem": " ".join(_read("/proc/sys/net/ipv4/tcp_wmem").split()),
+        "tcp_rmem": " ".join(_read("/proc/sys/net/ipv4/tcp_rmem").split()),
+        "curl": _first_line("curl", "--version"),
+        "nginx": _first_line("nginx", "-v"),
+        "aria2": _first_line("aria2c", "--version"),
+    }
+
+
+def _read(path):
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def _first_line(*command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return " ".join((done.stdout or done.stderr).splitlines()[0].split()[:3])
+
+
+def write_json(path, facts, rows):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"v": 1, "machine": facts, "rows": rows}, indent=1) + "\n")
+
+
+def write_page(path, facts, rows, command, size, stolen):
+    """Markdown, the caveats first."""
+    n = rows[0]["ratio"]["n"]
+    lines = [
+        "# The main job: figures",
+        "",
+        "Written by `bench/run.py`; do not edit by hand. To repeat:",
+        "",
+        "```",
+        command,
+        "```",
+        "",
+        "## What to know before reading",
+        "",
+        f"- Client and server share {facts['cores']} cores over loopback: every figure is bound by CPU, and a cheaper client",
+        "  makes its server look faster. There is no network here: latency and loss are not shown.",
+        f"- {stolen:.0f} % of the CPU time was stolen by the hypervisor during the runs. Rates of single runs are noisy; only the",
+        "  ratios of paired runs count, and of those the lower end of the interval.",
+        f"- n = {n} pairs of alternating runs (A B A B). `ratio` is gridlane's rate over the peer's in the same pair: its median",
+        "  and the 95 % interval of the median by order statistics, which assumes nothing about the distribution."
+        + ("" if rows[0]["ratio"]["exact"] else " **Too few pairs for that here: the extremes are shown.**"),
+        f"- One file of {size / 1e9:g} GB in tmpfs, read before the first run; `file` targets are in tmpfs too and removed before every",
+        "  run, so each run pays for fresh pages. CPU is in CPU-seconds per GB (10^9 bytes), client + server.",
+        "- `gridlane cp` computes adler32 of everything and compares it when the server states one; curl and aria2c compute",
+        "  nothing. `gridlane serve` and nginx have their access logs off, nginx uses sendfile; both show the same",
+        "  ECDSA P-256 certificate.",
+        "",
+        "| | |",
+        "| --- | --- |",
+    ]
+    lines += [f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items()]
+    lines += [
+        "",
+        "## Figures",
+        "",
+        "| work | gridlane MB/s | peer MB/s | ratio | 95 % interval | CPU gridlane | CPU peer | target | |",
+        "| --- | ---: | ---: | ---: | :---: | :---: | :---: | :---: | :---: |",
+    ]
+    lines += [_table_row(row) for row in rows]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _table_row(row):
+    ratio = row["ratio"]
+    unit = row["unit"]
+    ours, peer = row["gridlane"], row.get("peer")
+
+    def rate(side):
+        return f"{side['rate'] / (1e6 if unit == 'MB/s' else 1):.0f}{'' if unit == 'MB/s' else ' /s'}"
+
+    def cpu(side):
+        return f"{side['client_cpu']:.2f} + {side['server_cpu']:.2f}" if unit == "MB/s" else "-"
+
+    cells = [
+        row["name"],
+        rate(ours),
+        rate(peer) if peer else f"bound {row['bound'] / 1e6:.0f}",
+        f"{ratio['median']:.2f}",
+        f"{ratio['low']:.2f} – {ratio['high']:.2f}",
+        cpu(ours),
+        cpu(peer) if peer else "-",
+        f"≥ {row['target']:.2f}" if row["target"] else "none yet",
+        {True: "pass", False: "**fail**", None: ""}[row["passed"]],
+    ]
+    return "| " + " | ".join(cells) + " |"

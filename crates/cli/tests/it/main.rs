@@ -1,0 +1,23 @@
+//! End-to-end tests of the real binary: as a client against servers that misbehave, as a client of many
+//! replicas, killed and started again, and together with curl and nginx in both directions.
+//!
+//! One test program with a module per subject, so that it is linked once.
+
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+mod support;
+
+mod answers;
+mod commands;
+mod curl_to_serve;
+mod disagreement;
+mod hosts;
+mod many_replicas;
+mod nginx_to_client;
+mod resume;
+mod resume_journal;
+mod serve;
+mod statuses;
+mod targets;
+mod upload;
+mod verification;

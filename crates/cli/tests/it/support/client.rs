@@ -1,0 +1,291 @@
+//! The binary as a client: one run, its output and its events.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::io::Read;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::DEADLINE;
+
+/// The binary, cut off from the settings of whoever runs the tests.
+pub(crate) fn gridlane() -> Command {
+    isolated(Command::new(env!("CARGO_BIN_EXE_gridlane")))
+}
+
+/// Takes away what would make a run depend on the user's environment.
+pub(crate) fn isolated(mut command: Command) -> Command {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("GRIDLANE_") {
+            command.env_remove(name);
+        }
+    }
+    for name in ["http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
+        command.env_remove(name);
+    }
+    for name in ["SSL_CERT_FILE", "SSL_CERT_DIR", "X509_CERT_DIR", "XDG_CONFIG_HOME"] {
+        command.env_remove(name);
+    }
+    // Nobody's certificate is found by accident: a test names the one it trusts.
+    command.env("XDG_DATA_HOME", "/nonexistent").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+/// `gridlane cp SOURCE TARGET --json`, to which a test adds.
+pub(crate) fn cp(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Command {
+    let mut command = gridlane();
+    command.arg("cp").arg(source).arg(target).arg("--json");
+    command
+}
+
+/// The same, giving up after two seconds without a byte: for copies that cannot succeed.
+pub(crate) fn cp_impatient(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Command {
+    let mut command = cp(source, target);
+    command.args(["--timeout", "2"]);
+    command
+}
+
+/// The same with more replicas: the first URL is the source, the others are mirrors.
+pub(crate) fn cp_from(sources: &[String], target: impl AsRef<OsStr>) -> Command {
+    let mut command = cp(&sources[0], target);
+    for mirror in &sources[1..] {
+        command.arg("--mirror").arg(mirror);
+    }
+    command
+}
+
+/// Runs to the end.
+pub(crate) fn run(command: Command) -> Outcome {
+    Running::start(command).wait()
+}
+
+/// A run that has not ended. It is killed when the value is dropped.
+pub(crate) struct Running {
+    child: Child,
+    line: String,
+    started: Instant,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Option<JoinHandle<Vec<u8>>>,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Running {
+        let line = format!("{command:?}");
+        // A group of its own, so that a shell is not killed without what it started.
+        let mut child = command
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|cause| panic!("cannot start {line}: {cause}"));
+        let stdout = drain(child.stdout.take().unwrap());
+        let stderr = drain(child.stderr.take().unwrap());
+        Running { child, line, started: Instant::now(), stdout: Some(stdout), stderr: Some(stderr) }
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Sends a signal by name (`INT`, `TERM`).
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.child.id().to_string(), name);
+    }
+
+    /// Kills it as a crash would: nothing is cleaned up.
+    pub(crate) fn kill(mut self) {
+        assert!(self.is_running(), "it ended before it could be killed: {:?}", self.line);
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn kill_group(&mut self) {
+        if self.is_running() {
+            signal(&format!("-{}", self.child.id()), "KILL");
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Outcome {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if self.started.elapsed() > DEADLINE {
+                self.kill_group();
+                let stderr = self.stderr.take().unwrap().join().unwrap();
+                panic!("not done after {DEADLINE:?}: {}\n{}", self.line, String::from_utf8_lossy(&stderr));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        Outcome {
+            line: self.line.clone(),
+            code: status.code(),
+            elapsed: self.started.elapsed(),
+            stdout: self.stdout.take().unwrap().join().unwrap(),
+            stderr: String::from_utf8_lossy(&self.stderr.take().unwrap().join().unwrap()).into_owned(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill_group();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal by name to a process, or to a group (`-PID`).
+pub(crate) fn signal(whom: &str, name: &str) {
+    let sent = Command::new("sh").arg("-c").arg(format!("kill -s {name} -- {whom}")).status().unwrap();
+    assert!(sent.success(), "cannot send SIG{name} to {whom}");
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    })
+}
+
+/// How a run ended, and what it said.
+pub(crate) struct Outcome {
+    line: String,
+    pub(crate) code: Option<i32>,
+    pub(crate) elapsed: Duration,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Outcome {
+    /// Asserts success.
+    #[track_caller]
+    pub(crate) fn ok(self) -> Outcome {
+        assert_eq!(self.code, Some(0), "{}", self.describe());
+        self
+    }
+
+    /// Asserts failure of `cp --json`: the exit code; whose fault it is; whether retrying helps; and words of
+    /// what it says.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32, fault: &str, retryable: bool, words: &[&str]) -> Outcome {
+        assert_eq!(self.code, Some(code), "{}", self.describe());
+        let error = self.error();
+        assert_eq!(error["code"], code, "{}", self.describe());
+        assert_eq!(error["fault"], fault, "{}", self.describe());
+        assert_eq!(error["retryable"], retryable, "{}", self.describe());
+        assert!(error["class"].is_string() && error["message"].is_string(), "{}", self.describe());
+        self.says(words)
+    }
+
+    /// The error of a `cp --json` that failed.
+    #[track_caller]
+    pub(crate) fn error(&self) -> Value {
+        self.event("file.failed")["error"].clone()
+    }
+
+    /// Asserts that what it says has all these words, in any case.
+    #[track_caller]
+    pub(crate) fn says(self, words: &[&str]) -> Outcome {
+        let said = format!("{}{}", self.stderr, self.text().replace("\\\"", "\"")).to_lowercase();
+        for word in words {
+            assert!(said.contains(&word.to_lowercase()), "no {word:?} in what it says\n{}", self.describe());
+        }
+        self
+    }
+
+    /// Asserts the exit code of a command that has no events.
+    #[track_caller]
+    pub(crate) fn exits(self, code: i32) -> Outcome {
+        assert_eq!(self.code, Some(code), "{}", self.describe());
+        self
+    }
+
+    /// stdout as text.
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Every event, from stdout or (when stdout carries the bytes) from stderr.
+    pub(crate) fn events(&self) -> Vec<Value> {
+        let stdout = String::from_utf8_lossy(&self.stdout);
+        let is_event = |line: &&str| line.starts_with('{');
+        let lines: Vec<&str> = stdout.lines().filter(is_event).collect();
+        let lines = if lines.is_empty() { self.stderr.lines().filter(is_event).collect() } else { lines };
+        let events: Vec<Value> = lines
+            .iter()
+            .map(|line| serde_json::from_str(line).unwrap_or_else(|cause| panic!("{cause}: {line}")))
+            .collect();
+        for event in &events {
+            assert_eq!(event["v"], 1, "an event without its version: {event}");
+            assert!(event["type"].is_string(), "an event without a type: {event}");
+        }
+        events
+    }
+
+    /// The last event of a type.
+    #[track_caller]
+    pub(crate) fn event(&self, kind: &str) -> Value {
+        let found = self.events().into_iter().rfind(|event| event["type"] == kind);
+        found.unwrap_or_else(|| panic!("no event {kind:?}\n{}", self.describe()))
+    }
+
+    #[track_caller]
+    pub(crate) fn summary(&self) -> Value {
+        self.event("summary")
+    }
+
+    /// A number of the summary.
+    #[track_caller]
+    pub(crate) fn number(&self, field: &str) -> u64 {
+        let summary = self.summary();
+        summary[field].as_u64().unwrap_or_else(|| panic!("no number {field:?} in {summary}"))
+    }
+
+    /// What the summary says about the source whose URL starts so.
+    #[track_caller]
+    pub(crate) fn source(&self, url: &str) -> Value {
+        let summary = self.summary();
+        let sources = summary["sources"].as_array().expect("the summary lists its sources");
+        let of = |source: &&Value| source["url"].as_str().is_some_and(|found| found.starts_with(url));
+        sources.iter().find(of).unwrap_or_else(|| panic!("no source {url} in {summary}")).clone()
+    }
+
+    /// Asserts that the bytes were compared with a checksum, or that the run says they were not.
+    #[track_caller]
+    pub(crate) fn verified(self, verified: bool) -> Outcome {
+        let expected = if verified { "verified" } else { "unverified" };
+        assert_eq!(self.summary()["verification"], expected, "{}", self.describe());
+        self
+    }
+
+    /// Asserts that the summary names this source as bad, with a word of the reason.
+    #[track_caller]
+    pub(crate) fn blames(self, url: &str, word: &str) -> Outcome {
+        let error = self.source(url)["error"].to_string().to_lowercase();
+        assert!(error.contains(word), "{url} is not blamed with {word:?}, but {error}\n{}", self.describe());
+        self
+    }
+
+    /// The whole run, for a failed assertion.
+    pub(crate) fn describe(&self) -> String {
+        let mut text = format!("{}\nexit {:?} after {:?}\n", self.line, self.code, self.elapsed);
+        let stdout = match std::str::from_utf8(&self.stdout) {
+            Ok(stdout) => stdout.to_owned(),
+            Err(_) => format!("({} bytes)", self.stdout.len()),
+        };
+        let _ = write!(text, "--- stdout\n{stdout}\n--- stderr\n{}", self.stderr);
+        text
+    }
+}
+
+/// A path as an argument.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}

@@ -1,0 +1,144 @@
+//! What the tests share: places to work in, data, the binary as a client and as a server, nginx, curl,
+//! and a server that misbehaves as told.
+//!
+//! Nothing here sleeps and hopes: whoever waits, waits for a condition and has a deadline.
+
+pub(crate) mod client;
+pub(crate) mod nginx;
+pub(crate) mod object;
+pub(crate) mod rogue;
+pub(crate) mod serve;
+pub(crate) mod tools;
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gridlane_core::checksum::Hasher;
+use gridlane_core::{Checksum, ChecksumKind};
+use tempfile::TempDir;
+
+/// The longest any single run or wait may take: far beyond what a loaded two-core machine needs.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+
+pub(crate) const MIB: usize = 1024 * 1024;
+
+/// A directory that is gone with the value.
+pub(crate) struct Scratch(TempDir);
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        Scratch(tempfile::Builder::new().prefix("gridlane-it-").tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub(crate) fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// A new directory in it.
+    pub(crate) fn dir(&self, name: &str) -> PathBuf {
+        let dir = self.join(name);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    /// A new file in it.
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// Names of everything in it, hidden files too, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
+        names(self.path())
+    }
+}
+
+/// Names of everything in a directory, hidden files too, sorted.
+pub(crate) fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Bytes that look random, always the same for one seed: neither compressible nor periodic, so that a
+/// misplaced range cannot go unnoticed.
+pub(crate) fn content(seed: u64, len: usize) -> Arc<Vec<u8>> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        // xorshift64*
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        bytes.extend_from_slice(&state.wrapping_mul(0x2545_F491_4F6C_DD1D).to_le_bytes());
+    }
+    bytes.truncate(len);
+    Arc::new(bytes)
+}
+
+/// The checksum of some bytes.
+pub(crate) fn checksum(kind: ChecksumKind, bytes: &[u8]) -> Checksum {
+    let mut hasher = Hasher::new(kind);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+/// `TYPE:VALUE` as `--checksum` takes it.
+pub(crate) fn checksum_text(kind: ChecksumKind, bytes: &[u8]) -> String {
+    format!("{kind}:{}", checksum(kind, bytes).hex())
+}
+
+/// The partial file of a target.
+pub(crate) fn part_of(target: &Path) -> PathBuf {
+    beside(target, "part")
+}
+
+/// The journal of a target.
+pub(crate) fn journal_of(target: &Path) -> PathBuf {
+    beside(target, "journal")
+}
+
+fn beside(target: &Path, end: &str) -> PathBuf {
+    target.with_file_name(format!(".{}.gridlane-{end}", target.file_name().unwrap().to_str().unwrap()))
+}
+
+/// Bytes that a file really occupies (a partial file may have its final length from the start).
+pub(crate) fn occupied_bytes(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.blocks() * 512)
+}
+
+/// Asserts that the file is there, with exactly these bytes, and without leftovers beside it.
+pub(crate) fn assert_copied(target: &Path, expected: &[u8]) {
+    let found = fs::read(target).unwrap_or_else(|cause| panic!("{}: {cause}", target.display()));
+    assert_same(&found, expected);
+    assert!(!part_of(target).exists(), "the partial file is left beside {}", target.display());
+    assert!(!journal_of(target).exists(), "the journal is left beside {}", target.display());
+}
+
+/// Asserts equality without printing megabytes.
+pub(crate) fn assert_same(found: &[u8], expected: &[u8]) {
+    assert_eq!(found.len(), expected.len(), "the length is wrong");
+    if found != expected {
+        let at = found.iter().zip(expected).position(|(found, expected)| found != expected);
+        panic!("the bytes differ from byte {at:?} on");
+    }
+}
+
+/// Waits until something is so.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < DEADLINE, "waited {DEADLINE:?} in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

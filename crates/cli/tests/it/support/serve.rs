@@ -1,0 +1,122 @@
+//! `gridlane serve` on a free port.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+
+use serde_json::Value;
+
+use super::client::{gridlane, signal};
+use super::{DEADLINE, Scratch, until};
+
+/// A running server. It is killed when the value is dropped.
+pub(crate) struct Server {
+    child: Child,
+    listening: Value,
+    _stdout: BufReader<ChildStdout>,
+    _data_home: Scratch,
+}
+
+impl Server {
+    /// Serves a directory on IPv4 loopback, read-only.
+    pub(crate) fn start(dir: &Path) -> Server {
+        Server::with(dir, &[])
+    }
+
+    /// The same with more options.
+    pub(crate) fn with(dir: &Path, options: &[&str]) -> Server {
+        let mut command = Server::command(dir);
+        command.args(["--listen", "127.0.0.1:0"]).args(options);
+        Server::spawn(command)
+    }
+
+    /// `gridlane serve DIR --json`, without an address to listen at.
+    pub(crate) fn command(dir: &Path) -> Command {
+        let mut command = gridlane();
+        command.arg("serve").arg(dir).arg("--json");
+        command
+    }
+
+    /// Starts a server and waits until it says where it listens.
+    pub(crate) fn spawn(mut command: Command) -> Server {
+        let data_home = Scratch::new();
+        command.env("XDG_DATA_HOME", data_home.path());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let stdout = child.stdout.take().unwrap();
+        let (say, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut stdout = BufReader::new(stdout);
+            let mut line = String::new();
+            let _ = stdout.read_line(&mut line);
+            let _ = say.send((line, stdout));
+        });
+        let (line, stdout) = said.recv_timeout(DEADLINE).expect("the server says where it listens");
+        let Ok(listening) = serde_json::from_str::<Value>(&line) else {
+            let _ = child.kill();
+            panic!("the server says {line:?}, then {:?}", rest(child.stderr.take().unwrap()));
+        };
+        assert_eq!(listening["type"], "listening", "{line}");
+        // Nobody reads the log: let it flow away rather than block the server.
+        let mut stderr = child.stderr.take().unwrap();
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+        Server { child, listening, _stdout: stdout, _data_home: data_home }
+    }
+
+    /// The URL of a path (which must be encoded already) over `http` or `https`.
+    pub(crate) fn url_over(&self, scheme: &str, path: &str) -> String {
+        self.url_where(path, &format!("{scheme}://"))
+    }
+
+    /// The URL of a path at the address that starts so.
+    pub(crate) fn url_where(&self, path: &str, start: &str) -> String {
+        let urls = self.listening["urls"].as_array().expect("urls");
+        let base = urls.iter().filter_map(Value::as_str).find(|url| url.starts_with(start));
+        let base = base.unwrap_or_else(|| panic!("no {start} in {}", self.listening));
+        format!("{}/{path}", base.trim_end_matches('/'))
+    }
+
+    /// The URL of a path over clear text.
+    pub(crate) fn url(&self, path: &str) -> String {
+        self.url_over("http", path)
+    }
+
+    /// The certificate that vouches for it.
+    pub(crate) fn ca(&self) -> PathBuf {
+        PathBuf::from(self.listening["ca"].as_str().expect("ca"))
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to stop and waits for its end.
+    pub(crate) fn stop(mut self, name: &str) -> ExitStatus {
+        signal(&self.child.id().to_string(), name);
+        let mut status = None;
+        until("the server stops", || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        status.unwrap()
+    }
+
+    /// Kills it as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn rest(mut stderr: ChildStderr) -> String {
+    let mut text = String::new();
+    let _ = stderr.read_to_string(&mut text);
+    text
+}

@@ -1,0 +1,156 @@
+#!/bin/sh
+# Sees to everything that building, testing, the demo or the benchmarks need. Safe to run again: when
+# nothing is missing it does nothing and says nothing.
+#
+#   scripts/bootstrap.sh            a compiler and Rust: enough for `make build`
+#   scripts/bootstrap.sh --demo     and what `make demo` needs
+#   scripts/bootstrap.sh --test     and what `make test` needs
+#   scripts/bootstrap.sh --bench    and what `make bench` needs
+#
+# As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
+# are missing and stops. Rust comes from the cargo that is there, else from the package rustup, else from
+# https://sh.rustup.rs; rust-toolchain.toml says which version.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/env.sh
+
+case ${1-} in
+'' | --demo | --test | --bench) purpose=${1-} ;;
+*)
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench]" >&2
+    exit 2
+    ;;
+esac
+
+say() { echo "bootstrap: $*" >&2; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# --- Packages -------------------------------------------------------------------------------------
+
+packages=
+need() { # command package
+    have "$1" || packages="$packages $2"
+}
+
+compiles() { printf '#include <stdio.h>\n' | gcc -E -o /dev/null -x c - >/dev/null 2>&1; }
+
+need git git
+need make make
+need gcc gcc
+compiles || packages="$packages libc6-dev"
+if ! cargo_is_recent && ! have rustup; then
+    need curl curl
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || packages="$packages ca-certificates"
+fi
+case $purpose in
+--demo) need python3 python3 ;;
+--test)
+    need curl curl
+    need nginx nginx-light
+    need openssl openssl
+    ;;
+--bench)
+    need python3 python3
+    need curl curl
+    need nginx nginx-light
+    need aria2c aria2
+    need openssl openssl
+    ;;
+esac
+
+if [ "$(id -u)" = 0 ]; then
+    as_root() { "$@"; }
+    may_install=yes
+elif have sudo && sudo -n true 2>/dev/null; then
+    as_root() { sudo -n "$@"; }
+    may_install=yes
+else
+    may_install=no
+fi
+have apt-get || may_install=no
+
+# Installs packages; services in them are not started: the tests start their own, on ports of their own.
+# A policy that is already there is somebody's, and is left alone.
+install_packages() {
+    # The $ in it are for the shell that root runs.
+    # shellcheck disable=SC2016
+    as_root sh -c '
+        set -eu
+        policy=/usr/sbin/policy-rc.d
+        if [ ! -e "$policy" ]; then
+            trap "rm -f $policy" EXIT
+            trap "exit 130" INT
+            trap "exit 143" TERM HUP
+            printf "#!/bin/sh\nexit 101\n" >"$policy"
+            chmod 755 "$policy"
+        fi
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -q
+        apt-get install -q -y --no-install-recommends "$@"
+    ' sh "$@" >&2
+}
+
+if [ -n "$packages" ]; then
+    if [ $may_install = no ]; then
+        say "missing:$packages"
+        if have apt-get; then
+            say "install them, then run the same command again:"
+            say "    sudo apt-get install --no-install-recommends$packages"
+        else
+            say "install them (the names are Debian's), then run the same command again"
+        fi
+        exit 1
+    fi
+    say "installing:$packages"
+    # Words on purpose.
+    # shellcheck disable=SC2086
+    install_packages $packages
+    hash -r
+fi
+
+# --- Rust -----------------------------------------------------------------------------------------
+
+install_rustup() {
+    if [ $may_install = yes ] && LC_ALL=C apt-cache policy rustup | grep -q 'Candidate: [0-9]'; then
+        say "installing: rustup"
+        install_packages rustup
+    else
+        say "installing Rust for this user from https://sh.rustup.rs"
+        installer=$(mktemp)
+        trap 'rm -f "$installer"' EXIT
+        curl --proto '=https' --tlsv1.2 --silent --show-error --fail --location \
+            --output "$installer" https://sh.rustup.rs || {
+            say "cannot fetch it; install Rust 1.$cargo_minor_min or newer, then run the same command again"
+            exit 1
+        }
+        sh "$installer" -y --quiet --no-modify-path --profile minimal --default-toolchain none >&2
+    fi
+    PATH=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH
+    hash -r
+}
+
+if ! cargo_is_recent; then
+    have rustup || install_rustup
+    channel=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' rust-toolchain.toml)
+    say "installing: Rust $channel"
+    rustup toolchain install "$channel" --no-self-update --profile minimal --component rustfmt --component clippy >&2
+    # A cargo of the distribution may stand before rustup's in PATH.
+    PATH=$(dirname "$(command -v rustup)"):$PATH
+    hash -r
+    cargo_is_recent || {
+        say "cargo is still not there or older than 1.$cargo_minor_min: $(command -v cargo || echo none)"
+        exit 1
+    }
+fi
+
+if [ "$purpose" = --test ]; then
+    for component in fmt clippy; do
+        cargo "$component" --version >/dev/null 2>&1 && continue
+        if have rustup; then
+            rustup component add rustfmt clippy >&2
+        else
+            say "missing: cargo $component; the packages rustfmt and rust-clippy have it"
+            exit 1
+        fi
+    done
+fi

@@ -1,0 +1,70 @@
+#!/bin/sh
+# Proves the direction of dependencies (ARCHITECTURE.md): what each crate may use of the others; that the
+# pure crates pull in no runtime, no socket and no clock; that unsafe code is in one crate.
+set -eu
+cd "$(dirname "$0")/.."
+. scripts/env.sh
+
+failed=0
+complain() {
+    echo "layers: $*" >&2
+    failed=1
+}
+
+# --- Who may use whom -----------------------------------------------------------------------------
+# pure <- platform (sys, net, store) <- engine <- services <- edge. A crate that is not here fails.
+allowed() {
+    case $1 in
+    core) echo ;;
+    dav | plan) echo core ;;
+    sys) echo ;;
+    net | store) echo core sys ;;
+    engine) echo core dav plan sys net store ;;
+    client) echo core dav plan sys net store engine ;;
+    server) echo core dav plan sys net store engine ;;
+    cli) echo core dav plan sys net store engine client server ;;
+    *) return 1 ;;
+    esac
+}
+
+for manifest in crates/*/Cargo.toml; do
+    crate=$(basename "$(dirname "$manifest")")
+    if ! may=$(allowed "$crate"); then
+        complain "crates/$crate has no place in the table of scripts/check-layers.sh"
+        continue
+    fi
+    uses=$(cargo tree --locked --package "gridlane-$crate" --edges normal --depth 1 --prefix none |
+        sed -n '2,$s/^gridlane-\([a-z]*\) .*/\1/p' | sort -u)
+    for used in $uses; do
+        case " $may " in
+        *" $used "*) ;;
+        *) complain "crates/$crate must not use crates/$used" ;;
+        esac
+    done
+done
+
+# --- Pure means pure ------------------------------------------------------------------------------
+impure='tokio|mio|socket2|rustix|nix|hyper|rustls|ring|async-std|async-io|smol|polling|futures-executor|reqwest'
+effects='std::(net::(Tcp|Udp)|fs\b|thread|process)|(Instant|SystemTime)::now|std::os::unix::net'
+for crate in core dav plan; do
+    found=$(cargo tree --locked --package "gridlane-$crate" --edges normal --prefix none |
+        sed 's/ .*//' | sort -u | grep -xE "$impure" || true)
+    [ -z "$found" ] || complain "crates/$crate is pure, but pulls in" $found
+    found=$(grep -rnE "$effects" "crates/$crate/src" || true)
+    [ -z "$found" ] || complain "crates/$crate is pure, but touches the world:
+$found"
+done
+
+# --- Unsafe code ----------------------------------------------------------------------------------
+for manifest in crates/*/Cargo.toml; do
+    dir=$(dirname "$manifest")
+    [ "$dir" = crates/sys ] && continue
+    grep -A1 -x '\[lints\]' "$manifest" | grep -qx 'workspace = true' ||
+        complain "$manifest does not take the workspace's lints"
+    found=$(grep -rnE '(^|[^_[:alnum:]"])unsafe +(\{|fn|impl|extern|trait)|allow\(unsafe_code' "$dir" --include='*.rs' || true)
+    [ -z "$found" ] || complain "unsafe code outside crates/sys:
+$found"
+done
+
+[ $failed = 0 ] && echo "layers: every crate keeps to its layer"
+exit $failed

@@ -1,0 +1,63 @@
+#!/bin/sh
+# What can be checked about style without compiling: sizes of files, unfinished or skipped work, paths of
+# somebody's machine, links between documents, the changelog, and the data files' checksums.
+set -eu
+cd "$(dirname "$0")/.."
+
+lines_max=1000
+failed=0
+complain() {
+    echo "tidy: $*" >&2
+    failed=1
+}
+# Tracked and new files; names with spaces are not used here.
+files() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
+    [ ! -f "$file" ] || echo "$file"
+done; }
+
+for file in $(files '*.rs' '*.py' '*.sh' '*.md' '*.toml' Makefile); do
+    lines=$(wc -l <"$file")
+    [ "$lines" -le $lines_max ] || complain "$file has $lines lines: split it by meaning"
+    ! grep -q "$(printf '\r')" "$file" || complain "$file has Windows line ends"
+    ! grep -nE '[[:blank:]]+$' "$file" || complain "$file has blanks at line ends"
+done
+
+# This file names what it looks for; it is the only one that may.
+sources=$(files '*.rs' '*.py' '*.sh' '*.md' '*.toml' Makefile | grep -vx 'scripts/check-tidy.sh')
+look_for() { # what pattern
+    # Words on purpose.
+    # shellcheck disable=SC2086
+    found=$(grep -nE "$2" $sources || true)
+    [ -z "$found" ] || complain "$1:
+$found"
+}
+look_for 'unfinished' '\b(TODO|FIXME|XXX)\b|(todo|unimplemented)!\('
+look_for 'skipped tests' '#\[ignore|pytest\.skip|unittest\.skip'
+sources=$(echo "$sources" | grep -v '\.rs$') # tests may make up paths
+look_for "a path of somebody's machine" '(^|[^[:alnum:]])/(home|Users)/[a-z]'
+
+# Links between documents: [text](path#anchor).
+for file in $(files '*.md'); do
+    dir=$(dirname "$file")
+    for link in $(grep -oE '\]\([^)[:blank:]]+\)' "$file" | sed 's/^](//; s/)$//; s/#.*//'); do
+        case $link in
+        '' | http://* | https://* | mailto:*) ;;
+        *) [ -e "$dir/$link" ] || complain "$file links to $link, which is not there" ;;
+        esac
+    done
+done
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+grep -qF "## [$version]" CHANGELOG.md || complain "CHANGELOG.md has no section for $version"
+
+(cd demo/data && sha256sum --check --quiet SHA256SUMS) || complain 'demo/data is not what SHA256SUMS says'
+for file in demo/data/*; do
+    name=$(basename "$file")
+    case $name in
+    README.md | SHA256SUMS) ;;
+    *) grep -qF "$name" demo/data/README.md || complain "demo/data/README.md does not say where $name comes from" ;;
+    esac
+done
+
+[ $failed = 0 ] && echo 'tidy: nothing to complain about'
+exit $failed
