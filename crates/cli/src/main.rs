@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let output = Output::new(&cli.global);
+    let failed_event = if matches!(cli.command, Command::Cp(_)) { "file.failed" } else { "error" };
     let outcome = runtime().and_then(|runtime| {
         let outcome = runtime.block_on(run(cli, &output));
         // A thread that still blocks (on a terminal, on a dead disk) must not keep the process.
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            output.error(&error);
+            output.failed(failed_event, &error);
             ExitCode::from(error.kind().exit_code())
         }
     }

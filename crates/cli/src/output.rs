@@ -23,9 +23,17 @@ impl Output {
         Output { json: global.json, quiet: global.quiet, verbose: global.verbose }
     }
 
-    /// An error nobody has told yet.
+    /// An error, for people.
     pub(crate) fn error(&self, error: &Error) {
         eprintln!("gridlane: {error}");
+    }
+
+    /// An error that ends the command and that nobody has told yet.
+    pub(crate) fn failed(&self, event: &str, error: &Error) {
+        match self.json {
+            true => print_event(&mut std::io::stdout().lock(), event, json!({ "error": error_value(error) })),
+            false => self.error(error),
+        }
     }
 }
 

@@ -37,18 +37,27 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     settings.connections_max = args.max_connections as usize;
 
     let server = Server::bind(settings).await?;
-    announce(server.addresses(), args, global, is_self_signed.then_some(cert.as_path()));
     let listen_to = |kind| {
         signal(kind)
             .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot listen to signals: {cause}")))
     };
     let (mut interrupt, mut terminate) =
         (listen_to(SignalKind::interrupt())?, listen_to(SignalKind::terminate())?);
+    // Who reads the announcement may stop the server at once.
+    announce(server.addresses(), args, global, is_self_signed.then_some(cert.as_path()));
     let stop = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            // The second one does not wait for running requests.
+            std::process::exit(i32::from(ErrorKind::Interrupted.exit_code()));
+        });
     };
     let summary = server.run(stop).await;
     if !global.quiet && !global.json {

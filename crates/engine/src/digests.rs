@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES};
 use gridlane_core::{Checksum, ChecksumKind, Error, Hasher, Result, Scheme};
@@ -13,6 +14,10 @@ use crate::http::Client;
 use crate::notice::Notice;
 use crate::source::{Identity, Source};
 use crate::verdict::Vote;
+
+/// Between attempts to get a checksum: a server that is busy now may not be in a second.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(200), Duration::from_millis(600), Duration::from_secs(2)];
 
 /// What a source says of its object.
 pub(crate) struct Word {
@@ -30,7 +35,15 @@ pub(crate) fn ask(
     notices: mpsc::UnboundedSender<Notice>,
 ) {
     tokio::spawn(async move {
-        let vote = match word(&client, &source, Some(kind)).await {
+        let mut said = word(&client, &source, Some(kind)).await;
+        for pause in PAUSES {
+            match &said {
+                Err(error) if error.is_retryable() => tokio::time::sleep(pause).await,
+                _ => break,
+            }
+            said = word(&client, &source, Some(kind)).await;
+        }
+        let vote = match said {
             Ok(Word { identity, checksum: Some(checksum) }) => match source.identity() {
                 // A checksum of another version says nothing about this one.
                 Some(known) if !known.agrees_with(&identity) => Vote::Silent,

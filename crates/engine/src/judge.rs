@@ -9,8 +9,8 @@ use gridlane_sys::process::cpu_time;
 
 use crate::digests::{self, hash_file};
 use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
-use crate::ledger::Sender;
-use crate::run::Run;
+use crate::ledger::{EARLIER, Sender};
+use crate::run::{Replica, Run};
 use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::Sink;
@@ -47,6 +47,17 @@ impl Run<'_> {
         verdict::count(user, &votes)
     }
 
+    /// As [`Run::verdict`], when every byte is there: who has not answered at all is not waited for.
+    fn last_verdict(&self) -> Verdict {
+        let user = self.options.checksum.as_ref().and_then(|(_, value)| value.as_ref());
+        let vote = |replica: &Replica| match replica.vote {
+            Vote::Pending if replica.source.identity().is_none() || replica.dead.is_some() => Vote::Silent,
+            ref vote => vote.clone(),
+        };
+        let votes: Vec<Vote> = self.replicas.iter().map(vote).collect();
+        verdict::count(user, &votes)
+    }
+
     /// Stops using sources that contradict the agreed checksum, as long as somebody else is left.
     fn drop_liars(&mut self, checksum: &Checksum, liars: &[usize]) {
         let honest = |number: usize| self.replicas[number].dead.is_none() && !liars.contains(&number);
@@ -75,22 +86,22 @@ impl Run<'_> {
         // A lane that lost a race for bytes may have told of them before the winner had written them.
         self.drive(|run| run.target.ledger().is_settled()).await?;
         // A lane may have written for a source after that was found out.
-        if self.forget_distrusted() || self.refetch_missing() {
+        if self.disbelieve() || self.refetch_missing() {
             return Ok(false);
         }
         self.verifying = true;
         let until = self.pace.now() + DIGEST_WAIT_MAX;
         self.drive(|run| {
-            !run.plan.is_complete() || !matches!(run.verdict(), Verdict::Open) || run.pace.now() >= until
+            !run.plan.is_complete() || !matches!(run.last_verdict(), Verdict::Open) || run.pace.now() >= until
         })
         .await?;
-        if !self.plan.is_complete() || self.forget_distrusted() || self.refetch_missing() {
+        if !self.plan.is_complete() || self.disbelieve() || self.refetch_missing() {
             self.verifying = false;
             return Ok(false);
         }
         let found = self.actual().await?;
         self.checksum = Some(found.clone());
-        let outcome = match self.verdict() {
+        let outcome = match self.last_verdict() {
             Verdict::Agreed { checksum, basis, .. } if checksum == found => {
                 self.name_liars();
                 self.verified = Some(basis);
@@ -108,10 +119,7 @@ impl Run<'_> {
     /// and told the plan that they are there, while that source's bytes were being forgotten.
     fn refetch_missing(&mut self) -> bool {
         let missing = self.target.ledger().missing(self.size_bytes.unwrap_or(0));
-        let believed: Vec<Sender> = (0..self.replicas.len())
-            .filter(|number| !self.replicas[*number].distrusted && !self.replicas[*number].doubted)
-            .map(|number| number as Sender)
-            .collect();
+        let believed = self.believed();
         self.refetch(&missing, &believed);
         !missing.is_empty()
     }
@@ -179,12 +187,13 @@ impl Run<'_> {
             }
             let numbers: Vec<usize> = believed.iter().map(|sender| *sender as usize).collect();
             self.observer.event(&Event::Mismatch { found, expected, believed: &numbers });
-            let missing = self.target.ledger().missing(self.size_bytes.unwrap_or(0));
-            self.refetch(&missing, &believed);
-            if self.disbelieve(|sender| !believed.contains(&sender), &believed) || !missing.is_empty() {
-                for (number, replica) in self.replicas.iter_mut().enumerate() {
-                    replica.doubted = !numbers.contains(&number) && replica.dead.is_none();
-                }
+            for (number, replica) in self.replicas.iter_mut().enumerate() {
+                replica.doubted = !numbers.contains(&number) && replica.dead.is_none();
+            }
+            // What an earlier run left is believed by no hypothesis.
+            let earlier = self.target.ledger().forget(|sender| sender >= EARLIER);
+            let missing = self.refetch_missing();
+            if self.disbelieve() || missing || !earlier.is_empty() {
                 self.suspects = Some(suspects);
                 return Ok(false);
             }

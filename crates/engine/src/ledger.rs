@@ -4,7 +4,7 @@
 //! sender is known, a lane *claims* bytes before it writes them and *commits* them after. Only what was
 //! not claimed is written; whoever comes second throws its copy away.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
 use gridlane_core::{ByteRange, RangeSet};
@@ -32,14 +32,20 @@ pub(crate) struct Ledger {
     committed_bytes: u64,
     /// By offset; none overlap; adjoining ones have different senders.
     pieces: BTreeMap<u64, Piece>,
+    /// Whose bytes are not taken.
+    refused: BTreeSet<Sender>,
     /// Committed and not told to the journal yet.
     unjournaled: Vec<Piece>,
     unjournaled_bytes: u64,
 }
 
 impl Ledger {
-    /// Reserves what of `range` nobody has; the caller writes these parts, then commits them.
-    pub(crate) fn claim(&mut self, range: ByteRange) -> Vec<ByteRange> {
+    /// Reserves for `sender` what of `range` nobody has; the caller writes these parts, then commits them.
+    /// A sender that is refused gets nothing.
+    pub(crate) fn claim(&mut self, range: ByteRange, sender: Sender) -> Vec<ByteRange> {
+        if self.refused.contains(&sender) {
+            return Vec::new();
+        }
         let missing = self.claimed.missing(range);
         self.claimed.insert(range);
         missing
@@ -58,7 +64,7 @@ impl Ledger {
 
     /// Records a piece that a journal vouched for and whose bytes were checked.
     pub(crate) fn restore(&mut self, piece: Piece) {
-        for part in self.claim(piece.range) {
+        for part in self.claim(piece.range, piece.sender) {
             if part == piece.range {
                 self.add(piece);
             } else {
@@ -84,6 +90,20 @@ impl Ledger {
             piece = merged(&piece, &after);
         }
         self.pieces.insert(piece.range.start(), piece);
+    }
+
+    /// From now on takes bytes from anybody but `senders`.
+    pub(crate) fn refuse(&mut self, senders: BTreeSet<Sender>) {
+        self.refused = senders;
+    }
+
+    /// Forgets every piece of senders that are refused; returns the bytes that are missing now. A piece that
+    /// was being written at that time is found the next time.
+    pub(crate) fn forget_refused(&mut self) -> Vec<ByteRange> {
+        let refused = std::mem::take(&mut self.refused);
+        let missing = self.forget(|sender| refused.contains(&sender));
+        self.refused = refused;
+        missing
     }
 
     /// Forgets every piece of a sender that `is_bad` names; returns the bytes that are missing now.
@@ -195,7 +215,7 @@ mod tests {
 
     fn write(ledger: &mut Ledger, range: ByteRange, sender: Sender, object: &[u8]) -> u64 {
         let mut fresh = 0;
-        for part in ledger.claim(range) {
+        for part in ledger.claim(range, sender) {
             let bytes = &object[part.start() as usize..part.end() as usize];
             ledger.commit(Piece { range: part, adler32: adler32(bytes), sender });
             fresh += part.len();
@@ -241,11 +261,25 @@ mod tests {
     }
 
     #[test]
+    fn who_is_refused_adds_nothing_and_what_it_was_writing_is_found() {
+        let object = object();
+        let mut ledger = Ledger::default();
+        let claimed = ledger.claim(ByteRange::new(0, 10), 1)[0];
+        ledger.refuse(BTreeSet::from([1]));
+        assert_eq!(write(&mut ledger, ByteRange::new(10, 20), 1, &object), 0);
+        assert_eq!(write(&mut ledger, ByteRange::new(10, 20), 2, &object), 10);
+        assert!(ledger.forget_refused().is_empty() && !ledger.is_settled());
+        ledger.commit(Piece { range: claimed, adler32: 5, sender: 1 });
+        assert_eq!(ledger.forget_refused(), [claimed]);
+        assert!(ledger.is_settled());
+    }
+
+    #[test]
     fn a_restored_piece_never_overlaps() {
         let mut ledger = Ledger::default();
         ledger.restore(Piece { range: ByteRange::new(0, 50), adler32: 1, sender: EARLIER });
         ledger.restore(Piece { range: ByteRange::new(40, 60), adler32: 2, sender: EARLIER });
         assert_eq!(ledger.pieces().count(), 1);
-        assert_eq!(ledger.claim(ByteRange::new(0, 60)), [ByteRange::new(50, 60)]);
+        assert_eq!(ledger.claim(ByteRange::new(0, 60), 0), [ByteRange::new(50, 60)]);
     }
 }

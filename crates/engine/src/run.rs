@@ -1,6 +1,6 @@
 //! One copy from beginning to end: the task that owns the plan.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +52,8 @@ pub(crate) struct Replica {
     pub(crate) dead: Option<Error>,
     /// What it sent is not to be believed.
     pub(crate) distrusted: bool,
+    /// Dead only because more sources say another size.
+    outvoted: bool,
     /// The hypothesis that is being tried says that it sent wrong bytes.
     pub(crate) doubted: bool,
     /// The last thing that went wrong.
@@ -185,9 +187,8 @@ impl<'a> Run<'a> {
         tokio::pin!(stop);
         let work = async {
             self.take_up(found).await?;
-            for replica in &self.replicas {
-                let (client, source) = (self.client.clone(), replica.source.clone());
-                digests::ask(client, source, self.digest_kind(), self.notify.clone());
+            for source in 0..self.replicas.len() {
+                self.ask_digest(source);
             }
             self.new_plan();
             loop {
@@ -413,15 +414,15 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Two sources say different sizes: the majority decides, or the source that was given first.
+    /// Two sources say different sizes: the majority decides, or the source that was given first. Who was
+    /// outvoted keeps its vote: a later one may turn the majority.
     async fn contradicted(&mut self, source: usize, size_bytes: u64, agreed: u64) -> Result<()> {
         let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
-        for (number, replica) in
-            self.replicas.iter().enumerate().filter(|(_, replica)| replica.dead.is_none())
-        {
-            let Some(size) = replica.source.identity().and_then(|identity| identity.size_bytes) else {
+        for (number, replica) in self.replicas.iter().enumerate() {
+            if replica.dead.is_some() && !replica.outvoted {
                 continue;
-            };
+            }
+            let Some(size) = replica.size_bytes() else { continue };
             match sizes.iter_mut().find(|(known, _, _)| *known == size) {
                 Some((_, saying, _)) => *saying += 1,
                 None => sizes.push((size, 1, number)),
@@ -429,33 +430,38 @@ impl<'a> Run<'a> {
         }
         let winner = sizes.iter().max_by_key(|(_, saying, first)| (*saying, std::cmp::Reverse(*first)));
         let right = winner.map_or(agreed, |(size, _, _)| *size);
-        let wrong = |size: u64| {
-            Error::new(ErrorKind::ChecksumMismatch, format!("it has {size} bytes, the others say {right}"))
-                .hint("it is another file, or damaged")
-        };
         if right == agreed {
-            let url = self.replicas[source].source.url.clone();
-            self.kill(source, wrong(size_bytes).endpoint(url), true);
+            self.outvote(source, size_bytes, right);
             return Ok(());
         }
         if self.target.partial().is_none() {
             // What a stream has taken cannot be called back.
-            return Err(wrong(agreed)
-                .endpoint("the sources")
-                .hint("name one that is right as the only source"));
+            let hint = "copy to a file, or name one source that is right";
+            return Err(other_size(agreed, right).endpoint(&self.replicas[source].source.url).hint(hint));
         }
-        // Start over with the other size, without those who said the wrong one.
+        self.start_over(right).await
+    }
+
+    /// Starts over with another size, with those who say it.
+    async fn start_over(&mut self, right: u64) -> Result<()> {
         self.close_lanes().await?;
+        self.wasted_bytes = self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
         for number in 0..self.replicas.len() {
-            let size = self.replicas[number].source.identity().and_then(|identity| identity.size_bytes);
-            if let Some(size) = size.filter(|size| *size != right) {
-                let url = self.replicas[number].source.url.clone();
-                self.kill(number, wrong(size).endpoint(url), true);
+            match self.replicas[number].size_bytes() {
+                Some(size) if size != right => self.outvote(number, size, right),
+                Some(_) if self.replicas[number].outvoted => {
+                    let replica = &mut self.replicas[number];
+                    (replica.outvoted, replica.distrusted) = (false, false);
+                    (replica.dead, replica.last_error) = (None, None);
+                    replica.vote = Vote::Pending;
+                    self.ask_digest(number);
+                }
+                _ => {}
             }
         }
-        self.wasted_bytes += self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
         self.resumed_bytes = 0;
         self.target.ledger().clear();
+        self.disbelieve();
         if let Some(partial) = self.target.partial() {
             partial.restart()?;
         }
@@ -464,6 +470,17 @@ impl<'a> Run<'a> {
         self.size_bytes = None;
         self.new_plan();
         self.agree(right).await
+    }
+
+    fn outvote(&mut self, source: usize, size_bytes: u64, right: u64) {
+        let error = other_size(size_bytes, right).endpoint(&self.replicas[source].source.url);
+        self.replicas[source].outvoted = true;
+        self.kill(source, error, true);
+    }
+
+    fn ask_digest(&self, source: usize) {
+        let source = self.replicas[source].source.clone();
+        digests::ask(self.client.clone(), source, self.digest_kind(), self.notify.clone());
     }
 
     /// Ends all lanes and waits until each has written what it claimed.
@@ -498,31 +515,30 @@ impl<'a> Run<'a> {
         let id = SourceId(source as u32);
         self.plan.handle(self.pace.now(), plan::Event::SourceDead { source: id });
         if forget {
-            self.forget_distrusted();
+            self.disbelieve();
         }
     }
 
-    /// Has the bytes of distrusted sources fetched again; `true` when there were any.
-    pub(crate) fn forget_distrusted(&mut self) -> bool {
+    /// Sources that may deliver: neither distrusted nor doubted at the moment.
+    pub(crate) fn believed(&self) -> Vec<Sender> {
+        let is_believed = |replica: &&Replica| !replica.distrusted && !replica.doubted;
+        self.replicas.iter().filter(is_believed).map(|replica| replica.source.number).collect()
+    }
+
+    /// Takes no more bytes from sources that are not believed, and has what they sent fetched again. `true`
+    /// when bytes are missing now.
+    pub(crate) fn disbelieve(&mut self) -> bool {
         if self.target.partial().is_none() {
             // What a stream has taken cannot be called back: only the checksum can tell whether it is right.
             return false;
         }
-        let distrusted: BTreeSet<Sender> = self
-            .replicas
-            .iter()
-            .filter(|replica| replica.distrusted)
-            .map(|replica| replica.source.number)
-            .collect();
-        let believed: Vec<Sender> =
-            (0..self.replicas.len() as u32).filter(|n| !distrusted.contains(n)).collect();
-        self.disbelieve(|sender| distrusted.contains(&sender), &believed)
-    }
-
-    /// Has bytes fetched again that came from senders that `is_bad` names, from `believed` sources only.
-    pub(crate) fn disbelieve(&mut self, is_bad: impl Fn(Sender) -> bool, believed: &[Sender]) -> bool {
-        let missing = self.target.ledger().forget(is_bad);
-        self.refetch(&missing, believed);
+        let believed = self.believed();
+        let missing = {
+            let mut ledger = self.target.ledger();
+            ledger.refuse((0..self.replicas.len() as Sender).filter(|n| !believed.contains(n)).collect());
+            ledger.forget_refused()
+        };
+        self.refetch(&missing, &believed);
         !missing.is_empty()
     }
 
@@ -717,9 +733,15 @@ impl Replica {
             vote: Vote::Pending,
             dead: None,
             distrusted: false,
+            outvoted: false,
             doubted: false,
             last_error: None,
         }
+    }
+
+    /// The size that it says its object has.
+    fn size_bytes(&self) -> Option<u64> {
+        self.source.identity()?.size_bytes
     }
 
     fn saw_round_trip(&mut self, seen: Option<Duration>) {
@@ -728,6 +750,11 @@ impl Replica {
             (before, seen) => before.or(seen),
         };
     }
+}
+
+fn other_size(size_bytes: u64, right: u64) -> Error {
+    Error::new(ErrorKind::ChecksumMismatch, format!("it has {size_bytes} bytes, the others say {right}"))
+        .hint("it is another file, or damaged")
 }
 
 fn interrupted() -> Error {

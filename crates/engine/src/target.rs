@@ -61,7 +61,7 @@ impl Target {
     /// Takes bytes that belong at `offset` and came from `sender`. Those that are there already are thrown
     /// away. Returns how many were new.
     pub(crate) async fn write(&self, lane: LaneId, sender: Sender, bytes: &[u8], offset: u64) -> Result<u64> {
-        let parts = self.ledger().claim(ByteRange::at(offset, bytes.len() as u64));
+        let parts = self.ledger().claim(ByteRange::at(offset, bytes.len() as u64), sender);
         let mut fresh = 0;
         for part in parts {
             let from = (part.start() - offset) as usize;

@@ -1,8 +1,8 @@
 //! Where disk operations may block: on a thread that the runtime has taken out of its rotation, a
 //! bounded number at a time.
 //!
-//! `block_in_place` costs far less than a hand-over to another thread and back (33 to 85 microseconds,
-//! `reference/data-path-costs.md`), and it works on borrowed buffers. It is not free: it wakes a thread that
+//! `block_in_place` costs far less than a hand-over to another thread and back (33 to 85 microseconds
+//! measured), and it works on borrowed buffers. It is not free: it wakes a thread that
 //! takes over this one's tasks. With it around every `open`, small GETs came at half the rate (75 instead of
 //! 150 thousand a second), so they try [`open_nowait`](gridlane_store::Storage::open_nowait) first.
 //!

@@ -1,7 +1,7 @@
 //! What a server needs of a storage, and nothing more.
 //!
-//! The traits are synchronous: a page-cache hit costs a microsecond, and a hand-over to a thread thirty
-//! (`reference/data-path-costs.md`). A caller that must not block asks [`Object::read_at_nowait`]
+//! The traits are synchronous: a page-cache hit costs a microsecond, and a hand-over to a thread 33
+//! to 85. A caller that must not block asks [`Object::read_at_nowait`]
 //! first and takes everything else to a place where it may block.
 //!
 //! ```text
