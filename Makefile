@@ -22,12 +22,12 @@ test: ## everything that must hold: format, lints, layers, unit, property, end-t
 demo: ## two minutes of copies between real servers on this machine, as a table
 	@sh scripts/bootstrap.sh --demo
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
-	@$(ENV) && python3 demo/run.py --gridlane $(GRIDLANE) $(DEMO_OPTIONS)
+	@$(ENV) && exec python3 demo/run.py --gridlane $(GRIDLANE) $(DEMO_OPTIONS)
 
 bench: ## paired runs against curl, aria2c and nginx (BENCH_OPTIONS=--quick for a first look)
 	@sh scripts/bootstrap.sh --bench
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
-	@$(ENV) && python3 bench/run.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+	@$(ENV) && exec python3 bench/run.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
 
 lint: ## format and lints only
 	@sh scripts/bootstrap.sh --test

@@ -19,7 +19,7 @@ sys.path.append(str(ROOT / "scripts"))
 
 from processes import Nginx, run_client  # noqa: E402
 from report import machine, write_json, write_page  # noqa: E402
-from running import Serve, exit_on_signals, generate, kill_all  # noqa: E402
+from running import Serve, clean_up, exit_on_signals, generate  # noqa: E402
 from stats import summarize  # noqa: E402
 
 SMALL_REQUESTS = 5000
@@ -38,8 +38,7 @@ def main():
         print("\ninterrupted")
         return 130
     finally:
-        kill_all()
-        shutil.rmtree(work, ignore_errors=True)
+        clean_up(work)
 
 
 def arguments():

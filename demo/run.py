@@ -24,11 +24,12 @@ sys.path.append(str(HERE.parent / "scripts"))
 
 from copying import Copy  # noqa: E402
 from liar import Liar  # noqa: E402
-from running import Serve, exit_on_signals, generate, kill_all  # noqa: E402
+from running import Serve, clean_up, exit_on_signals, generate  # noqa: E402
 
 RATES = [80_000_000, 50_000_000, 30_000_000]  # bytes per second of the three servers
 BIG = "big.dat"
-WIDTHS = (32, 8, 8, 8, 9, 9)
+WIDTHS = (32, 8, 6, 7, 10, 10)
+COLUMNS = 98
 
 
 def main():
@@ -42,8 +43,7 @@ def main():
         print("\ninterrupted")
         return 130
     finally:
-        kill_all()
-        shutil.rmtree(work, ignore_errors=True)
+        clean_up(work)
 
 
 def arguments():
@@ -59,9 +59,19 @@ def workplace(size):
     """Memory when it has room for the file, a damaged one and a copy; else the disk."""
     needed = 3 * size + 200_000_000
     for place in ("/dev/shm", tempfile.gettempdir()):
-        if os.path.isdir(place) and shutil.disk_usage(place).free > needed:
+        room = shutil.disk_usage(place).free if os.path.isdir(place) else 0
+        if place == "/dev/shm":
+            room = min(room, memory_available())
+        if room > needed:
             return place
     sys.exit(f"the demo needs {needed / 1e9:.1f} GB in /dev/shm or {tempfile.gettempdir()}; see --size")
+
+
+def memory_available():
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
 
 
 class Demo:
@@ -76,7 +86,7 @@ class Demo:
         began = time.monotonic()
         self.prepare()
         row("case", "seconds", "MB/s", "bound", "fraction", "compared", "note")
-        print("-" * 98)
+        print("-" * COLUMNS)
         self.real_files()
         self.from_one()
         self.from_three()
@@ -86,7 +96,7 @@ class Demo:
         self.one_lies()
         self.killed_and_resumed()
         self.stop_servers()
-        print("-" * 98)
+        print("-" * COLUMNS)
         verdict = "every copy is right" if self.all_right else "SOME COPIES ARE WRONG"
         print(f"{verdict}; {time.monotonic() - began:.0f} s in all")
         return 0 if self.all_right else 1
@@ -225,13 +235,14 @@ class Demo:
         limit = f"{count / bound / 1e6:.0f}" if bound else "-"
         fraction = f"{bound / seconds:.2f}" if bound else "-"
         rate = f"{count / seconds / 1e6:.0f}" if seconds else "-"
-        row(case, f"{seconds:.1f}", rate, limit, fraction, "same" if right else "WRONG", note)
+        time_s = f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2f}"
+        row(case, time_s, rate, limit, fraction, "same" if right else "WRONG", note)
 
 
 def row(*cells):
     first, *numbers, note = cells
     line = first.ljust(WIDTHS[0]) + "".join(cell.rjust(width) for cell, width in zip(numbers, WIDTHS[1:]))
-    print(f"{line}  {note}", flush=True)
+    print(f"{line}  {note}".rstrip(), flush=True)
 
 
 def is_blamed(source):

@@ -8,8 +8,18 @@
 #   scripts/bootstrap.sh --bench    and what `make bench` needs
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
-# are missing and stops. Rust comes from the cargo that is there, else from the package rustup, else from
-# https://sh.rustup.rs; rust-toolchain.toml says which version.
+# are missing and stops. Rust comes from the cargo that is there, if it is recent enough, else from the package
+# rustup, else (there is none, or the distribution's cargo is installed, which it excludes) from
+# https://sh.rustup.rs for this user; rust-toolchain.toml says which version.
+#
+# For Debian 12 and 13, Ubuntu 22.04 and 24.04, starting from git and a shell. The other packages:
+#   gcc libc6-dev make   the linker, and a C compiler for the crate ring
+#   ca-certificates      cargo fetches crates over https
+#   curl                 fetches the Rust installer; client of the tests
+#   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
+#   openssl              one test has it read the certificate that the server makes
+#   python3              runs the demo and the benchmarks
+#   aria2                client of the benchmarks
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -32,29 +42,33 @@ need() { # command package
     have "$1" || packages="$packages $2"
 }
 
-compiles() { printf '#include <stdio.h>\n' | gcc -E -o /dev/null -x c - >/dev/null 2>&1; }
+compiles() { printf '#include <stdio.h>\n' | cc -E -x c - >/dev/null 2>&1; }
+
+has_authorities() {
+    for file in "${SSL_CERT_FILE-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
+        [ ! -s "$file" ] || return 0
+    done
+    return 1
+}
 
 need git git
 need make make
-need gcc gcc
+need cc gcc
 compiles || packages="$packages libc6-dev"
-if ! cargo_is_recent && ! have rustup; then
-    need curl curl
-    [ -e /etc/ssl/certs/ca-certificates.crt ] || packages="$packages ca-certificates"
-fi
+has_authorities || packages="$packages ca-certificates"
+cargo_is_recent || have rustup || need curl curl
 case $purpose in
 --demo) need python3 python3 ;;
 --test)
-    need curl curl
-    need nginx nginx-light
+    case $packages in *' curl'*) ;; *) need curl curl ;; esac
+    need nginx nginx
     need openssl openssl
     ;;
 --bench)
+    case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need python3 python3
-    need curl curl
-    need nginx nginx-light
+    need nginx nginx
     need aria2c aria2
-    need openssl openssl
     ;;
 esac
 
@@ -85,9 +99,15 @@ install_packages() {
             chmod 755 "$policy"
         fi
         export DEBIAN_FRONTEND=noninteractive
-        apt-get update -q
-        apt-get install -q -y --no-install-recommends "$@"
-    ' sh "$@" >&2
+        # A new machine may be updating itself.
+        wait_for_others="-o DPkg::Lock::Timeout=300"
+        apt-get $wait_for_others update -q ||
+            echo "bootstrap: the lists of packages could not be updated; going on with those that are here" >&2
+        apt-get $wait_for_others install -q -y --no-install-recommends "$@"
+    ' sh "$@" >&2 || {
+        say "could not install: $*; what apt-get says about that is above"
+        return 1
+    }
 }
 
 if [ -n "$packages" ]; then
@@ -108,13 +128,28 @@ if [ -n "$packages" ]; then
     hash -r
 fi
 
+case $purpose in
+--test | --bench)
+    for module in ssl dav; do
+        nginx -V 2>&1 | grep -q "http_${module}_module" && continue
+        say "the nginx that is here ($(command -v nginx)) was built without its $module module: install the package nginx"
+        exit 1
+    done
+    ;;
+esac
+
 # --- Rust -----------------------------------------------------------------------------------------
 
+is_installed() { LC_ALL=C dpkg -s "$1" 2>/dev/null | grep -q '^Status: .* installed$'; }
+
+# The package rustup excludes the distribution's own cargo and rustc, which somebody may need.
+may_install_rustup() {
+    [ $may_install = yes ] && ! is_installed cargo && ! is_installed rustc &&
+        LC_ALL=C apt-cache policy rustup | grep -q 'Candidate: [0-9]'
+}
+
 install_rustup() {
-    if [ $may_install = yes ] && LC_ALL=C apt-cache policy rustup | grep -q 'Candidate: [0-9]'; then
-        say "installing: rustup"
-        install_packages rustup
-    else
+    if ! { may_install_rustup && say "installing: rustup" && install_packages rustup; }; then
         say "installing Rust for this user from https://sh.rustup.rs"
         installer=$(mktemp)
         trap 'rm -f "$installer"' EXIT
@@ -123,7 +158,8 @@ install_rustup() {
             say "cannot fetch it; install Rust 1.$cargo_minor_min or newer, then run the same command again"
             exit 1
         }
-        sh "$installer" -y --quiet --no-modify-path --profile minimal --default-toolchain none >&2
+        # Beside a cargo of the distribution, too.
+        RUSTUP_INIT_SKIP_PATH_CHECK=yes sh "$installer" -y --quiet --no-modify-path --profile minimal --default-toolchain none >&2
     fi
     PATH=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH
     hash -r

@@ -11,6 +11,20 @@ complain() {
     failed=1
 }
 
+# What cargo says of a crate's dependencies: name and version, one a line. Silence is no proof of anything.
+tree() { # crate options
+    crate=$1
+    shift
+    found=$(cargo tree --locked --package "gridlane-$crate" --edges normal --prefix none "$@") || found=
+    case $found in
+    "gridlane-$crate "*) printf '%s\n' "$found" ;;
+    *)
+        echo "layers: cargo does not list what crates/$crate depends on; what it says about that is above" >&2
+        return 1
+        ;;
+    esac
+}
+
 # --- Who may use whom -----------------------------------------------------------------------------
 # pure <- platform (sys, net, store) <- engine <- services <- edge. A crate that is not here fails.
 allowed() {
@@ -33,8 +47,8 @@ for manifest in crates/*/Cargo.toml; do
         complain "crates/$crate has no place in the table of scripts/check-layers.sh"
         continue
     fi
-    uses=$(cargo tree --locked --package "gridlane-$crate" --edges normal --depth 1 --prefix none |
-        sed -n '2,$s/^gridlane-\([a-z]*\) .*/\1/p' | sort -u)
+    direct=$(tree "$crate" --depth 1)
+    uses=$(echo "$direct" | sed -n '2,$s/^gridlane-\([a-z]*\) .*/\1/p' | sort -u)
     for used in $uses; do
         case " $may " in
         *" $used "*) ;;
@@ -47,8 +61,11 @@ done
 impure='tokio|mio|socket2|rustix|nix|hyper|rustls|ring|async-std|async-io|smol|polling|futures-executor|reqwest'
 effects='std::(net::(Tcp|Udp)|fs\b|thread|process)|(Instant|SystemTime)::now|std::os::unix::net'
 for crate in core dav plan; do
-    found=$(cargo tree --locked --package "gridlane-$crate" --edges normal --prefix none |
-        sed 's/ .*//' | sort -u | grep -xE "$impure" || true)
+    all=$(tree "$crate")
+    # On one line.
+    # shellcheck disable=SC2086
+    found=$(echo "$all" | sed 's/ .*//' | sort -u | grep -xE "$impure" || true)
+    # shellcheck disable=SC2086
     [ -z "$found" ] || complain "crates/$crate is pure, but pulls in" $found
     found=$(grep -rnE "$effects" "crates/$crate/src" || true)
     [ -z "$found" ] || complain "crates/$crate is pure, but touches the world:

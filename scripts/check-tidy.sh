@@ -1,6 +1,7 @@
 #!/bin/sh
 # What can be checked about style without compiling: sizes of files, unfinished or skipped work, paths of
-# somebody's machine, links between documents, the changelog, and the data files' checksums.
+# somebody's machine, links between documents, the changelog, figures and runs that documents promise, and the
+# data files' checksums. Which files there are, git says.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -10,10 +11,29 @@ complain() {
     echo "tidy: $*" >&2
     failed=1
 }
+
 # Tracked and new files; names with spaces are not used here.
-files() { git ls-files --cached --others --exclude-standard -- "$@" | while read -r file; do
-    [ ! -f "$file" ] || echo "$file"
-done; }
+if ! listed=$(git ls-files --cached --others --exclude-standard); then
+    echo "tidy: git does not list the files of $(pwd); what it says about that is above" >&2
+    echo 'tidy: run this in a git clone that belongs to the user who runs it' >&2
+    exit 1
+fi
+files() { # patterns of names, as the shell has them
+    for file in $listed; do
+        for pattern in "$@"; do
+            # Patterns on purpose.
+            # shellcheck disable=SC2254
+            case $file in
+            $pattern) [ ! -f "$file" ] || echo "$file" ;;
+            esac
+        done
+    done
+}
+if [ -z "$(files 'scripts/check-tidy.sh')" ]; then
+    echo "tidy: git knows no files in $(pwd): a directory that another repository ignores?" >&2
+    echo 'tidy: run this in a git clone' >&2
+    exit 1
+fi
 
 for file in $(files '*.rs' '*.py' '*.sh' '*.md' '*.toml' Makefile); do
     lines=$(wc -l <"$file")
@@ -27,7 +47,7 @@ sources=$(files '*.rs' '*.py' '*.sh' '*.md' '*.toml' Makefile | grep -vx 'script
 look_for() { # what pattern
     # Words on purpose.
     # shellcheck disable=SC2086
-    found=$(grep -nE "$2" $sources || true)
+    found=$(grep -nE "$2" $sources /dev/null || true)
     [ -z "$found" ] || complain "$1:
 $found"
 }
@@ -46,6 +66,12 @@ for file in $(files '*.md'); do
         esac
     done
 done
+
+# What `make demo` printed, and what `make bench` measured.
+sed -n '/^<!-- demo output -->$/,/^<!-- \/demo output -->$/p' README.md | grep -qE '^ *three replicas .* same( |$)' ||
+    complain "README.md shows no run between its '<!-- demo output -->' marks: put there what 'make demo' prints"
+grep -qE '^\| (cp|serve) .*\| +[0-9.]+ +\|' docs/performance/main-job.md ||
+    complain "docs/performance/main-job.md has no table of figures: 'make bench' writes it"
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 grep -qF "## [$version]" CHANGELOG.md || complain "CHANGELOG.md has no section for $version"

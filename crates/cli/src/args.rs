@@ -18,7 +18,7 @@ use gridlane_store::posix::Durability;
     after_help = "Exit codes: 0 ok, 1 other, 2 usage, 3 not found, 4 denied, 5 exists or precondition, \
 6 network (retry), 7 timeout (retry), 8 checksum mismatch, 9 no space or local I/O, 11 server busy (retry), \
 12 unsupported, 130 interrupted (the same command continues).\n\n\
-Every option can be given as GRIDLANE_OPTION in the environment, or in a TOML file (--config): \
+Options with [env: …] can be given in the environment, all options in a TOML file (--config): \
 the command line counts before the environment, the environment before the file."
 )]
 pub(crate) struct Cli {
@@ -100,7 +100,7 @@ pub(crate) struct CpArgs {
     /// Where they go
     pub(crate) target: String,
     /// Another replica of the same file (repeatable)
-    #[arg(long, value_name = "URL", env = "GRIDLANE_MIRROR", value_delimiter = ' ')]
+    #[arg(long, value_name = "URL")]
     pub(crate) mirror: Vec<String>,
     /// Compare this checksum: adler32, crc32c, md5 or sha256, with the value if you know it
     #[arg(long, value_name = "TYPE[:VALUE]", value_parser = parse_wanted, env = "GRIDLANE_CHECKSUM")]
@@ -140,7 +140,7 @@ pub(crate) struct ServeArgs {
     /// The directory
     pub(crate) directory: PathBuf,
     /// Address and port to listen on (repeatable); port 0 takes a free one
-    /// [default: 127.0.0.1:1094 and [::1]:1094]
+    /// `[default: 127.0.0.1:1094 and [::1]:1094]`
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_LISTEN", value_delimiter = ',')]
     pub(crate) listen: Vec<SocketAddr>,
     /// Let clients store and remove files

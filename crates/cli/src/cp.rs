@@ -78,7 +78,8 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
 
 /// The command that was typed, so that a shell reads it back as it was.
 fn command_line() -> String {
-    let quoted = std::env::args().map(|arg| {
+    let quoted = std::env::args_os().map(|arg| {
+        let arg = without_secrets(&arg.to_string_lossy());
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
         match !arg.is_empty() && arg.chars().all(plain) {
             true => arg,
@@ -86,6 +87,14 @@ fn command_line() -> String {
         }
     });
     quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// An argument as it may stand in a log: a URL with a password or a signed query loses them.
+fn without_secrets(arg: &str) -> String {
+    match Url::parse_absolute(arg) {
+        Ok(url) if url.credentials().is_some() || url.request_target().contains('?') => url.to_string(),
+        _ => arg.to_owned(),
+    }
 }
 
 /// Completes at the first SIGINT or SIGTERM; the second one ends the process at once.

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridlane_client::{Listed, ListedKind};
+use gridlane_client::{Entry, EntryKind};
 use gridlane_core::{Error, Result, Url};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let mut out = Vec::new();
     for entry in &listed {
         if global.json {
-            print_event(&mut out, "entry", value(entry));
+            print_event(&mut out, "entry", value(entry, None));
             continue;
         }
         if args.long {
@@ -28,7 +28,7 @@ pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
             out.extend_from_slice(format!("{size:>15}  {modified:<29}  ").as_bytes());
         }
         out.extend(printable(&entry.name).as_bytes());
-        out.extend_from_slice(if entry.kind == ListedKind::Directory { b"/\n" } else { b"\n" });
+        out.extend_from_slice(if entry.kind == EntryKind::Directory { b"/\n" } else { b"\n" });
     }
     print(&out)
 }
@@ -37,24 +37,25 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
     let client = gridlane_client::connect(global.trust());
     let found = gridlane_client::stat(&client, &url).await?;
+    let entry = &found.entry;
     let mut out = Vec::new();
     if global.json {
-        print_event(&mut out, "entry", value(&found));
+        print_event(&mut out, "entry", value(entry, found.etag.as_deref()));
         return print(&out);
     }
-    let kind = match found.kind {
-        ListedKind::File => "file",
-        ListedKind::Directory => "directory",
+    let kind = match entry.kind {
+        EntryKind::File => "file",
+        EntryKind::Directory => "directory",
     };
     let mut line = |name: &str, text: String| {
         out.extend_from_slice(format!("{name:<9} {text}\n").as_bytes());
     };
     line("name:", url.to_string());
     line("kind:", kind.into());
-    if let Some(bytes) = found.size_bytes {
+    if let Some(bytes) = entry.size_bytes {
         line("size:", format!("{bytes} ({})", gridlane_core::units::format_bytes(bytes)));
     }
-    if let Some(modified) = found.modified {
+    if let Some(modified) = entry.modified {
         line("modified:", httpdate::fmt_http_date(modified));
     }
     if let Some(etag) = &found.etag {
@@ -104,14 +105,14 @@ pub(crate) fn parse(text: &str) -> Result<Url> {
     Url::parse(text, &current_dir)
 }
 
-fn value(entry: &Listed) -> Value {
+fn value(entry: &Entry, etag: Option<&str>) -> Value {
     let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|since| since.as_secs()).ok();
     json!({
         "name": String::from_utf8_lossy(&entry.name),
-        "kind": match entry.kind { ListedKind::File => "file", ListedKind::Directory => "directory" },
+        "kind": match entry.kind { EntryKind::File => "file", EntryKind::Directory => "directory" },
         "size_bytes": entry.size_bytes,
         "modified_s": entry.modified.and_then(seconds),
-        "etag": entry.etag,
+        "etag": etag,
     })
 }
 

@@ -27,6 +27,12 @@ fn main() -> ExitCode {
     };
     let output = Output::new(&cli.global);
     let failed_event = if matches!(cli.command, Command::Cp(_)) { "file.failed" } else { "error" };
+    // The bytes of a file are on standard output: nothing else may be.
+    let data_on_stdout = match &cli.command {
+        Command::Cat(_) => true,
+        Command::Cp(args) => args.target == "-",
+        _ => false,
+    };
     let outcome = runtime().and_then(|runtime| {
         let outcome = runtime.block_on(run(cli, &output));
         // A thread that still blocks (on a terminal, on a dead disk) must not keep the process.
@@ -36,7 +42,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            output.failed(failed_event, &error);
+            output.failed(failed_event, &error, data_on_stdout);
             ExitCode::from(error.kind().exit_code())
         }
     }

@@ -29,9 +29,11 @@ impl Output {
     }
 
     /// An error that ends the command and that nobody has told yet.
-    pub(crate) fn failed(&self, event: &str, error: &Error) {
+    pub(crate) fn failed(&self, event: &str, error: &Error, data_on_stdout: bool) {
+        let fields = json!({ "error": error_value(error) });
         match self.json {
-            true => print_event(&mut std::io::stdout().lock(), event, json!({ "error": error_value(error) })),
+            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), event, fields),
+            true => print_event(&mut std::io::stdout().lock(), event, fields),
             false => self.error(error),
         }
     }

@@ -154,15 +154,13 @@ fn source_line(
     format!("  {:<room$} {numbers}", shortened(url, room))
 }
 
-/// A round trip for people: `0.05 ms`, `12.3 ms`, `150 ms`.
+/// A round trip for people: `50 µs`, `12.3 ms`, `150 ms`.
 fn round_trip_text(round_trip: Duration) -> String {
-    let ms = round_trip.as_secs_f64() * 1e3;
-    let digits = match ms {
-        ms if ms < 1.0 => 2,
-        ms if ms < 100.0 => 1,
-        _ => 0,
-    };
-    format!("{:.digits$} ms", ms.max(0.01))
+    match round_trip.as_secs_f64() * 1e3 {
+        ms if ms < 1.0 => format!("{:.0} µs", ms * 1e3),
+        ms if ms < 100.0 => format!("{ms:.1} ms"),
+        ms => format!("{ms:.0} ms"),
+    }
 }
 
 /// The end of a URL says more than its beginning.
@@ -195,7 +193,7 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
     let checksum = report.checksum.as_ref().map(|checksum| checksum.to_string()).unwrap_or_default();
     let _ = match report.verified {
         Some(basis) => writeln!(text, ", verified {checksum} ({})", basis_text(basis)),
-        None => writeln!(text, ", unverified {checksum} (no source tells its checksum)"),
+        None => writeln!(text, ", unverified {checksum} (nothing to compare it with)"),
     };
     for source in &report.sources {
         let share = 100.0 * source.bytes as f64 / report.done_bytes.max(1) as f64;
@@ -236,5 +234,12 @@ mod tests {
     fn the_end_of_a_long_url_is_kept() {
         assert_eq!(shortened("https://a.example/dir/file.root", 12), "…r/file.root");
         assert_eq!(shortened("short", 12), "short");
+    }
+
+    #[test]
+    fn round_trips_from_loopback_to_the_other_side_of_the_world() {
+        for (us, text) in [(9, "9 µs"), (12_340, "12.3 ms"), (301_000, "301 ms")] {
+            assert_eq!(round_trip_text(Duration::from_micros(us)), text);
+        }
     }
 }

@@ -2,63 +2,56 @@
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::time::SystemTime;
 
-use gridlane_core::limits::{LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
+use gridlane_core::limits::{BODY_STALL_MAX, LISTING_BYTES_MAX, LISTING_ENTRIES_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use gridlane_dav::listing::EntryKind;
-use gridlane_engine::http::Client;
+use gridlane_dav::listing::{Entry, EntryKind};
+use gridlane_engine::http::{Client, Exchange};
+use tokio::time::timeout;
 
-/// What a name stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListedKind {
-    /// A file.
-    File,
-    /// A directory.
-    Directory,
-}
-
-/// A file or directory.
+/// A file or directory that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
-    /// Its name as its file system has it; for a URL that was asked for, the URL.
-    pub name: Vec<u8>,
-    /// What it is.
-    pub kind: ListedKind,
-    /// Size in bytes, if told.
-    pub size_bytes: Option<u64>,
-    /// When its content last changed, if told.
-    pub modified: Option<SystemTime>,
+pub struct Stat {
+    /// What a listing of its directory would say of it.
+    pub entry: Entry,
     /// The server's name for this version.
     pub etag: Option<String>,
 }
 
 /// Looks at one file or directory.
-pub async fn stat(client: &Client, url: &Url) -> Result<Listed> {
-    let name = url.to_string().into_bytes();
+pub async fn stat(client: &Client, url: &Url) -> Result<Stat> {
     if let Some(path) = url.to_path() {
         let meta = fs::metadata(&path)
             .map_err(|cause| Error::local_io("cannot look at it", &cause).endpoint(url))?;
-        return Ok(of_metadata(name, &meta));
+        return Ok(Stat { entry: of_metadata(name_of(url), &meta), etag: None });
     }
     let exchange = client.request("HEAD", url, &[]).await?;
+    of_response(url, &exchange)
+}
+
+fn of_response(url: &Url, exchange: &Exchange) -> Result<Stat> {
     let head = &exchange.response.head;
     let kind = match exchange.url.is_directory_form() {
-        true => ListedKind::Directory,
-        false => ListedKind::File,
+        true => EntryKind::Directory,
+        false => EntryKind::File,
     };
     let size_bytes = head.content_length().map_err(|error| error.endpoint(url))?;
-    Ok(Listed {
-        name,
+    let entry = Entry {
+        name: name_of(url),
         kind,
-        size_bytes: size_bytes.filter(|_| kind == ListedKind::File),
+        size_bytes: size_bytes.filter(|_| kind == EntryKind::File),
         modified: head.last_modified(),
-        etag: head.etag().map(|etag| etag.to_string()),
-    })
+    };
+    Ok(Stat { entry, etag: head.etag().map(|etag| etag.to_string()) })
+}
+
+/// The last part of a URL's path, decoded; empty for a directory.
+fn name_of(url: &Url) -> Vec<u8> {
+    percent_encoding::percent_decode_str(url.file_name().unwrap_or_default()).collect()
 }
 
 /// Lists a directory, names ascending; a file is a listing of itself.
-pub async fn list(client: &Client, url: &Url) -> Result<Vec<Listed>> {
+pub async fn list(client: &Client, url: &Url) -> Result<Vec<Entry>> {
     let mut listed = match url.to_path() {
         Some(path) => list_here(url, &path)?,
         None => list_there(client, url).await?,
@@ -67,7 +60,7 @@ pub async fn list(client: &Client, url: &Url) -> Result<Vec<Listed>> {
     Ok(listed)
 }
 
-fn list_here(url: &Url, path: &std::path::Path) -> Result<Vec<Listed>> {
+fn list_here(url: &Url, path: &std::path::Path) -> Result<Vec<Entry>> {
     let failed = |cause: &std::io::Error| Error::local_io("cannot list it", cause).endpoint(url);
     let meta = fs::metadata(path).map_err(|cause| failed(&cause))?;
     if !meta.is_dir() {
@@ -88,15 +81,12 @@ fn list_here(url: &Url, path: &std::path::Path) -> Result<Vec<Listed>> {
     Ok(listed)
 }
 
-async fn list_there(client: &Client, url: &Url) -> Result<Vec<Listed>> {
+async fn list_there(client: &Client, url: &Url) -> Result<Vec<Entry>> {
     if !url.is_directory_form() {
         // A file answers as what it is; a directory redirects to its form with a slash.
         let exchange = client.request("HEAD", url, &[]).await?;
         if !exchange.url.is_directory_form() {
-            let mut file = stat(client, url).await?;
-            let name = url.file_name().unwrap_or_default();
-            file.name = percent_encoding::percent_decode_str(name).collect();
-            return Ok(vec![file]);
+            return Ok(vec![of_response(url, &exchange)?.entry]);
         }
     }
     let accept = [("Accept", "application/json, text/html;q=0.5".to_owned())];
@@ -108,7 +98,10 @@ async fn list_there(client: &Client, url: &Url) -> Result<Vec<Listed>> {
     let mut body = Vec::new();
     let mut buf = vec![0; 64 * 1024];
     loop {
-        let count = exchange.connection.read_body(&mut buf).await.map_err(|error| error.endpoint(url))?;
+        let count = match timeout(BODY_STALL_MAX, exchange.connection.read_body(&mut buf)).await {
+            Ok(count) => count.map_err(|error| error.endpoint(url))?,
+            Err(_) => return Err(Error::new(ErrorKind::Timeout, "the listing stopped coming").endpoint(url)),
+        };
         if count == 0 {
             break;
         }
@@ -119,21 +112,8 @@ async fn list_there(client: &Client, url: &Url) -> Result<Vec<Listed>> {
     }
     let media_type = exchange.response.head.media_type();
     let path = exchange.url.encoded_path().to_owned();
-    let entries = gridlane_dav::links::parse_listing(media_type.as_deref(), &body, &path)
-        .map_err(|error| error.endpoint(url))?;
-    Ok(entries
-        .into_iter()
-        .map(|entry| Listed {
-            name: entry.name.clone(),
-            kind: match entry.kind {
-                EntryKind::Directory => ListedKind::Directory,
-                _ => ListedKind::File,
-            },
-            size_bytes: entry.size_bytes,
-            modified: entry.modified,
-            etag: None,
-        })
-        .collect())
+    gridlane_dav::links::parse_listing(media_type.as_deref(), &body, &path)
+        .map_err(|error| error.endpoint(url))
 }
 
 /// Removes a file.
@@ -142,18 +122,19 @@ pub async fn remove(client: &Client, url: &Url) -> Result<()> {
         return fs::remove_file(&path)
             .map_err(|cause| Error::local_io("cannot remove it", &cause).endpoint(url));
     }
+    // Many servers remove a directory with everything in it.
+    let exchange = client.request("HEAD", url, &[]).await?;
+    if url.is_directory_form() || exchange.url.is_directory_form() {
+        let message = "it is a directory";
+        return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url));
+    }
     client.request("DELETE", url, &[]).await.map(|_| ())
 }
 
-fn of_metadata(name: Vec<u8>, meta: &fs::Metadata) -> Listed {
-    let kind = if meta.is_dir() { ListedKind::Directory } else { ListedKind::File };
-    Listed {
-        name,
-        kind,
-        size_bytes: (kind == ListedKind::File).then_some(meta.len()),
-        modified: meta.modified().ok(),
-        etag: None,
-    }
+fn of_metadata(name: Vec<u8>, meta: &fs::Metadata) -> Entry {
+    let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File };
+    let size_bytes = (kind == EntryKind::File).then_some(meta.len());
+    Entry { name, kind, size_bytes, modified: meta.modified().ok() }
 }
 
 fn too_long(url: &Url) -> Error {

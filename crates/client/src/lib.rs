@@ -15,7 +15,8 @@ use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 
-pub use files::{Listed, ListedKind, list, remove, stat};
+pub use files::{Stat, list, remove, stat};
+pub use gridlane_dav::listing::{Entry, EntryKind};
 pub use target::{Destination, resolve};
 
 /// How long the answer to a short question may take.

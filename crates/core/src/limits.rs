@@ -20,6 +20,11 @@ pub const REQUEST_HEAD_MAX: Duration = Duration::from_secs(20);
 pub const IDLE_MAX: Duration = Duration::from_secs(75);
 /// Without one byte of progress while a body is sent or received: then 408, or the connection is cut.
 pub const BODY_STALL_MAX: Duration = Duration::from_secs(60);
+/// What a client has to send or take on average while it is waited for; else 408, or the connection is cut.
+/// One byte a minute is progress, and would hold a connection for ever. No real link is that slow.
+pub const BODY_RATE_BYTES_PER_S_MIN: u64 = 1000;
+/// How long a body was waited for before that average counts.
+pub const BODY_RATE_GRACE: Duration = Duration::from_secs(60);
 /// Bytes of a rejected upload that are read and thrown away so that the client sees the answer.
 pub const BODY_DRAIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// How long such bytes are waited for.
@@ -42,12 +47,26 @@ pub const DIGESTS_RUNNING_MAX: usize = 2;
 pub const DIGESTS_KEPT_MAX: usize = 65_536;
 /// How long a request waits for such a checksum: gfal2's shipped configuration gives up then as well.
 pub const DIGEST_ANSWER_MAX: Duration = Duration::from_secs(1800);
+/// Bytes of a file whose checksum is computed for a GET, which waits for its first byte meanwhile.
+pub const DIGEST_GET_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// How long a GET waits for it; then it is answered without.
+pub const DIGEST_GET_MAX: Duration = Duration::from_secs(5);
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
+/// Listings in memory at the same time, from making to the end of sending: each is up to 20 MB.
+pub const LISTINGS_MAX: usize = 16;
+/// How long a request waits for its turn to be one of them: then the answer is 503.
+pub const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Access records that wait for their writer; more are counted and lost.
+pub const ACCESS_RECORDS_MAX: usize = 4096;
+/// How long a stop waits for the access log: its reader may never come back.
+pub const ACCESS_LOG_STOP_MAX: Duration = Duration::from_secs(5);
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Age of an abandoned partial upload before it is removed.
 pub const PARTIAL_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How often a running server looks for such uploads.
+pub const PARTIAL_INTERVAL: Duration = Duration::from_secs(3600);
 
 // --- What a client accepts ---------------------------------------------------------------------
 

@@ -142,7 +142,14 @@ impl Url {
             .inner
             .join(reference)
             .map_err(|cause| usage(format!("{:?} is not a URL: {cause}", redact(reference))))?;
-        Url::parse_absolute(joined.as_str())
+        let mut to = Url::parse_absolute(joined.as_str())?;
+        // Who may see the user's name and password already, and nobody else, sees them again.
+        if to.same_endpoint(self) && to.credentials().is_none() {
+            // These fail for URLs without a host only, which have no endpoint to be the same.
+            let _ = to.inner.set_username(self.inner.username());
+            let _ = to.inner.set_password(self.inner.password());
+        }
+        Ok(to)
     }
 
     /// The whole URL, secrets included: for requests, never for messages.
@@ -234,5 +241,9 @@ mod tests {
         assert_eq!(url.join("../c").unwrap().as_str(), "http://h:1/c");
         assert_eq!(url.join("//k/d").unwrap().as_str(), "http://k/d");
         assert!(url.join("ftp://x/").is_err());
+        let secret = parse("http://ada:pw@h:1/a");
+        assert_eq!(secret.join("http://h:1/b").unwrap().credentials(), Some(("ada", "pw")));
+        assert_eq!(secret.join("http://h:2/b").unwrap().credentials(), None);
+        assert_eq!(secret.join("https://h:1/b").unwrap().credentials(), None);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::header::trim;
+
 /// The last second that the format can write: the end of the year 9999.
 const LAST_S: u64 = 253_402_300_799;
 
@@ -12,7 +14,7 @@ pub fn format(moment: SystemTime) -> String {
 
 /// Reads any of the three forms; `None` when it is none of them.
 pub fn parse(text: &str) -> Option<SystemTime> {
-    httpdate::parse_http_date(text.trim()).ok()
+    httpdate::parse_http_date(trim(text)).ok()
 }
 
 /// Seconds since 1970, as the format can write them: what to compare a parsed date with.

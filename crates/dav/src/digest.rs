@@ -1,5 +1,5 @@
 //! Checksums in header fields: RFC 3230's `Digest` and `Want-Digest`, which the grid uses, and what an
-//! upload may carry (`Repr-Digest` of RFC 9530, `Content-MD5`).
+//! upload may carry (`Repr-Digest` of RFC 9530, `Content-MD5`, ownCloud's `OC-Checksum`).
 //!
 //! Written strictly, read tolerantly: adler32 and crc32c are hexadecimal (some clients drop leading
 //! zeros or use capitals; XRootD before 5.8.1 sends crc32c in base64), md5 and sha-256 are base64
@@ -12,7 +12,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use gridlane_core::{Checksum, ChecksumKind};
 
-use crate::header::Headers;
+use crate::header::{Headers, trim};
 
 const TOLERANT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -42,8 +42,8 @@ pub fn encode(checksum: &Checksum) -> String {
 pub fn decode(text: &str) -> Vec<Checksum> {
     text.split(',')
         .filter_map(|element| {
-            let (name, value) = element.trim().split_once('=')?;
-            decode_value(name.trim().parse().ok()?, value.trim())
+            let (name, value) = trim(element).split_once('=')?;
+            decode_value(trim(name).parse().ok()?, trim(value))
         })
         .collect()
 }
@@ -60,22 +60,29 @@ fn decode_value(kind: ChecksumKind, value: &str) -> Option<Checksum> {
 pub fn decode_repr(text: &str) -> Vec<Checksum> {
     text.split(',')
         .filter_map(|element| {
-            let (name, value) = element.trim().split_once('=')?;
-            let kind = match name.trim() {
+            let (name, value) = trim(element).split_once('=')?;
+            let kind = match trim(name) {
                 "adler" => ChecksumKind::Adler32,
                 name => name.parse().ok()?,
             };
-            let value = value.trim().strip_prefix(':')?.strip_suffix(':')?;
+            let value = trim(value).strip_prefix(':')?.strip_suffix(':')?;
             Checksum::from_bytes(kind, &TOLERANT.decode(value).ok()?)
         })
         .collect()
 }
 
-/// What an uploader says its body is: `Digest`, `Repr-Digest`, `Content-MD5`.
+/// Reads an `OC-Checksum` header: `TYPE:HEX`, which ownCloud's clients and rclone send.
+pub fn decode_oc(text: &str) -> Option<Checksum> {
+    let (name, value) = text.split_once(':')?;
+    Checksum::from_hex(trim(name).parse().ok()?, trim(value))
+}
+
+/// What an uploader says its body is: `Digest`, `Repr-Digest`, `Content-MD5`, `OC-Checksum`.
 pub fn of_upload(headers: &Headers) -> Vec<Checksum> {
     let mut checksums: Vec<Checksum> = headers.all("digest").flat_map(decode).collect();
     checksums.extend(headers.all("repr-digest").flat_map(decode_repr));
     checksums.extend(headers.all("content-md5").filter_map(|value| decode_value(ChecksumKind::Md5, value)));
+    checksums.extend(headers.all("oc-checksum").filter_map(decode_oc));
     checksums
 }
 
@@ -84,11 +91,11 @@ pub fn of_upload(headers: &Headers) -> Vec<Checksum> {
 pub fn negotiate(wants: &Headers, supported: &[ChecksumKind]) -> Option<ChecksumKind> {
     let mut best: Option<(ChecksumKind, f64)> = None;
     for element in wants.list("want-digest") {
-        let mut parts = element.split(';').map(str::trim);
+        let mut parts = element.split(';').map(trim);
         let Some(kind) = parts.next().and_then(|name| name.parse().ok()) else { continue };
         let weight = match parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")))
         {
-            Some(text) => text.trim().parse::<f64>().unwrap_or(0.0),
+            Some(text) => trim(text).parse::<f64>().unwrap_or(0.0),
             None => 1.0,
         };
         let better = best.is_none_or(|(_, weight_so_far)| weight > weight_so_far);
@@ -141,6 +148,22 @@ mod tests {
             of_upload(&headers),
             [checksum("adler32:091e01de"), checksum("md5:900150983cd24fb0d6963f7d28e17f72")]
         );
+    }
+
+    #[test]
+    fn own_cloud_s() {
+        for (text, expected) in [
+            ("ADLER32:091e01de", Some("adler32:091e01de")),
+            ("adler32: 091E01DE", Some("adler32:091e01de")),
+            ("MD5:900150983cd24fb0d6963f7d28e17f72", Some("md5:900150983cd24fb0d6963f7d28e17f72")),
+            ("SHA1:a9993e364706816aba3e25717850c26c9cd0d89d", None),
+            ("MD5:kAFQmDzST7DWlj99KOF/cg==", None),
+            ("091e01de", None),
+        ] {
+            let mut headers = Headers::new();
+            headers.push("OC-Checksum", text.as_bytes());
+            assert_eq!(of_upload(&headers), Vec::from_iter(expected.map(checksum)), "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::header::{OWS, trim};
+
 /// An entity tag. Strong tags promise equal bytes, weak ones only equal meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ETag {
@@ -19,7 +21,7 @@ impl ETag {
 
     /// Reads exactly one tag: `"x"` or `W/"x"`.
     pub fn parse(text: &str) -> Option<ETag> {
-        let (tag, rest) = take(text.trim())?;
+        let (tag, rest) = take(trim(text))?;
         rest.is_empty().then_some(tag)
     }
 
@@ -65,19 +67,19 @@ impl ETagList {
         let mut tags = Vec::new();
         let mut any = false;
         for value in values {
-            let mut rest = value.trim();
+            let mut rest = trim(value);
             if rest == "*" {
                 any = true;
                 continue;
             }
             while !rest.is_empty() {
                 if let Some(after) = rest.strip_prefix(',') {
-                    rest = after.trim_start();
+                    rest = after.trim_start_matches(OWS);
                     continue;
                 }
                 let (tag, after) = take(rest)?;
                 tags.push(tag);
-                rest = after.trim_start();
+                rest = after.trim_start_matches(OWS);
                 if !rest.is_empty() && !rest.starts_with(',') {
                     return None;
                 }

@@ -17,8 +17,8 @@ impl Headers {
 
     /// Appends a field. Bytes of `value` that are not UTF-8 are replaced: no field that we read has any.
     pub fn push(&mut self, name: &str, value: &[u8]) {
-        let value = String::from_utf8_lossy(value.trim_ascii()).into_owned();
-        self.fields.push((name.to_ascii_lowercase(), value));
+        let value = String::from_utf8_lossy(value);
+        self.fields.push((name.to_ascii_lowercase(), trim(&value).to_owned()));
     }
 
     pub(crate) fn from_parsed(fields: &[httparse::Header<'_>]) -> Headers {
@@ -53,7 +53,7 @@ impl Headers {
     ///
     /// Not for lists whose elements may hold commas themselves (dates, quoted strings).
     pub fn list<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
-        self.all(name).flat_map(|value| value.split(',')).map(str::trim).filter(|element| !element.is_empty())
+        self.all(name).flat_map(|value| value.split(',')).map(trim).filter(|element| !element.is_empty())
     }
 
     /// Whether a list contains `token`, in any case.
@@ -75,7 +75,7 @@ impl Headers {
     /// are an error, since two programs in a row could disagree about where the message ends.
     pub fn content_length(&self) -> Result<Option<u64>> {
         let mut length = None;
-        for value in self.all("content-length").flat_map(|value| value.split(',')).map(str::trim) {
+        for value in self.all("content-length").flat_map(|value| value.split(',')).map(trim) {
             let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
             let parsed = value.parse::<u64>().ok().filter(|_| digits).ok_or_else(|| {
                 Error::new(ErrorKind::Protocol, format!("Content-Length {value:?} is not a number"))
@@ -88,6 +88,14 @@ impl Headers {
         Ok(length)
     }
 }
+
+/// Without the white space that may stand around a value and its parts: space and tab, and nothing else
+/// (RFC 9110, 5.6.3). `str::trim` takes all of Unicode's, and the next program in a row does not.
+pub(crate) fn trim(text: &str) -> &str {
+    text.trim_matches(OWS)
+}
+
+pub(crate) const OWS: [char; 2] = [' ', '\t'];
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +135,11 @@ mod tests {
             (&["5 5"], None),
             (&[""], None),
             (&["5,"], None),
+            (&["\t5 "], Some(Some(5))),
+            (&["5\u{a0}"], None),
+            (&["\u{a0}5"], None),
+            (&["5,\u{3000}5"], None),
+            (&["\u{b}5"], None),
             (&["18446744073709551616"], None),
         ] {
             let fields: Vec<_> = values.iter().map(|value| ("Content-Length", *value)).collect();

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use gridlane_core::limits;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode, utf8_percent_encode};
 
 use crate::request::Rejection;
 use crate::status::Status;
@@ -146,10 +146,23 @@ fn decode_segment(segment: &str) -> Result<Vec<u8>, Rejection> {
     Ok(name)
 }
 
+/// A query as it may stand in a header: what is not visible ASCII is encoded, everything else stays.
+pub fn encode_query(query: &str) -> String {
+    utf8_percent_encode(query, QUERY).to_string()
+}
+
+const QUERY: &AsciiSet = &CONTROLS.add(b' ');
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn queries_are_safe_in_a_header() {
+        assert_eq!(encode_query("C=N;O=D&x=%20"), "C=N;O=D&x=%20");
+        assert_eq!(encode_query("\u{85}\u{e9}\r\n x"), "%C2%85%C3%A9%0D%0A%20x");
+    }
 
     #[test]
     fn what_paths_mean() {

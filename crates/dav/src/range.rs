@@ -7,6 +7,8 @@ use std::fmt;
 
 use gridlane_core::ByteRange;
 
+use crate::header::{OWS, trim};
+
 /// One range of a `Range` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeSpec {
@@ -35,10 +37,10 @@ impl RangeSpec {
     /// malformed text and, as long as nobody needs them here, to several ranges (RFC 9110, 14.2).
     pub fn parse(text: &str) -> Option<RangeSpec> {
         let (unit, list) = text.split_once('=')?;
-        if !unit.trim().eq_ignore_ascii_case("bytes") {
+        if !trim(unit).eq_ignore_ascii_case("bytes") {
             return None;
         }
-        let mut specs = list.split(',').map(str::trim).filter(|spec| !spec.is_empty());
+        let mut specs = list.split(',').map(trim).filter(|spec| !spec.is_empty());
         let (spec, None) = (specs.next()?, specs.next()) else { return None };
         let (first, last) = spec.split_once('-')?;
         match (first, last) {
@@ -87,9 +89,9 @@ impl ContentRange {
     /// inside of the file.
     pub fn parse(text: &str) -> Option<ContentRange> {
         let (range, size) = bytes_unit(text)?.split_once('/')?;
-        let (first, last) = range.trim().split_once('-')?;
-        let (first, last) = (exact_digits(first.trim())?, exact_digits(last.trim())?);
-        let size = match size.trim() {
+        let (first, last) = trim(range).split_once('-')?;
+        let (first, last) = (exact_digits(trim(first))?, exact_digits(trim(last))?);
+        let size = match trim(size) {
             "*" => None,
             size => Some(exact_digits(size)?),
         };
@@ -121,8 +123,8 @@ pub struct UnsatisfiedRange {
 impl UnsatisfiedRange {
     /// Reads `bytes */1234`.
     pub fn parse(text: &str) -> Option<UnsatisfiedRange> {
-        let size = bytes_unit(text)?.trim_start().strip_prefix("*/")?;
-        Some(UnsatisfiedRange { size: exact_digits(size.trim())? })
+        let size = bytes_unit(text)?.trim_start_matches(OWS).strip_prefix("*/")?;
+        Some(UnsatisfiedRange { size: exact_digits(trim(size))? })
     }
 }
 
@@ -134,7 +136,7 @@ impl fmt::Display for UnsatisfiedRange {
 }
 
 fn bytes_unit(text: &str) -> Option<&str> {
-    let (unit, rest) = text.trim().split_once(' ')?;
+    let (unit, rest) = trim(text).split_once(' ')?;
     unit.eq_ignore_ascii_case("bytes").then_some(rest)
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Checksum, Error, ErrorKind, Result, limits};
 
 use crate::etag::ETag;
-use crate::header::Headers;
+use crate::header::{Headers, trim};
 use crate::method::Version;
 use crate::range::{ContentRange, UnsatisfiedRange};
 use crate::status::Status;
@@ -146,7 +146,7 @@ impl ResponseHead {
     /// `Content-Type` without parameters, in lower case.
     pub fn media_type(&self) -> Option<String> {
         let value = self.headers.get("content-type")?;
-        Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+        Some(trim(value.split(';').next().unwrap_or_default()).to_ascii_lowercase())
     }
 
     /// Whether the connection may carry another request after this response (RFC 9112, 9.3).

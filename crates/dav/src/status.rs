@@ -49,8 +49,10 @@ statuses! {
     UNSUPPORTED_MEDIA_TYPE = 415 "Unsupported Media Type";
     RANGE_NOT_SATISFIABLE = 416 "Range Not Satisfiable";
     EXPECTATION_FAILED = 417 "Expectation Failed";
+    MISDIRECTED_REQUEST = 421 "Misdirected Request";
     TOO_MANY_REQUESTS = 429 "Too Many Requests";
     HEAD_TOO_LARGE = 431 "Request Header Fields Too Large";
+    CLIENT_LEFT = 499 "Client Left";
     INTERNAL_SERVER_ERROR = 500 "Internal Server Error";
     NOT_IMPLEMENTED = 501 "Not Implemented";
     SERVICE_UNAVAILABLE = 503 "Service Unavailable";

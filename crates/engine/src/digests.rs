@@ -76,12 +76,7 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
 }
 
 async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
-    let open = || {
-        let path = source.url.to_path().unwrap_or_default();
-        File::open(&path).map_err(|cause| Error::local_io(format!("cannot open {}", path.display()), &cause))
-    };
-    let file = open()?;
-    let identity = crate::lane::file_identity(&file)?;
+    let (file, identity) = crate::lane::open_file(&source.url)?;
     let checksum = match kind {
         None => None,
         Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),

@@ -85,7 +85,7 @@ pub struct Snapshot {
 /// How far one source is.
 #[derive(Clone, Debug)]
 pub struct SourceSnapshot {
-    /// `connecting`, `active`, `suspect`, `probation`, `busy`, `spare`, `dead`, `wrong` or `done`.
+    /// `connecting`, `active`, `suspect`, `probation`, `busy`, `spare`, `dead` or `wrong`.
     pub state: &'static str,
     /// Rate over the last seconds.
     pub rate_bytes_per_s: f64,
@@ -128,7 +128,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Rate at which this run brought bytes of the file, those that came twice counted once.
+    /// Rate at which this run brought bytes of the file, the same bytes from two sources at a time counted once.
     pub fn rate_bytes_per_s(&self) -> f64 {
         self.fetched_bytes.saturating_sub(self.extra_bytes) as f64 / self.seconds.max(1e-9)
     }

@@ -5,11 +5,13 @@ use std::time::Duration;
 use gridlane_core::limits::DIGEST_WAIT_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
 use gridlane_plan::{self as plan, SourcePath, SourceState, fluid_bound_s};
+use gridlane_store::journal::JournaledRange;
 use gridlane_sys::process::cpu_time;
 
 use crate::digests::{self, hash_file};
 use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
 use crate::ledger::{EARLIER, Sender};
+use crate::resume::matching;
 use crate::run::{Replica, Run};
 use crate::source::Source;
 use crate::suspects::Suspects;
@@ -47,11 +49,14 @@ impl Run<'_> {
         verdict::count(user, &votes)
     }
 
-    /// As [`Run::verdict`], when every byte is there: who has not answered at all is not waited for.
-    fn last_verdict(&self) -> Verdict {
+    /// As [`Run::verdict`], when every byte is there: who has not answered at all is not waited for,
+    /// nor, when it `is_late`, anybody.
+    fn last_verdict(&self, is_late: bool) -> Verdict {
         let user = self.options.checksum.as_ref().and_then(|(_, value)| value.as_ref());
         let vote = |replica: &Replica| match replica.vote {
-            Vote::Pending if replica.source.identity().is_none() || replica.dead.is_some() => Vote::Silent,
+            Vote::Pending if is_late || replica.source.identity().is_none() || replica.dead.is_some() => {
+                Vote::Silent
+            }
             ref vote => vote.clone(),
         };
         let votes: Vec<Vote> = self.replicas.iter().map(vote).collect();
@@ -77,7 +82,10 @@ impl Run<'_> {
             let error = Error::new(ErrorKind::ChecksumMismatch, message)
                 .hint("tell whoever runs that server")
                 .endpoint(url);
+            let vote = self.replicas[*liar].vote.clone();
             self.kill(*liar, error, true);
+            // It stays known who said what: "2 of 3".
+            self.replicas[*liar].vote = vote;
         }
     }
 
@@ -91,25 +99,25 @@ impl Run<'_> {
         }
         self.verifying = true;
         let until = self.pace.now() + DIGEST_WAIT_MAX;
-        self.drive(|run| {
-            !run.plan.is_complete() || !matches!(run.last_verdict(), Verdict::Open) || run.pace.now() >= until
-        })
-        .await?;
+        let is_late = move |run: &Run<'_>| run.pace.now() >= until;
+        self.drive(|run| !run.plan.is_complete() || !matches!(run.last_verdict(is_late(run)), Verdict::Open))
+            .await?;
         if !self.plan.is_complete() || self.disbelieve() || self.refetch_missing() {
             self.verifying = false;
             return Ok(false);
         }
         let found = self.actual().await?;
         self.checksum = Some(found.clone());
-        let outcome = match self.last_verdict() {
+        let outcome = match self.last_verdict(is_late(self)) {
             Verdict::Agreed { checksum, basis, .. } if checksum == found => {
-                self.name_liars();
+                self.name_liars().await?;
                 self.verified = Some(basis);
                 Ok(true)
             }
             Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum),
             Verdict::Split(values) => Err(split(&values)),
-            Verdict::Nothing | Verdict::Open => Ok(true),
+            Verdict::Nothing => Ok(true),
+            Verdict::Open => Err(Error::new(ErrorKind::Other, "votes are still open that were waited for")),
         };
         self.verifying = false;
         outcome
@@ -164,12 +172,11 @@ impl Run<'_> {
                 .map(|replica| replica.source.number)
                 .collect()
         };
-        let mut suspects = self
-            .suspects
-            .take()
-            .unwrap_or_else(|| Suspects::new(&self.target.ledger().senders(), &usable(self)));
+        if self.suspects.is_none() {
+            self.suspects = Some(Suspects::new(&self.target.ledger().senders(), &usable(self)));
+        }
         loop {
-            let Some(mut believed) = suspects.next() else {
+            let Some(mut believed) = self.suspects.as_mut().and_then(Suspects::next) else {
                 return match self.replicas.len() {
                     1 => wrong(
                         self,
@@ -186,15 +193,15 @@ impl Run<'_> {
                 continue;
             }
             let numbers: Vec<usize> = believed.iter().map(|sender| *sender as usize).collect();
-            self.observer.event(&Event::Mismatch { found, expected, believed: &numbers });
             for (number, replica) in self.replicas.iter_mut().enumerate() {
-                replica.doubted = !numbers.contains(&number) && replica.dead.is_none();
+                // Also who is dead by now: what it sent is still there.
+                replica.doubted = !numbers.contains(&number);
             }
             // What an earlier run left is believed by no hypothesis.
             let earlier = self.target.ledger().forget(|sender| sender >= EARLIER);
             let missing = self.refetch_missing();
             if self.disbelieve() || missing || !earlier.is_empty() {
-                self.suspects = Some(suspects);
+                self.observer.event(&Event::Mismatch { found, expected, believed: &numbers });
                 return Ok(false);
             }
         }
@@ -208,23 +215,36 @@ impl Run<'_> {
         }
     }
 
-    /// After a hypothesis proved right: those who were not believed sent the wrong bytes.
-    fn name_liars(&mut self) {
-        if self.suspects.is_none() {
-            return;
-        }
+    /// After a hypothesis proved right: whose bytes were others than those that are there now?
+    async fn name_liars(&mut self) -> Result<()> {
+        let thrown = std::mem::take(&mut self.thrown);
+        let Some(partial) = self.target.partial().filter(|_| !thrown.is_empty()) else { return Ok(()) };
+        let file = partial.file().try_clone();
+        let file = file.map_err(|cause| Error::local_io("cannot read the file back", &cause))?;
+        let claims: Vec<JournaledRange> = thrown
+            .iter()
+            .map(|piece| JournaledRange { range: piece.range, adler32: piece.adler32, source: piece.sender })
+            .collect();
+        let right = tokio::task::spawn_blocking(move || matching(&file, &claims)).await;
+        let right =
+            right.map_err(|cause| Error::new(ErrorKind::Other, format!("reading back failed: {cause}")))?;
         for number in 0..self.replicas.len() {
-            if self.replicas[number].doubted && self.replicas[number].received_bytes > 0 {
-                let url = self.replicas[number].source.url.clone();
+            let count =
+                |pieces: &mut dyn Iterator<Item = Sender>| pieces.filter(|s| *s == number as Sender).count();
+            let (sent, matched) =
+                (count(&mut thrown.iter().map(|p| p.sender)), count(&mut right.iter().map(|r| r.source)));
+            if sent > matched {
                 let error = Error::new(ErrorKind::ChecksumMismatch, "it sent wrong bytes")
                     .hint("tell whoever runs that server")
-                    .endpoint(url);
+                    .endpoint(&self.replicas[number].source.url);
                 self.observer.event(&Event::Source { source: number, state: "wrong", error: Some(&error) });
-                self.replicas[number].last_error = Some(error.clone());
-                self.replicas[number].distrusted = true;
-                self.replicas[number].dead.get_or_insert(error);
+                let replica = &mut self.replicas[number];
+                replica.last_error = Some(error.clone());
+                replica.distrusted = true;
+                replica.dead.get_or_insert(error);
             }
         }
+        Ok(())
     }
 
     /// Makes the target visible, and asks an upload's server what it has.
@@ -272,10 +292,9 @@ impl Run<'_> {
                 .endpoint(url)
                 .hint("upload it again"));
         }
+        // That the server has what was sent says nothing about the source; both words are needed.
         if checksum.is_none() {
             self.verified = None;
-        } else {
-            self.verified = self.verified.or(Some(verdict::Basis::Sources { agreeing: 1, asked: 1 }));
         }
         Ok(())
     }
@@ -409,7 +428,9 @@ impl Run<'_> {
         if self.target.busy_s() / lanes as f64 >= MOSTLY * seconds {
             return "writing to the target".into();
         }
-        if cpu_time().as_secs_f64() >= MOSTLY * seconds && seconds > 0.1 {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        // One lane keeps one core busy; several can keep all.
+        if cpu_time().as_secs_f64() >= MOSTLY * seconds * lanes.min(cores) as f64 && seconds > 0.1 {
             return "this machine's CPU".into();
         }
         match bound_s {

@@ -97,20 +97,19 @@ impl Ledger {
         self.refused = senders;
     }
 
-    /// Forgets every piece of senders that are refused; returns the bytes that are missing now. A piece that
-    /// was being written at that time is found the next time.
-    pub(crate) fn forget_refused(&mut self) -> Vec<ByteRange> {
+    /// Forgets every piece of senders that are refused; returns them: their bytes are missing now. A
+    /// piece that was being written at that time is found the next time.
+    pub(crate) fn forget_refused(&mut self) -> Vec<Piece> {
         let refused = std::mem::take(&mut self.refused);
         let missing = self.forget(|sender| refused.contains(&sender));
         self.refused = refused;
         missing
     }
 
-    /// Forgets every piece of a sender that `is_bad` names; returns the bytes that are missing now.
-    pub(crate) fn forget(&mut self, is_bad: impl Fn(Sender) -> bool) -> Vec<ByteRange> {
-        let bad: Vec<ByteRange> =
-            self.pieces.values().filter(|piece| is_bad(piece.sender)).map(|piece| piece.range).collect();
-        for range in &bad {
+    /// Forgets every piece of a sender that `is_bad` names; returns them: their bytes are missing now.
+    pub(crate) fn forget(&mut self, is_bad: impl Fn(Sender) -> bool) -> Vec<Piece> {
+        let bad: Vec<Piece> = self.pieces.values().filter(|piece| is_bad(piece.sender)).copied().collect();
+        for Piece { range, .. } in &bad {
             self.pieces.remove(&range.start());
             self.claimed.remove(*range);
             self.committed_bytes -= range.len();
@@ -234,7 +233,7 @@ mod tests {
                 fresh += write(&mut ledger, ByteRange::new(start, (start + len).min(200)), sender, &object);
             }
             prop_assert_eq!(fresh, ledger.senders().iter().map(|sender| ledger.bytes_of(*sender)).sum::<u64>());
-            let forgotten: u64 = ledger.forget(|sender| sender == bad).iter().map(|range| range.len()).sum();
+            let forgotten: u64 = ledger.forget(|sender| sender == bad).iter().map(|piece| piece.range.len()).sum();
             prop_assert_eq!(ledger.bytes_of(bad), 0);
             let again = write(&mut ledger, ByteRange::new(0, 200), 9, &object);
             prop_assert_eq!(again, 200 - fresh + forgotten);
@@ -270,7 +269,7 @@ mod tests {
         assert_eq!(write(&mut ledger, ByteRange::new(10, 20), 2, &object), 10);
         assert!(ledger.forget_refused().is_empty() && !ledger.is_settled());
         ledger.commit(Piece { range: claimed, adler32: 5, sender: 1 });
-        assert_eq!(ledger.forget_refused(), [claimed]);
+        assert_eq!(ledger.forget_refused()[0].range, claimed);
         assert!(ledger.is_settled());
     }
 

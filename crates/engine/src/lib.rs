@@ -10,7 +10,7 @@
 //!
 //! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
 //! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
-//! When every byte is there, the run compares checksums ([`judge`](run)) and, if somebody lied, finds
+//! When every byte is there, the run compares checksums (`judge`) and, if somebody lied, finds
 //! out who and fetches those bytes elsewhere.
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
@@ -22,6 +22,7 @@ mod digests;
 pub mod events;
 pub mod http;
 mod judge;
+mod keeping;
 mod lane;
 mod ledger;
 mod meter;
@@ -30,6 +31,7 @@ mod ordered;
 mod pace;
 mod resume;
 mod run;
+mod sizes;
 mod source;
 mod suspects;
 mod target;

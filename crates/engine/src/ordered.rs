@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
 
+use gridlane_core::limits::REORDER_BYTES_MAX;
 use gridlane_core::{Checksum, Error, ErrorKind, Hasher, Result};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio::time::timeout;
@@ -43,6 +44,7 @@ struct Drain {
     hasher: Option<Hasher>,
     /// Early pieces by offset.
     waiting: BTreeMap<u64, Box<[u8]>>,
+    waiting_bytes: u64,
     /// Everything before this was written or, at the end of an upload, is held back.
     next: u64,
     size_bytes: Option<u64>,
@@ -69,6 +71,7 @@ impl Feed {
             may_wait,
             hasher,
             waiting: BTreeMap::new(),
+            waiting_bytes: 0,
             next: 0,
             size_bytes: None,
             held: None,
@@ -83,8 +86,7 @@ impl Feed {
             Err(_) => self.turn(lane).await,
         };
         if drain.next != offset {
-            drain.waiting.insert(offset, bytes.into());
-            return Ok(());
+            return drain.keep(offset, bytes);
         }
         if self.may_wait {
             // The target may be slower than the sources: silence of this lane is nobody's fault now.
@@ -143,11 +145,24 @@ impl Drain {
     /// Writes the next bytes, and what waits behind them.
     async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         if self.is_upload() && self.size_bytes.is_none() {
-            self.waiting.insert(self.next, bytes.into());
-            return Ok(());
+            return self.keep(self.next, bytes);
         }
         self.take(bytes).await?;
         self.advance().await
+    }
+
+    /// Keeps a piece until it is next. The plan asks for nothing beyond its window; only a source that does
+    /// not tell its size can bring more.
+    fn keep(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.waiting_bytes += bytes.len() as u64;
+        if self.waiting_bytes > 2 * REORDER_BYTES_MAX {
+            let message = "the source does not tell its size, and the target must know it first";
+            return Err(
+                Error::new(ErrorKind::Unsupported, message).hint("copy it to a file, then from there")
+            );
+        }
+        self.waiting.insert(offset, bytes.into());
+        Ok(())
     }
 
     /// Writes what waits and is next.
@@ -156,6 +171,7 @@ impl Drain {
             upload.begin(size_bytes).await?;
         }
         while let Some(bytes) = self.waiting.remove(&self.next) {
+            self.waiting_bytes -= bytes.len() as u64;
             self.take(&bytes).await?;
         }
         Ok(())

@@ -6,11 +6,12 @@ use std::os::unix::fs::FileExt;
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
 use gridlane_core::limits::IO_BYTES;
-use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_core::{ByteRange, Error, ErrorKind, Result};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
 use gridlane_sys::AlignedBuf;
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 use crate::digests::{self, Word};
 use crate::events::Event;
@@ -68,7 +69,8 @@ impl Run<'_> {
             asked.spawn(async move { (source.number, digests::word(&client, &source, kind).await) });
         }
         let (mut answers, mut last_error) = (0, None);
-        while let Some(Ok((number, word))) = asked.join_next().await {
+        let until = tokio::time::Instant::now() + self.options.patience;
+        while let Ok(Some(Ok((number, word)))) = timeout_at(until, asked.join_next()).await {
             let word: Word = match word {
                 Ok(word) => word,
                 Err(error) => {
@@ -77,11 +79,14 @@ impl Run<'_> {
                 }
             };
             answers += 1;
-            let url = self.replicas[number as usize].source.url.to_string();
+            let source = &self.replicas[number as usize].source;
+            // What it says now is what it will be held to; and its size is a vote.
+            let _ = source.identify(&word.identity);
+            let name = source.journal_name();
             let same_size = word.identity.size_bytes == Some(journaled.size_bytes);
             let same_version = word.identity.validator.is_some()
                 && journaled.sources.iter().any(|JournaledSource { url: earlier, validator, .. }| {
-                    *earlier == url && *validator == word.identity.validator
+                    *earlier == name && *validator == word.identity.validator
                 });
             let same_bytes = word.checksum.is_some() && word.checksum == journaled.digest;
             if same_size && (same_version || same_bytes || told_same) {
@@ -108,9 +113,9 @@ impl Run<'_> {
         let sender = |id: u32| -> Sender {
             let earlier = journaled.sources.iter().find(|source| source.id == id);
             let now = earlier.and_then(|earlier| {
-                self.replicas.iter().find(|replica| replica.source.url.to_string() == earlier.url)
+                self.replicas.iter().find(|replica| replica.source.journal_name() == earlier.url)
             });
-            now.map_or(EARLIER + id.min(u32::MAX - EARLIER), |replica| replica.source.number)
+            now.map_or(EARLIER.saturating_add(id), |replica| replica.source.number)
         };
         {
             let mut ledger = self.target.ledger();
@@ -124,23 +129,27 @@ impl Run<'_> {
             }
             self.resumed_bytes = ledger.pieces().map(|piece| piece.range.len()).sum();
         }
-        self.journal_base = journaled.sources.iter().map(|source| source.id + 1).max().unwrap_or(0).max(1);
+        self.journal_base =
+            journaled.sources.iter().map(|source| source.id.saturating_add(1)).max().unwrap_or(1);
         self.resume_with(journaled.size_bytes);
         Ok(())
     }
 }
 
-/// The ranges whose bytes have the checksum that the journal claims.
-fn matching(file: &File, done: &[JournaledRange]) -> Vec<JournaledRange> {
+/// The ranges whose bytes have the checksum that is claimed for them.
+pub(crate) fn matching(file: &File, done: &[JournaledRange]) -> Vec<JournaledRange> {
     let mut buf = AlignedBuf::new(IO_BYTES);
-    done.iter().copied().filter(|done| read_adler32(file, done, &mut buf) == Some(done.adler32)).collect()
+    done.iter()
+        .copied()
+        .filter(|done| read_adler32(file, done.range, &mut buf) == Some(done.adler32))
+        .collect()
 }
 
-fn read_adler32(file: &File, done: &JournaledRange, buf: &mut [u8]) -> Option<u32> {
-    let mut at = done.range.start();
+fn read_adler32(file: &File, range: ByteRange, buf: &mut [u8]) -> Option<u32> {
+    let mut at = range.start();
     let mut sum = ADLER32_EMPTY;
-    while at < done.range.end() {
-        let room = (done.range.end() - at).min(buf.len() as u64) as usize;
+    while at < range.end() {
+        let room = (range.end() - at).min(buf.len() as u64) as usize;
         let count = file.read_at(&mut buf[..room], at).ok().filter(|count| *count > 0)?;
         sum = adler32_combine(sum, adler32(&buf[..count]), count as u64);
         at += count as u64;

@@ -8,15 +8,15 @@ use std::time::Duration;
 use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Time};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
-use gridlane_store::journal::Record;
 use gridlane_store::partial::{Found, PartialFile, exists};
 use tokio::sync::mpsc;
-use tokio::time::sleep_until;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer};
 use crate::http::Client;
 use crate::lane::{Command, Lane};
-use crate::ledger::Sender;
+use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
@@ -35,6 +35,10 @@ const NOTICES_AT_ONCE: usize = 64;
 
 /// Attempts to reach a source that has never been reached: more likely a wrong name than a pause.
 const CONNECTS_MAX: u32 = 3;
+/// Lanes that fail within this time are one attempt.
+const CONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// How long a lane may take to end when it is told to.
+const LANE_END_MAX: Duration = Duration::from_secs(3);
 
 /// A source as the run sees it.
 pub(crate) struct Replica {
@@ -45,6 +49,7 @@ pub(crate) struct Replica {
     pub(crate) handshakes: u32,
     /// Connections that could not be made.
     failed_connects: u32,
+    failed_connect_at: Time,
     pub(crate) handshake_round_trips: u32,
     pub(crate) round_trip: Option<Duration>,
     pub(crate) vote: Vote,
@@ -53,7 +58,7 @@ pub(crate) struct Replica {
     /// What it sent is not to be believed.
     pub(crate) distrusted: bool,
     /// Dead only because more sources say another size.
-    outvoted: bool,
+    pub(crate) outvoted: bool,
     /// The hypothesis that is being tried says that it sent wrong bytes.
     pub(crate) doubted: bool,
     /// The last thing that went wrong.
@@ -62,6 +67,7 @@ pub(crate) struct Replica {
 
 struct LaneEntry {
     source: usize,
+    task: JoinHandle<()>,
     commands: mpsc::UnboundedSender<Command>,
 }
 
@@ -82,6 +88,8 @@ pub(crate) struct Run<'a> {
     pub(crate) wasted_bytes: u64,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
+    /// What was thrown away while looking for who lied.
+    pub(crate) thrown: Vec<Piece>,
     pub(crate) verified: Option<Basis>,
     pub(crate) checksum: Option<Checksum>,
     pub(crate) verifying: bool,
@@ -92,8 +100,8 @@ pub(crate) struct Run<'a> {
     /// First number in the journal that belongs to a source of this run.
     pub(crate) journal_base: u32,
     /// Whether the journal says which object this is.
-    journal_begun: bool,
-    journaled_at: Time,
+    pub(crate) journal_begun: bool,
+    pub(crate) journaled_at: Time,
     lanes: BTreeMap<LaneId, LaneEntry>,
     notices: mpsc::UnboundedReceiver<Notice>,
     notify: mpsc::UnboundedSender<Notice>,
@@ -168,6 +176,7 @@ impl<'a> Run<'a> {
             wasted_bytes: 0,
             meter: Meter::default(),
             suspects: None,
+            thrown: Vec::new(),
             verified: None,
             checksum: None,
             verifying: false,
@@ -191,6 +200,12 @@ impl<'a> Run<'a> {
                 self.ask_digest(source);
             }
             self.new_plan();
+            for source in 0..self.replicas.len() {
+                // Some have said already what they have, when an earlier run was taken up or dropped.
+                if let Some(identity) = self.replicas[source].source.identity() {
+                    self.identified(source, identity.size_bytes).await?;
+                }
+            }
             loop {
                 match self.drive(|run| run.plan.is_complete()).await {
                     // Those who are believed at the moment cannot deliver: believe others.
@@ -216,7 +231,7 @@ impl<'a> Run<'a> {
     }
 
     /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
-    fn new_plan(&mut self) {
+    pub(crate) fn new_plan(&mut self) {
         let streams = self.options.streams;
         let defaults = Settings::default();
         let settings = Settings {
@@ -291,8 +306,7 @@ impl<'a> Run<'a> {
             Action::OpenLane { lane, source } => {
                 let source = source.0 as usize;
                 let (commands, orders) = mpsc::unbounded_channel();
-                self.lanes.insert(lane, LaneEntry { source, commands });
-                let lane = Lane {
+                let task = Lane {
                     id: lane,
                     source: self.replicas[source].source.clone(),
                     target: self.target.clone(),
@@ -300,7 +314,8 @@ impl<'a> Run<'a> {
                     pace: self.pace.clone(),
                     notices: self.notify.clone(),
                 };
-                tokio::spawn(lane.run(orders));
+                let task = tokio::spawn(task.run(orders));
+                self.lanes.insert(lane, LaneEntry { source, task, commands });
             }
             Action::Request { lane, range, .. } => self.command(lane, Command::Request(range)),
             Action::CloseLane { lane } => self.command(lane, Command::Close),
@@ -373,7 +388,11 @@ impl<'a> Run<'a> {
         self.observer.event(&Event::Retry { source, error: &error });
         let replica = &mut self.replicas[source];
         replica.last_error = Some(error.clone());
-        if replica.handshakes == 0 {
+        let now = self.pace.now();
+        let is_another =
+            replica.failed_connects == 0 || now.since(replica.failed_connect_at) >= CONNECT_PAUSE;
+        if replica.handshakes == 0 && is_another {
+            replica.failed_connect_at = now;
             replica.failed_connects += 1;
             if replica.failed_connects >= CONNECTS_MAX {
                 self.kill(source, error, false);
@@ -381,123 +400,36 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A source has said how large its object is.
-    async fn identified(&mut self, source: usize, size_bytes: Option<u64>) -> Result<()> {
-        self.journal_source(source)?;
-        let Some(size_bytes) = size_bytes.filter(|_| self.replicas[source].dead.is_none()) else {
-            return Ok(());
-        };
-        match self.size_bytes {
-            Some(agreed) if agreed == size_bytes => Ok(()),
-            Some(agreed) => self.contradicted(source, size_bytes, agreed).await,
-            None => self.agree(size_bytes).await,
-        }
-    }
-
-    async fn agree(&mut self, size_bytes: u64) -> Result<()> {
-        self.size_bytes = Some(size_bytes);
-        self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });
-        self.observer.event(&Event::Started { size_bytes });
-        match &self.target.sink {
-            Sink::Ordered(feed) => feed.size(size_bytes).await?,
-            Sink::Partial(partial) => {
-                let missing = size_bytes.saturating_sub(partial.allocated_bytes());
-                if partial.free_bytes().is_some_and(|free| free < missing) {
-                    let place = partial.target().display();
-                    let message = format!("no space for {missing} more bytes beside {place}");
-                    let hint = "free some space, then run the same command: it continues";
-                    return Err(Error::new(ErrorKind::LocalIo, message).hint(hint));
-                }
-                self.begin_journal()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Two sources say different sizes: the majority decides, or the source that was given first. Who was
-    /// outvoted keeps its vote: a later one may turn the majority.
-    async fn contradicted(&mut self, source: usize, size_bytes: u64, agreed: u64) -> Result<()> {
-        let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
-        for (number, replica) in self.replicas.iter().enumerate() {
-            if replica.dead.is_some() && !replica.outvoted {
-                continue;
-            }
-            let Some(size) = replica.size_bytes() else { continue };
-            match sizes.iter_mut().find(|(known, _, _)| *known == size) {
-                Some((_, saying, _)) => *saying += 1,
-                None => sizes.push((size, 1, number)),
-            }
-        }
-        let winner = sizes.iter().max_by_key(|(_, saying, first)| (*saying, std::cmp::Reverse(*first)));
-        let right = winner.map_or(agreed, |(size, _, _)| *size);
-        if right == agreed {
-            self.outvote(source, size_bytes, right);
-            return Ok(());
-        }
-        if self.target.partial().is_none() {
-            // What a stream has taken cannot be called back.
-            let hint = "copy to a file, or name one source that is right";
-            return Err(other_size(agreed, right).endpoint(&self.replicas[source].source.url).hint(hint));
-        }
-        self.start_over(right).await
-    }
-
-    /// Starts over with another size, with those who say it.
-    async fn start_over(&mut self, right: u64) -> Result<()> {
-        self.close_lanes().await?;
-        self.wasted_bytes = self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
-        for number in 0..self.replicas.len() {
-            match self.replicas[number].size_bytes() {
-                Some(size) if size != right => self.outvote(number, size, right),
-                Some(_) if self.replicas[number].outvoted => {
-                    let replica = &mut self.replicas[number];
-                    (replica.outvoted, replica.distrusted) = (false, false);
-                    (replica.dead, replica.last_error) = (None, None);
-                    replica.vote = Vote::Pending;
-                    self.ask_digest(number);
-                }
-                _ => {}
-            }
-        }
-        self.resumed_bytes = 0;
-        self.target.ledger().clear();
-        self.disbelieve();
-        if let Some(partial) = self.target.partial() {
-            partial.restart()?;
-        }
-        self.journal_begun = false;
-        self.journal_base = 0;
-        self.size_bytes = None;
-        self.new_plan();
-        self.agree(right).await
-    }
-
-    fn outvote(&mut self, source: usize, size_bytes: u64, right: u64) {
-        let error = other_size(size_bytes, right).endpoint(&self.replicas[source].source.url);
-        self.replicas[source].outvoted = true;
-        self.kill(source, error, true);
-    }
-
-    fn ask_digest(&self, source: usize) {
+    pub(crate) fn ask_digest(&self, source: usize) {
         let source = self.replicas[source].source.clone();
         digests::ask(self.client.clone(), source, self.digest_kind(), self.notify.clone());
     }
 
-    /// Ends all lanes and waits until each has written what it claimed.
+    /// Ends all lanes; none writes afterwards.
+    ///
+    /// A lane that does not listen is ended where it waits: between claiming bytes of a file and committing
+    /// them it never does.
     pub(crate) async fn close_lanes(&mut self) -> Result<()> {
         for entry in self.lanes.values() {
             let _ = entry.commands.send(Command::Close);
         }
-        while !self.lanes.is_empty() {
-            match self.notices.recv().await {
-                Some(Notice::Lost { lane, .. }) => drop(self.lanes.remove(&lane)),
-                Some(Notice::LocalFailure { error }) => return Err(error),
-                Some(Notice::Digest { source, vote }) => self.replicas[source as usize].vote = vote,
-                Some(_) => {}
-                None => break,
+        for (_, mut entry) in std::mem::take(&mut self.lanes) {
+            if timeout(LANE_END_MAX, &mut entry.task).await.is_err() {
+                entry.task.abort();
+                let _ = entry.task.await;
             }
         }
-        Ok(())
+        let mut outcome = Ok(());
+        while let Ok(notice) = self.notices.try_recv() {
+            match notice {
+                Notice::LocalFailure { error } => outcome = outcome.and(Err(error)),
+                Notice::Digest { source, vote } => outcome = outcome.and(self.voted(source as usize, vote)),
+                Notice::Dead { source, error, forget } => self.kill(source as usize, error, forget),
+                // About lanes that are no more.
+                _ => {}
+            }
+        }
+        outcome
     }
 
     /// Never uses a source again; with `forget`, nor what it sent.
@@ -538,7 +470,11 @@ impl<'a> Run<'a> {
             ledger.refuse((0..self.replicas.len() as Sender).filter(|n| !believed.contains(n)).collect());
             ledger.forget_refused()
         };
-        self.refetch(&missing, &believed);
+        let ranges: Vec<ByteRange> = missing.iter().map(|piece| piece.range).collect();
+        self.refetch(&ranges, &believed);
+        if self.suspects.is_some() {
+            self.thrown.extend(&missing);
+        }
         !missing.is_empty()
     }
 
@@ -567,76 +503,6 @@ impl<'a> Run<'a> {
             true => self.journal(),
             false => Ok(()),
         }
-    }
-
-    /// Continues an earlier run's object, whose bytes are in the ledger now.
-    pub(crate) fn resume_with(&mut self, size_bytes: u64) {
-        self.size_bytes = Some(size_bytes);
-        self.journal_begun = true;
-        self.observer.event(&Event::Started { size_bytes });
-    }
-
-    fn begin_journal(&mut self) -> Result<()> {
-        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.size_bytes) else {
-            return Ok(());
-        };
-        if self.journal_base == 0 {
-            partial.record(&[Record::object(size_bytes)])?;
-        }
-        self.journal_begun = true;
-        for source in 0..self.replicas.len() {
-            if self.replicas[source].source.identity().is_some() {
-                self.journal_source(source)?;
-            }
-        }
-        // The checksum may have been agreed before the size was.
-        match self.agreed() {
-            Some(checksum) => self.journal_digest(&checksum),
-            None => Ok(()),
-        }
-    }
-
-    /// Tells the journal which version a source has.
-    fn journal_source(&self, source: usize) -> Result<()> {
-        let source = &self.replicas[source].source;
-        match (self.target.partial(), source.identity()) {
-            (Some(partial), Some(identity)) if self.journal_begun => partial.record(&[Record::Source {
-                id: self.journal_base + source.number,
-                url: source.url.to_string(),
-                validator: identity.validator,
-            }]),
-            _ => Ok(()),
-        }
-    }
-
-    /// Tells the journal the agreed checksum.
-    pub(crate) fn journal_digest(&self, checksum: &Checksum) -> Result<()> {
-        match self.target.partial() {
-            Some(partial) if self.journal_begun => {
-                partial.record(&[Record::Digest { value: checksum.to_string() }])
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Tells the journal which bytes have been written since the last time.
-    fn journal(&mut self) -> Result<()> {
-        self.journaled_at = self.pace.now();
-        let Some(partial) = self.target.partial().filter(|_| self.journal_begun) else {
-            self.target.ledger().take_unjournaled();
-            return Ok(());
-        };
-        let pieces = self.target.ledger().take_unjournaled();
-        let records: Vec<Record> = pieces
-            .iter()
-            .map(|piece| Record::Done {
-                offset: piece.range.start(),
-                len: piece.range.len(),
-                adler32: piece.adler32,
-                source: self.journal_base + piece.sender,
-            })
-            .collect();
-        partial.record(&records)
     }
 
     fn is_refused(&self) -> bool {
@@ -704,16 +570,18 @@ impl<'a> Run<'a> {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
-        // Lanes finish the write they are in; then the journal tells of all that was written.
+        let Some(partial) = self.target.partial().is_some().then(|| self.target.clone()) else {
+            // A stream that takes no bytes would hold its lane for ever, and there is nothing to keep.
+            return Err(error);
+        };
+        // Lanes finish the write they are in; then the journal tells of all that was written. If it cannot,
+        // the first failure is still the one to report: a full disk fails both.
         let _ = self.close_lanes().await;
-        if let Err(second) = self.journal() {
-            // The first failure is the one to report; a full disk fails both.
-            self.observer.event(&Event::Source { source: 0, state: "active", error: Some(&second) });
-        }
+        let _ = self.journal();
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
         let nothing_to_keep = has_none && !self.earlier_kept;
-        if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, self.target.partial()) {
+        if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, partial.partial()) {
             partial.discard();
         }
         Err(error)
@@ -728,6 +596,7 @@ impl Replica {
             received_bytes: 0,
             handshakes: 0,
             failed_connects: 0,
+            failed_connect_at: Time::ZERO,
             handshake_round_trips: 0,
             round_trip: None,
             vote: Vote::Pending,
@@ -740,7 +609,7 @@ impl Replica {
     }
 
     /// The size that it says its object has.
-    fn size_bytes(&self) -> Option<u64> {
+    pub(crate) fn size_bytes(&self) -> Option<u64> {
         self.source.identity()?.size_bytes
     }
 
@@ -752,11 +621,6 @@ impl Replica {
     }
 }
 
-fn other_size(size_bytes: u64, right: u64) -> Error {
-    Error::new(ErrorKind::ChecksumMismatch, format!("it has {size_bytes} bytes, the others say {right}"))
-        .hint("it is another file, or damaged")
-}
-
 fn interrupted() -> Error {
-    Error::new(ErrorKind::Interrupted, "stopped").fault(Fault::Caller).hint("the same command continues")
+    Error::new(ErrorKind::Interrupted, "stopped").fault(Fault::Caller)
 }

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gridlane_core::Url;
+use gridlane_core::{ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
 
 /// A date counts as a strong validator only when the file was last changed this long before the answer
@@ -63,6 +63,13 @@ impl Source {
         Source { number, url, known: Mutex::default() }
     }
 
+    /// What the journal knows it by: the URL without secrets, and a hash of its path and query.
+    pub(crate) fn journal_name(&self) -> String {
+        let mut hasher = Hasher::new(ChecksumKind::Sha256);
+        hasher.update(self.url.request_target().as_bytes());
+        format!("{} {}", &hasher.finish().hex()[..16], self.url)
+    }
+
     /// Where to ask: the end of the redirects if they are known.
     pub(crate) fn current_url(&self) -> Url {
         self.known().resolved.clone().unwrap_or_else(|| self.url.clone())
@@ -90,6 +97,9 @@ impl Source {
             Some(before) if before.agrees_with(identity) => {
                 let news = before.size_bytes.is_none() && identity.size_bytes.is_some();
                 before.size_bytes = before.size_bytes.or(identity.size_bytes);
+                if before.validator.is_none() {
+                    before.validator.clone_from(&identity.validator);
+                }
                 Ok(news)
             }
             Some(before) => Err(before.clone()),
@@ -132,6 +142,11 @@ mod tests {
         assert_eq!(source.identify(&of(Some(5), Some("\"a\""))), Ok(true));
         assert_eq!(source.identify(&of(Some(5), None)), Ok(false));
         assert!(source.identify(&of(Some(6), Some("\"a\""))).is_err());
+        assert!(source.identify(&of(Some(5), Some("\"b\""))).is_err());
+        // A validator that came later counts as well.
+        let source = Source::new(0, Url::parse_absolute("http://a/f").unwrap());
+        assert_eq!(source.identify(&of(Some(5), None)), Ok(true));
+        assert_eq!(source.identify(&of(Some(5), Some("\"a\""))), Ok(false));
         assert!(source.identify(&of(Some(5), Some("\"b\""))).is_err());
     }
 }

@@ -21,6 +21,8 @@ const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
 pub(crate) struct Target {
     pub(crate) sink: Sink,
     ledger: Mutex<Ledger>,
+    /// The agreed size; the largest number while there is none.
+    size_bytes: AtomicU64,
     /// Time that lanes spent writing, in nanoseconds.
     busy_ns: AtomicU64,
     /// Whether the last write took so long that the device must have been waited for.
@@ -37,12 +39,28 @@ pub(crate) enum Sink {
 
 impl Target {
     pub(crate) fn new(sink: Sink) -> Target {
-        Target { sink, ledger: Mutex::default(), busy_ns: AtomicU64::new(0), is_slow: AtomicBool::new(false) }
+        Target {
+            sink,
+            ledger: Mutex::default(),
+            size_bytes: AtomicU64::new(u64::MAX),
+            busy_ns: AtomicU64::new(0),
+            is_slow: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         // The ledger is changed in single steps: a panic elsewhere leaves it whole.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The agreed size of the object, if there is one: nothing is written beyond it.
+    pub(crate) fn size_bytes(&self) -> Option<u64> {
+        Some(self.size_bytes.load(Relaxed)).filter(|size_bytes| *size_bytes != u64::MAX)
+    }
+
+    /// Sets the agreed size.
+    pub(crate) fn agree(&self, size_bytes: Option<u64>) {
+        self.size_bytes.store(size_bytes.unwrap_or(u64::MAX), Relaxed);
     }
 
     /// The file, of a target that is one.

@@ -36,6 +36,10 @@ impl Upload {
         if self.connection.is_some() {
             return Ok(());
         }
+        if !self.overwrite && self.client.request("HEAD", &self.url, &[]).await.is_ok() {
+            // Some servers ignore `If-None-Match` on PUT, which guards the moment between this and that.
+            return Err(already_there().endpoint(&self.url));
+        }
         for _ in 0..=REDIRECTS_MAX {
             let mut connection = Connection::new(self.client.dialer.dial(&self.url).await?.stream);
             let mut request = Request::new("PUT", &self.url).header("Content-Length", size_bytes.to_string());
@@ -107,9 +111,7 @@ impl Upload {
     async fn refused(&self, connection: &mut Connection, response: &Response) -> Error {
         let said = connection.first_line().await;
         match response.head.status.code() {
-            412 if !self.overwrite => Error::new(ErrorKind::Precondition, "the file exists")
-                .fault(Fault::Caller)
-                .hint("replace it with --force"),
+            412 if !self.overwrite => already_there(),
             409 => {
                 let message = format!("the server cannot put a file there: {said}");
                 Error::new(ErrorKind::Precondition, message)
@@ -121,4 +123,10 @@ impl Upload {
         .http_status(response.head.status.code())
         .endpoint(&self.url)
     }
+}
+
+fn already_there() -> Error {
+    Error::new(ErrorKind::Precondition, "the file exists")
+        .fault(Fault::Caller)
+        .hint("replace it with --force")
 }

@@ -120,3 +120,53 @@ async fn a_dead_fleet_ends_and_says_why() {
     assert!(matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Network), "{error}");
     assert!(error.is_retryable());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_liar_that_dies_is_still_doubted() {
+    for seed in 0..4 {
+        let bytes = noise(8_000_000, 900 + seed);
+        let right = Checksum::adler32(gridlane_core::checksum::adler32(&bytes));
+        let liar = Faults { lies_every: Some(100_000), gone_after: Some(2_500_000), ..Faults::default() };
+        let honest = Faults { rate: Some(30_000_000), ..Faults::default() };
+        let sites = [Site::start(&bytes, liar, seed).await, Site::start(&bytes, honest, seed).await];
+        let dir = target_dir();
+        let mut spec = spec(&sites, &dir);
+        spec.options.checksum = Some((right.kind(), Some(right)));
+        let outcome = copy_quietly(spec).await;
+        assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
+        assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes);
+        let states: Vec<_> = outcome.report.sources.iter().map(|source| source.state).collect();
+        assert_eq!(states[0], "wrong", "seed {seed}");
+        assert_ne!(states[1], "wrong", "seed {seed}: the honest one is not accused");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_error_without_its_text_holds_nobody_up() {
+    let bytes = noise(4_000_000, 31);
+    let mute = Faults { mute_errors: true, ..Faults::default() };
+    let sites = [Site::start(&bytes, Faults::default(), 1).await, Site::start(&bytes, mute, 2).await];
+    let dir = target_dir();
+    let outcome = copy_quietly(spec(&sites, &dir)).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert!(outcome.report.seconds < 30.0, "{} s", outcome.report.seconds);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_replica_of_another_size_never_wins_whatever_it_does_first() {
+    for seed in 0..6 {
+        let bytes = noise(3_000_000, 40 + seed);
+        let longer = noise(5_000_000, 50 + seed);
+        let slow = Faults { rate: Some(5_000_000), ..Faults::default() };
+        let sites = [
+            Site::start(&longer, Faults::default(), seed).await,
+            Site::start(&bytes, slow, seed).await,
+            Site::start(&bytes, slow, seed).await,
+        ];
+        let dir = target_dir();
+        let outcome = copy_quietly(spec(&sites, &dir)).await;
+        assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
+        assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes, "seed {seed}");
+        assert_eq!(outcome.report.sources[0].state, "wrong", "seed {seed}");
+    }
+}

@@ -59,6 +59,12 @@ impl Acceptor {
         self
     }
 
+    /// Whether a failure of `accept` is for want of descriptors: trying again at once would only spin.
+    pub fn lacks_descriptors(cause: &io::Error) -> bool {
+        let errno = rustix::io::Errno::from_io_error(cause);
+        matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
+    }
+
     /// Tells what the connection speaks, and finishes the TLS handshake where there is one.
     pub async fn accept(&self, socket: TcpStream) -> Result<Stream> {
         timeout(self.deadline, self.detect(socket)).await.unwrap_or_else(|_| {

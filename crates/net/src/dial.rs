@@ -1,9 +1,8 @@
-//! Connecting to a server by name: every address is tried, TLS included.
+//! Connecting to a server by name: every address is tried until one takes the connection.
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
@@ -28,8 +27,6 @@ pub struct Dialer {
 pub struct Dialled {
     /// The connection.
     pub stream: Stream,
-    /// From the name to a connection that takes requests.
-    pub took: Duration,
     /// Round trips spent before a first request could be sent: TCP's one, and TLS' one or two.
     pub handshake_round_trips: u32,
 }
@@ -56,7 +53,6 @@ impl Dialer {
     /// Addresses of the name are tried in the resolver's order, families alternating, each with a head
     /// start before the next (RFC 8305, sections 4 and 5); the first to connect wins.
     pub async fn dial(&self, url: &Url) -> Result<Dialled> {
-        let begun = Instant::now();
         let endpoint = format!("{}://{}", url.scheme().name(), url.host_header());
         let outcome = timeout(CONNECT_MAX, self.connect(url)).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Timeout, format!("no connection within {} s", CONNECT_MAX.as_secs())))
@@ -67,7 +63,7 @@ impl Dialer {
             Some("TLSv1.3") => 2,
             Some(_) => 3,
         };
-        Ok(Dialled { stream, took: begun.elapsed(), handshake_round_trips })
+        Ok(Dialled { stream, handshake_round_trips })
     }
 
     async fn connect(&self, url: &Url) -> Result<Stream> {

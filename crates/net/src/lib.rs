@@ -2,7 +2,7 @@
 //!
 //! Everything above speaks to a [`Stream`], which is one TCP connection, plain or TLS, and does not
 //! care which side opened it. The data path's costs live here: TLS goes through rustls' unbuffered
-//! interface with page-aligned buffers of our own (see [`session`]), plain connections send files by
+//! interface with page-aligned buffers of our own (see the `session` module), plain connections send files by
 //! `sendfile`.
 //!
 //! What it is not: it knows no HTTP, keeps no pool and retries nothing.

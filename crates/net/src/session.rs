@@ -13,6 +13,7 @@
 //! ```
 
 use std::io;
+use std::ops::Range;
 
 use gridlane_core::limits::{IO_BYTES, TLS_RECORD_BYTES_MAX};
 use gridlane_sys::AlignedBuf;
@@ -48,11 +49,13 @@ pub(crate) enum Need {
 
 pub(crate) struct Session {
     side: Side,
-    incoming: AlignedBuf,
+    /// Made when bytes are about to come.
+    incoming: Option<AlignedBuf>,
     /// Unprocessed ciphertext is `incoming[start..end]`.
     start: usize,
     end: usize,
-    outgoing: AlignedBuf,
+    /// Made when there is something to send.
+    outgoing: Option<AlignedBuf>,
     /// Unsent ciphertext is `outgoing[sent..filled]`.
     sent: usize,
     filled: usize,
@@ -66,10 +69,10 @@ impl Session {
     pub(crate) fn new(side: Side) -> Session {
         Session {
             side,
-            incoming: AlignedBuf::new(HEADROOM + IO_BYTES),
+            incoming: None,
             start: HEADROOM,
             end: HEADROOM,
-            outgoing: AlignedBuf::new(ENCRYPT_BYTES + 16 * 1024),
+            outgoing: None,
             sent: 0,
             filled: 0,
             plain: Vec::new(),
@@ -80,17 +83,37 @@ impl Session {
 
     /// Where the socket's next bytes go; followed by [`Session::received`].
     pub(crate) fn input(&mut self) -> &mut [u8] {
+        let incoming = self.incoming.get_or_insert_with(|| AlignedBuf::new(HEADROOM + IO_BYTES));
         if self.start == self.end {
             (self.start, self.end) = (HEADROOM, HEADROOM);
-        } else if self.incoming.len() - self.end < IO_BYTES / 2 {
+        } else if incoming.len() - self.end < IO_BYTES / 2 {
             let partial = self.end - self.start;
             // More than a record can only wait here when its reader took less than a record at a time.
             let to = HEADROOM.saturating_sub(partial);
-            self.incoming.copy_within(self.start..self.end, to);
+            incoming.copy_within(self.start..self.end, to);
             (self.start, self.end) = (to, to + partial);
         }
-        let end = self.end;
-        &mut self.incoming[end..]
+        &mut incoming[self.end..]
+    }
+
+    /// Whether there is room for the socket's next bytes already, or it would be made for them.
+    pub(crate) fn has_input(&self) -> bool {
+        self.incoming.is_some()
+    }
+
+    /// Gives back the memory of buffers that hold nothing: a connection that waits needs none.
+    pub(crate) fn release(&mut self) {
+        if self.start == self.end {
+            self.incoming = None;
+            (self.start, self.end) = (HEADROOM, HEADROOM);
+        }
+        if self.sent == self.filled {
+            self.outgoing = None;
+            (self.sent, self.filled) = (0, 0);
+        }
+        if self.plain.is_empty() {
+            self.plain = Vec::new();
+        }
     }
 
     /// `bytes` came into [`Session::input`].
@@ -100,7 +123,7 @@ impl Session {
 
     /// Ciphertext to send; followed by [`Session::transmitted`].
     pub(crate) fn output(&self) -> &[u8] {
-        &self.outgoing[self.sent..self.filled]
+        self.outgoing.as_deref().map_or(&[], |outgoing| &outgoing[self.sent..self.filled])
     }
 
     /// `bytes` of [`Session::output`] were sent.
@@ -204,7 +227,7 @@ impl Session {
         target: &mut [u8],
         write: Option<(&[u8], &mut bool)>,
     ) -> io::Result<(usize, Option<Need>)> {
-        let incoming = &mut self.incoming[self.start..self.end];
+        let incoming = unprocessed(&mut self.incoming, self.start..self.end);
         let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
         let plain = &mut self.plain;
         let (discard, outcome) = match &mut self.side {
@@ -238,7 +261,7 @@ impl Session {
     ///
     /// rustls remembers how far into the unprocessed bytes it has looked, so it must see them again.
     fn queue_alert(&mut self) {
-        let incoming = &mut self.incoming[self.start..self.end];
+        let incoming = unprocessed(&mut self.incoming, self.start..self.end);
         let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
         match &mut self.side {
             Side::Client(conn) => {
@@ -259,16 +282,25 @@ impl Session {
     }
 }
 
+/// The ciphertext that waits; none where there is no buffer for it.
+fn unprocessed(incoming: &mut Option<AlignedBuf>, waiting: Range<usize>) -> &mut [u8] {
+    match incoming {
+        Some(incoming) => &mut incoming[waiting],
+        None => &mut [],
+    }
+}
+
 /// The buffer of ciphertext to send; it grows when a flight of the handshake is larger than it.
 struct Outgoing<'a> {
-    buf: &'a mut AlignedBuf,
+    buf: &'a mut Option<AlignedBuf>,
     filled: &'a mut usize,
 }
 
 impl Outgoing<'_> {
     /// Appends what `encode` writes; gives it more room once when it asks for it.
     fn put(&mut self, mut encode: impl FnMut(&mut [u8]) -> io::Result<Put>) -> io::Result<()> {
-        let required = match encode(&mut self.buf[*self.filled..])? {
+        let buf = self.buf.get_or_insert_with(|| AlignedBuf::new(ENCRYPT_BYTES + 16 * 1024));
+        let required = match encode(&mut buf[*self.filled..])? {
             Put::Written(count) => {
                 *self.filled += count;
                 return Ok(());
@@ -276,9 +308,9 @@ impl Outgoing<'_> {
             Put::Needs(required) => required,
         };
         let mut larger = AlignedBuf::new((*self.filled + required).next_multiple_of(16 * 1024));
-        larger[..*self.filled].copy_from_slice(&self.buf[..*self.filled]);
-        *self.buf = larger;
-        match encode(&mut self.buf[*self.filled..])? {
+        larger[..*self.filled].copy_from_slice(&buf[..*self.filled]);
+        *buf = larger;
+        match encode(&mut buf[*self.filled..])? {
             Put::Written(count) => {
                 *self.filled += count;
                 Ok(())
@@ -371,5 +403,64 @@ fn encrypt_room(cause: EncryptError) -> io::Result<Put> {
             Ok(Put::Needs(required_size + RECORD_OVERHEAD))
         }
         other => Err(io::Error::other(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls;
+    use rustls_pki_types::ServerName;
+
+    /// Moves what `from` has to send to `to`.
+    fn carry(from: &mut Session, to: &mut Session) {
+        while !from.output().is_empty() {
+            let count = from.output().len().min(1000);
+            let piece = from.output()[..count].to_vec();
+            to.input()[..count].copy_from_slice(&piece);
+            to.received(count);
+            from.transmitted(count);
+        }
+    }
+
+    fn pair() -> (Session, Session) {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+        let config = tls::server_config(&cert, &key).unwrap();
+        let server = Session::new(Side::Server(Box::new(UnbufferedServerConnection::new(config).unwrap())));
+        let trust = tls::Trust { ca_files: vec![cert], ..tls::Trust::default() };
+        let name = ServerName::try_from("localhost").unwrap();
+        let config = tls::client_config(&trust).unwrap();
+        let conn = UnbufferedClientConnection::new(config, name).unwrap();
+        let client = Session::new(Side::Client(Box::new(conn)));
+        (client, server)
+    }
+
+    #[test]
+    fn a_session_that_waits_holds_no_buffer() {
+        let (mut client, mut server) = pair();
+        assert!(client.incoming.is_none() && client.outgoing.is_none(), "not before they are needed");
+        while (client.handshake().unwrap(), server.handshake().unwrap()) != (Need::Nothing, Need::Nothing) {
+            carry(&mut client, &mut server);
+            carry(&mut server, &mut client);
+        }
+        carry(&mut server, &mut client);
+        let mut target = [0; 100];
+        for round in 0..3 {
+            let text = format!("request {round}");
+            assert_eq!(client.write(text.as_bytes()).unwrap(), text.len());
+            client.release();
+            assert!(client.outgoing.is_some(), "what waits to be sent stays");
+            carry(&mut client, &mut server);
+            server.release();
+            assert!(server.incoming.is_some(), "what was received stays");
+            let (count, _) = server.read(&mut target).unwrap();
+            assert_eq!(&target[..count], text.as_bytes());
+            assert_eq!(server.read(&mut target).unwrap(), (0, Need::Input));
+            server.release();
+            client.release();
+            assert!(server.incoming.is_none() && server.outgoing.is_none() && !server.has_input());
+            assert!(client.outgoing.is_none());
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gridlane_sys::tcp::{self, TcpInfo};
 use rustls::ServerConfig;
@@ -15,6 +16,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::session::{Need, Session, Side};
+
+/// How often to look for the end of a connection behind bytes that nobody reads for the moment.
+const CLOSED_CHECK: Duration = Duration::from_secs(1);
 
 /// A TCP connection whose bytes are plaintext to its owner, whether TLS protects them or not.
 pub struct Stream {
@@ -84,17 +88,31 @@ impl Stream {
         loop {
             let (got, need) = session.read(&mut target[count..])?;
             count += got;
+            // What the session has to say meanwhile (a key update): waited for only while nothing is in
+            // `target`, because whoever drops this future must not lose bytes with it.
             while !session.output().is_empty() {
-                let sent = send(&self.socket, session.output()).await?;
+                let sent = match count {
+                    0 => send(&self.socket, session.output()).await?,
+                    _ => match self.socket.try_write(session.output()) {
+                        Ok(sent) => sent,
+                        Err(_) => break, // sent by the next call
+                    },
+                };
                 session.transmitted(sent);
             }
             match need {
                 Need::Nothing => return Ok(count),
                 Need::PeerClosed => return Ok(count),
-                Need::Input if count == 0 => match receive(&self.socket, session.input()).await? {
-                    0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    received => session.received(received),
-                },
+                Need::Input if count == 0 => {
+                    if !session.has_input() {
+                        // Room is made for bytes that have come, not for those that may.
+                        self.socket.readable().await?;
+                    }
+                    match receive(&self.socket, session.input()).await? {
+                        0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                        received => session.received(received),
+                    }
+                }
                 // Something to return: take only what has arrived already.
                 Need::Input => match self.socket.try_read(session.input()) {
                     Ok(0) => return Ok(count),
@@ -125,6 +143,54 @@ impl Stream {
             }
             let taken = session.write(bytes)?;
             bytes = &bytes[taken..];
+        }
+    }
+
+    /// Sends some bytes, and takes up to all of `bytes` over; returns how many it took. TLS may take more
+    /// than it sends, and may send what it took before and take nothing: `bytes` are sent when all of them
+    /// are taken and [`has_unsent`](Stream::has_unsent) says no. Every return but an error is progress.
+    pub async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(session) = &mut self.session else {
+            return send(&self.socket, bytes).await;
+        };
+        let mut taken = 0;
+        if session.output().is_empty() {
+            if bytes.is_empty() {
+                return Ok(0);
+            }
+            taken = session.write(bytes)?;
+        }
+        let sent = send(&self.socket, session.output()).await?;
+        session.transmitted(sent);
+        Ok(taken)
+    }
+
+    /// Whether bytes that were taken over still wait to be sent.
+    pub fn has_unsent(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| !session.output().is_empty())
+    }
+
+    /// Returns when the peer has ended its direction or the connection broke. Reads nothing: what comes
+    /// meanwhile stays for [`read`](Stream::read). May be dropped at any time.
+    pub async fn closed(&self) {
+        loop {
+            match self.socket.ready(Interest::READABLE).await {
+                Ok(ready) if !ready.is_read_closed() => {}
+                _ => return,
+            }
+            // Waits where nothing has come; 0 is the end.
+            if !matches!(self.socket.peek(&mut [0]).await, Ok(1..)) {
+                return;
+            }
+            // Bytes that nobody reads hide what comes behind them from `peek`, but not from the reactor.
+            tokio::time::sleep(CLOSED_CHECK).await;
+        }
+    }
+
+    /// Gives back the memory of TLS' buffers, as far as they are empty, until they are needed again.
+    pub fn release_buffers(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.release();
         }
     }
 

@@ -81,12 +81,17 @@ pub fn server_config(cert_file: &Path, key_file: &Path) -> Result<Arc<ServerConf
 /// missing. ECDSA P-256: an RSA key would make handshakes twenty times dearer.
 pub fn self_signed(dir: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)> {
     let (cert_file, key_file) = (dir.join("cert.pem"), dir.join("key.pem"));
+    let are_there = || cert_file.exists() && key_file.exists();
     let write = || -> io::Result<()> {
+        // Without a lock, which a read-only file system would not give: both files appear whole.
+        if are_there() {
+            return Ok(());
+        }
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         // Servers that start together must end up with one pair, not with halves of two.
         let lock = fs::OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
-        if cert_file.exists() && key_file.exists() {
+        if are_there() {
             return Ok(());
         }
         let made = rcgen::generate_simple_self_signed(names.to_vec()).map_err(io::Error::other)?;
@@ -160,5 +165,22 @@ impl ServerCertVerifier for AnyCertificate {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_that_is_there_needs_no_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+        // A lock that nobody can open for writing, root neither, as on a read-only file system.
+        fs::remove_file(dir.path().join("lock")).unwrap();
+        fs::create_dir(dir.path().join("lock")).unwrap();
+        assert_eq!(self_signed(dir.path(), &["localhost".to_owned()]).unwrap(), first);
+        fs::remove_file(&first.0).unwrap();
+        assert!(self_signed(dir.path(), &["localhost".to_owned()]).is_err(), "half a pair is none");
     }
 }

@@ -1,22 +1,19 @@
 //! The access log: one JSON object per line and request, written after the answer.
 //!
-//! A thread of its own writes, so that a slow log stalls no transfer. When it cannot keep up the
-//! queue fills, and requests then wait for it rather than go unrecorded.
+//! A thread of its own writes, so that a slow log stalls no transfer. When it cannot keep up (a pipe whose
+//! reader has stopped) the queue fills; then records are dropped and counted, and a record says how many,
+//! rather than that the service stands still.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gridlane_core::{Error, Result};
-
-use crate::blocking;
-
-/// Lines that wait for the writer.
-const QUEUE_MAX: usize = 4096;
+use gridlane_core::{Error, Result, limits};
 
 /// Where requests are recorded.
 pub struct AccessLog {
@@ -25,7 +22,10 @@ pub struct AccessLog {
 
 struct Writer {
     lines: SyncSender<String>,
-    thread: JoinHandle<()>,
+    /// Records that found the queue full since the writer last told of them.
+    lost: Arc<AtomicU64>,
+    /// Hangs up when everything is written.
+    written: Mutex<Receiver<()>>,
 }
 
 impl AccessLog {
@@ -51,9 +51,20 @@ impl AccessLog {
 
     /// Wherever `target` leads.
     pub fn to_writer(target: impl Write + Send + 'static) -> AccessLog {
-        let (lines, queue) = sync_channel(QUEUE_MAX);
-        let thread = std::thread::spawn(move || write_lines(&queue, BufWriter::new(target)));
-        AccessLog { writer: Some(Writer { lines, thread }) }
+        AccessLog::with_queue(target, limits::ACCESS_RECORDS_MAX)
+    }
+
+    fn with_queue(target: impl Write + Send + 'static, records_max: usize) -> AccessLog {
+        let (lines, queue) = sync_channel(records_max);
+        let lost = Arc::<AtomicU64>::default();
+        let (done, written) = sync_channel(0);
+        let lost_too = Arc::clone(&lost);
+        std::thread::spawn(move || {
+            // Dropped at the end, also by a panic, which has reported itself.
+            let _done: SyncSender<()> = done;
+            write_lines(&queue, &lost_too, BufWriter::new(target));
+        });
+        AccessLog { writer: Some(Writer { lines, lost, written: Mutex::new(written) }) }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -61,34 +72,60 @@ impl AccessLog {
     }
 
     pub(crate) fn write(&self, record: &Record<'_>) {
+        self.write_line(record);
+    }
+
+    /// Records what happened to the server and not to a request.
+    pub(crate) fn note(&self, what: &str) {
+        self.write_line(&Note { time: timestamp(SystemTime::now()), error: what });
+    }
+
+    fn write_line(&self, record: &impl serde::Serialize) {
         let Some(writer) = &self.writer else { return };
-        let Ok(mut line) = serde_json::to_string(record) else { return };
-        line.push('\n');
-        if let Err(TrySendError::Full(line)) = writer.lines.try_send(line) {
-            // An error means that the writer is gone: then there is nowhere to write to.
-            let _ = blocking::in_place(|| writer.lines.send(line));
+        let Some(line) = line_of(record) else { return };
+        if let Err(TrySendError::Full(_)) = writer.lines.try_send(line) {
+            writer.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until every line is written.
-    pub(crate) fn finish(self) {
-        if let Some(Writer { lines, thread }) = self.writer {
-            drop(lines);
-            // A panic of the writer was reported by the panic itself.
-            let _ = thread.join();
-        }
+    /// Waits until every line is written, though not for ever; returns whether they are.
+    pub(crate) fn finish(self, deadline: Duration) -> bool {
+        let Some(Writer { lines, written, .. }) = self.writer else { return true };
+        drop(lines);
+        let written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Nothing is ever sent. A thread that hangs in a write ends with the process.
+        written.recv_timeout(deadline) != Err(RecvTimeoutError::Timeout)
     }
 }
 
-fn write_lines(queue: &Receiver<String>, mut target: BufWriter<impl Write>) {
+fn line_of(record: &impl serde::Serialize) -> Option<String> {
+    let mut line = serde_json::to_string(record).ok()?;
+    line.push('\n');
+    Some(line)
+}
+
+fn write_lines(queue: &Receiver<String>, lost: &AtomicU64, mut target: BufWriter<impl Write>) {
     while let Ok(line) = queue.recv() {
         // A log that fails (a full disk) must not end the service; what can be written later is.
         let _ = target.write_all(line.as_bytes());
         while let Ok(line) = queue.try_recv() {
             let _ = target.write_all(line.as_bytes());
         }
+        let count = lost.swap(0, Ordering::Relaxed);
+        if count > 0 {
+            let error = format!("{count} records lost: the log was not written fast enough");
+            let note = line_of(&Note { time: timestamp(SystemTime::now()), error: &error });
+            let _ = target.write_all(note.unwrap_or_default().as_bytes());
+        }
         let _ = target.flush();
     }
+}
+
+/// What is not about a request.
+#[derive(serde::Serialize)]
+struct Note<'a> {
+    time: String,
+    error: &'a str,
 }
 
 /// One request.
@@ -143,6 +180,70 @@ pub(crate) fn timestamp(moment: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Condvar;
+
+    /// A reader that has stopped reading, until it goes on.
+    #[derive(Clone, Default)]
+    struct Stalled(Arc<(Mutex<Taken>, Condvar)>);
+
+    #[derive(Default)]
+    struct Taken {
+        goes_on: bool,
+        text: Vec<u8>,
+    }
+
+    impl Stalled {
+        fn go_on(&self) {
+            self.0.0.lock().unwrap().goes_on = true;
+            self.0.1.notify_all();
+        }
+
+        fn lines(&self) -> Vec<serde_json::Value> {
+            let text = self.0.0.lock().unwrap().text.clone();
+            String::from_utf8(text).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        }
+    }
+
+    impl Write for Stalled {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (state, changed) = &*self.0;
+            let mut state = changed.wait_while(state.lock().unwrap(), |state| !state.goes_on).unwrap();
+            state.text.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn who_does_not_read_the_log_loses_records_and_stops_nothing() {
+        let reader = Stalled::default();
+        let log = AccessLog::with_queue(reader.clone(), 10);
+        for _ in 0..100 {
+            log.note("x");
+        }
+        reader.go_on();
+        assert!(log.finish(Duration::from_secs(60)));
+        let lines = reader.lines();
+        let kept = lines.iter().filter(|line| line["error"] == "x").count();
+        let told: usize = lines
+            .iter()
+            .filter_map(|line| line["error"].as_str()?.split_once(" records lost")?.0.parse::<usize>().ok())
+            .sum();
+        assert!((10..100).contains(&kept), "{kept}");
+        assert_eq!(kept + told, 100, "{lines:?}");
+    }
+
+    #[test]
+    fn a_stop_does_not_wait_for_a_reader_that_never_comes_back() {
+        let reader = Stalled::default();
+        let log = AccessLog::with_queue(reader.clone(), 10);
+        log.note("x");
+        assert!(!log.finish(Duration::from_millis(10)));
+        reader.go_on();
+    }
 
     #[test]
     fn timestamps() {

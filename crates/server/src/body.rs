@@ -1,7 +1,6 @@
 //! Bytes received: what was read ahead, and the body of the request in hand.
 
 use std::io;
-use std::time::Duration;
 
 use gridlane_core::limits;
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
@@ -9,9 +8,9 @@ use gridlane_dav::request::RequestBody;
 use gridlane_dav::{Headers, Status};
 use gridlane_net::Stream;
 use tokio::task::coop::consume_budget;
-use tokio::time::timeout;
 
 use crate::reply::Reply;
+use crate::transfer::{Impatience, Patience};
 
 /// Bytes read at a time where heads and chunk sizes are expected.
 const READ_BYTES: usize = 4096;
@@ -25,7 +24,7 @@ pub(crate) struct Wire {
 impl Wire {
     /// Reads more into the inbox; `false` at the end of what the client sends.
     pub(crate) async fn fill(&mut self) -> io::Result<bool> {
-        self.inbox.fill(&mut self.stream).await
+        Ok(self.inbox.fill(&mut self.stream).await? > 0)
     }
 }
 
@@ -56,14 +55,14 @@ impl Inbox {
         }
     }
 
-    /// Reads more; `false` at the end of what the client sends. May be dropped: no byte is lost.
-    async fn fill(&mut self, stream: &mut Stream) -> io::Result<bool> {
+    /// Reads more; 0 at the end of what the client sends. May be dropped: no byte is lost.
+    async fn fill(&mut self, stream: &mut Stream) -> io::Result<usize> {
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         self.bytes.resize(self.bytes.len().max(self.end + READ_BYTES), 0);
         let count = stream.read(&mut self.bytes[self.end..]).await?;
         self.end += count;
-        Ok(count > 0)
+        Ok(count)
     }
 }
 
@@ -72,10 +71,22 @@ impl Inbox {
 pub(crate) enum BodyError {
     /// No byte came for too long.
     Stalled,
+    /// Too few bytes came in too much time.
+    Slow,
     /// The connection ended or broke in front of the body's end.
     Cut(Option<io::Error>),
     /// The chunks are malformed.
     Malformed(String),
+}
+
+impl From<Impatience> for BodyError {
+    fn from(impatience: Impatience) -> BodyError {
+        match impatience {
+            Impatience::Stalled => BodyError::Stalled,
+            Impatience::Slow => BodyError::Slow,
+            Impatience::Broken(cause) => BodyError::Cut(Some(cause)),
+        }
+    }
 }
 
 impl BodyError {
@@ -85,6 +96,10 @@ impl BodyError {
             BodyError::Stalled => {
                 Reply::failure(Status::REQUEST_TIMEOUT, "no byte of the body came for too long")
             }
+            BodyError::Slow => Reply::failure(
+                Status::REQUEST_TIMEOUT,
+                format!("the body came more slowly than {} bytes/s", limits::BODY_RATE_BYTES_PER_S_MIN),
+            ),
             BodyError::Cut(None) => {
                 Reply::failure(Status::BAD_REQUEST, "the connection ended before the body did")
             }
@@ -143,13 +158,13 @@ impl Body {
         &mut self,
         wire: &mut Wire,
         target: &mut [u8],
-        stall: Duration,
+        patience: &mut Patience,
     ) -> Result<usize, BodyError> {
         let mut count = 0;
         while count < target.len() && !self.is_ended() {
             // A client may send faster than we read: let others have their turn.
             consume_budget().await;
-            let some = self.read_some(wire, &mut target[count..], stall).await?;
+            let some = self.read_some(wire, &mut target[count..], patience).await?;
             count += some;
             self.received += some as u64;
         }
@@ -160,13 +175,13 @@ impl Body {
         &mut self,
         wire: &mut Wire,
         target: &mut [u8],
-        stall: Duration,
+        patience: &mut Patience,
     ) -> Result<usize, BodyError> {
         match &mut self.rest {
             Rest::Ended(_) => Ok(0),
             Rest::Known(left) => {
                 let max = target.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                let count = take(wire, &mut target[..max], stall).await?;
+                let count = take(wire, &mut target[..max], patience).await?;
                 *left -= count as u64;
                 if *left == 0 {
                     self.rest = Rest::Ended(None);
@@ -176,17 +191,15 @@ impl Body {
             Rest::Chunked(decoder) if wire.inbox.unread().is_empty() && decoder.data_expected() > 0 => {
                 let expected = usize::try_from(decoder.data_expected()).unwrap_or(usize::MAX);
                 let max = target.len().min(expected);
-                let count = take(wire, &mut target[..max], stall).await?;
+                let count = take(wire, &mut target[..max], patience).await?;
                 decoder.data_taken(count as u64);
                 Ok(count)
             }
             Rest::Chunked(decoder) => {
                 if wire.inbox.unread().is_empty() {
-                    match timeout(stall, wire.fill()).await {
-                        Err(_) => return Err(BodyError::Stalled),
-                        Ok(Err(cause)) => return Err(BodyError::Cut(Some(cause))),
-                        Ok(Ok(false)) => return Err(BodyError::Cut(None)),
-                        Ok(Ok(true)) => {}
+                    let Wire { stream, inbox } = wire;
+                    if patience.wait(inbox.fill(stream)).await? == 0 {
+                        return Err(BodyError::Cut(None));
                     }
                 }
                 // No more than fits: what is not used stays where it is.
@@ -213,7 +226,7 @@ impl Body {
 }
 
 /// Takes bytes read ahead, or else waits for some.
-async fn take(wire: &mut Wire, target: &mut [u8], stall: Duration) -> Result<usize, BodyError> {
+async fn take(wire: &mut Wire, target: &mut [u8], patience: &mut Patience) -> Result<usize, BodyError> {
     let ahead = wire.inbox.unread();
     if !ahead.is_empty() {
         let count = ahead.len().min(target.len());
@@ -221,11 +234,9 @@ async fn take(wire: &mut Wire, target: &mut [u8], stall: Duration) -> Result<usi
         wire.inbox.consume(count);
         return Ok(count);
     }
-    match timeout(stall, wire.stream.read(target)).await {
-        Err(_) => Err(BodyError::Stalled),
-        Ok(Err(cause)) => Err(BodyError::Cut(Some(cause))),
-        Ok(Ok(0)) => Err(BodyError::Cut(None)),
-        Ok(Ok(count)) => Ok(count),
+    match patience.wait(wire.stream.read(target)).await? {
+        0 => Err(BodyError::Cut(None)),
+        count => Ok(count),
     }
 }
 

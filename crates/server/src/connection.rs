@@ -13,13 +13,15 @@
 //! that reset instead of the answer that explains it.
 
 use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::limits;
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{Method, Status, Version};
 use gridlane_net::Stream;
+use gridlane_store::StoreError;
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
@@ -27,10 +29,15 @@ use crate::access_log::{Record, timestamp};
 use crate::body::{Body, Inbox, Wire};
 use crate::reply::{Payload, Reply};
 use crate::shared::{Counters, Shared};
+use crate::transfer::Patience;
 use crate::{delete, get, put, transfer};
 
 /// Payloads up to this size are sent in one piece with their head.
-const SMALL_BYTES: u64 = 16 * 1024;
+pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
+
+/// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
+/// that asks for one file after the other would have them made anew for each.
+const RELEASE_AFTER: Duration = Duration::from_secs(1);
 
 /// What came next.
 enum Next {
@@ -47,14 +54,22 @@ pub(crate) struct Connection {
     wire: Wire,
     /// Becomes true when the server stops.
     stopping: watch::Receiver<bool>,
+    /// The client is on this machine, where a web page's scripts are as well: it has to call us by a name
+    /// that is ours.
+    is_local: bool,
     /// When the request in hand began.
     began: Instant,
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>, stream: Stream, stopping: watch::Receiver<bool>) -> Connection {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        stream: Stream,
+        stopping: watch::Receiver<bool>,
+        is_local: bool,
+    ) -> Connection {
         let wire = Wire { stream, inbox: Inbox::default() };
-        Connection { shared, wire, stopping, began: Instant::now() }
+        Connection { shared, wire, stopping, is_local, began: Instant::now() }
     }
 
     /// Serves requests until the connection ends.
@@ -86,10 +101,10 @@ impl Connection {
         if self.wire.inbox.unread().is_empty() {
             let first = tokio::select! {
                 biased;
-                first = timeout(self.shared.deadlines.idle, self.wire.fill()) => first,
+                has_come = first_bytes(&mut self.wire, self.shared.deadlines.idle) => has_come,
                 _ = self.stopping.wait_for(|stopping| *stopping) => return Next::Ended,
             };
-            if !matches!(first, Ok(Ok(true))) {
+            if !first {
                 return Next::Ended;
             }
         }
@@ -119,9 +134,20 @@ impl Connection {
     async fn exchange(&mut self, head: &RequestHead) -> io::Result<bool> {
         let mut body = Body::new(head.body);
         let mut reply = self.decide(head, &mut body).await;
+        if reply.status == Status::CLIENT_LEFT {
+            self.record(&reply, Some(head), body.received(), 0, None);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        let small = match self.read_small(head, &reply).await {
+            Ok(small) => small,
+            Err(failure) => {
+                reply = failure;
+                None
+            }
+        };
         reply.closes |= !head.keeps_alive || !body.is_ended() || *self.stopping.borrow();
         let mut sent = 0;
-        let outcome = self.send(&reply, head, &mut sent).await;
+        let outcome = self.send(&reply, head, small.as_deref(), &mut sent).await;
         self.record(&reply, Some(head), body.received(), sent, outcome.as_ref().err());
         outcome.map(|()| reply.closes)
     }
@@ -129,6 +155,10 @@ impl Connection {
     /// Looks at method and target; a PUT reads its body here.
     async fn decide(&mut self, head: &RequestHead, body: &mut Body) -> Reply {
         let shared = &*self.shared;
+        if self.is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
+            let what = "the Host is neither an address nor a name of this machine";
+            return Reply::failure(Status::MISDIRECTED_REQUEST, what);
+        }
         let path = match (&head.method, &head.target) {
             (Method::Unknown(_), _) => {
                 return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
@@ -142,7 +172,12 @@ impl Connection {
             (_, Target::Server) => return not_allowed(shared),
         };
         match head.method {
-            Method::Get | Method::Head => get::answer(shared, head, path).await,
+            Method::Get | Method::Head => tokio::select! {
+                biased;
+                reply = get::answer(shared, head, path) => reply,
+                // A checksum may take half an hour, and whoever left does not want it any longer.
+                () = self.wire.stream.closed() => client_left(),
+            },
             Method::Put | Method::Delete if !shared.allow_write => Reply::failure(
                 Status::FORBIDDEN,
                 "this server does not let anyone write; its operator can with --allow-write",
@@ -153,41 +188,61 @@ impl Connection {
         }
     }
 
-    /// The data plane of an answer. Counts the payload's bytes in `sent`, also when it fails.
-    async fn send(&mut self, reply: &Reply, head: &RequestHead, sent: &mut u64) -> io::Result<()> {
-        let stall = self.shared.deadlines.body_stall;
+    /// The bytes of a small payload, to be sent in one piece with the head; `None` for any other. What
+    /// goes wrong here is still an answer.
+    async fn read_small(&self, head: &RequestHead, reply: &Reply) -> Result<Option<Vec<u8>>, Reply> {
+        let Payload::File { object, range } = &reply.payload else { return Ok(None) };
+        let is_small = range.len() <= SMALL_BYTES && self.shared.pace.is_none();
+        if head.method == Method::Head || !is_small || range.is_empty() {
+            return Ok(None);
+        }
+        let failed = |cause| Reply::store_failure(&StoreError::Io(cause));
+        let mut bytes = vec![0; range.len() as usize];
+        let (count, is_unchanged) = match object.read_at_nowait(&mut bytes, range.start()).map_err(failed)? {
+            Some(count) => (count, object.is_unchanged()),
+            None => {
+                let disk = &self.shared.disk;
+                let read = || (object.read_at(&mut bytes, range.start()), object.is_unchanged());
+                let (count, is_unchanged) = disk.run(read).await;
+                (count.map_err(failed)?, is_unchanged)
+            }
+        };
+        if !is_unchanged {
+            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
+        }
+        // Read less: the data plane finds out why.
+        Ok((count == bytes.len()).then_some(bytes))
+    }
+
+    /// The data plane of an answer, whose payload may have been read already. Counts the payload's bytes in
+    /// `sent`, also when it fails.
+    async fn send(
+        &mut self,
+        reply: &Reply,
+        head: &RequestHead,
+        small: Option<&[u8]>,
+        sent: &mut u64,
+    ) -> io::Result<()> {
+        let mut patience = Patience::new(&self.shared.deadlines);
         let stream = &mut self.wire.stream;
         let mut first = reply.head(head.version).into_bytes();
         let head_len = first.len() as u64;
         let mut written = 0;
-        let rest = match &reply.payload {
-            _ if head.method == Method::Head => None,
-            Payload::None | Payload::Unmeasured => None,
-            Payload::Bytes(bytes) => {
-                first.extend_from_slice(bytes);
-                None
-            }
-            Payload::File { object, range } => {
-                if range.len() <= SMALL_BYTES && self.shared.pace.is_none() {
-                    first.resize(first.len() + range.len() as usize, 0);
-                    let read = object.read_at_nowait(&mut first[head_len as usize..], range.start())?;
-                    if read == Some(range.len() as usize) { None } else { Some((object, range)) }
-                } else {
-                    Some((object, range))
-                }
-            }
+        let (together, behind) = match &reply.payload {
+            _ if head.method == Method::Head => (None, None),
+            Payload::Bytes(bytes) if bytes.len() as u64 > SMALL_BYTES => (None, Some(bytes.as_slice())),
+            Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
+            Payload::None | Payload::Unmeasured | Payload::File { .. } => (small, None),
         };
-        if rest.is_some() {
-            first.truncate(head_len as usize);
-        }
-        let outcome = transfer::write(stream, &first, stall, &mut written).await;
+        first.extend_from_slice(together.unwrap_or_default());
+        let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
         *sent = written.saturating_sub(head_len);
         outcome?;
-        match rest {
-            Some((object, range)) => {
+        match &reply.payload {
+            Payload::File { object, range } if small.is_none() && head.method != Method::Head => {
                 transfer::send_object(&self.shared, stream, object.as_ref(), *range, sent).await
             }
-            None => Ok(()),
+            _ => transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await,
         }
     }
 
@@ -198,8 +253,8 @@ impl Connection {
             bytes.extend_from_slice(text);
         }
         let mut sent = 0;
-        let stall = self.shared.deadlines.body_stall;
-        let outcome = transfer::write(&mut self.wire.stream, &bytes, stall, &mut sent).await;
+        let mut patience = Patience::new(&self.shared.deadlines);
+        let outcome = transfer::write(&mut self.wire.stream, &bytes, &mut patience, &mut sent).await;
         self.record(&reply, None, 0, reply.payload_len(), outcome.as_ref().err());
         outcome.map(|()| true)
     }
@@ -264,7 +319,80 @@ impl Connection {
     }
 }
 
+/// Waits for a request to begin; whether it does.
+async fn first_bytes(wire: &mut Wire, idle: Duration) -> bool {
+    let end = Deadline::now() + idle;
+    if let Ok(first) = timeout(RELEASE_AFTER.min(idle), wire.fill()).await {
+        return first.is_ok_and(|has_come| has_come);
+    }
+    wire.stream.release_buffers();
+    matches!(timeout_at(end, wire.fill()).await, Ok(Ok(true)))
+}
+
+/// Whether a `Host` is an address, `localhost`, or one of `names`, with any port. Any address is as good as
+/// ours: a page that was fetched from an address belongs to whoever answers there.
+fn is_our_name(host: &str, names: &[String]) -> bool {
+    let has_port = |rest: &str| {
+        rest.is_empty()
+            || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    if let Some(bracketed) = host.strip_prefix('[') {
+        return bracketed
+            .split_once(']')
+            .is_some_and(|(address, rest)| address.parse::<Ipv6Addr>().is_ok() && has_port(rest));
+    }
+    let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
+    let name = name.strip_suffix('.').unwrap_or(name);
+    has_port(rest)
+        && (name.parse::<Ipv4Addr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || names.iter().any(|own| name.eq_ignore_ascii_case(own)))
+}
+
+/// For the log only.
+fn client_left() -> Reply {
+    let mut reply = Reply::new(Status::CLIENT_LEFT).closing();
+    reply.cause = Some("the client left before it was answered".to_owned());
+    reply
+}
+
 fn not_allowed(shared: &Shared) -> Reply {
     Reply::failure(Status::METHOD_NOT_ALLOWED, "the server does not offer this method")
         .field("Allow", shared.allowed_methods())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_ours() {
+        let names = ["Host.example".to_owned()];
+        for host in [
+            "localhost",
+            "LOCALHOST:1094",
+            "localhost.",
+            "127.0.0.1",
+            "10.1.2.3:80",
+            "[::1]",
+            "[::1]:1094",
+            "host.example:1094",
+        ] {
+            assert!(is_our_name(host, &names), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "evil.example:1094",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1@evil.example",
+            "localhost:evil.example",
+            "[::1].evil.example",
+            "[evil.example]",
+            "::1",
+        ] {
+            assert!(!is_our_name(host, &names), "{host}");
+        }
+    }
 }

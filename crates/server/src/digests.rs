@@ -4,6 +4,7 @@
 //! Whoever asks first starts the computation, which then belongs to nobody: it goes on while anybody
 //! waits for it. Few run at a time, since each reads a whole file.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -13,7 +14,6 @@ use gridlane_store::storage::FileIdentity;
 use gridlane_store::{Metadata, Object};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
 
 /// Which bytes, by which algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -48,6 +48,9 @@ pub(crate) struct Digests {
     kept_max: usize,
 }
 
+/// How often one request may join a computation that was just given up by others.
+const TRIES_MAX: usize = 8;
+
 /// A file changed less than this before it was read may change again without its times telling.
 const SETTLED: Duration = Duration::from_millis(100);
 
@@ -72,41 +75,59 @@ impl Digests {
     }
 
     /// The checksum of a whole file; `None` when it cannot be had: the file cannot be read or changes
-    /// meanwhile, or it takes too long.
+    /// meanwhile. Who does not want to wait any longer drops this; when nobody waits, the reading ends.
     pub(crate) async fn of(&self, object: &Arc<dyn Object>, kind: ChecksumKind) -> Option<Checksum> {
         let key = Key::new(object.metadata(), kind);
-        let mut outcome = {
-            let mut state = self.lock();
-            if let Some(known) = state.known.get(&key) {
-                return Some(known.clone());
-            }
-            match state.running.get(&key) {
-                Some(running) => running.clone(),
-                None => {
-                    let (sender, receiver) = watch::channel(None);
-                    state.running.insert(key.clone(), receiver.clone());
-                    tokio::spawn(self.clone().compute(key, Arc::clone(object), sender));
-                    receiver
+        for _ in 0..TRIES_MAX {
+            let mut outcome = {
+                let mut state = self.lock();
+                if let Some(known) = state.known.get(&key) {
+                    return Some(known.clone());
                 }
+                match state.running.get(&key) {
+                    Some(running) => running.clone(),
+                    None => {
+                        let (sender, receiver) = watch::channel(None);
+                        state.running.insert(key.clone(), receiver.clone());
+                        tokio::spawn(self.clone().compute(key.clone(), Arc::clone(object), sender));
+                        receiver
+                    }
+                }
+            };
+            // Hung up without an outcome: we joined just when it ended because nobody waited.
+            if let Ok(outcome) = outcome.wait_for(Option::is_some).await {
+                return outcome.clone().flatten();
             }
-        };
-        let computed = timeout(limits::DIGEST_ANSWER_MAX, outcome.wait_for(Option::is_some)).await;
-        computed.ok()?.ok()?.clone().flatten()
+        }
+        None
     }
 
     async fn compute(self, key: Key, object: Arc<dyn Object>, sender: watch::Sender<Outcome>) {
         // Removes the entry also when this task ends early; waiters then see a closed channel.
-        let _running = Running { digests: &self, key: &key };
+        let running = Running { digests: &self, key: &key };
         let Ok(_permit) = self.permits.acquire().await else { return };
         let kind = key.kind;
         let (reader, sender) = (Arc::clone(&object), Arc::new(sender));
         let interest = Arc::clone(&sender);
         let began = SystemTime::now();
-        let hashed =
-            tokio::task::spawn_blocking(move || hash(reader.as_ref(), kind, &|| has_waiters(&interest)))
-                .await;
-        let checksum = hashed.ok().flatten().filter(|_| object.is_unchanged());
-        let settled = began.duration_since(object.metadata().modified).is_ok_and(|age| age >= SETTLED);
+        let hashed = tokio::task::spawn_blocking(move || {
+            let is_abandoned = Cell::new(false);
+            let is_wanted = || {
+                is_abandoned.set(!has_waiters(&interest));
+                !is_abandoned.get()
+            };
+            (hash(reader.as_ref(), kind, &is_wanted), is_abandoned.get())
+        });
+        // A panic in there has reported itself; the checksum cannot be had.
+        let (checksum, is_abandoned) = hashed.await.unwrap_or_default();
+        if is_abandoned {
+            // In this order: who sees the channel closed must not find it again.
+            drop(running);
+            drop(sender);
+            return;
+        }
+        let checksum = checksum.filter(|_| object.is_unchanged());
+        let settled = began.duration_since(object.metadata().changed).is_ok_and(|age| age >= SETTLED);
         if let (Some(checksum), true) = (&checksum, settled) {
             self.lock().remember(key.clone(), checksum.clone(), self.kept_max);
         }

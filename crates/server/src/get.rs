@@ -1,21 +1,23 @@
 //! GET and HEAD: files, ranges of files, and listings of directories.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use gridlane_core::{ByteRange, Checksum, ChecksumKind};
+use gridlane_core::{ByteRange, Checksum, ChecksumKind, limits};
 use gridlane_dav::conditional::{self, Validators, Verdict};
+use gridlane_dav::path::encode_query;
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{
     ContentRange, ETag, Entry, EntryKind, Method, RangeSpec, ResourcePath, Status, UnsatisfiedRange, date,
     digest, listing, media_type,
 };
 use gridlane_store::{Listing, Metadata, Object, ObjectPath, Opened, StoreError};
+use tokio::time::timeout;
 
+use crate::connection::SMALL_BYTES;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 
-/// Decides what a GET or HEAD gets.
+/// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
 pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath) -> Reply {
     let Some(object_path) = ObjectPath::new(path.names()) else {
         return Reply::store_failure(&StoreError::NotFound);
@@ -33,9 +35,16 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
             directory_reply(head).payload(Payload::Unmeasured)
         }
         Ok(Opened::Directory) => {
+            let turn = Arc::clone(&shared.listings).acquire_owned();
+            let Ok(Ok(permit)) = timeout(limits::LISTING_WAIT_MAX, turn).await else {
+                return Reply::failure(Status::SERVICE_UNAVAILABLE, "too many listings are being sent");
+            };
             // The page as well: a hundred thousand lines take a tenth of a second.
             let page = || shared.export.list(&object_path).map(|listing| directory(head, path, listing));
-            shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error))
+            let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
+            // A small one takes no memory worth counting: slow readers of those hinder nobody.
+            reply.permit = (reply.payload_len() > SMALL_BYTES).then_some(permit);
+            reply
         }
         Err(error) => Reply::store_failure(&error),
     }
@@ -64,9 +73,8 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
         Verdict::Proceed => {}
     }
     let size = metadata.size_bytes;
-    let now = SystemTime::now();
     let asked = match head.method {
-        Method::Get if conditional::range_applies(&head.headers, &validators, now) => {
+        Method::Get if conditional::range_applies(&head.headers, &validators) => {
             head.headers.single("range").and_then(RangeSpec::parse)
         }
         // RFC 9110, 14.2: a range means something to GET only.
@@ -102,23 +110,29 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
 /// The checksum of the whole file, if the request wants one that we offer.
 ///
 /// A HEAD gets any that we can compute. A GET waits for its first byte meanwhile, so it gets only what is
-/// cheap or known: aria2 asks for sha-256 with every GET, and gives up after a minute.
+/// known, or soon will be: aria2 asks for sha-256 with every GET, and gives up after a minute.
 async fn digest_of(shared: &Shared, head: &RequestHead, object: &Arc<dyn Object>) -> Option<Checksum> {
+    let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
     let is_offered = |kind: ChecksumKind| {
         head.method == Method::Head
-            || kind.is_combinable()
+            || is_small && kind.is_combinable()
             || shared.digests.is_known(object.metadata(), kind)
     };
     let offered: Vec<ChecksumKind> = ChecksumKind::ALL.into_iter().filter(|kind| is_offered(*kind)).collect();
     let kind = digest::negotiate(&head.headers, &offered)?;
-    shared.digests.of(object, kind).await
+    let wait = match head.method {
+        Method::Head => limits::DIGEST_ANSWER_MAX,
+        // It may stand in line behind two large files.
+        _ => limits::DIGEST_GET_MAX,
+    };
+    timeout(wait, shared.digests.of(object, kind)).await.ok()?
 }
 
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.
 fn redirect_to_directory(head: &RequestHead, path: &ResourcePath) -> Reply {
     let mut location = path.to_directory_form().to_string();
     if let Target::Resource { query: Some(query), .. } = &head.target {
-        location = format!("{location}?{query}");
+        location = format!("{location}?{}", encode_query(query));
     }
     let text = format!("This is a directory: see {location}\n");
     Reply::new(Status::MOVED_PERMANENTLY)

@@ -14,6 +14,7 @@ use crate::body::{Body, BodyError, Wire};
 use crate::get;
 use crate::reply::Reply;
 use crate::shared::Shared;
+use crate::transfer::{self, Patience};
 
 /// How far a PUT came that was not completed.
 enum Failure {
@@ -73,8 +74,8 @@ async fn receive(
     if head.expects_continue && wire.inbox.unread().is_empty() {
         let mut uncounted = 0;
         let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
-        let stall = shared.deadlines.body_stall;
-        crate::transfer::write(&mut wire.stream, interim, stall, &mut uncounted)
+        let patience = &mut Patience::new(&shared.deadlines);
+        transfer::write(&mut wire.stream, interim, patience, &mut uncounted)
             .await
             .map_err(|cause| BodyError::Cut(Some(cause)))?;
     }
@@ -170,9 +171,10 @@ async fn receive_body(
 ) -> Result<Vec<Checksum>, Failure> {
     let mut buffer = shared.buffers.lend();
     let mut hashers: Vec<Hasher> = kinds.iter().map(|kind| Hasher::new(*kind)).collect();
+    let mut patience = Patience::new(&shared.deadlines);
     let mut at = 0;
     loop {
-        let count = body.read(wire, &mut buffer, shared.deadlines.body_stall).await?;
+        let count = body.read(wire, &mut buffer, &mut patience).await?;
         if count == 0 {
             return Ok(hashers.into_iter().map(Hasher::finish).collect());
         }

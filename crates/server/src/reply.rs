@@ -8,6 +8,7 @@ use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::Rejection;
 use gridlane_dav::{Status, Version, date};
 use gridlane_store::{Object, StoreError};
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::PRODUCT;
 
@@ -38,12 +39,14 @@ pub(crate) struct Reply {
     pub(crate) closes: bool,
     /// For the log.
     pub(crate) cause: Option<String>,
+    /// Held until the answer is sent, by a payload that takes much memory.
+    pub(crate) permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Reply {
     /// An answer without a payload.
     pub(crate) fn new(status: Status) -> Reply {
-        Reply { status, fields: Vec::new(), payload: Payload::None, closes: false, cause: None }
+        Reply { status, fields: Vec::new(), payload: Payload::None, closes: false, cause: None, permit: None }
     }
 
     /// Adds a field.
@@ -102,15 +105,21 @@ impl Reply {
             StoreError::ParentMissing | StoreError::NotAFile | StoreError::NotADirectory => Status::CONFLICT,
             StoreError::Unexpected => Status::PRECONDITION_FAILED,
             StoreError::Denied => Status::FORBIDDEN,
+            StoreError::Busy => Status::SERVICE_UNAVAILABLE,
             StoreError::NameTooLong => Status::URI_TOO_LONG,
             StoreError::NoSpace => Status::INSUFFICIENT_STORAGE,
-            StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
+            StoreError::NotOurs(_) | StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
         };
         // The operating system's own words are for the log, not for strangers.
         match error {
             StoreError::Io(cause) => {
                 let mut reply = Reply::failure(status, "the storage fails");
                 reply.cause = Some(cause.to_string());
+                reply
+            }
+            StoreError::NotOurs(_) => {
+                let mut reply = Reply::failure(status, "the server cannot keep uploads");
+                reply.cause = Some(error.to_string());
                 reply
             }
             other => Reply::failure(status, other.to_string()),
@@ -165,6 +174,14 @@ mod tests {
         let Payload::Bytes(text) = &reply.payload else { panic!("a text") };
         assert_eq!(text, b"503 Service Unavailable: too many connections.\nTry again later.\n");
         assert!(head.ends_with(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n", text.len())));
+    }
+
+    #[test]
+    fn a_lack_of_descriptors_passes() {
+        // EMFILE on Linux.
+        let reply = Reply::store_failure(&std::io::Error::from_raw_os_error(24).into());
+        let head = reply.head(Version::Http11);
+        assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("Retry-After: "), "{head}");
     }
 
     #[test]

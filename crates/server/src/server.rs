@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Error, Result, limits};
 use gridlane_net::Acceptor;
@@ -30,6 +30,9 @@ const CUT_MAX: Duration = Duration::from_secs(5);
 
 /// After `accept` failed for want of descriptors or memory: time for something to be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Between two records that tell of it.
+const ACCEPT_NOTE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A server that listens already and does not serve yet.
 pub struct Server {
@@ -55,6 +58,9 @@ pub struct Summary {
     pub cut: u64,
     /// Connections that ended by a defect in the server: each has printed its panic.
     pub panicked: u64,
+    /// The access log's reader took nothing for too long at the end: records may be missing, and what is
+    /// written to the same place may wait for ever.
+    pub log_is_stalled: bool,
 }
 
 impl Server {
@@ -80,11 +86,13 @@ impl Server {
             export: settings.export,
             allow_write: settings.allow_write,
             upload_bytes_max: settings.upload_bytes_max,
+            host_names: settings.host_names,
             deadlines: settings.deadlines,
             access_log: settings.access_log,
             disk: Disk::new(),
             buffers: Buffers::default(),
             digests: Digests::new(),
+            listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
             pace: settings.limit_rate_bytes_per_s.map(Pace::new),
             counters: Counters::default(),
             started_s: started.as_secs(),
@@ -110,6 +118,8 @@ impl Server {
         let mut connections = JoinSet::new();
         let mut panicked = 0;
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+        let tidying = self.shared.allow_write.then(|| tokio::spawn(tidy(Arc::clone(&self.shared))));
+        let mut noted: Option<Instant> = None;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
             tokio::select! {
@@ -120,7 +130,15 @@ impl Server {
                 accepted = accept_any(&self.listeners) => match accepted {
                     Ok(socket) => self.admit(socket, &mut connections, &turned_away, &stopping),
                     // A client that left while it waited is no trouble; a lack of descriptors passes.
-                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                    Err(cause) => {
+                        let is_news = noted.is_none_or(|noted| noted.elapsed() >= ACCEPT_NOTE_INTERVAL);
+                        if Acceptor::lacks_descriptors(&cause) && is_news {
+                            noted = Some(Instant::now());
+                            let what = format!("connections wait, since none can be accepted: {cause}");
+                            self.shared.access_log.note(&what);
+                        }
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
                 },
             }
         }
@@ -136,17 +154,23 @@ impl Server {
         let cut = connections.len() as u64;
         // Waits for the tasks to end, so that their partial uploads are gone; but not for a dead disk.
         let _ = timeout(CUT_MAX, connections.shutdown()).await;
+        if let Some(tidying) = tidying {
+            tidying.abort();
+            let _ = timeout(CUT_MAX, tidying).await;
+        }
         let counters = &self.shared.counters;
-        let summary = Summary {
+        let mut summary = Summary {
             connections: counters.connections.load(Ordering::Relaxed),
             requests: counters.requests.load(Ordering::Relaxed),
             bytes_in: counters.bytes_in.load(Ordering::Relaxed),
             bytes_out: counters.bytes_out.load(Ordering::Relaxed),
             cut,
             panicked,
+            log_is_stalled: false,
         };
         if let Ok(shared) = Arc::try_unwrap(self.shared) {
-            blocking::in_place(|| shared.access_log.finish());
+            let finish = || shared.access_log.finish(limits::ACCESS_LOG_STOP_MAX);
+            summary.log_is_stalled = !blocking::in_place(finish);
         }
         summary
     }
@@ -167,6 +191,8 @@ impl Server {
                 Err(_) => return,
             },
         };
+        // What cannot be told is treated as the more dangerous.
+        let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
         let (acceptor, shared) = (self.acceptor.clone(), Arc::clone(&self.shared));
         let mut stopping = stopping.clone();
         connections.spawn(async move {
@@ -177,9 +203,20 @@ impl Server {
             };
             // A connection that never became a request leaves no record: port scanners would fill the log.
             let Ok(stream) = stream else { return };
-            let connection = Connection::new(shared, stream, stopping);
+            let connection = Connection::new(shared, stream, stopping, is_local);
             if is_admitted { connection.serve().await } else { connection.turn_away().await }
         });
+    }
+}
+
+/// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.
+async fn tidy(shared: Arc<Shared>) {
+    loop {
+        tokio::time::sleep(shared.deadlines.tidy).await;
+        let removal = || shared.export.remove_abandoned(limits::PARTIAL_AGE_MAX);
+        if let Err(error) = shared.disk.run(removal).await {
+            shared.access_log.note(&format!("cannot remove abandoned uploads: {error}"));
+        }
     }
 }
 

@@ -27,6 +27,9 @@ pub struct Settings {
     pub upload_bytes_max: u64,
     /// Open connections: beyond it the answer is 503.
     pub connections_max: usize,
+    /// Names of this machine, beside `localhost` and addresses, that a client on the same machine may call
+    /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421.
+    pub host_names: Vec<String>,
     /// How long things may take.
     pub deadlines: Deadlines,
 }
@@ -43,6 +46,7 @@ impl Settings {
             access_log: AccessLog::off(),
             upload_bytes_max: limits::UPLOAD_BYTES_MAX,
             connections_max: limits::CONNECTIONS_MAX,
+            host_names: Vec::new(),
             deadlines: Deadlines::default(),
         }
     }
@@ -59,6 +63,10 @@ pub struct Deadlines {
     pub idle: Duration,
     /// Without a byte of progress in a body, sent or received.
     pub body_stall: Duration,
+    /// Waiting for a body, sent or received, before the average rate counts.
+    pub body_grace: Duration,
+    /// Between two looks for abandoned uploads.
+    pub tidy: Duration,
     /// Reading what a client still sends after its request was refused.
     pub linger: Duration,
     /// For running requests, once the server is told to stop.
@@ -72,6 +80,8 @@ impl Default for Deadlines {
             head: limits::REQUEST_HEAD_MAX,
             idle: limits::IDLE_MAX,
             body_stall: limits::BODY_STALL_MAX,
+            body_grace: limits::BODY_RATE_GRACE,
+            tidy: limits::PARTIAL_INTERVAL,
             linger: limits::BODY_DRAIN_MAX,
             drain: limits::DRAIN_MAX,
         }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use gridlane_core::{Pacer, Time};
 use gridlane_store::Storage;
+use tokio::sync::Semaphore;
 
 use crate::access_log::AccessLog;
 use crate::blocking::Disk;
@@ -17,11 +18,14 @@ pub(crate) struct Shared {
     pub(crate) export: Arc<dyn Storage>,
     pub(crate) allow_write: bool,
     pub(crate) upload_bytes_max: u64,
+    pub(crate) host_names: Vec<String>,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
     pub(crate) disk: Disk,
     pub(crate) buffers: Buffers,
     pub(crate) digests: Digests,
+    /// One for each listing in memory.
+    pub(crate) listings: Arc<Semaphore>,
     pub(crate) pace: Option<Pace>,
     pub(crate) counters: Counters,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.

@@ -2,8 +2,8 @@
 //!
 //! Without TLS, and where the object is a file, the kernel moves the bytes (`sendfile`): no copy into
 //! this process. `sendfile` of bytes that are not in the page cache would wait for the disk on a thread that
-//! serves other clients, so each step first asks for its first and last byte without waiting; if either
-//! would wait, the whole step is read where blocking is allowed and sent from the buffer it is then in.
+//! serves other clients, so each step first asks without waiting for a byte of every 128 KiB of it; if one
+//! would wait, the step is read where blocking is allowed and sent from the buffer it is then in.
 //!
 //! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, encrypted while they
 //! are in the second-level cache.
@@ -12,11 +12,15 @@
 //! runtime whether it is somebody else's turn.
 //!
 //! A file that turns out shorter than it was ends the connection: the client was promised a length, and
-//! padding would be a lie.
+//! padding would be a lie. So does one that was written to: before the last step one `fstat` tells whether
+//! the bytes before it may be a mixture, and a client that misses the end will not take them for the file.
+//!
+//! How long a client may take is [`Patience`]'s business.
 
 use std::fs::File;
+use std::future::Future;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_net::Stream;
@@ -24,10 +28,14 @@ use gridlane_store::Object;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
+use crate::settings::Deadlines;
 use crate::shared::Shared;
 
 /// Bytes of one `sendfile` step, between two looks at the page cache.
 const SENDFILE_BYTES: usize = 512 * 1024;
+
+/// Distance of the bytes that a look at the page cache asks for: the kernel's usual read-ahead.
+const PROBE_BYTES: usize = 128 * 1024;
 
 /// Bytes encrypted at a time.
 const TLS_BYTES: usize = 64 * 1024;
@@ -41,31 +49,62 @@ pub(crate) async fn send_object(
     sent: &mut u64,
 ) -> io::Result<()> {
     let file = object.as_file().filter(|_| !stream.is_tls());
+    // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
+    let step_max = match (file, &shared.pace) {
+        (Some(_), None) => SENDFILE_BYTES,
+        _ => limits::IO_BYTES,
+    };
+    let mut patience = Patience::new(&shared.deadlines);
+    let mut has_waited = false;
     let mut at = range.start();
     while at < range.end() {
         let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
-        let step = left.min(if file.is_some() { SENDFILE_BYTES } else { limits::IO_BYTES });
+        let step = left.min(step_max);
         let step = match &shared.pace {
             Some(pace) => pace.ready(step).await,
             None => step,
         };
+        if step == left {
+            // A file system that waited before may wait for this as well.
+            let is_unchanged = match has_waited {
+                true => shared.disk.run(|| object.is_unchanged()).await,
+                false => object.is_unchanged(),
+            };
+            if !is_unchanged {
+                return Err(changed());
+            }
+        }
         let moved = match file {
             Some(file) if is_in_page_cache(object, at, step)? => {
-                send_file_step(stream, file, at, step, shared.deadlines.body_stall, sent).await?
+                send_file_step(stream, file, at, step, &mut patience, sent).await?
             }
-            _ => send_buffered_step(shared, stream, object, at, step, sent).await?,
+            _ => {
+                let step = Step { at, len: step };
+                send_buffered_step(shared, stream, object, step, &mut patience, &mut has_waited, sent).await?
+            }
         };
         at += moved as u64;
     }
     Ok(())
 }
 
-/// Whether the first and the last byte of a step can be read without waiting. What lies between was
-/// brought in by the same read-ahead, nearly always.
+/// Whether a step can be read without waiting, as far as some of its bytes tell: what lies between two of
+/// them was brought in by the same read-ahead, nearly always.
 fn is_in_page_cache(object: &dyn Object, at: u64, len: usize) -> io::Result<bool> {
     let mut probe = [0];
-    Ok(object.read_at_nowait(&mut probe, at)?.is_some()
-        && object.read_at_nowait(&mut probe, at + len as u64 - 1)?.is_some())
+    for offset in (0..len).step_by(PROBE_BYTES).chain([len - 1]) {
+        if object.read_at_nowait(&mut probe, at + offset as u64)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A part of an object that is sent between two looks at everything else.
+#[derive(Clone, Copy)]
+struct Step {
+    at: u64,
+    len: usize,
 }
 
 /// Sends all of a step, however often the socket is full.
@@ -74,14 +113,14 @@ async fn send_file_step(
     file: &File,
     at: u64,
     len: usize,
-    stall: Duration,
+    patience: &mut Patience,
     sent: &mut u64,
 ) -> io::Result<usize> {
     let mut done = 0;
     while done < len {
         consume_budget().await;
         let step = stream.send_file(file, at + done as u64, len - done);
-        match timeout(stall, step).await.map_err(|_| stalled())?? {
+        match patience.wait(step).await.map_err(Impatience::of_sending)? {
             0 => return Err(shrunk()),
             moved => {
                 done += moved;
@@ -97,48 +136,139 @@ async fn send_buffered_step(
     shared: &Shared,
     stream: &mut Stream,
     object: &dyn Object,
-    at: u64,
-    len: usize,
+    step: Step,
+    patience: &mut Patience,
+    has_waited: &mut bool,
     sent: &mut u64,
 ) -> io::Result<usize> {
     let mut buffer = shared.buffers.lend();
-    let len = len.min(buffer.len());
+    let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
     let mut done = 0;
     while done < len {
         let offset = at + done as u64;
         let warm = (len - done).min(TLS_BYTES);
         let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
             Some(count) => count,
-            None => shared.disk.run(|| object.read_at(&mut buffer[..len - done], offset)).await?,
+            None => {
+                *has_waited = true;
+                shared.disk.run(|| object.read_at(&mut buffer[..len - done], offset)).await?
+            }
         };
         if count == 0 {
             return Err(shrunk());
         }
-        write(stream, &buffer[..count], shared.deadlines.body_stall, sent).await?;
+        write(stream, &buffer[..count], patience, sent).await?;
         done += count;
     }
     Ok(done)
 }
 
-/// Writes `bytes` in pieces small enough that a piece is progress.
+/// Writes all of `bytes`.
 pub(crate) async fn write(
     stream: &mut Stream,
-    bytes: &[u8],
-    stall: Duration,
+    mut bytes: &[u8],
+    patience: &mut Patience,
     sent: &mut u64,
 ) -> io::Result<()> {
-    for piece in bytes.chunks(TLS_BYTES) {
+    while !bytes.is_empty() || stream.has_unsent() {
         consume_budget().await;
-        timeout(stall, stream.write_all(piece)).await.map_err(|_| stalled())??;
-        *sent += piece.len() as u64;
+        let taken = patience.wait(stream.write_some(bytes)).await.map_err(Impatience::of_sending)?;
+        bytes = &bytes[taken..];
+        *sent += taken as u64;
     }
     Ok(())
 }
 
-fn stalled() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "the client took no byte for too long")
+/// How long a client is waited for while a body moves: without a byte for the stall deadline, and without
+/// falling below a mean rate once it was waited for long enough. Only waiting counts: neither the disk nor
+/// the rate limit is the client's fault.
+pub(crate) struct Patience {
+    stall: Duration,
+    grace: Duration,
+    waited: Duration,
+    moved: u64,
+}
+
+/// Why a client is waited for no longer.
+#[derive(Debug)]
+pub(crate) enum Impatience {
+    /// No byte for too long.
+    Stalled,
+    /// Too few bytes in too much time.
+    Slow,
+    /// The connection broke.
+    Broken(io::Error),
+}
+
+impl Patience {
+    pub(crate) fn new(deadlines: &Deadlines) -> Patience {
+        Patience {
+            stall: deadlines.body_stall,
+            grace: deadlines.body_grace,
+            waited: Duration::ZERO,
+            moved: 0,
+        }
+    }
+
+    /// Waits for an operation that moves some bytes and returns how many.
+    pub(crate) async fn wait(
+        &mut self,
+        operation: impl Future<Output = io::Result<usize>>,
+    ) -> Result<usize, Impatience> {
+        let began = Instant::now();
+        let outcome = timeout(self.stall, operation).await.map_err(|_| Impatience::Stalled)?;
+        let moved = outcome.map_err(Impatience::Broken)?;
+        self.note(moved as u64, began.elapsed()).map(|()| moved)
+    }
+
+    fn note(&mut self, moved: u64, waited: Duration) -> Result<(), Impatience> {
+        self.moved += moved;
+        self.waited += waited;
+        let expected = self.waited.as_secs_f64() * limits::BODY_RATE_BYTES_PER_S_MIN as f64;
+        if self.waited > self.grace && (self.moved as f64) < expected {
+            return Err(Impatience::Slow);
+        }
+        Ok(())
+    }
+}
+
+impl Impatience {
+    fn of_sending(self) -> io::Error {
+        let what = match self {
+            Impatience::Stalled => "the client took no byte for too long",
+            Impatience::Slow => "the client took too few bytes for too long",
+            Impatience::Broken(cause) => return cause,
+        };
+        io::Error::new(io::ErrorKind::TimedOut, what)
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the file was changed while it was sent")
 }
 
 fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was sent")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mean_rate_counts_after_a_while_and_only_waiting_does() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let deadlines = Deadlines::default();
+        // A byte a second is never a stall.
+        let mut patience = Patience::new(&deadlines);
+        let seconds = (1..1000).find(|_| patience.note(1, SECOND).is_err());
+        assert_eq!(seconds, Some(61));
+        // Slow, but as fast as it has to be.
+        let mut patience = Patience::new(&deadlines);
+        assert!((1..1000).all(|_| patience.note(1001, SECOND).is_ok()));
+        // What came fast before makes up for a slow minute.
+        let mut patience = Patience::new(&deadlines);
+        assert!(patience.note(1 << 20, Duration::ZERO).is_ok());
+        assert!((1..1000).all(|_| patience.note(1, SECOND).is_ok()));
+    }
 }

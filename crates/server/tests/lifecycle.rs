@@ -8,12 +8,13 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gridlane_core::Url;
+use gridlane_core::{Url, limits};
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Dialer, Stream};
+use gridlane_server::{AccessLog, Settings};
 use gridlane_store::fake::{Gate, SlowStorage};
-use gridlane_store::{MemoryStorage, ObjectPath};
+use gridlane_store::{Durability, MemoryStorage, ObjectPath, PosixStorage};
 use support::{TestServer, noise};
 
 #[test]
@@ -145,8 +146,61 @@ fn the_rate_limit_is_kept_and_shared() {
     let expected_s = bytes as f64 / RATE as f64;
     let ratio = began.elapsed().as_secs_f64() / expected_s;
     assert_eq!(bytes, 4_000_000);
-    // Never faster, but for the burst; slower only as far as a busy machine makes it so.
-    assert!((0.9..3.0).contains(&ratio), "took {ratio} of the time expected");
+    // Never faster, but for the burst; how much slower is up to the machine.
+    assert!(ratio >= 0.9, "took {ratio} of the time expected");
+}
+
+/// A file that is not in the page cache goes through a buffer, which is smaller than a step of `sendfile`:
+/// what the limit gives away has to be sent all the same.
+#[test]
+fn the_rate_limit_is_used_up_for_cold_files_too() {
+    const RATE: u64 = 100_000_000;
+    const FILE_BYTES: usize = 60_000_000;
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("f"), noise(FILE_BYTES, 5)).unwrap();
+    let export = || PosixStorage::open(directory.path(), Durability::None).unwrap();
+    let limited = |settings: &mut Settings| settings.limit_rate_bytes_per_s = Some(RATE);
+    let warm = TestServer::of(Arc::new(export()), limited);
+    let cold = TestServer::of(Arc::new(SlowStorage::new(export(), Gate::new())), limited);
+    let seconds = |server: &TestServer| {
+        let began = Instant::now();
+        assert_eq!(server.request("GET /f", "").body.len(), FILE_BYTES);
+        began.elapsed().as_secs_f64()
+    };
+    // Both on the same machine at the same load; a busy moment does not count.
+    assert!((0..5).any(|_| seconds(&cold) < 1.5 * seconds(&warm)), "the cold file takes longer");
+}
+
+#[test]
+fn abandoned_uploads_are_removed_while_the_server_runs() {
+    let server = TestServer::with(|settings| {
+        settings.allow_write = true;
+        settings.deadlines.tidy = Duration::from_millis(20);
+    });
+    assert_eq!(server.request("PUT /f", "Content-Length: 0\r\n").status(), 201);
+    let partial = server.path(".gridlane/upload-1-1-1.part");
+    let old = std::time::SystemTime::now() - 2 * limits::PARTIAL_AGE_MAX;
+    std::fs::File::create(&partial).unwrap().set_modified(old).unwrap();
+    let began = Instant::now();
+    while partial.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::yield_now();
+    }
+}
+
+/// The standard error output of a server is often a pipe, and its reader may stop reading at any time.
+#[test]
+fn a_log_that_nobody_reads_hangs_neither_requests_nor_the_stop() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let server = TestServer::with(|settings| settings.access_log = AccessLog::to_writer(writer));
+    let mut client = server.connect();
+    // More than the pipe and the queue hold.
+    for _ in 0..limits::ACCESS_RECORDS_MAX + 2000 {
+        assert_eq!(client.request("GET /none", "").status(), 404);
+    }
+    let (summary, _) = server.stop();
+    assert!(summary.log_is_stalled);
+    drop(reader);
 }
 
 #[test]

@@ -111,6 +111,30 @@ fn a_body_that_stops_is_408_and_leaves_nothing() {
     assert_eq!((server.read("f"), server.leftovers()), (None, 0));
 }
 
+/// A byte now and then is no stall, and would hold a connection and a partial file for ever.
+#[test]
+fn a_body_that_trickles_is_408() {
+    for fields in ["Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"] {
+        let server = TestServer::with(|settings| {
+            settings.allow_write = true;
+            settings.deadlines.body_stall = SHORT * 100;
+            settings.deadlines.body_grace = SHORT;
+        });
+        let mut client = server.connect();
+        client.send(format!("PUT /f HTTP/1.1\r\nHost: h\r\n{fields}\r\n10000\r\n"));
+        client.stream.set_read_timeout(Some(SHORT / 10)).unwrap();
+        let began = Instant::now();
+        while client.stream.peek(&mut [0]).is_err() {
+            assert!(began.elapsed() < SHORT * 50, "still waited for");
+            client.send("x");
+        }
+        client.stream.set_read_timeout(Some(SHORT * 100)).unwrap();
+        client.response(false).assert_refused(Status::REQUEST_TIMEOUT, "slowly");
+        drop(client);
+        assert_eq!((server.read("f"), server.leftovers()), (None, 0));
+    }
+}
+
 #[test]
 fn a_client_that_takes_nothing_is_cut() {
     let server = TestServer::with(|settings| settings.deadlines.body_stall = SHORT);
@@ -126,11 +150,10 @@ fn a_client_that_takes_nothing_is_cut() {
 
 #[test]
 fn silence_is_closed_without_a_word() {
-    let server = TestServer::with(|settings| {
-        settings.deadlines.detect = SHORT;
-        settings.deadlines.idle = SHORT;
-    });
+    let server = TestServer::with(|settings| settings.deadlines.detect = SHORT);
     assert!(server.connect().is_ended());
+    // On a server of its own, so that nobody hurries the first request.
+    let server = TestServer::with(|settings| settings.deadlines.idle = SHORT);
     let mut client = server.connect();
     assert_eq!(client.request("GET /", "").status(), 200);
     assert!(client.is_ended());

@@ -230,6 +230,8 @@ fn what_the_client_says_of_its_bytes_is_checked() {
         ("Content-MD5: JfnnlDI7RTiF9RgfG2JNCw==\r\n", 204),
         ("Repr-Digest: adler=:CR4B3g==:\r\n", 204),
         ("Digest: unixsum=5\r\n", 204),
+        ("OC-Checksum: ADLER32:091e01de\r\n", 204),
+        ("OC-Checksum: ADLER32:00000001\r\n", 400),
         ("Digest: adler32=00000001\r\n", 400),
         ("Content-MD5: AAAAAAAAAAAAAAAAAAAAAA==\r\n", 400),
     ] {

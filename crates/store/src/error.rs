@@ -1,8 +1,10 @@
 //! What can go wrong in a storage, as precisely as an answer to a client needs it.
 
+use std::path::PathBuf;
 use std::{fmt, io};
 
 use gridlane_core::{Error, ErrorKind, Fault};
+use rustix::io::Errno;
 
 /// A failure of a storage operation.
 #[derive(Debug)]
@@ -23,6 +25,10 @@ pub enum StoreError {
     NameTooLong,
     /// The device or the quota is full.
     NoSpace,
+    /// The process or the machine has no descriptor left to open a file with: later it may have one.
+    Busy,
+    /// A directory that the server needs for itself belongs to somebody else.
+    NotOurs(PathBuf),
     /// Anything else.
     Io(io::Error),
 }
@@ -41,6 +47,14 @@ impl fmt::Display for StoreError {
             StoreError::Denied => "the operating system denies it to the server",
             StoreError::NameTooLong => "the name is too long for the file system",
             StoreError::NoSpace => "there is not enough space",
+            StoreError::Busy => "the server has too many files open",
+            StoreError::NotOurs(path) => {
+                let path = path.display();
+                return write!(
+                    f,
+                    "{path} is not a directory of this user's alone: remove it, or serve as its owner"
+                );
+            }
             StoreError::Io(cause) => return write!(f, "the storage fails: {cause}"),
         })
     }
@@ -57,6 +71,10 @@ impl std::error::Error for StoreError {
 
 impl From<io::Error> for StoreError {
     fn from(cause: io::Error) -> StoreError {
+        const NO_DESCRIPTOR: [i32; 2] = [Errno::MFILE.raw_os_error(), Errno::NFILE.raw_os_error()];
+        if cause.raw_os_error().is_some_and(|code| NO_DESCRIPTOR.contains(&code)) {
+            return StoreError::Busy;
+        }
         match cause.kind() {
             io::ErrorKind::NotFound => StoreError::NotFound,
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::Denied,
@@ -70,8 +88,8 @@ impl From<io::Error> for StoreError {
     }
 }
 
-impl From<rustix::io::Errno> for StoreError {
-    fn from(cause: rustix::io::Errno) -> StoreError {
+impl From<Errno> for StoreError {
+    fn from(cause: Errno) -> StoreError {
         io::Error::from(cause).into()
     }
 }
@@ -82,9 +100,22 @@ impl From<StoreError> for Error {
             StoreError::NotFound | StoreError::ParentMissing => ErrorKind::NotFound,
             StoreError::NotAFile | StoreError::NotADirectory | StoreError::NameTooLong => ErrorKind::Usage,
             StoreError::Unexpected => ErrorKind::Precondition,
-            StoreError::Denied => ErrorKind::Denied,
-            StoreError::NoSpace | StoreError::Io(_) => ErrorKind::LocalIo,
+            StoreError::Denied | StoreError::NotOurs(_) => ErrorKind::Denied,
+            StoreError::NoSpace | StoreError::Busy | StoreError::Io(_) => ErrorKind::LocalIo,
         };
         Error::new(kind, error.to_string()).fault(Fault::Local)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_passes() {
+        for errno in [Errno::MFILE, Errno::NFILE] {
+            assert!(matches!(StoreError::from(errno), StoreError::Busy), "{errno}");
+        }
+        assert!(matches!(StoreError::from(Errno::IO), StoreError::Io(_)));
     }
 }

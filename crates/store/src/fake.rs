@@ -1,9 +1,12 @@
 //! Storages that misbehave, for tests: one whose disk waits until it is told to go on, and one whose
 //! disk fails. Both wrap a storage that works and pass its conformance suite while they behave.
 
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
@@ -115,6 +118,10 @@ impl Object for SlowObject {
         self.inner.metadata()
     }
 
+    fn as_file(&self) -> Option<&File> {
+        self.inner.as_file()
+    }
+
     fn read_at_nowait(&self, _target: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
         Ok(None)
     }
@@ -134,12 +141,27 @@ impl Object for SlowObject {
 pub struct FaultyStorage<S> {
     inner: S,
     works_up_to: Arc<AtomicU64>,
+    is_broken: bool,
+    is_changing: bool,
 }
 
 impl<S: Storage> FaultyStorage<S> {
     /// `inner`, with a disk that works up to that offset of every file.
     pub fn new(inner: S, works_up_to: u64) -> FaultyStorage<S> {
-        FaultyStorage { inner, works_up_to: Arc::new(AtomicU64::new(works_up_to)) }
+        let works_up_to = Arc::new(AtomicU64::new(works_up_to));
+        FaultyStorage { inner, works_up_to, is_broken: false, is_changing: false }
+    }
+
+    /// Lets reads behind the offset fail, rather than end.
+    pub fn broken(mut self) -> FaultyStorage<S> {
+        self.is_broken = true;
+        self
+    }
+
+    /// Lets files change while they are open.
+    pub fn changing(mut self) -> FaultyStorage<S> {
+        self.is_changing = true;
+        self
     }
 }
 
@@ -147,7 +169,9 @@ impl<S: Storage> Storage for FaultyStorage<S> {
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
         Ok(match self.inner.open(path)? {
             Opened::File(inner) => {
-                Opened::File(Arc::new(FaultyObject { inner, works_up_to: Arc::clone(&self.works_up_to) }))
+                let works_up_to = Arc::clone(&self.works_up_to);
+                let (is_broken, is_changing) = (self.is_broken, self.is_changing);
+                Opened::File(Arc::new(FaultyObject { inner, works_up_to, is_broken, is_changing }))
             }
             Opened::Directory => Opened::Directory,
         })
@@ -170,6 +194,8 @@ impl<S: Storage> Storage for FaultyStorage<S> {
 struct FaultyObject {
     inner: Arc<dyn Object>,
     works_up_to: Arc<AtomicU64>,
+    is_broken: bool,
+    is_changing: bool,
 }
 
 impl Object for FaultyObject {
@@ -183,12 +209,15 @@ impl Object for FaultyObject {
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
         let left = self.works_up_to.load(Ordering::Relaxed).saturating_sub(offset);
+        if left == 0 && self.is_broken {
+            return Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()));
+        }
         let count = target.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         self.inner.read_at(&mut target[..count], offset)
     }
 
     fn is_unchanged(&self) -> bool {
-        self.inner.is_unchanged()
+        !self.is_changing && self.inner.is_unchanged()
     }
 }
 

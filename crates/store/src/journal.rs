@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 /// Version of the format; another one is never trusted.
 pub const JOURNAL_VERSION: u32 = 1;
 
-/// Bytes of a journal that are read; a copy of 16 TiB in pieces of 1 MiB fits.
-const JOURNAL_BYTES_MAX: u64 = 4 << 30;
+/// Bytes of a journal that are read: two million records, more than a copy of 16 TiB writes.
+const JOURNAL_BYTES_MAX: u64 = 256 << 20;
 
 /// One line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ pub enum Record {
     Source {
         /// Number used in `Done`.
         id: u32,
-        /// The URL without secrets.
+        /// The source by a name without secrets that no other has.
         url: String,
         /// Strong validator of the object there (an ETag, or a date that counts as one).
         validator: Option<String>,

@@ -159,6 +159,8 @@ impl MemoryObject {
         let metadata = Metadata {
             size_bytes: bytes.len() as u64,
             modified,
+            // Never in place: a change is another object.
+            changed: modified,
             tag: format!("memory-{number:x}"),
             identity: FileIdentity { device: 0, number },
         };

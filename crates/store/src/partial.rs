@@ -12,13 +12,14 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use gridlane_core::limits::NAME_BYTES_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
 
 use crate::journal::{self, JOURNAL_VERSION, Journaled, Record, Unusable};
 
@@ -54,12 +55,7 @@ impl PartialFile {
         // A link is followed once, here, so that the file it names is replaced and not the link.
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_path_buf());
         let (part_path, journal_path) = beside(&target)?;
-        let journal = open(&journal_path)?;
-        flock(&journal, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            Error::new(ErrorKind::Precondition, format!("another copy to {} is running", target.display()))
-                .fault(Fault::Caller)
-                .hint("wait for it, or stop it")
-        })?;
+        let journal = lock(&journal_path, &target)?;
         let part = open(&part_path)?;
         let read = journal::read(&journal)
             .map_err(|cause| Error::local_io(format!("cannot read {}", journal_path.display()), &cause))?;
@@ -133,6 +129,10 @@ impl PartialFile {
     /// Makes the file visible: its bytes are synced first, and it replaces an existing target only when
     /// `overwrite` says so.
     pub fn commit(&self, overwrite: bool) -> Result<()> {
+        if let (true, Ok(old)) = (overwrite, fs::metadata(&self.target)) {
+            // Who could read the old content, and nobody else, can read the new one.
+            self.part.set_permissions(old.permissions()).map_err(|cause| self.write_error(&cause))?;
+        }
         self.part.sync_data().map_err(|cause| self.write_error(&cause))?;
         let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         let renamed = match renameat_with(CWD, &self.part_path, CWD, &self.target, flags) {
@@ -146,6 +146,10 @@ impl PartialFile {
             io::ErrorKind::AlreadyExists => exists(&self.target),
             _ => Error::local_io(format!("cannot name it {}", self.target.display()), &cause),
         })?;
+        // The name is on the disk before the journal goes. Some file systems cannot sync a directory.
+        if let Some(dir) = self.target.parent().and_then(|dir| File::open(dir).ok()) {
+            let _ = dir.sync_all();
+        }
         // The copy is complete whether or not this succeeds; a journal alone is dropped by the next copy.
         let _ = fs::remove_file(&self.journal_path);
         Ok(())
@@ -169,6 +173,29 @@ impl PartialFile {
 
     fn journal_error(&self, cause: &io::Error) -> Error {
         Error::local_io(format!("cannot write {}", self.journal_path.display()), cause)
+    }
+}
+
+/// Opens the journal for one process at a time.
+fn lock(journal_path: &Path, target: &Path) -> Result<File> {
+    loop {
+        let journal = open(journal_path)?;
+        match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                let message = format!("another copy to {} is running", target.display());
+                return Err(Error::new(ErrorKind::Precondition, message)
+                    .fault(Fault::Caller)
+                    .hint("wait for it, or stop it"));
+            }
+            // A file system without locks: as safe as without this program.
+            Err(_) => return Ok(journal),
+            Ok(()) => {}
+        }
+        // Whoever held the lock may have finished and removed the file between our two calls.
+        let same = |meta: fs::Metadata| journal.metadata().is_ok_and(|ours| ours.ino() == meta.ino());
+        if fs::symlink_metadata(journal_path).is_ok_and(same) {
+            return Ok(journal);
+        }
     }
 }
 
@@ -204,21 +231,34 @@ fn hidden(name: &OsStr, end: &str) -> OsString {
 }
 
 fn open(path: &Path) -> Result<File> {
-    OpenOptions::new()
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
-        // Whoever can write to the directory must not make us write elsewhere.
-        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
-        .open(path)
-        .map_err(|cause| {
-            let error = Error::local_io(format!("cannot make {}", path.display()), &cause);
-            match cause.kind() {
-                io::ErrorKind::NotFound => error.hint("make the directory first"),
-                _ => error,
-            }
-        })
+        .custom_flags(flags.bits() as i32)
+        .open(path);
+    let file = opened.map_err(|cause| {
+        let error = Error::local_io(format!("cannot make {}", path.display()), &cause);
+        match cause.kind() {
+            io::ErrorKind::NotFound => error.hint("make the directory first"),
+            _ => error,
+        }
+    })?;
+    // Whoever can write to the directory must not make us write elsewhere, through a link of any kind, nor
+    // keep a way to change what we have checked.
+    let meta = file
+        .metadata()
+        .map_err(|cause| Error::local_io(format!("cannot look at {}", path.display()), &cause))?;
+    let is_ours = meta.is_file() && meta.nlink() <= 1 && meta.uid() == rustix::process::geteuid().as_raw();
+    match is_ours {
+        true => Ok(file),
+        false => {
+            let message = format!("{} was put there by somebody else", path.display());
+            Err(Error::new(ErrorKind::Denied, message).fault(Fault::Local).hint("remove it"))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -261,6 +301,19 @@ mod tests {
             }
             assert_eq!(fs::read(&target).unwrap(), expected);
         }
+    }
+
+    #[test]
+    fn a_replaced_target_keeps_its_mode() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        fs::write(&target, b"old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
+        let (partial, _) = PartialFile::open(&target).unwrap();
+        begin(&partial, 0);
+        partial.commit(true).unwrap();
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]
@@ -312,8 +365,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (target, victim) = (dir.path().join("f"), dir.path().join("victim"));
         fs::write(&victim, b"precious").unwrap();
-        std::os::unix::fs::symlink(&victim, beside(&target).unwrap().0).unwrap();
-        assert!(PartialFile::open(&target).is_err());
-        assert_eq!(fs::read(&victim).unwrap(), b"precious");
+        let planted = beside(&target).unwrap().0;
+        for plant in [std::os::unix::fs::symlink::<&Path, &Path>, fs::hard_link::<&Path, &Path>] {
+            plant(&victim, &planted).unwrap();
+            assert!(PartialFile::open(&target).is_err());
+            assert_eq!(fs::read(&victim).unwrap(), b"precious");
+            fs::remove_file(&planted).unwrap();
+        }
     }
 }

@@ -36,7 +36,8 @@ impl ObjectPath {
     /// The path of `name` inside this directory.
     pub fn join(&self, name: &[u8]) -> Option<ObjectPath> {
         let refused = matches!(name, b"" | b"." | b"..")
-            || name == HIDDEN_NAME.as_bytes()
+            // In any case: some file systems (vfat, ext4 with casefold, SMB) do not tell them apart.
+            || name.eq_ignore_ascii_case(HIDDEN_NAME.as_bytes())
             || name.iter().any(|byte| matches!(byte, b'/' | 0));
         if refused {
             return None;
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn names_that_lead_elsewhere_make_no_path() {
-        for name in ["", ".", "..", "a/b", "/", "a\0", ".gridlane"] {
+        for name in ["", ".", "..", "a/b", "/", "a\0", ".gridlane", ".GridLane"] {
             assert_eq!(ObjectPath::new([&b"a"[..], name.as_bytes()]), None, "{name:?}");
         }
         let path = ObjectPath::new([&b"a"[..], b"...", b".gridlane2"]).unwrap();

@@ -26,6 +26,8 @@ pub struct Metadata {
     pub size_bytes: u64,
     /// When its bytes were last changed.
     pub modified: SystemTime,
+    /// When anything about it was last changed. Unlike [`modified`](Metadata::modified) nobody can set it.
+    pub changed: SystemTime,
     /// What its strong entity tag holds between the quotes: other bytes, another tag.
     pub tag: String,
     /// Which file it is within the storage, whatever its name and its bytes.

@@ -133,7 +133,10 @@ fn a_hidden_directory_that_is_a_link_is_refused() {
     let export = Export::new();
     fs::create_dir(export.outside.path().join("trap")).unwrap();
     symlink("../trap", export.directory().join(".gridlane")).unwrap();
-    assert!(export.storage.create(&path("f"), None).is_err());
+    let refused = export.storage.create(&path("f"), None).err().unwrap();
+    // Which one it is, and what helps, since only the operator can do it.
+    let told = refused.to_string();
+    assert!(told.contains("export/.gridlane") && told.contains("remove it"), "{told}");
     assert_eq!(fs::read_dir(export.outside.path().join("trap")).unwrap().count(), 0);
 }
 

@@ -5,19 +5,47 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::fstatfs;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
-/// Reads at `offset` only what is in the page cache already.
-///
-/// `None`: the read would wait for the device. File systems without the flag (tmpfs refuses it with
-/// EOPNOTSUPP, and is memory anyway) are read plainly.
-pub fn read_at_nowait(file: &File, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-    match preadv2(file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
-        Ok(read) => Ok(Some(read)),
-        Err(Errno::AGAIN) => Ok(None),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => file.read_at(buf, offset).map(Some),
-        Err(Errno::INTR) => Ok(None),
-        Err(cause) => Err(cause.into()),
+/// `f_type` of tmpfs and ramfs (linux/magic.h).
+const TMPFS_MAGIC: i128 = 0x0102_1994;
+const RAMFS_MAGIC: i128 = 0x8584_58f6;
+
+/// How to read the files of one file system without waiting for a device. Decided once for each file
+/// system, not at every read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheProbe {
+    /// Its bytes are behind a device or a network: only what the kernel gives without waiting counts.
+    Device,
+    /// It is memory (tmpfs, ramfs), and no read of it ever waits.
+    Memory,
+}
+
+impl CacheProbe {
+    /// For the file system that an open file or directory is on. What cannot be told counts as a device.
+    pub fn of(descriptor: impl AsFd) -> CacheProbe {
+        match fstatfs(descriptor) {
+            // The type of the field differs between architectures.
+            Ok(stat) if [TMPFS_MAGIC, RAMFS_MAGIC].contains(&i128::from(stat.f_type)) => CacheProbe::Memory,
+            _ => CacheProbe::Device,
+        }
+    }
+
+    /// Reads at `offset` only what is in the page cache already.
+    ///
+    /// `None`: the read would wait for the device, or nobody can tell: network file systems and FUSE do
+    /// not know the flag, and a plain read of theirs may wait for ever.
+    pub fn read_at(self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        match preadv2(file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
+            Ok(read) => Ok(Some(read)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => match self {
+                CacheProbe::Memory => file.read_at(buf, offset).map(Some),
+                CacheProbe::Device => Ok(None),
+            },
+            Err(cause) => Err(cause.into()),
+        }
     }
 }
 
@@ -46,9 +74,23 @@ mod tests {
         start_writeback(&file, 0, 10);
         let mut buf = [0; 4];
         // A page under writeback is still in the cache; another answer than the bytes would be a wait.
-        if let Some(read) = read_at_nowait(&file, &mut buf, 3).unwrap() {
+        let probe = CacheProbe::of(&file);
+        if let Some(read) = probe.read_at(&file, &mut buf, 3).unwrap() {
             assert_eq!(&buf[..read], b"3456");
         }
-        assert_eq!(read_at_nowait(&file, &mut buf, 10).unwrap(), Some(0));
+        assert!(matches!(probe.read_at(&file, &mut buf, 10).unwrap(), Some(0) | None));
+    }
+
+    #[test]
+    fn who_does_not_know_the_flag_is_not_read_unless_it_is_memory() {
+        // procfs makes its bytes at every read, and refuses the flag as a network file system does.
+        let file = File::open("/proc/self/status").unwrap();
+        assert_eq!(CacheProbe::of(&file), CacheProbe::Device);
+        let mut buf = [0; 4];
+        assert_eq!(CacheProbe::Device.read_at(&file, &mut buf, 0).unwrap(), None);
+        assert_eq!(CacheProbe::Memory.read_at(&file, &mut buf, 0).unwrap(), Some(4));
+        if let Ok(memory) = File::open("/dev/shm") {
+            assert_eq!(CacheProbe::of(&memory), CacheProbe::Memory);
+        }
     }
 }

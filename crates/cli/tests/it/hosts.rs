@@ -2,13 +2,12 @@
 //! the error says so in time.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::support::client::{Running, cp, cp_from, cp_impatient, run};
 use crate::support::object::{Answer, Object, Then};
 use crate::support::rogue::{Rogue, closed_port_url};
 use crate::support::serve::Server;
-use crate::support::{MIB, Scratch, assert_copied, content, occupied_bytes, part_of, until};
+use crate::support::{MIB, SOON, Scratch, assert_copied, content, occupied_bytes, part_of, until};
 
 const SIZE: usize = 16 * MIB;
 
@@ -24,7 +23,7 @@ fn silent_after(object: &Object, bytes: usize) -> Rogue {
 }
 
 #[test]
-fn a_replica_that_falls_silent_is_overtaken_within_seconds() {
+fn a_replica_that_falls_silent_is_overtaken() {
     let bytes = content(401, SIZE);
     let object = Object::new(&bytes);
     let (silent, good) = (silent_after(&object, 100_000), replica(&object, 0));
@@ -32,11 +31,11 @@ fn a_replica_that_falls_silent_is_overtaken_within_seconds() {
     let target = scratch.join("f");
     let outcome = run(cp_from(&[silent.url("f"), good.url("f")], &target)).ok().verified(true);
     assert_copied(&target, &bytes);
-    assert!(outcome.elapsed < Duration::from_secs(8), "{:?}", outcome.elapsed);
+    assert!(outcome.elapsed < SOON, "{:?}", outcome.elapsed);
 }
 
 #[test]
-fn a_replica_that_never_answers_is_overtaken_within_seconds() {
+fn a_replica_that_never_answers_is_overtaken() {
     let bytes = content(402, SIZE);
     let object = Object::new(&bytes);
     // The head is all that is missing.
@@ -50,7 +49,7 @@ fn a_replica_that_never_answers_is_overtaken_within_seconds() {
     let target = scratch.join("f");
     let outcome = run(cp_from(&[mute.url("f"), good.url("f")], &target)).ok().verified(true);
     assert_copied(&target, &bytes);
-    assert!(outcome.elapsed < Duration::from_secs(12), "{:?}", outcome.elapsed);
+    assert!(outcome.elapsed < SOON, "{:?}", outcome.elapsed);
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn the_only_replica_falling_silent_is_a_timeout_and_what_came_is_kept() {
     let scratch = Scratch::new();
     let target = scratch.join("f");
     let outcome = run(cp_impatient(silent.url("f"), &target)).fails(7, "network", true, &[&silent.url("f")]);
-    assert!(outcome.elapsed < Duration::from_secs(30), "{:?}", outcome.elapsed);
+    assert!(outcome.elapsed < SOON, "{:?}", outcome.elapsed);
     assert!(!target.exists() && part_of(&target).exists(), "{:?}", scratch.names());
     // Another replica can finish it.
     let good = replica(&object, 0);
@@ -125,18 +124,19 @@ fn a_server_killed_in_mid_copy_costs_only_its_share() {
     let outcome = copy.wait().ok().verified(true);
     assert_copied(&target, &bytes);
     let share = outcome.source(&sources[0])["bytes"].as_u64().unwrap();
-    assert!(share > 0 && share < 24 * MIB as u64, "the killed server gave {share} bytes");
+    assert!(share > 0 && share < bytes.len() as u64, "the killed server gave {share} bytes");
 }
 
 #[test]
 fn a_slow_replica_neither_holds_up_the_copy_nor_is_thrown_away() {
     let bytes: Arc<Vec<u8>> = content(406, SIZE);
     let object = Object::new(&bytes);
-    let (slow, fast) = (replica(&object, 300_000), replica(&object, 12_000_000));
+    let (slow, fast) = (replica(&object, 100_000), replica(&object, 12_000_000));
     let scratch = Scratch::new();
     let target = scratch.join("f");
     let outcome = run(cp_from(&[slow.url("f"), fast.url("f")], &target)).ok().verified(true);
     assert_copied(&target, &bytes);
-    // The fast one alone needs 1.4 s, half of the file from the slow one 28 s.
-    assert!(outcome.elapsed < Duration::from_secs(6), "{:?}", outcome.elapsed);
+    // The fast one alone needs 1.4 s, half of the file from the slow one 84 s.
+    assert!(outcome.elapsed < SOON, "{:?}", outcome.elapsed);
+    assert!(outcome.source(&slow.url("f"))["error"].is_null(), "{}", outcome.describe());
 }

@@ -18,6 +18,7 @@ mod resume;
 mod resume_journal;
 mod serve;
 mod statuses;
+mod stubborn;
 mod targets;
 mod upload;
 mod verification;

@@ -170,20 +170,23 @@ fn requests_that_are_too_big_or_no_requests_get_the_right_answer() {
     let many = (0..200).map(|number| format!("X-{number}: y\r\n")).collect::<String>();
     let big = (0..9).map(|number| format!("X-{number}: {}\r\n", "z".repeat(7000))).collect::<String>();
     for (request, expected) in [
-        (format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n"), "414"),
-        (format!("GET /f HTTP/1.1\r\nHost: a\r\n{many}\r\n"), "431"),
-        (format!("GET /f HTTP/1.1\r\nHost: a\r\n{big}\r\n"), "431"),
-        ("PUT /g HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n".to_owned(), "413"),
+        (format!("GET /{long} HTTP/1.1\r\nHost: localhost\r\n\r\n"), "414"),
+        (format!("GET /f HTTP/1.1\r\nHost: localhost\r\n{many}\r\n"), "431"),
+        (format!("GET /f HTTP/1.1\r\nHost: localhost\r\n{big}\r\n"), "431"),
+        ("PUT /g HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n".to_owned(), "413"),
         ("GET /f HTTP/1.1\r\n\r\n".to_owned(), "400"),
         ("nonsense\r\n\r\n".to_owned(), "400"),
-        ("GET /f HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n".to_owned(), "400"),
         (
-            "PUT /g HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+            "GET /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n".to_owned(),
+            "400",
+        ),
+        (
+            "PUT /g HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
                 .to_owned(),
             "400",
         ),
-        ("BREW /f HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "501"),
-        ("GET /f HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(), "200"),
+        ("BREW /f HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), "501"),
+        ("GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".to_owned(), "200"),
     ] {
         let line = request.lines().next().unwrap_or_default();
         assert_eq!(status_of(&server, request.as_bytes()), expected, "{}", &line[..line.len().min(60)]);
@@ -198,10 +201,12 @@ fn beyond_its_connections_it_says_when_to_come_back() {
     let address = server.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
     let held: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(&address).unwrap()).collect();
     until("the fifth is told to come back", || {
-        status_of(&server, b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n") == "503"
+        status_of(&server, b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n") == "503"
     });
     drop(held);
-    until("there is room again", || status_of(&server, b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n") == "200");
+    until("there is room again", || {
+        status_of(&server, b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n") == "200"
+    });
 }
 
 #[test]
@@ -209,15 +214,18 @@ fn silent_clients_cost_no_thread() {
     let scratch = export(10);
     let server = Server::start(&scratch.join("export"));
     let address = server.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
+    let threads = || fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().count();
+    assert_eq!(status_of(&server, b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n"), "200");
+    let before = threads();
     let mut held = Vec::new();
     for _ in 0..200 {
         let mut stream = TcpStream::connect(&address).unwrap();
         stream.write_all(b"GET /f HT").unwrap();
         held.push(stream);
     }
-    assert_eq!(status_of(&server, b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n"), "200");
-    let threads = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap().count();
-    assert!(threads < 100, "{threads} threads for 200 silent clients");
+    assert_eq!(status_of(&server, b"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n"), "200");
+    let after = threads();
+    assert!(after < before + 50, "{after} threads with 200 silent clients, {before} before");
 }
 
 #[test]
@@ -248,6 +256,6 @@ fn the_limit_holds_for_all_connections_together() {
     command.args(["--streams", "4"]);
     let outcome = run(command).ok().verified(true);
     let seconds = outcome.summary()["seconds"].as_f64().unwrap();
-    assert!((1.5..4.0).contains(&seconds), "16 MiB at 8 MB/s took {seconds:.2} s");
+    assert!(seconds > 1.6, "16 MiB at 8 MB/s took only {seconds:.2} s");
     assert!(!part_of(&target).exists());
 }

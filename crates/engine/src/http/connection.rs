@@ -11,11 +11,15 @@ use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::Stream;
 use gridlane_sys::AlignedBuf;
+use tokio::time::timeout;
 
 use super::Request;
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
 const HEAD_READ_BYTES: usize = 16 * 1024;
+
+/// How long the text of an error is waited for.
+const WORDS_MAX: Duration = Duration::from_secs(2);
 
 /// The head of a response whose body is read next with [`Connection::read_body`].
 #[derive(Debug)]
@@ -61,11 +65,6 @@ impl Connection {
         }
     }
 
-    /// The stream, for what the kernel knows of it.
-    pub fn stream(&self) -> &Stream {
-        &self.stream
-    }
-
     /// Smallest round trip that the kernel has seen.
     pub fn round_trip(&self) -> Option<Duration> {
         self.stream.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())
@@ -96,11 +95,14 @@ impl Connection {
 
     /// As [`Connection::response`], but an interim 100 ends the wait too: `None`.
     pub async fn response_or_continue(&mut self) -> Result<Option<Response>> {
-        let head = self.any_head().await?;
-        match head.status {
-            Status::CONTINUE => Ok(None),
-            status if status.is_informational() => Ok(None),
-            _ => self.begin(head).map(Some),
+        loop {
+            let head = self.any_head().await?;
+            match head.status {
+                Status::CONTINUE => return Ok(None),
+                // 102, 103: neither a yes nor a no.
+                status if status.is_informational() => {}
+                _ => return self.begin(head).map(Some),
+            }
         }
     }
 
@@ -143,11 +145,6 @@ impl Connection {
     /// Whether the current response's body has been read to its end.
     pub fn body_ended(&self) -> bool {
         matches!(self.body, Body::None)
-    }
-
-    /// Whether nothing is unanswered and the connection stays open.
-    pub fn is_idle(&self) -> bool {
-        self.unanswered.is_empty() && self.body_ended() && !self.closes
     }
 
     /// Whether the next byte would be the first of an answer.
@@ -229,43 +226,44 @@ impl Connection {
         }
     }
 
-    /// Reads the rest of the current body and throws it away, if it is at most `max` bytes.
+    /// Reads the rest of the current body and throws it away, if it is at most `max` bytes and comes soon.
     pub async fn drain(&mut self, max: usize) -> Result<()> {
         let mut buf = vec![0; 8 * 1024];
         let mut left = max;
-        loop {
-            match self.read_body(&mut buf).await? {
-                0 => return Ok(()),
-                count if count <= left => left -= count,
-                _ => {
-                    self.closes = true;
-                    return Err(Error::new(ErrorKind::Protocol, "the body is longer than it may be"));
+        let read = async {
+            loop {
+                match self.read_body(&mut buf).await? {
+                    0 => return Ok(()),
+                    count if count <= left => left -= count,
+                    _ => return Err(Error::new(ErrorKind::Protocol, "the body is longer than it may be")),
                 }
             }
-        }
+        };
+        timeout(WORDS_MAX, read)
+            .await
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "the body of an error does not come")))
     }
 
-    /// The current body as text for a message: its first line, without control characters.
+    /// The current body as text for a message: its first line, without control characters. What does not
+    /// come soon is not waited for.
     pub async fn first_line(&mut self) -> String {
         let mut buf = [0; 512];
         let mut filled = 0;
-        while filled < buf.len() {
-            match self.read_body(&mut buf[filled..]).await {
-                Ok(count) if count > 0 => filled += count,
-                _ => break,
+        let read = async {
+            while filled < buf.len() {
+                match self.read_body(&mut buf[filled..]).await {
+                    Ok(count) if count > 0 => filled += count,
+                    _ => break,
+                }
             }
-        }
+        };
+        let _ = timeout(WORDS_MAX, read).await;
         let text = String::from_utf8_lossy(&buf[..filled]);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
         match line.starts_with('<') {
             true => String::new(), // a page, not a sentence
             false => line.chars().filter(|c| !c.is_control()).take(200).collect(),
         }
-    }
-
-    /// Ends our direction.
-    pub async fn shutdown(&mut self) {
-        let _ = self.stream.shutdown().await;
     }
 
     /// Bytes read ahead first, then the stream.

@@ -32,7 +32,7 @@ pub struct Exchange {
 impl Client {
     /// Sends a request without a body and waits for the head of a successful answer.
     ///
-    /// Redirects are followed; any other status than 2xx is an error that names the endpoint.
+    /// Redirects of GET and HEAD are followed; any other status than 2xx is an error that names the endpoint.
     pub async fn request(
         &self,
         method: &'static str,
@@ -50,7 +50,10 @@ impl Client {
                     return Err(Error::new(ErrorKind::Timeout, message).endpoint(&name));
                 }
             };
-            if let Some(next) = follow(&at, &exchange.response.head)? {
+            // A redirect is followed for questions only: what is removed is what was named.
+            if matches!(method, "GET" | "HEAD")
+                && let Some(next) = follow(&at, &exchange.response.head)?
+            {
                 at = next;
                 continue;
             }

@@ -21,7 +21,7 @@ pub fn status_error(head: &ResponseHead, said: &str) -> Error {
         503 => (ErrorKind::Busy, Fault::Peer, "it is overloaded or being mended"),
         507 => (ErrorKind::LocalIo, Fault::Peer, "it has no space left"),
         500..=599 => (ErrorKind::Network, Fault::Peer, "it failed"),
-        300..=399 => (ErrorKind::Protocol, Fault::Peer, "it redirects without saying where"),
+        300..=399 => (ErrorKind::Protocol, Fault::Peer, "it redirects, and that is not followed here"),
         400..=499 => (ErrorKind::Other, Fault::Peer, "it refused the request"),
         _ => (ErrorKind::Protocol, Fault::Peer, "that answer makes no sense here"),
     };

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 use gridlane_core::limits::IO_BYTES;
-use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
+use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 
@@ -23,10 +23,13 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
 async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), End> {
     let name = lane.source.url.to_string();
     let dead = |error: Error| End::Dead { error: error.endpoint(&name), forget: false };
-    let file = open(lane).map_err(dead)?;
-    let opened = identity(&file).map_err(dead)?;
-    if lane.source.identify(&opened) == Ok(true) {
-        lane.tell(Notice::Identified { source: lane.source.number, size_bytes: opened.size_bytes });
+    let (file, opened) = open(&lane.source.url).map_err(dead)?;
+    match lane.source.identify(&opened) {
+        Ok(true) => {
+            lane.tell(Notice::Identified { source: lane.source.number, size_bytes: opened.size_bytes })
+        }
+        Ok(false) => {}
+        Err(_) => return Err(changed(lane)),
     }
     let size_bytes = opened.size_bytes.unwrap_or(0);
     lane.tell(Notice::Dialled { lane: lane.id, round_trip: None, handshake_round_trips: 0 });
@@ -74,20 +77,24 @@ async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), E
     }
 }
 
-fn open(lane: &Lane) -> Result<File> {
-    let path = lane.source.url.to_path().ok_or_else(|| {
+/// Opens a source that is a regular file, and says which version it is.
+pub(crate) fn open(url: &Url) -> Result<(File, Identity)> {
+    let path = url.to_path().ok_or_else(|| {
         Error::new(ErrorKind::Usage, "it does not name a file of this machine").fault(Fault::Caller)
     })?;
-    let file = File::open(&path).map_err(|cause| Error::local_io("cannot open", &cause))?;
+    // Without waiting: a pipe without a writer would hold the thread for ever.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(&path);
+    let file = file.map_err(|cause| Error::local_io("cannot open it", &cause))?;
     let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
     match meta.is_file() {
-        true => Ok(file),
+        true => identity(&file).map(|identity| (file, identity)),
         false => Err(Error::new(ErrorKind::Usage, "it is not a regular file").fault(Fault::Caller)),
     }
 }
 
 /// Which version of a file this is.
-pub(crate) fn identity(file: &File) -> Result<Identity> {
+fn identity(file: &File) -> Result<Identity> {
     let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
     let validator = format!("file:{}:{}:{}.{}", meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
     Ok(Identity { size_bytes: Some(meta.len()), validator: Some(validator) })

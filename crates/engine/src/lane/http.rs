@@ -63,6 +63,8 @@ async fn connected(
 ) -> std::result::Result<(), End> {
     let url = lane.source.current_url();
     let failed = |error: Error| End::Lost(Loss::Failed, Some(error));
+    let dial = lane.dialer.dial(&url);
+    tokio::pin!(dial);
     let dialled = loop {
         tokio::select! {
             biased;
@@ -70,7 +72,7 @@ async fn connected(
                 Some(Command::Request(range)) => asked.push_back(range),
                 Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
             },
-            outcome = lane.dialer.dial(&url) => break outcome,
+            outcome = &mut dial => break outcome,
         }
     };
     let dialled = dialled.map_err(|error| match error.kind() {
@@ -146,12 +148,7 @@ async fn connected(
                     if tally.is_empty() {
                         timer.as_mut().reset(tokio::time::Instant::now() + DELAY_MAX);
                     }
-                    take(lane, &buf[..count], &mut answer, tally).await.map_err(|error| {
-                        match error.kind() {
-                            ErrorKind::Protocol => dead(lane, error),
-                            _ => End::Local(error),
-                        }
-                    })?;
+                    take(lane, &buf[..count], &mut answer, tally).await?;
                 }
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
@@ -231,8 +228,8 @@ async fn begin(
         416 => {
             let size_bytes = match head.unsatisfied_range() {
                 Some(unsatisfied) => unsatisfied.size,
-                None if range.start() == 0 => 0,
-                None => return Err(broken(status_error(head, "").endpoint(url))),
+                // Not even that the file is empty can be concluded from it.
+                None => return Err(dead(lane, status_error(head, ""))),
             };
             identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None })?;
             if range.start() < size_bytes {
@@ -293,16 +290,26 @@ fn changed(before: &Identity, now: &Identity) -> Error {
 }
 
 /// Writes body bytes where they belong.
-async fn take(lane: &Lane, bytes: &[u8], answer: &mut Option<Answer>, tally: &mut Tally) -> Result<()> {
+async fn take(
+    lane: &Lane,
+    bytes: &[u8],
+    answer: &mut Option<Answer>,
+    tally: &mut Tally,
+) -> std::result::Result<(), End> {
+    let protocol = |message: &str| dead(lane, Error::new(ErrorKind::Protocol, message));
     let count = bytes.len() as u64;
     let Some(answer) = answer else {
-        return Err(Error::new(ErrorKind::Protocol, "it sent bytes behind the end of an answer"));
+        return Err(protocol("it sent bytes behind the end of an answer"));
     };
     if answer.end.is_some_and(|end| answer.at + count > end) {
-        return Err(Error::new(ErrorKind::Protocol, "it sent more bytes than it announced"));
+        return Err(protocol("it sent more bytes than it announced"));
+    }
+    if lane.target.size_bytes().is_some_and(|size_bytes| answer.at + count > size_bytes) {
+        return Err(protocol("it sent more bytes than the file has"));
     }
     lane.pace.spend(bytes.len());
-    let fresh_bytes = lane.target.write(lane.id, lane.source.number, bytes, answer.at).await?;
+    let written = lane.target.write(lane.id, lane.source.number, bytes, answer.at).await;
+    let fresh_bytes = written.map_err(End::Local)?;
     answer.at += count;
     tally.add(lane, count, fresh_bytes);
     Ok(())

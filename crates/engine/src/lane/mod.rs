@@ -7,7 +7,7 @@ mod file;
 mod http;
 mod tally;
 
-pub(crate) use file::identity as file_identity;
+pub(crate) use file::open as open_file;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,10 +57,13 @@ enum End {
 impl Lane {
     /// Runs until the connection or the copy ends.
     pub(crate) async fn run(self, mut commands: Commands) {
+        // However this ends, the run learns that the lane is gone.
+        let mut farewell = Farewell { notices: self.notices.clone(), lane: self.id, is_told: false };
         let end = match self.source.url.scheme() {
             Scheme::File => file::run(&self, &mut commands).await,
             Scheme::Http | Scheme::Https => http::run(&self, &mut commands).await,
         };
+        farewell.is_told = true;
         match end {
             End::Lost(loss, error) => self.tell(Notice::Lost { lane: self.id, loss, error }),
             End::Dead { error, forget } => {
@@ -77,6 +80,21 @@ impl Lane {
     /// The copy may be over: then nobody listens, and that is fine.
     fn tell(&self, notice: Notice) {
         let _ = self.notices.send(notice);
+    }
+}
+
+/// Tells that a lane is gone when its task ends in a way nobody foresaw.
+struct Farewell {
+    notices: mpsc::UnboundedSender<Notice>,
+    lane: LaneId,
+    is_told: bool,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        if !self.is_told {
+            let _ = self.notices.send(Notice::Lost { lane: self.lane, loss: Loss::Failed, error: None });
+        }
     }
 }
 

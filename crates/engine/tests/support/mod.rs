@@ -33,6 +33,10 @@ pub(crate) struct Faults {
     pub(crate) chunked: bool,
     /// Has another version under the same name after so many bytes.
     pub(crate) changes_after: Option<u64>,
+    /// Has lost the file after so many bytes.
+    pub(crate) gone_after: Option<u64>,
+    /// Answers every GET with an error whose text never comes.
+    pub(crate) mute_errors: bool,
     /// Says 200 and everything, whatever was asked for.
     pub(crate) ignores_ranges: bool,
 }
@@ -158,6 +162,17 @@ impl Served {
                     format!("HTTP/1.1 {status}\r\nContent-Length: 5\r\nConnection: close\r\n\r\nsorry");
                 socket.write_all(answer.as_bytes()).await.ok()?;
                 return None;
+            }
+            let sent = self.bytes.load(Ordering::Relaxed);
+            if self.faults.gone_after.is_some_and(|after| sent >= after) {
+                let answer = "HTTP/1.1 404 Gone\r\nContent-Length: 0\r\n\r\n";
+                socket.write_all(answer.as_bytes()).await.ok()?;
+                continue;
+            }
+            if self.faults.mute_errors && head.starts_with("GET") {
+                socket.write_all(b"HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n").await.ok()?;
+                let _ = socket.read(&mut [0; 1]).await;
+                std::future::pending::<()>().await;
             }
             self.answer(&mut socket, &head, &mut budget).await?;
             if self.faults.one_request {

@@ -48,6 +48,8 @@ impl TestServer {
         let log = Text::default();
         let mut settings = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], export);
         settings.access_log = AccessLog::to_writer(log.clone());
+        // What all these tests call it.
+        settings.host_names = vec!["h".to_owned()];
         adjust(&mut settings);
         let (stop, stopped) = oneshot::channel();
         let (started, address) = std::sync::mpsc::channel();

@@ -26,6 +26,7 @@ pub(super) fn metadata_of(stat: &Stat) -> Metadata {
     Metadata {
         size_bytes,
         modified: modified_of(stat),
+        changed: moment_of(stat.st_ctime, stat.st_ctime_nsec),
         tag: format!(
             "{:x}-{size_bytes:x}-{modified:x}-{:x}",
             stat.st_ino,
@@ -37,10 +38,13 @@ pub(super) fn metadata_of(stat: &Stat) -> Metadata {
 
 /// When the bytes were last changed.
 pub(super) fn modified_of(stat: &Stat) -> SystemTime {
-    let nanoseconds = Duration::from_nanos(stat.st_mtime_nsec);
-    let moment = match u64::try_from(stat.st_mtime) {
+    moment_of(stat.st_mtime, stat.st_mtime_nsec)
+}
+
+fn moment_of(seconds: i64, nanoseconds: u64) -> SystemTime {
+    let moment = match u64::try_from(seconds) {
         Ok(seconds) => UNIX_EPOCH.checked_add(Duration::from_secs(seconds)),
-        Err(_) => UNIX_EPOCH.checked_sub(Duration::from_secs(stat.st_mtime.unsigned_abs())),
+        Err(_) => UNIX_EPOCH.checked_sub(Duration::from_secs(seconds.unsigned_abs())),
     };
-    moment.and_then(|moment| moment.checked_add(nanoseconds)).unwrap_or(UNIX_EPOCH)
+    moment.and_then(|moment| moment.checked_add(Duration::from_nanos(nanoseconds))).unwrap_or(UNIX_EPOCH)
 }

@@ -21,11 +21,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use gridlane_core::limits;
-use gridlane_sys::file::read_at_nowait;
+use gridlane_sys::file::CacheProbe;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -38,6 +38,9 @@ pub use upload::Durability;
 
 /// How often a lookup is tried again that lost a race against a rename in one of its directories.
 const RESOLVE_TRIES_MAX: usize = 16;
+
+/// File systems in one export whose kind is remembered.
+const PROBES_MAX: usize = 16;
 
 /// Lookups never leave the directory, by whatever kind of link.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
@@ -58,6 +61,8 @@ struct Shared {
     durability: Durability,
     /// Held from checking what is at a path to changing it, so that an [`Expectation`] means something.
     change: Mutex<()>,
+    /// How to ask for cached bytes, by device: there is one for each file system mounted in the export.
+    probes: RwLock<Vec<(u64, CacheProbe)>>,
 }
 
 impl PosixStorage {
@@ -69,7 +74,13 @@ impl PosixStorage {
         let root =
             rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|cause| fail(cause.into()))?;
-        let shared = Shared { root, root_path: directory.to_owned(), durability, change: Mutex::new(()) };
+        let shared = Shared {
+            root,
+            root_path: directory.to_owned(),
+            durability,
+            change: Mutex::new(()),
+            probes: RwLock::default(),
+        };
         match shared.resolve(Path::new("."), OFlags::DIRECTORY | OFlags::RDONLY) {
             Ok(_) => Ok(PosixStorage { shared: Arc::new(shared) }),
             Err(cause @ (Errno::NOSYS | Errno::PERM)) => Err(fail(cause.into()).hint(
@@ -116,6 +127,35 @@ impl Shared {
         if is_as_expected { Ok(()) } else { Err(StoreError::Unexpected) }
     }
 
+    /// What a descriptor that was opened for reading is.
+    fn opened(&self, descriptor: OwnedFd) -> StoreResult<Opened> {
+        let stat = fstat(&descriptor)?;
+        match kind_of(&stat) {
+            FileType::Directory => Ok(Opened::Directory),
+            FileType::RegularFile => Ok(Opened::File(Arc::new(PosixObject {
+                metadata: metadata_of(&stat),
+                probe: self.probe(stat.st_dev, &descriptor),
+                file: File::from(descriptor),
+            }))),
+            _ => Err(StoreError::NotFound),
+        }
+    }
+
+    /// How to ask for cached bytes on `device`, which `descriptor` is on.
+    fn probe(&self, device: u64, descriptor: &OwnedFd) -> CacheProbe {
+        let known = self.probes.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, probe)) = known.iter().find(|(known, _)| *known == device) {
+            return *probe;
+        }
+        drop(known);
+        let probe = CacheProbe::of(descriptor);
+        let mut known = self.probes.write().unwrap_or_else(PoisonError::into_inner);
+        // File systems that come and go (automounters) must not make the list long.
+        known.truncate(PROBES_MAX - 1);
+        known.insert(0, (device, probe));
+        probe
+    }
+
     fn lock_changes(&self) -> std::sync::MutexGuard<'_, ()> {
         // The lock guards the order of system calls and no memory: a panic elsewhere breaks nothing.
         self.change.lock().unwrap_or_else(PoisonError::into_inner)
@@ -131,29 +171,16 @@ fn lookup_error(cause: Errno) -> StoreError {
     }
 }
 
-/// What a descriptor that was opened for reading is.
-fn opened(descriptor: OwnedFd) -> StoreResult<Opened> {
-    let stat = fstat(&descriptor)?;
-    match kind_of(&stat) {
-        FileType::Directory => Ok(Opened::Directory),
-        FileType::RegularFile => Ok(Opened::File(Arc::new(PosixObject {
-            metadata: metadata_of(&stat),
-            file: File::from(descriptor),
-        }))),
-        _ => Err(StoreError::NotFound),
-    }
-}
-
 impl Storage for PosixStorage {
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
-        opened(self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?)
+        self.shared.opened(self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?)
     }
 
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
         // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
         let cached = BENEATH | ResolveFlags::CACHED;
         match openat2(&self.shared.root, path.as_relative(), READING, Mode::empty(), cached) {
-            Ok(descriptor) => opened(descriptor).map(Some),
+            Ok(descriptor) => self.shared.opened(descriptor).map(Some),
             Err(Errno::AGAIN | Errno::INVAL) => Ok(None),
             Err(cause) => Err(lookup_error(cause)),
         }
@@ -217,7 +244,7 @@ impl Storage for PosixStorage {
     }
 
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
-        upload::remove_abandoned(self.shared.root.as_fd(), age)
+        upload::remove_abandoned(self.shared.root.as_fd(), &self.shared.root_path, age)
     }
 }
 
@@ -244,6 +271,7 @@ impl PosixStorage {
 
 struct PosixObject {
     file: File,
+    probe: CacheProbe,
     metadata: Metadata,
 }
 
@@ -257,7 +285,7 @@ impl Object for PosixObject {
     }
 
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        read_at_nowait(&self.file, target, offset)
+        self.probe.read_at(&self.file, target, offset)
     }
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -19,6 +19,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -109,10 +110,11 @@ impl PosixUpload {
         accessat(&parent, ".", Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
         let same_mount = mount_of(shared.root.as_fd())? == mount_of(parent.as_fd())?;
         let hidden = if same_mount {
-            hidden_directory(shared.root.as_fd())?
+            hidden_directory(shared.root.as_fd(), &shared.root_path)?
         } else {
-            remove_abandoned(parent.as_fd(), limits::PARTIAL_AGE_MAX)?;
-            hidden_directory(parent.as_fd())?
+            let parent_path = shared.root_path.join(parent_path.as_relative());
+            remove_abandoned(parent.as_fd(), &parent_path, limits::PARTIAL_AGE_MAX)?;
+            hidden_directory(parent.as_fd(), &parent_path)?
         };
         if let Some(expected) = expected_bytes {
             let free = fstatvfs(&hidden)?;
@@ -193,7 +195,9 @@ fn rename_new(hidden: &OwnedFd, partial: &str, parent: &OwnedFd, name: &OsStr) -
     match renameat_with(hidden, partial, parent, name, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             linkat(hidden, partial, parent, name, AtFlags::empty())?;
-            unlinkat(hidden, partial, AtFlags::empty())
+            // The file is there under its name: a second name that stays is removed when it is old.
+            let _ = unlinkat(hidden, partial, AtFlags::empty());
+            Ok(())
         }
         other => other,
     }
@@ -210,23 +214,23 @@ fn mount_of(directory: BorrowedFd<'_>) -> StoreResult<(u32, u32, u64)> {
     }
 }
 
-/// The hidden directory in `base`, made when it is not there.
-fn hidden_directory(base: BorrowedFd<'_>) -> StoreResult<OwnedFd> {
+/// The hidden directory in `base`, made when it is not there. `base_path` is for messages.
+fn hidden_directory(base: BorrowedFd<'_>, base_path: &Path) -> StoreResult<OwnedFd> {
     match mkdirat(base, HIDDEN_NAME, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(cause) => return Err(cause.into()),
     }
-    open_hidden_directory(base)
+    open_hidden_directory(base, base_path)
 }
 
-fn open_hidden_directory(base: BorrowedFd<'_>) -> StoreResult<OwnedFd> {
+fn open_hidden_directory(base: BorrowedFd<'_>, base_path: &Path) -> StoreResult<OwnedFd> {
+    let not_ours = || StoreError::NotOurs(base_path.join(HIDDEN_NAME));
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let hidden = openat(base, HIDDEN_NAME, flags, Mode::empty())?;
-    if fstat(&hidden)?.st_uid == rustix::process::geteuid().as_raw() {
-        Ok(hidden)
-    } else {
-        Err(StoreError::Denied)
-    }
+    let hidden = openat(base, HIDDEN_NAME, flags, Mode::empty()).map_err(|cause| match cause {
+        Errno::LOOP | Errno::NOTDIR | Errno::ACCESS => not_ours(),
+        other => other.into(),
+    })?;
+    if fstat(&hidden)?.st_uid == rustix::process::geteuid().as_raw() { Ok(hidden) } else { Err(not_ours()) }
 }
 
 fn create_partial(hidden: &OwnedFd) -> StoreResult<(String, File)> {
@@ -246,8 +250,8 @@ fn create_partial(hidden: &OwnedFd) -> StoreResult<(String, File)> {
 }
 
 /// Removes partial uploads older than `age` from the hidden directory in `base`, if there is one.
-pub(super) fn remove_abandoned(base: BorrowedFd<'_>, age: Duration) -> StoreResult<usize> {
-    let hidden = match open_hidden_directory(base) {
+pub(super) fn remove_abandoned(base: BorrowedFd<'_>, base_path: &Path, age: Duration) -> StoreResult<usize> {
+    let hidden = match open_hidden_directory(base, base_path) {
         Ok(hidden) => hidden,
         Err(StoreError::NotFound) => return Ok(0),
         Err(other) => return Err(other),

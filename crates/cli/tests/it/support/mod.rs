@@ -23,6 +23,9 @@ use tempfile::TempDir;
 /// The longest any single run or wait may take: far beyond what a loaded two-core machine needs.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
+/// For what would take for ever, or until the client's patience of a minute ends, if it went wrong.
+pub(crate) const SOON: Duration = Duration::from_secs(30);
+
 pub(crate) const MIB: usize = 1024 * 1024;
 
 /// A directory that is gone with the value.
@@ -132,6 +135,19 @@ pub(crate) fn assert_same(found: &[u8], expected: &[u8]) {
         let at = found.iter().zip(expected).position(|(found, expected)| found != expected);
         panic!("the bytes differ from byte {at:?} on");
     }
+}
+
+/// Whether this machine has IPv6 on loopback: some containers do not.
+pub(crate) fn has_ipv6() -> bool {
+    std::net::TcpListener::bind("[::1]:0").is_ok()
+}
+
+/// Asserts that a server which cannot have IPv6 says so, instead of listening elsewhere.
+pub(crate) fn assert_ipv6_is_refused(dir: &Path) {
+    let mut command = client::gridlane();
+    command.arg("serve").arg(dir).args(["--listen", "[::1]:0"]).env("XDG_DATA_HOME", dir);
+    let outcome = client::run(command).says(&["cannot listen at [::1]:0"]);
+    assert_ne!(outcome.code, Some(0), "{}", outcome.describe());
 }
 
 /// Waits until something is so.

@@ -32,7 +32,7 @@ impl Nginx {
         for _ in 0..20 {
             let (port, tls_port) = (free_port(), free_port());
             fs::write(prefix.join("nginx.conf"), configuration(dir, directives, port, tls_port)).unwrap();
-            let mut child = tool("nginx", "nginx-light")
+            let mut child = tool("nginx", "nginx")
                 .arg("-p")
                 .arg(prefix.path())
                 .arg("-c")

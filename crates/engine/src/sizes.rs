@@ -1,0 +1,130 @@
+//! How large the object is, when sources may contradict each other.
+
+use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_plan as plan;
+
+use crate::events::Event;
+use crate::run::{Replica, Run};
+use crate::target::Sink;
+use crate::verdict::Vote;
+
+impl Run<'_> {
+    /// A source has said how large its object is.
+    pub(crate) async fn identified(&mut self, source: usize, size_bytes: Option<u64>) -> Result<()> {
+        self.journal_source(source)?;
+        let Some(size_bytes) = size_bytes.filter(|_| self.replicas[source].dead.is_none()) else {
+            return Ok(());
+        };
+        match self.size_bytes {
+            Some(agreed) if agreed == size_bytes => self.check_space(),
+            Some(agreed) => self.contradicted(source, size_bytes, agreed).await,
+            None => self.agree(size_bytes).await,
+        }
+    }
+
+    async fn agree(&mut self, size_bytes: u64) -> Result<()> {
+        self.size_bytes = Some(size_bytes);
+        self.target.agree(Some(size_bytes));
+        self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });
+        self.observer.event(&Event::Started { size_bytes });
+        match &self.target.sink {
+            Sink::Ordered(feed) => feed.size(size_bytes).await?,
+            Sink::Partial(_) => {
+                self.check_space()?;
+                self.begin_journal()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails early when the file cannot fit. A single source's word is not enough for that while others have
+    /// not answered: it may be the one that is wrong.
+    fn check_space(&self) -> Result<()> {
+        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.size_bytes) else {
+            return Ok(());
+        };
+        let is_silent = |replica: &&Replica| replica.dead.is_none() && replica.source.identity().is_none();
+        let missing = size_bytes.saturating_sub(partial.allocated_bytes());
+        if self.replicas.iter().any(|replica| is_silent(&replica))
+            || partial.free_bytes().is_none_or(|free| free >= missing)
+        {
+            return Ok(());
+        }
+        let message = format!("no space for {missing} more bytes beside {}", partial.target().display());
+        let hint = "free some space, then run the same command: it continues";
+        Err(Error::new(ErrorKind::LocalIo, message).hint(hint))
+    }
+
+    /// Two sources say different sizes: the majority decides, or the source that was given first. Who was
+    /// outvoted keeps its vote: a later one may turn the majority.
+    async fn contradicted(&mut self, source: usize, size_bytes: u64, agreed: u64) -> Result<()> {
+        let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
+        for (number, replica) in self.replicas.iter().enumerate() {
+            // Who died honestly is still a witness.
+            if replica.distrusted && !replica.outvoted {
+                continue;
+            }
+            let Some(size) = replica.size_bytes() else { continue };
+            match sizes.iter_mut().find(|(known, _, _)| *known == size) {
+                Some((_, saying, _)) => *saying += 1,
+                None => sizes.push((size, 1, number)),
+            }
+        }
+        let winner = sizes.iter().max_by_key(|(_, saying, first)| (*saying, std::cmp::Reverse(*first)));
+        let right = winner.map_or(agreed, |(size, _, _)| *size);
+        if right == agreed {
+            self.outvote(source, size_bytes, right);
+            return Ok(());
+        }
+        if self.target.partial().is_none() {
+            // What a stream has taken cannot be called back.
+            let hint = "copy to a file, or name one source that is right";
+            return Err(other_size(agreed, right).endpoint(&self.replicas[source].source.url).hint(hint));
+        }
+        self.start_over(right).await
+    }
+
+    /// Starts over with another size, with those who say it.
+    async fn start_over(&mut self, right: u64) -> Result<()> {
+        self.close_lanes().await?;
+        self.wasted_bytes = self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
+        for number in 0..self.replicas.len() {
+            match self.replicas[number].size_bytes() {
+                Some(size) if size != right => self.outvote(number, size, right),
+                Some(_) if self.replicas[number].outvoted => {
+                    let replica = &mut self.replicas[number];
+                    (replica.outvoted, replica.distrusted) = (false, false);
+                    (replica.dead, replica.last_error) = (None, None);
+                    replica.vote = Vote::Pending;
+                    self.ask_digest(number);
+                }
+                _ => {}
+            }
+        }
+        self.resumed_bytes = 0;
+        self.target.ledger().clear();
+        self.disbelieve();
+        if let Some(partial) = self.target.partial() {
+            partial.restart()?;
+        }
+        self.journal_begun = false;
+        self.journal_base = 0;
+        self.size_bytes = None;
+        self.target.agree(None);
+        (self.suspects, self.checksum) = (None, None);
+        self.replicas.iter_mut().for_each(|replica| replica.doubted = false);
+        self.new_plan();
+        self.agree(right).await
+    }
+
+    fn outvote(&mut self, source: usize, size_bytes: u64, right: u64) {
+        let error = other_size(size_bytes, right).endpoint(&self.replicas[source].source.url);
+        self.replicas[source].outvoted = true;
+        self.kill(source, error, true);
+    }
+}
+
+fn other_size(size_bytes: u64, right: u64) -> Error {
+    Error::new(ErrorKind::ChecksumMismatch, format!("it has {size_bytes} bytes, the others say {right}"))
+        .hint("it is another file, or damaged")
+}
