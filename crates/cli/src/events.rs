@@ -16,14 +16,14 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) struct JsonEvents {
     urls: Vec<String>,
     target: String,
-    to: Box<dyn Write + Send>,
+    to: Box<dyn Write + Send + Sync>,
     progress_at: Option<Instant>,
 }
 
 impl JsonEvents {
     /// With `data_on_stdout`, the file itself goes to standard output, so events go to standard error.
     pub(crate) fn new(urls: &[String], target: &str, data_on_stdout: bool) -> JsonEvents {
-        let to: Box<dyn Write + Send> = match data_on_stdout {
+        let to: Box<dyn Write + Send + Sync> = match data_on_stdout {
             true => Box::new(std::io::stderr()),
             false => Box::new(std::io::stdout()),
         };

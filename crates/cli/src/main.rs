@@ -33,8 +33,12 @@ fn main() -> ExitCode {
         Command::Cp(args) => args.target == "-",
         _ => false,
     };
-    let outcome = runtime().and_then(|runtime| {
-        let outcome = runtime.block_on(run(cli, &output));
+    let outcome = runtime(&cli.command).and_then(|runtime| {
+        // On a thread of the runtime and not on this one: what it awaits happens there.
+        let command = runtime.spawn(run(cli, output.clone()));
+        let outcome = runtime.block_on(command).unwrap_or_else(|cause| {
+            Err(Error::new(ErrorKind::Other, format!("the command ended without a result: {cause}")))
+        });
         // A thread that still blocks (on a terminal, on a dead disk) must not keep the process.
         runtime.shutdown_background();
         outcome
@@ -62,16 +66,25 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
     Cli::from_arg_matches(&matches).map_err(failed)
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime> {
+/// As many threads as there are connections to keep busy. One connection on several threads moves from one
+/// to the other at every wake-up and costs a fifth more; what may wait for a disk has threads of its own.
+fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let threads = match command {
+        Command::Serve(_) => cores,
+        Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
+        _ => 1,
+    };
     tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
         .enable_all()
         .build()
         .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot start: {cause}")))
 }
 
-async fn run(cli: Cli, output: &Output) -> Result<ExitCode> {
+async fn run(cli: Cli, output: Output) -> Result<ExitCode> {
     match cli.command {
-        Command::Cp(args) => cp::run(&args, &cli.global, output).await,
+        Command::Cp(args) => cp::run(&args, &cli.global, &output).await,
         Command::Serve(args) => serve::run(&args, &cli.global).await,
         Command::Ls(args) => files::ls(&args, &cli.global).await,
         Command::Stat(args) => files::stat(&args, &cli.global).await,

@@ -7,7 +7,7 @@ use gridlane_core::{Checksum, Error};
 use crate::verdict::Basis;
 
 /// Takes the events of one copy, in order. Called from the copy's task: it must not block.
-pub trait Observer: Send {
+pub trait Observer: Send + Sync {
     /// Something happened.
     fn event(&mut self, event: &Event<'_>);
 }

@@ -21,6 +21,8 @@ use gridlane_plan::LaneId;
 
 /// Waiting longer than this for one's turn to write is told to the plan.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The plan is told that the target has taken bytes when there are so many.
+const RELEASE_BYTES: u64 = REORDER_BYTES_MAX / 16;
 /// Device number of /dev/null on Linux (Documentation/admin-guide/devices.txt): it never makes one wait.
 const NULL_DEVICE: (u32, u32) = (1, 3);
 
@@ -47,6 +49,8 @@ struct Drain {
     waiting_bytes: u64,
     /// Everything before this was written or, at the end of an upload, is held back.
     next: u64,
+    /// What the plan was last told of `next`.
+    told: u64,
     size_bytes: Option<u64>,
     /// The last piece of an upload, kept until the whole object is known to be right.
     held: Option<Box<[u8]>>,
@@ -73,6 +77,7 @@ impl Feed {
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             next: 0,
+            told: 0,
             size_bytes: None,
             held: None,
         };
@@ -93,12 +98,14 @@ impl Feed {
             self.tell(Notice::Blocked { lane, blocked: true });
         }
         let outcome = drain.write(bytes).await;
-        let up_to_bytes = drain.next;
+        let released = drain.released();
         drop(drain);
         if self.may_wait {
             self.tell(Notice::Blocked { lane, blocked: false });
         }
-        self.tell(Notice::Released { up_to_bytes });
+        if let Some(up_to_bytes) = released {
+            self.tell(Notice::Released { up_to_bytes });
+        }
         outcome
     }
 
@@ -117,7 +124,9 @@ impl Feed {
         let mut drain = self.drain.lock().await;
         drain.size_bytes = Some(size_bytes);
         drain.advance().await?;
-        self.tell(Notice::Released { up_to_bytes: drain.next });
+        if let Some(up_to_bytes) = drain.released() {
+            self.tell(Notice::Released { up_to_bytes });
+        }
         Ok(())
     }
 
@@ -149,6 +158,16 @@ impl Drain {
         }
         self.take(bytes).await?;
         self.advance().await
+    }
+
+    /// How far the target is, when that is news to the plan. Every piece is not: telling costs a wake-up,
+    /// and the window is much larger.
+    fn released(&mut self) -> Option<u64> {
+        let is_news = self.next - self.told >= RELEASE_BYTES || Some(self.next) == self.size_bytes;
+        is_news.then(|| {
+            self.told = self.next;
+            self.next
+        })
     }
 
     /// Keeps a piece until it is next. The plan asks for nothing beyond its window; only a source that does
