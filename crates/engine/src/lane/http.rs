@@ -149,6 +149,11 @@ async fn connected(
                         timer.as_mut().reset(tokio::time::Instant::now() + DELAY_MAX);
                     }
                     take(lane, &buf[..count], &mut answer, tally).await?;
+                    if tally.is_empty() {
+                        // As long as bytes are there already, nothing here ever waits: let the run have its
+                        // turn on this thread, to read what it was told and to keep the journal.
+                        tokio::task::yield_now().await;
+                    }
                 }
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
