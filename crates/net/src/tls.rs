@@ -6,10 +6,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustix::fs::{FlockOperation, flock};
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
@@ -34,18 +35,27 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?;
-    let config = if trust.insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-    } else {
-        builder.with_root_certificates(roots(trust)?)
+    let verifier: Arc<dyn ServerCertVerifier> = match trust.insecure {
+        true => Arc::new(AnyCertificate(provider)),
+        false => {
+            let named = named_roots(trust)?;
+            let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
+            Arc::new(NamedThenSystem { named, system: OnceLock::new(), provider })
+        }
     };
+    let config = builder.dangerous().with_custom_certificate_verifier(verifier);
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
-fn roots(trust: &Trust) -> Result<RootCertStore> {
+fn verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
+    WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+        .build()
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))
+}
+
+/// The authorities that the caller has named.
+fn named_roots(trust: &Trust) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    // Single bad files in a system store are common and not ours to judge; the good ones count.
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     for file in &trust.ca_files {
         for certificate in read_certificates(file)? {
             roots.add(certificate).map_err(|cause| unusable(file, cause))?;
@@ -127,6 +137,77 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
 
 fn unusable(file: &Path, cause: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Usage, format!("cannot use {}: {cause}", file.display())).fault(Fault::Caller)
+}
+
+/// Trusts the authorities that the caller has named, and behind them the system's: reading those takes ten
+/// milliseconds, which a copy from one's own server need not pay.
+#[derive(Debug)]
+struct NamedThenSystem {
+    named: Option<Arc<WebPkiServerVerifier>>,
+    system: OnceLock<Option<Arc<WebPkiServerVerifier>>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl NamedThenSystem {
+    fn system(&self) -> Option<&Arc<WebPkiServerVerifier>> {
+        let load = || {
+            let mut roots = RootCertStore::empty();
+            // Single bad files in a system store are common and not ours to judge; the good ones count.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            verifier(roots, &self.provider).ok()
+        };
+        self.system.get_or_init(load).as_ref()
+    }
+}
+
+impl ServerCertVerifier for NamedThenSystem {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        let verify = |verifier: &Arc<WebPkiServerVerifier>| {
+            verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+        };
+        let unknown = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let first = match self.named.as_ref().map(verify) {
+            Some(Ok(verified)) => return Ok(verified),
+            Some(Err(cause)) => cause,
+            None => unknown.clone(),
+        };
+        // Whatever was wrong, the system's authorities judge for themselves; two of the same name differ in
+        // their keys. The first opinion is the one to report, unless it was that nobody is known.
+        match self.system().map(verify) {
+            Some(Ok(verified)) => Ok(verified),
+            Some(Err(second)) if first == unknown => Err(second),
+            _ => Err(first),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 /// Accepts every certificate (`--insecure`); signatures are still checked.

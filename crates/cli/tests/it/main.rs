@@ -20,5 +20,6 @@ mod serve;
 mod statuses;
 mod stubborn;
 mod targets;
+mod trust;
 mod upload;
 mod verification;
