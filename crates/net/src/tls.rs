@@ -35,15 +35,10 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?;
-    let verifier: Arc<dyn ServerCertVerifier> = match trust.insecure {
-        true => Arc::new(AnyCertificate(provider)),
-        false => {
-            let named = named_roots(trust)?;
-            let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
-            Arc::new(NamedThenSystem { named, system: OnceLock::new(), provider })
-        }
-    };
-    let config = builder.dangerous().with_custom_certificate_verifier(verifier);
+    let named = named_roots(trust)?;
+    let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
+    let verifier = Verifier { anyone: trust.insecure, named, system: OnceLock::new(), provider };
+    let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
@@ -142,13 +137,15 @@ fn unusable(file: &Path, cause: impl std::fmt::Display) -> Error {
 /// Trusts the authorities that the caller has named, and behind them the system's: reading those takes ten
 /// milliseconds, which a copy from one's own server need not pay.
 #[derive(Debug)]
-struct NamedThenSystem {
+struct Verifier {
+    /// Accept every certificate (`--insecure`); signatures are checked in any case.
+    anyone: bool,
     named: Option<Arc<WebPkiServerVerifier>>,
     system: OnceLock<Option<Arc<WebPkiServerVerifier>>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl NamedThenSystem {
+impl Verifier {
     fn system(&self) -> Option<&Arc<WebPkiServerVerifier>> {
         let load = || {
             let mut roots = RootCertStore::empty();
@@ -160,7 +157,7 @@ impl NamedThenSystem {
     }
 }
 
-impl ServerCertVerifier for NamedThenSystem {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -169,6 +166,9 @@ impl ServerCertVerifier for NamedThenSystem {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> std::result::Result<ServerCertVerified, rustls::Error> {
+        if self.anyone {
+            return Ok(ServerCertVerified::assertion());
+        }
         let verify = |verifier: &Arc<WebPkiServerVerifier>| {
             verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
         };
@@ -207,45 +207,6 @@ impl ServerCertVerifier for NamedThenSystem {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.provider.signature_verification_algorithms.supported_schemes()
-    }
-}
-
-/// Accepts every certificate (`--insecure`); signatures are still checked.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> std::result::Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> std::result::Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 
