@@ -264,6 +264,14 @@ impl Run<'_> {
         self.close_lanes().await?;
         if let Some(partial) = self.target.partial() {
             let size_bytes = self.size_bytes.unwrap_or(0);
+            if self.verified.is_none() && !self.target.ledger().missing(size_bytes).is_empty() {
+                // The last word of a lane was that its bytes are not to be believed, and no checksum says so.
+                let message = "a source turned out to be wrong when its last bytes had come";
+                return Err(Error::new(ErrorKind::Precondition, message)
+                    .fault(Fault::Peer)
+                    .hint("run the same command again: it continues")
+                    .retryable(true));
+            }
             tokio::task::block_in_place(|| {
                 partial.truncate(size_bytes)?;
                 partial.commit(self.overwrite)
