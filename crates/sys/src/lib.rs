@@ -5,7 +5,10 @@
 
 mod aligned;
 pub mod file;
+pub mod namespace;
 pub mod process;
+pub mod schedule;
 pub mod tcp;
+pub mod tun;
 
 pub use aligned::AlignedBuf;
