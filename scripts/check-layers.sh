@@ -26,17 +26,17 @@ tree() { # crate options
 }
 
 # --- Who may use whom -----------------------------------------------------------------------------
-# pure <- platform (sys, net, store) <- engine <- services <- edge. A crate that is not here fails.
+# pure <- platform (sys, net, store, wan) <- engine <- services <- edge. A crate that is not here fails.
 allowed() {
     case $1 in
     core) echo ;;
     dav | plan) echo core ;;
     sys) echo ;;
-    net | store) echo core sys ;;
+    net | store | wan) echo core sys ;;
     engine) echo core dav plan sys net store ;;
     client) echo core dav plan sys net store engine ;;
     server) echo core dav plan sys net store engine ;;
-    cli) echo core dav plan sys net store engine client server ;;
+    cli) echo core dav plan sys net store engine client server wan ;;
     *) return 1 ;;
     esac
 }

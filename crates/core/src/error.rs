@@ -76,6 +76,27 @@ impl ErrorKind {
         }
     }
 
+    /// The kind of a name; [`ErrorKind::Other`] for an unknown one.
+    pub fn named(name: &str) -> ErrorKind {
+        use ErrorKind::*;
+        let kinds = [
+            Usage,
+            NotFound,
+            Denied,
+            Precondition,
+            Network,
+            Timeout,
+            ChecksumMismatch,
+            LocalIo,
+            Partial,
+            Busy,
+            Unsupported,
+            Interrupted,
+            Protocol,
+        ];
+        kinds.into_iter().find(|kind| kind.name() == name).unwrap_or(Other)
+    }
+
     /// Whether the same call may succeed later without anything being changed.
     pub fn is_retryable(self) -> bool {
         matches!(self, ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Busy | ErrorKind::Interrupted)
@@ -98,6 +119,12 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The fault of a name.
+    pub fn named(name: &str) -> Option<Fault> {
+        let faults = [Fault::Caller, Fault::Local, Fault::Network, Fault::Peer, Fault::Internal];
+        faults.into_iter().find(|fault| fault.name() == name)
+    }
+
     /// The name used in JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -107,3 +107,66 @@ const _: () = {
     assert!(JOURNAL_BYTES_MAX <= 64 * 1024 * 1024);
     assert!(REQUEST_HEAD_BYTES_MAX <= IO_BYTES && RESPONSE_HEAD_BYTES_MAX <= IO_BYTES);
 };
+
+// --- What an emulated network may be -----------------------------------------------------------
+
+/// Bytes of a scenario file: a thousand links with a page of events fit many times.
+pub const WAN_SCENARIO_BYTES_MAX: usize = 1024 * 1024;
+/// Sites and routers together: they are numbered in the last byte of 198.18.0.0/24.
+pub const WAN_NODES_MAX: usize = 250;
+/// Links: each is two devices and two directions with their own queues and perhaps threads.
+pub const WAN_LINKS_MAX: usize = 1000;
+/// Bytes of a site's, router's or link's name: a label of a host name (RFC 1035, 2.3.4).
+pub const WAN_NAME_BYTES_MAX: usize = 63;
+/// Bytes of the name of a congestion control: the kernel's `TCP_CA_NAME_MAX` less its final zero.
+pub const WAN_CONGESTION_CONTROL_BYTES_MAX: usize = 15;
+/// Bytes of an IP packet: IPv6 needs links that carry 1280 (RFC 8200, 5).
+pub const WAN_MTU_BYTES_MIN: u32 = 1280;
+/// Bytes of an IP packet: its own length field, and what TUN and veth devices accept.
+pub const WAN_MTU_BYTES_MAX: u32 = 65_535;
+/// Bytes on the wire around an IP packet: Ethernet's 38, and room for what tunnels and tags add.
+pub const WAN_FRAMING_BYTES_MAX: u32 = 256;
+/// Bits per second on the wire: below it one packet takes more than a second and TCP gives up.
+pub const WAN_RATE_BITS_PER_S_MIN: u64 = 8000;
+/// Bits per second on the wire: 400G Ethernet. No emulator on one machine comes near it.
+pub const WAN_RATE_BITS_PER_S_MAX: u64 = 400_000_000_000;
+/// One way: the Moon is 1.3 s away. More is a mistake in the unit.
+pub const WAN_DELAY_MAX: Duration = Duration::from_secs(10);
+/// Bytes that may wait on one direction: they are held in this machine's memory.
+pub const WAN_QUEUE_BYTES_MAX: u64 = 16 << 30;
+/// Full packets that fit any queue whose size is not given. One super-packet of 64 KiB at an MTU of 1500 is 45
+/// packets at once, which any switch takes; and a sender that shares its cores is away for a millisecond at
+/// times, which at 1 Gb/s is 81: a shorter queue would make the link idle.
+pub const WAN_QUEUE_PACKETS_MIN: u64 = 128;
+/// When an event may happen: nothing runs longer, and more is a mistake in the unit.
+pub const WAN_EVENT_AT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How long one super-packet may occupy the slowest link of its way: it arrives at once, while a real
+/// path would have spread its packets.
+pub const WAN_QUANTUM_MAX: Duration = Duration::from_micros(250);
+/// Bytes of a super-packet: what every kernel and both families of addresses allow.
+pub const WAN_SUPER_PACKET_BYTES_MAX: u32 = 65_536;
+/// Bytes of `gso_max_size` beyond the packets that are to fit: the kernel keeps `MAX_TCP_HEADER + 1` of it
+/// (257 to 385, by its configuration) for headers, and refuses values below that.
+pub const WAN_SUPER_PACKET_HEADER_BYTES: u32 = 512;
+/// Bytes of one socket's buffer inside the namespaces: the kernel counts them in a signed 32-bit number.
+pub const WAN_BUFFER_BYTES_MAX: u64 = 1 << 30;
+/// Bits per second that an unlimited link counts for where a size follows from its rate: about what a core
+/// or two forward.
+pub const WAN_UNLIMITED_BITS_PER_S: u64 = 10_000_000_000;
+/// Packets in a device's own queue in front of the emulated one: 500 are lost as soon as the emulator is not
+/// scheduled for a few milliseconds.
+pub const WAN_DEVICE_QUEUE_PACKETS: u32 = 10_000;
+/// Packets that netem holds for a direction without a rate, where only the delay keeps them: 1.2 s at
+/// 40 Gb/s.
+pub const WAN_NETEM_PACKETS_MAX: u64 = 4_000_000;
+/// Jitter that netem can do: it counts it in a signed 32-bit number of nanoseconds and cuts it there.
+pub const WAN_NETEM_JITTER_MAX: Duration = Duration::from_nanos(i32::MAX as u64);
+
+const _: () = {
+    // Addresses end in index + 1.
+    assert!(WAN_NODES_MAX < 255);
+    assert!(
+        WAN_QUEUE_BYTES_MAX >= WAN_QUEUE_PACKETS_MIN * (WAN_MTU_BYTES_MAX + WAN_FRAMING_BYTES_MAX) as u64
+    );
+    assert!(WAN_BUFFER_BYTES_MAX <= i32::MAX as u64);
+};
