@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Rm(UrlArgs),
     /// Show a file's checksum: the server's if it tells, else computed from the bytes
     Checksum(ChecksumArgs),
+    /// Emulate wide-area paths between network namespaces on this machine
+    Wan(crate::wan::args::WanArgs),
 }
 
 /// Copy a file, from several replicas at once if there are.

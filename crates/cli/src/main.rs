@@ -11,6 +11,7 @@ mod files;
 mod output;
 mod progress;
 mod serve;
+mod wan;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,12 @@ fn main() -> ExitCode {
         Command::Cp(args) => args.target == "-",
         _ => false,
     };
+    if let Command::Wan(args) = &cli.command {
+        return wan::run(args, &cli.global).unwrap_or_else(|error| {
+            output.failed("error", &error, false);
+            ExitCode::from(error.kind().exit_code())
+        });
+    }
     let outcome = runtime(&cli.command).and_then(|runtime| {
         // On a thread of the runtime and not on this one: what it awaits happens there.
         let command = runtime.spawn(run(cli, output.clone()));
@@ -91,5 +98,7 @@ async fn run(cli: Cli, output: Output) -> Result<ExitCode> {
         Command::Cat(args) => files::cat(&args, &cli.global).await,
         Command::Rm(args) => files::rm(&args, &cli.global).await,
         Command::Checksum(args) => files::checksum(&args, &cli.global).await,
+        // Has run already, without a runtime.
+        Command::Wan(args) => wan::run(&args, &cli.global),
     }
 }

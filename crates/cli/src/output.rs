@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use gridlane_core::Error;
+use gridlane_core::{Error, ErrorKind, Fault};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -63,4 +63,31 @@ pub(crate) fn error_value(error: &Error) -> Value {
         "retry_after_s": error.wait().map(|wait| wait.as_secs_f64()),
         "http_status": error.status(),
     })
+}
+
+/// The error that another process of this program told in JSON.
+pub(crate) fn error_from(value: &Value) -> Error {
+    let kind = ErrorKind::named(value["class"].as_str().unwrap_or_default());
+    let mut error = Error::new(kind, value["message"].as_str().unwrap_or("it does not say why"));
+    if let Some(fault) = value["fault"].as_str().and_then(Fault::named) {
+        error = error.fault(fault);
+    }
+    if let Some(hint) = value["hint"].as_str() {
+        error = error.hint(hint);
+    }
+    if let Some(endpoint) = value["endpoint"].as_str() {
+        error = error.endpoint(endpoint);
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_survives_the_way_through_json() {
+        let error = Error::new(ErrorKind::Denied, "no").fault(Fault::Local).hint("ask").endpoint("here");
+        assert_eq!(error_from(&error_value(&error)).to_string(), error.to_string());
+    }
 }
