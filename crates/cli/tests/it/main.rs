@@ -1,5 +1,6 @@
 //! End-to-end tests of the real binary: as a client against servers that misbehave, as a client of many
-//! replicas, killed and started again, and together with curl and nginx in both directions.
+//! replicas, killed and started again, and together with curl and nginx in both directions; and of the networks
+//! that it emulates.
 //!
 //! One test program with a module per subject, so that it is linked once.
 
@@ -23,3 +24,7 @@ mod targets;
 mod trust;
 mod upload;
 mod verification;
+mod wan;
+mod wan_crash;
+mod wan_paths;
+mod wan_rights;

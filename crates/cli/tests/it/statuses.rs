@@ -88,10 +88,10 @@ fn one_mirror_without_the_file_is_named_and_the_copy_succeeds() {
     let (good, empty) = (replica(&object), always(404));
     let scratch = Scratch::new();
     let target = scratch.join("f");
-    run(cp_from(&[good.url("f"), empty.url("f")], &target))
-        .ok()
-        .verified(true)
-        .blames(&empty.url("f"), "404");
+    let mut command = cp_from(&[good.url("f"), empty.url("f")], &target);
+    // Long enough for the other one to be heard.
+    command.args(["--limit-rate", "8M"]);
+    run(command).ok().verified(true).blames(&empty.url("f"), "404");
     assert_copied(&target, &bytes);
 }
 

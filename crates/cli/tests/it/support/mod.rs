@@ -9,6 +9,7 @@ pub(crate) mod object;
 pub(crate) mod rogue;
 pub(crate) mod serve;
 pub(crate) mod tools;
+pub(crate) mod wan;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
