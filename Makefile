@@ -6,10 +6,10 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 
-.PHONY: help build test demo bench lint fmt clean
+.PHONY: help build test demo bench bench-wan lint fmt clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 build: ## the release binary, at target/release/gridlane
 	@sh scripts/bootstrap.sh
@@ -28,6 +28,11 @@ bench: ## paired runs against curl, aria2c and nginx (BENCH_OPTIONS=--quick for 
 	@sh scripts/bootstrap.sh --bench
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/run.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+
+bench-wan: ## copies over emulated wide-area paths beside aria2c and xrdcp, as root
+	@sh scripts/bootstrap.sh --bench-wan
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && exec python3 bench/wan.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
 
 lint: ## format and lints only
 	@sh scripts/bootstrap.sh --test

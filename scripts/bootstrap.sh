@@ -6,6 +6,7 @@
 #   scripts/bootstrap.sh --demo     and what `make demo` needs
 #   scripts/bootstrap.sh --test     and what `make test` needs
 #   scripts/bootstrap.sh --bench    and what `make bench` needs
+#   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
 # are missing and stops. Rust comes from the cargo that is there, if it is recent enough, else from the package
@@ -18,16 +19,18 @@
 #   curl                 fetches the Rust installer; client of the tests
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
 #   openssl              one test has it read the certificate that the server makes
-#   python3              runs the demo and the benchmarks
+#   python3              runs the demo and the benchmarks, whose arithmetic is tested
 #   aria2                client of the benchmarks
+#   iproute2             configures the network namespaces of `gridlane wan`
+#   xrootd-server xrootd-client   peers of `make bench-wan`
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --bench) purpose=${1-} ;;
+'' | --demo | --test | --bench | --bench-wan) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-wan]" >&2
     exit 2
     ;;
 esac
@@ -63,12 +66,24 @@ case $purpose in
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need nginx nginx
     need openssl openssl
+    need ip iproute2
+    need python3 python3
     ;;
 --bench)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need python3 python3
     need nginx nginx
     need aria2c aria2
+    ;;
+--bench-wan)
+    case $packages in *' curl'*) ;; *) need curl curl ;; esac
+    need python3 python3
+    need nginx nginx
+    need openssl openssl
+    need ip iproute2
+    need aria2c aria2
+    need xrootd xrootd-server
+    need xrdcp xrootd-client
     ;;
 esac
 
@@ -129,7 +144,7 @@ if [ -n "$packages" ]; then
 fi
 
 case $purpose in
---test | --bench)
+--test | --bench | --bench-wan)
     for module in ssl dav; do
         nginx -V 2>&1 | grep -q "http_${module}_module" && continue
         say "the nginx that is here ($(command -v nginx)) was built without its $module module: install the package nginx"

@@ -16,6 +16,7 @@ step() {
 step 'tidiness' sh scripts/check-tidy.sh
 step 'format' cargo fmt --all --check
 step 'layers' sh scripts/check-layers.sh
+step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
 step 'tests' cargo test --workspace --locked --no-fail-fast
 step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet

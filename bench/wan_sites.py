@@ -1,0 +1,191 @@
+"""The emulated network of a benchmark, the servers at its sites, and the client's namespace."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from processes import nginx_conf
+from running import start
+
+# How long a network or a server may take to begin.
+_DEADLINE_S = 20
+
+
+class Network:
+    """A network that is up as long as this program runs, whatever ends it."""
+
+    def __init__(self, gridlane, name, scenario):
+        self._gridlane, self._name = gridlane, name
+        # In the foreground: it goes down when its parent dies, and takes everything inside along.
+        self.process = start(
+            [gridlane, "wan", "up", str(scenario), "--name", name, "--foreground", "--json"],
+            stdout=subprocess.PIPE,
+        )
+        line = self.process.stdout.readline()
+        if not line or "error" in json.loads(line):
+            sys.exit("the network does not come up; what gridlane says about that is above")
+
+    def at(self, site, *command):
+        """The command as it runs at a site. `wan exec` becomes the command: same process."""
+        return [self._gridlane, "wan", "exec", "--name", self._name, site, "--", *map(str, command)]
+
+    def show(self):
+        command = [self._gridlane, "wan", "show", "--name", self._name, "--json"]
+        return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    def down(self):
+        """Also when it died. Nothing to say when there is nothing left."""
+        command = [self._gridlane, "wan", "down", "--name", self._name, "--quiet"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+    def connections(self, site, port):
+        """What `ss` knows of the connections of a server: IP version and congestion control of each."""
+        command = self.at(site, "ss", "-Htni", "state", "established", "sport", "=", f":{port}")
+        shown = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        found = []
+        for line in shown.splitlines():
+            if line[:1].isdigit():
+                found.append({"family": 6 if "[" in line and "[::ffff:" not in line else 4})
+            elif found:
+                control = re.match(r"\s*(?:ts |sack |ecn |ecnseen )*(\w+)", line)
+                found[-1]["congestion_control"] = control.group(1) if control else "unknown"
+        return found
+
+
+class Client:
+    """Runs clients in a site's namespace: see wan_client.py."""
+
+    def __init__(self, network, site, errors):
+        self._errors = errors
+        ours, theirs = socket.socketpair()
+        with theirs:
+            helper = Path(__file__).with_name("wan_client.py")
+            environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+            self.process = start(
+                network.at(site, sys.executable, helper, theirs.fileno()),
+                pass_fds=[theirs.fileno()], env=environment,
+            )
+        self._lines = ours.makefile("rw")
+        ours.close()
+
+    def begin(self, command, remove, limit_s):
+        self._send({"command": command, "remove": remove, "limit_s": limit_s, "errors": str(self._errors)})
+
+    def end(self):
+        """What the run that was begun cost, and what it said on standard error."""
+        return {**self._receive(), "errors": self._errors.read_text(errors="replace")}
+
+    def wait_for(self, server, host, port):
+        deadline = time.monotonic() + _DEADLINE_S
+        while True:
+            self._send({"host": host, "port": port})
+            error = self._receive()["error"]
+            if error is None:
+                return
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{server.name} at {host} does not start: {error}\n{server.log()}")
+            time.sleep(0.05)
+
+    def _send(self, order):
+        self._lines.write(json.dumps(order) + "\n")
+        self._lines.flush()
+
+    def _receive(self):
+        line = self._lines.readline()
+        if not line:
+            sys.exit("the helper in the client's namespace ended")
+        return json.loads(line)
+
+
+class Server:
+    """A server at a site. Its log is for the case that it does not start."""
+
+    def __init__(self, network, site, directory, command, **options):
+        self._log = directory / "log"
+        with open(self._log, "wb") as log:
+            self.process = start(network.at(site, *command), stdout=log, stderr=subprocess.STDOUT, **options)
+
+    def log(self):
+        return self._log.read_text(errors="replace")[-2000:]
+
+
+class Nginx(Server):
+    name, port = "nginx", 443
+
+    def __init__(self, network, site, directory, export, identity):
+        directory.mkdir()
+        conf = directory / "nginx.conf"
+        listen = f"listen {self.port} ssl; listen [::]:{self.port} ssl;"
+        conf.write_text(nginx_conf(listen, export, identity.certificate, identity.key, "stderr"))
+        super().__init__(network, site, directory, ["nginx", "-p", directory, "-c", conf])
+
+
+class GridlaneServe(Server):
+    name, port = "gridlane serve", 8443
+
+    def __init__(self, network, site, directory, export, identity, gridlane, addresses):
+        directory.mkdir()
+        command = [gridlane, "serve", export, "--cert", identity.certificate, "--key", identity.key]
+        command += ["--access-log", "off", "--insecure-allow-anonymous"]
+        for address in addresses:
+            host = f"[{address}]" if ":" in address else address
+            command += ["--listen", f"{host}:{self.port}"]
+        environment = dict(os.environ, XDG_DATA_HOME=str(directory))
+        super().__init__(network, site, directory, command, env=environment)
+
+
+XROOTD_CONF = """\
+all.export / r/o
+oss.localroot {root}
+all.adminpath {directory}/admin
+all.pidpath {directory}/admin
+xrd.port {port}
+xrd.network nodnr
+"""
+
+
+class XRootD(Server):
+    name, port = "xrootd", 1094
+
+    def __init__(self, network, site, directory, export):
+        (directory / "admin").mkdir(parents=True)
+        conf = directory / "xrootd.cfg"
+        conf.write_text(XROOTD_CONF.format(root=export, directory=directory, port=self.port))
+        # It refuses to run as root. Not with its own option -R: changing user like that would let it outlive us.
+        if os.getuid() == 0:
+            subprocess.run(["chown", "-R", "xrootd:", str(directory)], check=True)
+            as_other = ["setpriv", "--reuid=xrootd", "--regid=xrootd", "--clear-groups", "--pdeathsig=TERM", "--"]
+        else:
+            as_other = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"]
+        command = [*as_other, "xrootd", "-c", conf, "-n", site, "-l", directory / "xrootd.log"]
+        super().__init__(network, site, directory, command)
+
+
+class Identity:
+    """An authority, and a certificate by it for some hosts: ECDSA P-256."""
+
+    def __init__(self, directory, hosts):
+        directory.mkdir()
+        self.authority = directory / "authority.pem"
+        self.certificate, self.key = directory / "certificate.pem", directory / "key.pem"
+        authority_key = directory / "authority-key.pem"
+        new = [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+        ]
+        names = "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts)
+        _quiet(*new, "-subj", "/CN=bench-wan authority", "-keyout", authority_key, "-out", self.authority)
+        _quiet(
+            *new, "-CA", self.authority, "-CAkey", authority_key, "-subj", "/CN=bench-wan", "-addext", names,
+            "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", self.key, "-out", self.certificate,
+        )
+
+
+def _quiet(*command):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
