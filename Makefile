@@ -6,7 +6,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 
-.PHONY: help build test demo bench bench-wan lint fmt clean
+.PHONY: help build test demo bench bench-wan check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -33,6 +33,11 @@ bench-wan: ## copies over emulated wide-area paths beside aria2c and xrdcp, as r
 	@sh scripts/bootstrap.sh --bench-wan
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/wan.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+
+check-netem: ## the back end netem of gridlane wan, in a virtual machine whose kernel has it
+	@sh scripts/bootstrap.sh
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && exec sh scripts/check-netem.sh $(GRIDLANE)
 
 lint: ## format and lints only
 	@sh scripts/bootstrap.sh --test

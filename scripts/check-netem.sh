@@ -160,10 +160,11 @@ chmod 755 "$root/init"
 # --- The machine ----------------------------------------------------------------------------------
 
 say "booting $release; $(tc -V | sed 's/^tc utility, //')"
+: >"$work/console" # or the reader may be there first
 nice -n 19 timeout $seconds_max qemu-system-x86_64 -accel tcg,thread=multi -cpu max -smp 2 -m 1024 \
     -nodefaults -no-reboot -display none -nic none -serial stdio -monitor none \
     -kernel "$work/kernel/boot/vmlinuz-$release" -initrd "$work/initramfs" \
-    -append 'console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off' </dev/null >"$work/console" 2>&1 &
+    -append 'console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off' </dev/null >>"$work/console" 2>&1 &
 machine=$!
 # The lines of the checks as they come; the verdict is read from the whole.
 tail -n +1 -f --pid="$machine" "$work/console" 2>/dev/null | tr -d '\r' | sed -un 's/^netem: //p' || true

@@ -42,6 +42,12 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
 use crate::network::{Derived, Device, HostBuffers, Network, Node, bytes_in};
 use crate::scenario::Direction;
 
+/// Bytes of the header that packets have on veth devices.
+pub(crate) const ETHERNET_BYTES: u64 = 14;
+
+/// IP bytes of an acknowledgement: IPv4, TCP, timestamps.
+const ACKNOWLEDGEMENT_BYTES: u64 = 52;
+
 /// What makes the devices of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackEnd {
@@ -127,9 +133,10 @@ pub(crate) fn gso_line(device: &Device, derived: &Derived, back_end: BackEnd) ->
 ///
 /// netem's `limit` counts all packets that it holds, waiting and travelling, whatever their size. Travelling
 /// ones are those of one delay: full packets at this rate, or acknowledgements of full packets at the rate of
-/// the other direction, whichever are more. Without the latter a slow way back would lose acknowledgements
-/// that its queue in bytes has room for. The price: there full packets find the queue longer than it should
-/// be.
+/// the other direction, whichever are more, but no more acknowledgements than this rate carries. Without them
+/// a slow way back would lose acknowledgements that its queue in bytes has room for. The price: there full
+/// packets find the queue longer than it should be. A direction without a rate says nothing of how much is to
+/// be acknowledged; it counts as having this one's, or every queue beside it would be without bounds.
 ///
 /// Jitter needs a rate. With one, netem serves a packet after the last one in its queue (`netem_enqueue`: the
 /// delay counts from the time at which that one is to be sent, and is not negative), so order is kept.
@@ -162,10 +169,11 @@ pub(crate) fn netem_line(
     }
     let loss = if direction.is_down { 1.0 } else { direction.loss };
     line.push_str(&format!(" loss random {}%", percent(loss)));
-    // A packet that netem sees has an Ethernet header of 14 bytes, which is part of the framing. A rate of 0
-    // is none; without the word, a change would leave the rate as it was.
+    // A packet that netem sees has an Ethernet header, which is part of the framing. A rate of 0 is none;
+    // without the word, a change would leave the rate as it was.
     let rate = direction.rate_bits_per_s.unwrap_or(0);
-    line.push_str(&format!(" rate {rate}bit {}\n", i64::from(network.framing_bytes()) - 14));
+    let overhead = i64::from(network.framing_bytes()) - ETHERNET_BYTES as i64;
+    line.push_str(&format!(" rate {rate}bit {overhead}\n"));
     Ok(line)
 }
 
@@ -259,11 +267,14 @@ fn namespace(namespaces: &[String], node: usize) -> Result<&str> {
 fn packet_limit(network: &Network, direction: &Direction, other: &Direction, derived: &Derived) -> u64 {
     let Some(rate) = direction.rate_bits_per_s else { return limits::WAN_NETEM_PACKETS_MAX };
     let packet_bytes = u64::from(network.packet_bytes_max());
-    let acknowledged = other.rate_bits_per_s.unwrap_or(limits::WAN_UNLIMITED_BITS_PER_S);
-    let travelling = bytes_in(rate.max(acknowledged), direction.delay + direction.jitter);
+    let delay = direction.delay + direction.jitter;
+    let full = bytes_in(rate, delay).div_ceil(packet_bytes);
+    let acknowledged = bytes_in(other.rate_bits_per_s.unwrap_or(rate), delay).div_ceil(packet_bytes);
+    let acknowledgement_bytes = ACKNOWLEDGEMENT_BYTES + u64::from(network.framing_bytes());
+    let acknowledgements = acknowledged.min(bytes_in(rate, delay).div_ceil(acknowledgement_bytes));
     let queue = derived.queue_bytes.unwrap_or(0);
     // And the one that is being sent. tc reads 32 bits.
-    let packets = travelling.div_ceil(packet_bytes) + queue.div_ceil(packet_bytes) + 1;
+    let packets = full.max(acknowledgements) + queue.div_ceil(packet_bytes) + 1;
     packets.min(u64::from(u32::MAX))
 }
 
@@ -409,10 +420,10 @@ mod tests {
             netem_line(&network, &directions, &network.derive(&directions), 0, 1)
         };
         let text = |change: &dyn Fn(&mut Direction)| line(change).unwrap();
-        // 12 Mb/s carry 10 packets in 10 ms, but 1 Gb/s need 834 acknowledgements; 128 packets of queue.
+        // 12 Mb/s carry 10 packets in 10 ms, or 289 acknowledgements, of 834 that 1 Gb/s need; 128 packets of queue.
         assert_eq!(
             text(&|_| {}),
-            "qdisc replace dev wan0 root netem limit 963 delay 10000us loss random 0% rate 12000000bit -14\n"
+            "qdisc replace dev wan0 root netem limit 418 delay 10000us loss random 0% rate 12000000bit -14\n"
         );
         assert!(text(&|direction| direction.is_down = true).contains(" loss random 100% "));
         assert!(text(&|direction| direction.loss = 1.0).contains(" loss random 100% "));
@@ -420,7 +431,7 @@ mod tests {
         assert!(text(&|direction| direction.loss = 0.1).contains(" loss random 10% "));
         assert!(text(&|direction| direction.delay = Duration::from_nanos(1_050)).contains(" delay 1.05us "));
         assert!(text(&|direction| direction.delay = Duration::ZERO).contains(" delay 0us "));
-        assert!(text(&|direction| direction.queue_bytes = Some(150_000)).contains(" limit 935 "));
+        assert!(text(&|direction| direction.queue_bytes = Some(150_000)).contains(" limit 390 "));
         let refusal = line(&|direction| {
             direction.rate_bits_per_s = None;
             direction.jitter = Duration::from_millis(1);

@@ -87,10 +87,13 @@ impl Emulation {
             BackEnd::Netem => emulation.make_veths().map(|()| Vec::new())?,
         };
         for (namespace, node) in emulation.namespaces.iter().zip(&configuration) {
-            namespace.batch("ip", &node.ip_batch)?;
-            namespace.batch("tc", &node.tc_batch).map_err(no_netem)?;
+            namespace.batch("ip", &node.ip_batch).map_err(no_congestion_control)?;
         }
         emulation.congestion_controls = emulation.verified_congestion_controls()?;
+        // Not before: the packets of asking belong to nobody's experiment, and nothing counts them yet.
+        for (namespace, node) in emulation.namespaces.iter().zip(&configuration) {
+            namespace.batch("tc", &node.tc_batch).map_err(no_netem)?;
+        }
         if back_end == BackEnd::Tun {
             emulation.forward(devices)?;
         }
@@ -164,7 +167,7 @@ impl Emulation {
             .iter()
             .map(|namespace| format!("/proc/{process}/fd/{}", namespace.descriptors().0.as_raw_fd()))
             .collect();
-        self.namespaces[0].batch("ip", &commands::veth_batch(&self.network, &paths)?)
+        self.namespaces[0].batch("ip", &commands::veth_batch(&self.network, &paths)?).map_err(no_veth)
     }
 
     fn configuration(&self) -> Result<Vec<NodeCommands>> {
@@ -291,38 +294,51 @@ impl Emulation {
         self.adopt(directions)
     }
 
-    /// Makes figures those of the network: all that follows from them is worked out again.
+    /// Makes figures those of the network: all that follows from them is worked out again. If the kernel does
+    /// not take them, everything stays as it was.
     fn adopt(&mut self, directions: Vec<[Direction; 2]>) -> Result<()> {
         let before = self.configuration()?;
-        let old = (std::mem::replace(&mut self.directions, directions), self.derived.clone());
-        self.derived = self.network.derive(&self.directions);
-        let after = match self.configuration() {
-            Ok(after) => after,
-            Err(error) => {
-                (self.directions, self.derived) = old;
-                return Err(error);
-            }
-        };
+        let old_directions = std::mem::replace(&mut self.directions, directions);
+        let old_derived = std::mem::replace(&mut self.derived, self.network.derive(&self.directions));
+        if let Err(error) = self.configuration().and_then(|after| self.reconfigure(&before, &after)) {
+            (self.directions, self.derived) = (old_directions, old_derived);
+            return Err(error);
+        }
         for carried in &self.forwarders {
             for (at, link) in carried.links.iter().enumerate() {
                 for end in [0, 1] {
-                    if old.0[*link][end] != self.directions[*link][end]
-                        || old.1[*link][end] != self.derived[*link][end]
+                    if old_directions[*link][end] != self.directions[*link][end]
+                        || old_derived[*link][end] != self.derived[*link][end]
                     {
                         carried.forwarder.set(2 * at + end, self.figures(*link, end));
                     }
                 }
             }
         }
-        // Only lines that are new: sizes of super-packets, buffers, disciplines.
-        for ((namespace, before), after) in self.namespaces.iter().zip(&before).zip(&after) {
-            let sysctls: Vec<_> =
-                after.sysctls.iter().filter(|setting| !before.sysctls.contains(setting)).cloned().collect();
-            namespace.set_all(&sysctls)?;
-            namespace.batch("ip", &new_lines(&before.ip_batch, &after.ip_batch))?;
-            namespace.batch("tc", &new_lines(&before.tc_batch, &after.tc_batch))?;
-        }
         Ok(())
+    }
+
+    /// Tells the kernel what is new: sizes of super-packets, buffers, disciplines. If it refuses something, it is
+    /// told the old again.
+    fn reconfigure(&self, before: &[NodeCommands], after: &[NodeCommands]) -> Result<()> {
+        let tell = |before: &[NodeCommands], after: &[NodeCommands]| -> Result<()> {
+            for ((namespace, before), after) in self.namespaces.iter().zip(before).zip(after) {
+                let sysctls: Vec<_> = after
+                    .sysctls
+                    .iter()
+                    .filter(|setting| !before.sysctls.contains(setting))
+                    .cloned()
+                    .collect();
+                namespace.set_all(&sysctls)?;
+                namespace.batch("ip", &new_lines(&before.ip_batch, &after.ip_batch))?;
+                namespace.batch("tc", &new_lines(&before.tc_batch, &after.tc_batch))?;
+            }
+            Ok(())
+        };
+        tell(before, after).inspect_err(|_| {
+            // What cannot be taken back is told by the error that comes first.
+            let _ = tell(after, before);
+        })
     }
 
     // --- Looking at it ----------------------------------------------------------------------------------
@@ -347,16 +363,12 @@ impl Emulation {
         for (index, link) in self.scenario.links.iter().enumerate() {
             for end in [0, 1] {
                 let sender = &self.namespaces[self.network.ends(index)[end]];
-                let mut counters = counters[index][end].clone();
-                match self.back_end {
-                    BackEnd::Tun => {
-                        counters.device_dropped_packets =
-                            sender.dropped_by_device(&self.device_name(index, end))?;
-                    }
-                    BackEnd::Netem => {
-                        counters = crate::netem::counters(sender, &self.device_name(index, end))?
-                    }
-                }
+                let device = self.device_name(index, end);
+                let mut counters = match self.back_end {
+                    BackEnd::Tun => counters[index][end].clone(),
+                    BackEnd::Netem => crate::netem::counters(sender, &device)?,
+                };
+                counters.device_dropped_packets = sender.dropped_by_device(&device)?;
                 let direction = &self.directions[index][end];
                 links.push(LinkState {
                     link: link.name.clone(),
@@ -494,7 +506,30 @@ fn congestion_control_to(address: SocketAddr) -> std::io::Result<String> {
 }
 
 fn no_netem(error: Error) -> Error {
-    error.hint("does this kernel have netem (modprobe sch_netem)? The back end tun does without")
+    lacking(error, "qdisc kind is unknown", "netem", "modprobe sch_netem; the back end tun does without")
+}
+
+fn no_veth(error: Error) -> Error {
+    lacking(error, "Unknown device type", "veth devices", "modprobe veth; the back end tun does without")
+}
+
+fn no_congestion_control(error: Error) -> Error {
+    lacking(
+        error,
+        "Unknown tcp congestion algorithm",
+        "congestion control of this name",
+        "modprobe tcp_NAME, as root; sysctl net.ipv4.tcp_available_congestion_control says which there are",
+    )
+}
+
+/// What `ip` and `tc` pass on of the kernel's words, in ours, if these are in it.
+fn lacking(error: Error, said: &str, what: &str, hint: &str) -> Error {
+    match error.message().contains(said) {
+        true => Error::new(ErrorKind::Unsupported, format!("this kernel has no {what}"))
+            .fault(Fault::Local)
+            .hint(hint),
+        false => error,
+    }
 }
 
 fn no_tun(cause: &std::io::Error) -> Error {

@@ -2,6 +2,7 @@
 
 use gridlane_core::Result;
 
+use crate::commands::ETHERNET_BYTES;
 use crate::counters::Counters;
 use crate::namespace::Namespace;
 
@@ -16,9 +17,11 @@ fn parse(text: &str) -> Counters {
     let all: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let of_netem = all.as_array().into_iter().flatten().find(|discipline| discipline["kind"] == "netem");
     let number = |name: &str| of_netem.and_then(|discipline| discipline[name].as_u64()).unwrap_or(0);
+    let packets = number("packets");
     Counters {
-        passed_packets: number("packets"),
-        passed_bytes: number("bytes"),
+        passed_packets: packets,
+        // The header that packets have here, and not elsewhere.
+        passed_bytes: number("bytes").saturating_sub(packets * ETHERNET_BYTES),
         dropped_packets: number("drops"),
         queued_bytes: number("backlog"),
         ..Counters::default()
@@ -34,7 +37,7 @@ mod tests {
         // As `tc -s -j qdisc show dev eth0` of iproute2 6.1 prints it.
         let text = r#"[{"kind":"netem","handle":"8001:","root":true,"refcnt":2,"options":{"limit":1000,
             "delay":{"delay":0.01,"jitter":0,"correlation":0},"ecn":false,"gap":0},
-            "bytes":84,"packets":1,"drops":3,"overlimits":0,"requeues":0,"backlog":1514,"qlen":1}]"#;
+            "bytes":98,"packets":1,"drops":3,"overlimits":0,"requeues":0,"backlog":1514,"qlen":1}]"#;
         let counters = parse(text);
         assert_eq!((counters.passed_packets, counters.passed_bytes), (1, 84));
         assert_eq!((counters.dropped_packets, counters.queued_bytes), (3, 1514));
