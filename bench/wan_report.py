@@ -86,7 +86,7 @@ def caveats(facts, network, rows, sides):
     yield "  the bounds are for."
     if mixed:
         yield f"  Both in one run: {', '.join(mixed)}."
-    yield f"- n = {n} counted runs of each client and one that is not, alternating (A B C A B C) in each row. Medians; in brackets the"
+    yield f"- n = {n} counted runs of each client and one that is not, alternating (A B C, B C A, C A B) in each row. Medians; in brackets the"
     yield "  95 % interval of the median by order statistics" + ("." if exact else ": **too few runs for that here, the extremes are shown.**")
     yield "- Times are of the client's process, from its start to its end, taken in its namespace. Every run makes new"
     yield "  connections; every copy was compared with the file, outside the time. Files and targets are in tmpfs."
@@ -94,7 +94,8 @@ def caveats(facts, network, rows, sides):
     yield "  HTTP) after the round trips of its set-up and slow start. For root:// these are more, so its bound is lower. It does not"
     yield "  count what a connection carries during slow start: 1 MB from several sources can beat it. Checksums, CPU and the"
     yield "  start of a process are not in it."
-    yield "- `gridlane cp` computes adler32 of everything; aria2c and curl compute nothing; xrdcp checks CRC32C of every page. nginx and"
+    yield "- `gridlane cp` computes adler32 of everything; aria2c and curl compute nothing; xrdcp checks CRC32C of every page, unless"
+    yield "  the row says otherwise (`XRD_CPUSEPGWRTRD=0`). nginx and"
     yield "  `gridlane serve` speak TLS 1.3 with an ECDSA P-256 certificate, xrootd does not encrypt."
     idle = [f"{side['name']} ({row['name']})" for row in rows for side in row["sides"] if _sources(row, side) < row["sources"]]
     if idle:
@@ -179,8 +180,8 @@ def source_table(rows):
     """Where the bytes came from."""
     yield "## Who sent what"
     yield ""
-    yield "Bytes of packets towards the client over bytes of the file, by site, as the network counted them: a sum above 1.01"
-    yield "was sent twice or in vain. Connections: as seen by the servers at one moment of the uncounted run. Dropped:"
+    yield "Bytes of IP packets towards the client over bytes of the file, by site, as the network counted them: headers alone"
+    yield "make 1.05 over IPv6 and 1.04 over IPv4, TLS up to 0.005 more; beyond that it was sent twice or in vain. Connections: as seen by the servers at one moment of the uncounted run. Dropped:"
     yield "packets that found a queue full. CPU: seconds per GB, counted in steps of 10 ms. Memory: the most that a client had;"
     yield "the measuring process's own 16 MB hide what is below."
     yield ""
@@ -196,7 +197,7 @@ def source_table(rows):
                 f"{sum(shares):.2f}",
                 " + ".join(map(str, side["connections"].values())),
                 f"{side['dropped']:.0f}",
-                f"{side['busy']:.2f}",
+                f"{side['busy']:.2f}" if row["size"] >= 10**7 else "-",
                 f"{side['server_cpu']:.2f}" if row["size"] >= 10**7 else "-",
                 f"{side['memory_bytes'] / 1e6:.0f}",
             ]

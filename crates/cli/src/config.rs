@@ -6,6 +6,9 @@
 //! [serve]                 # a table per command, options with their long names
 //! listen = ["127.0.0.1:8080"]
 //! limit-rate = "80M"
+//!
+//! [wan.up]                # and per command of a command
+//! backend = "netem"
 //! ```
 
 use std::ffi::OsString;
@@ -40,32 +43,34 @@ fn named_file(args: impl Iterator<Item = OsString>) -> Option<PathBuf> {
     std::env::var_os("GRIDLANE_CONFIG").filter(|path| !path.is_empty()).map(PathBuf::from)
 }
 
-fn with_defaults(mut command: Command, text: &str) -> Result<Command> {
-    let wrong = |message: String| Error::new(ErrorKind::Usage, message);
+fn with_defaults(command: Command, text: &str) -> Result<Command> {
     let table: Table = text.parse().map_err(|cause| wrong(format!("it is not TOML: {cause}")))?;
-    for (name, value) in &table {
+    with_table(command, &table)
+}
+
+/// The command with the defaults of its table, and its commands with theirs.
+fn with_table(mut command: Command, table: &Table) -> Result<Command> {
+    for (name, value) in table {
         match value {
             Value::Table(options) => {
-                if command.find_subcommand(name).is_none() {
-                    return Err(wrong(format!("there is no command {name:?}")));
-                }
-                for (option, value) in options {
-                    let found = command.find_subcommand(name).and_then(|command| known(command, option));
-                    let id = found.ok_or_else(|| wrong(format!("{name} has no option {option:?}")))?;
-                    let defaults = values(option, value)?;
-                    command = command
-                        .mut_subcommand(name, |sub| sub.mut_arg(id, |arg| arg.default_values(defaults)));
-                }
+                let of = command.find_subcommand(name).cloned();
+                let of = of.ok_or_else(|| wrong(format!("there is no command {name:?}")))?;
+                let with = with_table(of, options)?;
+                command = command.mut_subcommand(name, |_| with);
             }
             value => {
-                let id =
-                    known(&command, name).ok_or_else(|| wrong(format!("there is no option {name:?}")))?;
+                let id = known(&command, name)
+                    .ok_or_else(|| wrong(format!("{} has no option {name:?}", command.get_name())))?;
                 let defaults = values(name, value)?;
                 command = command.mut_arg(id, |arg| arg.default_values(defaults));
             }
         }
     }
     Ok(command)
+}
+
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::Usage, message)
 }
 
 /// The id of an option that may stand in a file.
@@ -115,9 +120,20 @@ mod tests {
     }
 
     #[test]
+    fn commands_of_commands_have_tables_too() {
+        let cli =
+            parsed("[wan]\nname = \"lab\"\n[wan.up]\nbackend = \"netem\"\n", &["gridlane", "wan", "up", "x"]);
+        let crate::args::Command::Wan(wan) = cli.command else { panic!() };
+        let crate::wan::args::WanCommand::Up(up) = wan.command else { panic!() };
+        assert_eq!((wan.name.as_str(), up.backend), ("lab", crate::wan::args::BackEndArg::Netem));
+    }
+
+    #[test]
     fn mistakes_in_a_file_are_named() {
         for (file, word) in [
             ("[fly]\n", "fly"),
+            ("[wan.fly]\n", "fly"),
+            ("[wan.up]\nspeed = 1\n", "speed"),
             ("[cp]\nspeed = 1\n", "speed"),
             ("wings = 2\n", "wings"),
             ("[cp]\nstreams = {}\n", "streams"),

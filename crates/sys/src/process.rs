@@ -1,6 +1,9 @@
 //! What this process has used.
 
+use std::io;
 use std::mem::MaybeUninit;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::time::Duration;
 
 /// CPU time of all threads of this process so far, user and system together.
@@ -14,6 +17,24 @@ pub fn cpu_time() -> Duration {
     };
     let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000);
     of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// Lets the kernel kill what the command becomes when the thread that started it ends, however it does.
+pub fn end_with_thread(command: &mut Command) {
+    // SAFETY: between fork and exec only a system call is made that takes numbers.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    };
+}
+
+/// Keeps descriptors beyond standard input, output and error from programs that are started from now on.
+/// Before Linux 5.11 it does nothing.
+pub fn keep_descriptors() {
+    // SAFETY: it sets a flag of descriptors, and frees none.
+    unsafe { libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }
 
 #[cfg(test)]

@@ -71,6 +71,11 @@ impl Backlog {
         self.filled += len;
     }
 
+    /// Gives packets other times; `time` keeps their order.
+    pub(crate) fn retime(&mut self, time: impl Fn(u64) -> u64) {
+        self.packets.iter_mut().for_each(|packet| packet.due_ns = time(packet.due_ns));
+    }
+
     /// When the next packet is due.
     pub(crate) fn due_ns(&self) -> Option<u64> {
         self.packets.front().map(|packet| packet.due_ns)

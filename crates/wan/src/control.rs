@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, IoSlice, IoSliceMut, Read as _, Write as 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustix::net::{
@@ -24,8 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How long one who connected may say nothing, or not listen: the timetable waits meanwhile.
 const HESITATION_MAX: Duration = Duration::from_millis(500);
 
-/// Longest line.
+/// Longest answer: what `show` says of a thousand links.
 const LINE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Longest request.
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 /// Namespaces of one node: of users if there is one, mounts, network, host name.
 const DESCRIPTORS_MAX: usize = 4;
@@ -65,18 +68,22 @@ pub(crate) enum Answer {
         id: String,
     },
     Failed {
-        code: u8,
+        class: String,
+        fault: String,
         message: String,
         hint: Option<String>,
+        endpoint: Option<String>,
     },
 }
 
 impl Answer {
     pub(crate) fn failed(error: &Error) -> Answer {
         Answer::Failed {
-            code: error.kind().exit_code(),
+            class: error.kind().name().to_owned(),
+            fault: error.whose_fault().name().to_owned(),
             message: error.message().to_owned(),
             hint: error.hint_text().map(str::to_owned),
+            endpoint: error.endpoint_text().map(str::to_owned),
         }
     }
 }
@@ -84,9 +91,17 @@ impl Answer {
 /// Asks the network of a place; `None` when it is not up.
 pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<(Answer, Vec<OwnedFd>)>> {
     let lost = |cause: std::io::Error| {
-        Error::local_io(format!("the process that keeps {} up does not answer", place.name()), &cause)
-            .hint("gridlane wan down removes what is left of it")
+        let kind = match cause.kind() {
+            std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => ErrorKind::Timeout,
+            _ => ErrorKind::Other,
+        };
+        Error::new(kind, format!("the process that keeps {} up does not answer: {cause}", place.name()))
+            .fault(Fault::Local)
+            .hint("gridlane wan down ends it, and removes what is left of it")
     };
+    if !place.is_there()? {
+        return Ok(None);
+    }
     let stream = match UnixStream::connect(place.socket()) {
         Ok(stream) => stream,
         Err(_) if !place.is_up() => return Ok(None),
@@ -99,23 +114,18 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<(Answer, Ve
     (&stream).write_all(&line).map_err(lost)?;
     let (answer, descriptors) = receive(&stream).map_err(lost)?;
     match answer {
-        Answer::Failed { code, message, hint } => {
-            let kind = [
-                ErrorKind::Usage,
-                ErrorKind::NotFound,
-                ErrorKind::Denied,
-                ErrorKind::LocalIo,
-                ErrorKind::Unsupported,
-            ]
-            .into_iter()
-            .find(|kind| kind.exit_code() == code)
-            .unwrap_or(ErrorKind::Other);
-            let fault = if kind == ErrorKind::Other { Fault::Local } else { Fault::Caller };
-            let error = Error::new(kind, message).fault(fault);
-            Err(match hint {
-                Some(hint) => error.hint(hint),
-                None => error,
-            })
+        Answer::Failed { class, fault, message, hint, endpoint } => {
+            let mut error = Error::new(ErrorKind::named(&class), message);
+            if let Some(fault) = Fault::named(&fault) {
+                error = error.fault(fault);
+            }
+            if let Some(hint) = hint {
+                error = error.hint(hint);
+            }
+            if let Some(endpoint) = endpoint {
+                error = error.endpoint(endpoint);
+            }
+            Err(error)
         }
         answer => Ok(Some((answer, descriptors))),
     }
@@ -124,11 +134,23 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<(Answer, Ve
 /// The other side: reads the request of a connection.
 pub(crate) fn read_request(stream: &UnixStream) -> std::io::Result<Request> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(HESITATION_MAX))?;
     stream.set_write_timeout(Some(HESITATION_MAX))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
-    Ok(serde_json::from_str(&line)?)
+    let began = Instant::now();
+    let mut line = Vec::new();
+    while !line.ends_with(b"\n") && line.len() < REQUEST_BYTES_MAX {
+        let left = HESITATION_MAX.saturating_sub(began.elapsed());
+        // No time at all would mean any time.
+        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let mut bytes = [0; 4096];
+        match (&*stream).read(&mut bytes)? {
+            0 => break,
+            len => line.extend_from_slice(&bytes[..len]),
+        }
+        if left.is_zero() {
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(serde_json::from_slice(&line)?)
 }
 
 /// Answers, with descriptors.
@@ -198,7 +220,8 @@ mod tests {
         let (near, far) = UnixStream::pair().unwrap();
         let message = "x".repeat(1_000_000);
         let sender = std::thread::spawn(move || {
-            send(&near, &Answer::Failed { code: 2, message, hint: None }, &[]).unwrap();
+            let answer = Answer::failed(&Error::new(ErrorKind::Usage, message));
+            send(&near, &answer, &[]).unwrap();
         });
         let (answer, _) = receive(&far).unwrap();
         assert!(matches!(answer, Answer::Failed { message, .. } if message.len() == 1_000_000));

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 /// Longer times count as a minute.
 const TIME_NS_MAX: u64 = 60_000_000_000;
 
-/// What happened to packets, from the beginning. Packets are what travels on a wire: a super-packet of 40
-/// segments counts as 40.
-/// Packets are what travels on a wire: a super-packet of 40 segments counts as 40.
+/// What happened to packets, from the beginning. Packets are what travels on a wire: a super-packet of 40 segments
+/// counts as 40.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) passed_packets: u64,
@@ -20,6 +19,7 @@ pub(crate) struct Counts {
     pub(crate) refused_packets: u64,
     pub(crate) reads: u64,
     pub(crate) cuts: u64,
+    pub(crate) has_failed: bool,
     pub(crate) lateness: Times,
     pub(crate) waited: Times,
 }
@@ -66,7 +66,9 @@ pub struct Counters {
     pub refused_packets: u64,
     /// Packets that the sending device dropped before they were read: then the run is void.
     pub device_dropped_packets: u64,
-    /// Super-packets that were read.
+    /// The sending device could not be read any more, or is gone: then the run is void.
+    pub has_failed: bool,
+    /// What was read in one piece: packets and super-packets.
     pub reads: u64,
     /// Super-packets that had to be cut, because some of their segments were dropped or lost.
     pub cuts: u64,
@@ -93,6 +95,7 @@ impl Counters {
             overflowed_packets: counts.overflowed_packets,
             refused_packets: counts.refused_packets,
             device_dropped_packets: 0,
+            has_failed: counts.has_failed,
             reads: counts.reads,
             cuts: counts.cuts,
             queued_bytes,
@@ -105,6 +108,9 @@ impl Counters {
 
     /// Why figures from this run mean nothing, if so.
     pub fn void(&self) -> Option<String> {
+        if self.has_failed {
+            return Some("the sending device failed, or was removed".into());
+        }
         let reasons = [
             (self.device_dropped_packets, "the device dropped before the emulator read them"),
             (self.overflowed_packets, "found no room in the emulator's memory"),

@@ -14,11 +14,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use crate::commands::{BackEnd, hosts_file};
 use crate::control::{Answer, Request, read_request, send};
 use crate::emulation::Emulation;
-use crate::isolation::{Privilege, provide_names};
+use crate::isolation::{Privilege, provide_names, restore_names};
 use crate::network::Network;
-use crate::place::{Place, Remains, kill_inside};
+use crate::place::{Claim, Place, Remains, kill_inside};
 use crate::scenario::Scenario;
 use crate::state::State;
+
+/// How often the process looks whether it can still be reached: its directory may be removed, by a logout or by
+/// whoever empties /tmp.
+const LOOKING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Version of the file that is read after a crash.
 const REMAINS_VERSION: u32 = 1;
@@ -34,15 +38,20 @@ pub fn keep_up(
     back_end: BackEnd,
     ready: impl FnOnce(&State) -> Result<()>,
 ) -> Result<()> {
-    let _claim = place.claim()?;
-    let result = keep_claimed_up(scenario, place, back_end, ready);
-    place.forget();
+    let claim = place.claim()?;
+    let result = keep_claimed_up(scenario, place, &claim, back_end, ready);
+    match &result {
+        // What still runs has to be found again.
+        Err(error) if error.kind() == ErrorKind::Timeout => {}
+        _ => place.forget(),
+    }
     result
 }
 
 fn keep_claimed_up(
     scenario: Scenario,
     place: &Place,
+    claim: &Claim,
     back_end: BackEnd,
     ready: impl FnOnce(&State) -> Result<()>,
 ) -> Result<()> {
@@ -50,15 +59,13 @@ fn keep_claimed_up(
     let stop = stop_on_signals().map_err(|cause| Error::local_io("cannot listen to signals", &cause))?;
     if let Some(remains) = place.kept() {
         // Its process is gone, or the place could not have been claimed.
-        kill_inside(&remains, true);
+        kill_inside(&remains, true)?;
         // What is found here from now on is this process's own.
         let _ = fs::remove_file(place.socket());
     }
-    let hosts = place.hosts();
-    fs::write(&hosts, hosts_file(&Network::of(&scenario)))
-        .map_err(|cause| Error::local_io(format!("cannot write {}", hosts.display()), &cause))?;
+    place.write(&place.hosts(), &hosts_file(&Network::of(&scenario)))?;
     let privilege = Privilege::obtain()?;
-    provide_names(&hosts)?;
+    provide_names(place)?;
     let emulation = Emulation::start(scenario, back_end, privilege)?;
     let id = format!("{}-{}", std::process::id(), started_ns());
     let remains = Remains {
@@ -73,12 +80,16 @@ fn keep_claimed_up(
     let listener = UnixListener::bind(place.socket()).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     let entrance = Entrance::open(privilege).map_err(failed)?;
+    let id = remains.id.clone();
     let mut daemon =
-        Daemon { timetable: Timetable::new(), emulation, listener, stop, entrance, id: remains.id.clone() };
+        Daemon { timetable: Timetable::new(), emulation, listener, stop, entrance, place, claim, id };
+    if daemon.wait(Some(Duration::ZERO))? {
+        return Err(Error::new(ErrorKind::Interrupted, "told to end while the network was coming up"));
+    }
     ready(&daemon.state()?)?;
     daemon.timetable = Timetable::new();
     let result = daemon.run();
-    kill_inside(&remains, false);
+    kill_inside(&remains, false)?;
     result
 }
 
@@ -111,7 +122,9 @@ impl Timetable {
     }
 }
 
-struct Daemon {
+struct Daemon<'a> {
+    place: &'a Place,
+    claim: &'a Claim,
     emulation: Emulation,
     timetable: Timetable,
     listener: UnixListener,
@@ -120,14 +133,19 @@ struct Daemon {
     id: String,
 }
 
-impl Daemon {
+impl Daemon<'_> {
     fn run(&mut self) -> Result<()> {
         loop {
-            let until = self.follow_timetable();
-            if self.wait(until)? {
+            let until = self.follow_timetable().map_or(LOOKING_INTERVAL, |until| until.min(LOOKING_INTERVAL));
+            if self.wait(Some(until))? {
                 return Ok(());
             }
-            while let Ok((stream, _)) = self.listener.accept() {
+            if !self.place.is_reachable(self.claim) {
+                eprintln!("its directory was removed: nobody can reach it any more");
+                return Ok(());
+            }
+            // One in a turn: signals and the timetable do not wait for many.
+            if let Ok((stream, _)) = self.listener.accept() {
                 let request = match read_request(&stream) {
                     Ok(request) => request,
                     // Whoever asks and goes away, or asks nonsense, is no reason to take anything down.
@@ -198,7 +216,7 @@ impl Daemon {
                 self.timetable = Timetable::new();
                 done(self.emulation.restore_all())
             }
-            Request::Enter { site } => match self.emulation.descriptors(&site) {
+            Request::Enter { site } => match self.entrance_to(&site) {
                 Ok((network, host_name)) => {
                     let user = self.entrance.user.as_ref();
                     let descriptors: Vec<_> = user
@@ -213,6 +231,11 @@ impl Daemon {
             },
         };
         send(stream, &answer, &[])
+    }
+
+    fn entrance_to(&self, site: &str) -> Result<(&OwnedFd, &OwnedFd)> {
+        restore_names(self.place)?;
+        self.emulation.descriptors(site)
     }
 
     fn state(&self) -> Result<State> {

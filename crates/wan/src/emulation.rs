@@ -87,7 +87,8 @@ impl Emulation {
             BackEnd::Netem => emulation.make_veths().map(|()| Vec::new())?,
         };
         for (namespace, node) in emulation.namespaces.iter().zip(&configuration) {
-            namespace.batch("ip", &node.ip_batch).map_err(no_congestion_control)?;
+            let name = emulation.scenario.congestion_control.as_deref().unwrap_or_default();
+            namespace.batch("ip", &node.ip_batch).map_err(|error| no_congestion_control(error, name))?;
         }
         emulation.congestion_controls = emulation.verified_congestion_controls()?;
         // Not before: the packets of asking belong to nobody's experiment, and nothing counts them yet.
@@ -304,18 +305,19 @@ impl Emulation {
             (self.directions, self.derived) = (old_directions, old_derived);
             return Err(error);
         }
+        let mut is_told = true;
         for carried in &self.forwarders {
             for (at, link) in carried.links.iter().enumerate() {
                 for end in [0, 1] {
                     if old_directions[*link][end] != self.directions[*link][end]
                         || old_derived[*link][end] != self.derived[*link][end]
                     {
-                        carried.forwarder.set(2 * at + end, self.figures(*link, end));
+                        is_told &= carried.forwarder.set(2 * at + end, self.figures(*link, end));
                     }
                 }
             }
         }
-        Ok(())
+        if is_told { Ok(()) } else { Err(dead_forwarder()) }
     }
 
     /// Tells the kernel what is new: sizes of super-packets, buffers, disciplines. If it refuses something, it is
@@ -349,10 +351,7 @@ impl Emulation {
         let mut is_real_time = true;
         let mut counters = vec![[Counters::default(), Counters::default()]; self.network.link_count()];
         for carried in &self.forwarders {
-            let report = carried.forwarder.report().ok_or_else(|| {
-                Error::new(ErrorKind::Other, "a forwarder has died")
-                    .hint("take the network down and up again")
-            })?;
+            let report = carried.forwarder.report().ok_or_else(dead_forwarder)?;
             cpu_s += report.cpu.as_secs_f64();
             is_real_time &= report.is_real_time;
             for (flow, of_flow) in report.counters.into_iter().enumerate() {
@@ -368,7 +367,11 @@ impl Emulation {
                     BackEnd::Tun => counters[index][end].clone(),
                     BackEnd::Netem => crate::netem::counters(sender, &device)?,
                 };
-                counters.device_dropped_packets = sender.dropped_by_device(&device)?;
+                match sender.dropped_by_device(&device)? {
+                    Some(packets) => counters.device_dropped_packets = packets,
+                    // Somebody at the site removed it.
+                    None => counters.has_failed = true,
+                }
                 let direction = &self.directions[index][end];
                 links.push(LinkState {
                     link: link.name.clone(),
@@ -455,6 +458,10 @@ pub fn configuration(scenario: &Scenario, back_end: BackEnd) -> Result<String> {
     let network = Network::of(scenario);
     let host = host_buffers()?;
     let mut text = format!("# /etc/hosts\n{}", commands::hosts_file(&network));
+    if back_end == BackEnd::Netem {
+        let names: Vec<String> = network.nodes().iter().map(|node| node.name.clone()).collect();
+        text.push_str(&format!("\n# ip -batch -\n{}", commands::veth_batch(&network, &names)?));
+    }
     for node in network.nodes() {
         let commands =
             commands::node_commands(&network, &scenario.directions(), node.index, back_end, &host)?;
@@ -505,6 +512,10 @@ fn congestion_control_to(address: SocketAddr) -> std::io::Result<String> {
     Ok(sockopt::tcp_congestion(&socket)?)
 }
 
+fn dead_forwarder() -> Error {
+    Error::new(ErrorKind::Other, "a forwarder has died").hint("take the network down and up again")
+}
+
 fn no_netem(error: Error) -> Error {
     lacking(error, "qdisc kind is unknown", "netem", "modprobe sch_netem; the back end tun does without")
 }
@@ -513,13 +524,11 @@ fn no_veth(error: Error) -> Error {
     lacking(error, "Unknown device type", "veth devices", "modprobe veth; the back end tun does without")
 }
 
-fn no_congestion_control(error: Error) -> Error {
-    lacking(
-        error,
-        "Unknown tcp congestion algorithm",
-        "congestion control of this name",
-        "modprobe tcp_NAME, as root; sysctl net.ipv4.tcp_available_congestion_control says which there are",
-    )
+fn no_congestion_control(error: Error, name: &str) -> Error {
+    let hint = format!(
+        "modprobe tcp_{name}, as root; sysctl net.ipv4.tcp_available_congestion_control says which there are"
+    );
+    lacking(error, "Unknown tcp congestion algorithm", &format!("congestion control {name}"), &hint)
 }
 
 /// What `ip` and `tc` pass on of the kernel's words, in ours, if these are in it.

@@ -19,15 +19,24 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::backlog::{Backlog, PACKET_BYTES_MAX};
 use crate::counters::{Counters, Counts};
 use crate::lot::{Losses, Lot};
-use crate::packet::Packet;
+use crate::network::bytes_in;
+use crate::packet::{HEADER_BYTES, Packet};
 use crate::scenario::Direction;
 use crate::wire::{Burst, Wire};
 
 /// Packets that one direction takes in, or gives out, before the others have their turn.
 const TURN_PACKETS: usize = 64;
 
-/// Memory for a direction without a rate, whose queue is limited by nothing else.
+/// A direction without a rate is limited by memory only: enough for what this carries in its delay, more than
+/// one thread forwards, and at least so much. It is taken when it is needed.
+const UNLIMITED_BITS_PER_S: u64 = 40_000_000_000;
 const UNLIMITED_BYTES: u64 = 256 * 1024 * 1024;
+
+/// How long a report is waited for: a thread that is there looks for orders between any two turns.
+const REPORT_MAX: Duration = Duration::from_secs(4);
+
+/// Between two attempts to wait when waiting fails.
+const AFTER_FAILURE: Duration = Duration::from_millis(1);
 
 /// Beyond what is on its way and in the queue: packets wait a little for the thread's turn.
 const SLACK_BYTES: u64 = 4 * 1024 * 1024;
@@ -62,11 +71,12 @@ impl Figures {
         let travelling_s = (direction.delay + direction.jitter).as_secs_f64();
         let bytes = match (direction.rate_bits_per_s, self.queue_bytes) {
             (Some(rate), Some(queue)) => (rate as f64 / 8.0 * travelling_s) as u64 + queue,
-            _ => UNLIMITED_BYTES,
+            _ => bytes_in(UNLIMITED_BITS_PER_S, direction.delay + direction.jitter).max(UNLIMITED_BYTES),
         };
-        // A packet also has a header of ten bytes; the framing that the rate counts is more than that,
-        // but it can be set to none.
-        usize::try_from(bytes + bytes / 64 + SLACK_BYTES).unwrap_or(usize::MAX)
+        // A packet also has a header of ten bytes. The framing that the rate counts is more than that, unless it
+        // is set to none: then 28 bytes on the wire, the least that a packet has, are 38 here.
+        let header = if self.framing_bytes < HEADER_BYTES as u32 { bytes * 10 / 28 } else { 0 };
+        usize::try_from(bytes + header + SLACK_BYTES).unwrap_or(usize::MAX)
     }
 }
 
@@ -108,22 +118,22 @@ impl Forwarder {
         Ok(Forwarder { orders, wake, thread: Some(thread) })
     }
 
-    /// Gives a flow other figures.
-    pub(crate) fn set(&self, flow: usize, figures: Figures) {
-        self.order(Order::Set { flow, figures: Box::new(figures) });
+    /// Gives a flow other figures. Returns whether the thread is there to do it.
+    pub(crate) fn set(&self, flow: usize, figures: Figures) -> bool {
+        self.order(Order::Set { flow, figures: Box::new(figures) })
     }
 
     /// What was counted so far; `None` if the thread is gone.
     pub(crate) fn report(&self) -> Option<Report> {
         let (report, reported) = mpsc::channel();
         self.order(Order::Count(report));
-        reported.recv_timeout(Duration::from_secs(10)).ok()
+        reported.recv_timeout(REPORT_MAX).ok()
     }
 
-    fn order(&self, order: Order) {
-        // A thread that is gone is noticed by who asks it for a report.
-        let _ = self.orders.send(order);
+    fn order(&self, order: Order) -> bool {
+        let is_taken = self.orders.send(order).is_ok();
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        is_taken
     }
 }
 
@@ -207,20 +217,28 @@ impl Carrier {
             tv_nsec: i64::from(until.subsec_nanos()),
         });
         let mut waiting = vec![PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN)];
-        for flow in &self.flows {
-            // A flow whose device failed asks for nothing, and is not waited for.
-            let what = if flow.has_failed { PollFlags::empty() } else { PollFlags::IN };
-            waiting.push(PollFd::from_borrowed_fd(self.devices[flow.from].as_fd(), what));
+        // Errors are reported of who asks for nothing, too: a device that failed is left out.
+        for flow in self.flows.iter().filter(|flow| !flow.has_failed) {
+            waiting.push(PollFd::from_borrowed_fd(self.devices[flow.from].as_fd(), PollFlags::IN));
         }
-        // Interrupted or not: the loop looks at everything that is marked.
-        let is_known = poll(&mut waiting, timeout.as_ref()).is_ok();
+        let is_known = match poll(&mut waiting, timeout.as_ref()) {
+            Ok(_) => true,
+            Err(rustix::io::Errno::INTR) => false,
+            // Whatever it is, it must not make a real-time thread spin.
+            Err(_) => {
+                std::thread::sleep(AFTER_FAILURE);
+                false
+            }
+        };
+        // A device that is gone is readable: reading says so.
+        let readable = PollFlags::IN | PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         let ready: Vec<bool> =
-            waiting.iter().map(|fd| is_known && fd.revents().intersects(PollFlags::IN)).collect();
+            waiting.iter().map(|fd| is_known && fd.revents().intersects(readable)).collect();
         if ready[0] {
             let _ = rustix::io::read(&self.woken, &mut [0; 8]);
         }
-        for (flow, ready) in self.flows.iter_mut().zip(&ready[1..]) {
-            flow.is_readable |= *ready;
+        for (flow, state) in self.flows.iter_mut().filter(|flow| !flow.has_failed).zip(&ready[1..]) {
+            flow.is_readable |= *state;
         }
     }
 }
@@ -266,7 +284,8 @@ impl Flow {
 
     fn set(&mut self, figures: &Figures, now_ns: u64) {
         self.is_down = figures.direction.is_down;
-        self.wire.set(&figures.direction, figures.queue_bytes, now_ns);
+        let retiming = self.wire.set(&figures.direction, figures.queue_bytes, now_ns);
+        self.backlog.retime(|due_ns| retiming.of(due_ns));
         self.losses.set(figures.direction.loss);
         self.backlog.set_limit(figures.memory_bytes());
     }
@@ -291,7 +310,7 @@ impl Flow {
                     self.is_readable = false;
                     self.has_failed = true;
                     // Nothing passes any more: whoever looks at the counters must know.
-                    self.counts.refused_packets += 1;
+                    self.counts.has_failed = true;
                     return false;
                 }
             }
@@ -304,7 +323,12 @@ impl Flow {
         let Some(room) = self.backlog.room() else {
             self.whole.resize(PACKET_BYTES_MAX, 0);
             let Some(len) = device.read(&mut self.whole)? else { return Ok(false) };
-            self.counts.overflowed_packets += u64::from(Packet::parse(&self.whole[..len]).segments());
+            let packets = u64::from(Packet::parse(&self.whole[..len]).segments());
+            self.counts.reads += 1;
+            match self.is_down {
+                true => self.counts.vanished_packets += packets,
+                false => self.counts.overflowed_packets += packets,
+            }
             return Ok(true);
         };
         let Some(len) = device.read(room)? else { return Ok(false) };
@@ -321,11 +345,11 @@ impl Flow {
         let lost = self.lost.len() as u64;
         self.counts.dropped_packets += u64::from(burst.segments - admission.segments);
         self.counts.lost_packets += lost;
-        self.counts.passed_packets += u64::from(admission.segments) - lost;
         if admission.segments > 0 {
             self.counts.waited.record(admission.waited_ns);
         }
         if admission.segments == burst.segments && self.lost.is_empty() {
+            self.counts.passed_packets += u64::from(burst.segments);
             self.counts.passed_bytes += self.ip_bytes(burst, 0..burst.segments);
             let due_ns = self.wire.arrival_ns(&admission, burst, burst.segments);
             self.backlog.push(len, due_ns);
@@ -344,12 +368,13 @@ impl Flow {
             if start < end {
                 self.piece.clear();
                 packet.cut(start..end, &mut self.piece);
-                self.counts.passed_bytes += self.ip_bytes(burst, start..end);
                 let due_ns = self.wire.arrival_ns(&admission, burst, end);
                 match self.backlog.room() {
                     Some(room) => {
                         room[..self.piece.len()].copy_from_slice(&self.piece);
                         self.backlog.push(self.piece.len(), due_ns);
+                        self.counts.passed_packets += u64::from(end - start);
+                        self.counts.passed_bytes += self.ip_bytes(burst, start..end);
                     }
                     None => self.counts.overflowed_packets += u64::from(end - start),
                 }

@@ -1,6 +1,7 @@
 //! The right to make namespaces, and the namespaces that the whole process lives in.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
@@ -9,8 +10,11 @@ use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{CapabilitySet, capabilities};
 
-/// Where names are looked up first.
+use crate::place::Place;
+
+/// Where names are looked up first, and what says so.
 const HOSTS: &str = "/etc/hosts";
+const NAME_SERVICES: &str = "/etc/nsswitch.conf";
 
 /// By what right namespaces are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +64,55 @@ pub(crate) fn denied(cause: &std::io::Error) -> Error {
     )
 }
 
-/// Gives the process mounts of its own, in which `hosts` is what names are looked up in. To be called while
-/// the process has a single thread.
-pub(crate) fn provide_names(hosts: &Path) -> Result<()> {
-    let failed = |what: &str, cause: std::io::Error| Error::local_io(what, &cause);
-    unshare(Namespaces::Mount).map_err(|cause| failed("cannot have mounts of its own", cause))?;
+/// Gives the process mounts of its own, in which names are looked up in the network's own files. To be called
+/// while the process has a single thread.
+pub(crate) fn provide_names(place: &Place) -> Result<()> {
+    unshare(Namespaces::Mount).map_err(|cause| not_mounted("cannot have mounts of its own", &cause))?;
     // What is mounted outside later appears here too, never the other way round.
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)
-        .map_err(|cause| failed("cannot separate mounts from the host's", cause.into()))?;
-    mount_bind(hosts, HOSTS).map_err(|cause| failed("cannot put names into /etc/hosts", cause.into()))
+        .map_err(|cause| not_mounted("cannot separate mounts from the host's", &cause.into()))?;
+    if let Ok(services) = fs::read_to_string(NAME_SERVICES) {
+        place.write(&place.name_services(), &with_files_first(&services))?;
+    }
+    restore_names(place)
+}
+
+/// Puts the network's files back where names are looked up. They lose their place when the host's file of that
+/// name is replaced by another one.
+pub(crate) fn restore_names(place: &Place) -> Result<()> {
+    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    for (own, hosts) in [(place.hosts(), HOSTS), (place.name_services(), NAME_SERVICES)] {
+        // A host without name services of its own looks into files first.
+        if own.exists() && identity(&own) != identity(Path::new(hosts)) {
+            mount_bind(&own, hosts)
+                .map_err(|cause| not_mounted(&format!("cannot put names into {hosts}"), &cause.into()))?;
+        }
+    }
+    Ok(())
+}
+
+fn not_mounted(what: &str, cause: &std::io::Error) -> Error {
+    match cause.kind() {
+        std::io::ErrorKind::PermissionDenied => denied(cause),
+        _ => Error::new(ErrorKind::Unsupported, format!("{what}: {cause}")).fault(Fault::Local).hint(
+            "there must be a file /etc/hosts, and the root directory must be a mount point (it is not in a chroot)",
+        ),
+    }
+}
+
+/// Name services in which host names are those of files, then of DNS: others (a resolver's own service) would
+/// answer for the host, and not look at our file.
+fn with_files_first(services: &str) -> String {
+    let others = services.lines().filter(|line| !line.trim_start().starts_with("hosts:"));
+    others.chain(["hosts: files dns"]).map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn host_names_are_those_of_files() {
+        let services =
+            "passwd: files systemd\nhosts: mymachines resolve [!UNAVAIL=return] files dns\n# end\n";
+        assert_eq!(super::with_files_first(services), "passwd: files systemd\n# end\nhosts: files dns\n");
+    }
 }

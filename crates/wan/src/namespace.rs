@@ -101,7 +101,7 @@ impl Namespace {
     pub(crate) fn output(&self, program: &'static str, arguments: &[&str]) -> Result<String> {
         let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         self.run(move || {
-            let output = Command::new(program).args(arguments).env("LC_ALL", "C").output();
+            let output = command(program).args(arguments).output();
             let output = output.map_err(|cause| not_run(program, &cause))?;
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         })?
@@ -120,8 +120,8 @@ impl Namespace {
         })?
     }
 
-    /// Packets that a device dropped before anyone read them (`tx_dropped`).
-    pub(crate) fn dropped_by_device(&self, device: &str) -> Result<u64> {
+    /// Packets that a device dropped before anyone read them (`tx_dropped`); `None`: there is no such device.
+    pub(crate) fn dropped_by_device(&self, device: &str) -> Result<Option<u64>> {
         let unknown = |why: &str| {
             Error::new(ErrorKind::Other, format!("cannot tell what {device} of {} dropped: {why}", self.name))
                 .fault(Fault::Local)
@@ -131,7 +131,7 @@ impl Namespace {
         file.rewind()
             .and_then(|()| file.read_to_string(&mut text))
             .map_err(|cause| unknown(&cause.to_string()))?;
-        transmit_drops(&text, device).ok_or_else(|| unknown("there is no such device any more"))
+        Ok(transmit_drops(&text, device))
     }
 }
 
@@ -157,9 +157,8 @@ fn enter_new(host_name: &str) -> io::Result<Handles> {
 
 fn batch(program: &'static str, lines: &str) -> Result<()> {
     let failed = |cause: io::Error| not_run(program, &cause);
-    let mut child = Command::new(program)
+    let mut child = command(program)
         .args(["-batch", "-"])
-        .env("LC_ALL", "C")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
@@ -175,6 +174,16 @@ fn batch(program: &'static str, lines: &str) -> Result<()> {
     let said = said.split('\n').filter(|line| !line.trim().is_empty()).collect::<Vec<_>>().join("; ");
     let wrong = line_number(&said).and_then(|number| lines.lines().nth(number - 1)).unwrap_or("its input");
     Err(Error::new(ErrorKind::Other, format!("{program} refuses {wrong:?}: {said}")).fault(Fault::Local))
+}
+
+/// A command of iproute2, which ends with the thread that starts it: a namespace is gone when this process is.
+fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    // Where ordinary users often do not look.
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("LC_ALL", "C").env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    gridlane_sys::process::end_with_thread(&mut command);
+    command
 }
 
 fn not_run(program: &str, cause: &io::Error) -> Error {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -65,12 +65,13 @@ impl Place {
             return Err(Error::new(ErrorKind::Usage, message).hint("letters, digits and hyphens, 32 at most"));
         }
         let user = geteuid().as_raw();
-        let base = match std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty()) {
+        // The same for whoever asks: neither the working directory nor a job's own TMPDIR counts.
+        let base = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
             _ if user == 0 => PathBuf::from("/run"),
-            Some(dir) => PathBuf::from(dir),
-            None => std::env::temp_dir(),
+            Some(dir) if dir.is_absolute() => dir,
+            _ => PathBuf::from("/tmp"),
         };
-        // In a directory that others write to, its name says whose it is, and `create` makes sure.
+        // In a directory that others write to, its name says whose it is, and `check` makes sure.
         let dir = base.join(format!("gridlane-wan-{user}")).join(name);
         Ok(Place { name: name.to_owned(), dir })
     }
@@ -90,45 +91,87 @@ impl Place {
         self.dir.join("hosts")
     }
 
+    /// What `/etc/nsswitch.conf` is inside.
+    pub(crate) fn name_services(&self) -> PathBuf {
+        self.dir.join("nsswitch.conf")
+    }
+
     /// What its process had to say.
     pub fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
 
+    /// The directory of this user, and in it that of the name.
+    fn dirs(&self) -> impl Iterator<Item = &Path> {
+        self.dir.parent().into_iter().chain([self.dir.as_path()])
+    }
+
     /// Makes the directory, for this user only.
     pub fn create(&self) -> Result<()> {
         let failed =
-            |cause: std::io::Error| Error::local_io(format!("cannot make {}", self.dir.display()), &cause);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir).map_err(failed)?;
-        for dir in self.dir.ancestors().take(2) {
-            let found = fs::symlink_metadata(dir).map_err(failed)?;
-            if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
-                let message =
-                    format!("{} belongs to somebody else, or others may write to it", dir.display());
-                return Err(Error::new(ErrorKind::Denied, message).fault(Fault::Local).hint("remove it"));
+            |cause: io::Error| Error::local_io(format!("cannot make {}", self.dir.display()), &cause);
+        let asked_at = Instant::now();
+        loop {
+            for dir in self.dirs() {
+                match fs::DirBuilder::new().mode(0o700).create(dir) {
+                    Err(cause) if cause.kind() == io::ErrorKind::NotFound => break,
+                    Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => return Err(failed(cause)),
+                    // Looked at before anything is made in it.
+                    _ if !check(dir)? => break,
+                    _ => {}
+                }
+            }
+            // Who takes a network down removes the directories when they are empty.
+            if self.dir.is_dir() || asked_at.elapsed() > CLAIMING_MAX {
+                break;
             }
         }
-        Ok(())
+        if self.is_there()? { Ok(()) } else { Err(failed(io::ErrorKind::NotFound.into())) }
     }
 
-    /// Becomes the network of this name; `Precondition` if there is one.
+    /// Whether the directory is there; `Denied` if it is not this user's alone.
+    pub(crate) fn is_there(&self) -> Result<bool> {
+        for dir in self.dirs() {
+            if !check(dir)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Becomes the process that keeps the network of this name up; `Precondition` if there is one.
     pub(crate) fn claim(&self) -> Result<Claim> {
+        let claim = self.wait_for_claim(CLAIMING_MAX)?;
+        // For who must end a process that does not answer.
+        (&claim.0)
+            .write_all(std::process::id().to_string().as_bytes())
+            .map_err(|cause| Error::local_io("cannot write into the lock", &cause))?;
+        Ok(claim)
+    }
+
+    /// The claim, without the number of a process in it.
+    fn wait_for_claim(&self, patience: Duration) -> Result<Claim> {
         let asked_at = Instant::now();
         loop {
             self.create()?;
-            if let Some(Claim(mut file)) = self.try_claim()? {
-                // For who must end a process that does not answer.
-                file.set_len(0)
-                    .and_then(|()| write!(file, "{}", std::process::id()))
-                    .map_err(|cause| Error::local_io("cannot write into the lock", &cause))?;
-                return Ok(Claim(file));
+            if let Some(claim) = self.try_claim()? {
+                claim.0.set_len(0).map_err(|cause| Error::local_io("cannot write into the lock", &cause))?;
+                return Ok(claim);
             }
             // A process that was killed holds it until the commands that it was starting have started; one that
-            // looks whether a network is up does for a moment.
-            if self.answers() || asked_at.elapsed() > CLAIMING_MAX {
+            // looks whether a network is up does for a moment; one that cleans up, until it has.
+            if self.answers() || asked_at.elapsed() > patience {
                 return Err(self.is_taken());
             }
             std::thread::sleep(ENDING_STEP);
+        }
+    }
+
+    /// Whether the claim is still one: its file is where others look for it.
+    pub(crate) fn is_reachable(&self, claim: &Claim) -> bool {
+        match (claim.0.metadata(), fs::metadata(self.lock())) {
+            (Ok(own), Ok(found)) => (own.dev(), own.ino()) == (found.dev(), found.ino()),
+            _ => false,
         }
     }
 
@@ -146,10 +189,17 @@ impl Place {
 
     fn try_claim(&self) -> Result<Option<Claim>> {
         let path = self.lock();
-        let failed =
-            |cause: std::io::Error| Error::local_io(format!("cannot lock {}", path.display()), &cause);
+        let failed = |cause: io::Error| Error::local_io(format!("cannot lock {}", path.display()), &cause);
         loop {
-            let file = File::options().create(true).append(true).open(&path).map_err(failed)?;
+            let file = match File::options().create(true).append(true).open(&path) {
+                Ok(file) => file,
+                // Whoever took a network down has removed the directory.
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                    self.create()?;
+                    continue;
+                }
+                Err(cause) => return Err(failed(cause)),
+            };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -175,12 +225,17 @@ impl Place {
         self.dir.join("lock")
     }
 
+    /// Writes a file of its directory.
+    pub(crate) fn write(&self, path: &Path, text: &str) -> Result<()> {
+        fs::write(path, text)
+            .map_err(|cause| Error::local_io(format!("cannot write {}", path.display()), &cause))
+    }
+
     /// Writes down what has to be cleaned up. Whole or not at all: it is read after crashes.
     pub(crate) fn keep(&self, remains: &Remains) -> Result<()> {
         let path = self.remains();
-        let failed =
-            |cause: std::io::Error| Error::local_io(format!("cannot write {}", path.display()), &cause);
-        let text = serde_json::to_vec(remains).map_err(std::io::Error::other).map_err(failed)?;
+        let failed = |cause: io::Error| Error::local_io(format!("cannot write {}", path.display()), &cause);
+        let text = serde_json::to_vec(remains).map_err(io::Error::other).map_err(failed)?;
         let new = path.with_extension("new");
         File::create(&new).and_then(|mut file| file.write_all(&text)).map_err(failed)?;
         fs::rename(&new, &path).map_err(failed)
@@ -198,14 +253,17 @@ impl Place {
 
     /// Cleans up after a process that is gone: kills what still runs in its namespaces, and removes its files.
     /// Returns how many processes that were; `None` when there was nothing to clean up.
+    ///
+    /// Fails with `Timeout`, and forgets nothing, if some of them do not end.
     pub fn clean_up(&self) -> Result<Option<usize>> {
-        if !self.dir.is_dir() {
+        if !self.is_there()? {
             return Ok(None);
         }
-        let _claim = self.claim()?;
-        let killed = self.kept().map(|remains| kill_inside(&remains, true));
+        // Another one may be doing the same.
+        let _claim = self.wait_for_claim(2 * ENDING_MAX)?;
+        let ended = self.kept().map(|remains| kill_inside(&remains, true)).transpose()?;
         self.forget();
-        Ok(killed)
+        Ok(ended)
     }
 
     /// Whether something is there to be cleaned up, or a network is up.
@@ -216,11 +274,17 @@ impl Place {
     /// Ends the process that holds the claim but does not answer: asks (SIGTERM), for it may be coming up, then
     /// kills.
     pub(crate) fn end(&self) -> Result<()> {
-        let holder = || fs::read_to_string(self.lock()).ok()?.parse().ok().and_then(Pid::from_raw);
+        if !self.is_there()? {
+            return Ok(());
+        }
+        // Only a process that keeps a network up writes its number, and never one that the kernel reads as many.
+        let number =
+            || fs::read_to_string(self.lock()).ok()?.parse::<i32>().ok().filter(|number| *number > 1);
+        let holder = || number().and_then(Pid::from_raw);
         for (signal, patience) in [(Signal::TERM, ASKED_MAX), (Signal::KILL, ENDING_MAX)] {
             let asked_at = Instant::now();
-            // Between the claim and the number in it is a moment.
-            while self.is_up() && holder().is_none() && asked_at.elapsed() < CLAIMING_MAX {
+            // Between the claim and the number in it is a moment; who cleans up holds it without one.
+            while self.is_up() && holder().is_none() && asked_at.elapsed() < 2 * ENDING_MAX {
                 std::thread::sleep(ENDING_STEP);
             }
             if let Some(process) = holder().filter(|_| self.is_up()) {
@@ -250,28 +314,50 @@ impl Place {
 
     /// Removes its files. The claim must be held.
     pub(crate) fn forget(&self) {
-        // The lock goes with the others: who opened it before makes the directory anew.
-        let _ = fs::remove_dir_all(&self.dir);
+        // The lock goes last: while it is there, nobody else makes files here.
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if entry.path() != self.lock() {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+        let _ = fs::remove_file(self.lock());
+        // Only when they are empty: the next network may be here already.
+        let _ = fs::remove_dir(&self.dir);
         if let Some(parent) = self.dir.parent() {
-            // Only when it is empty.
             let _ = fs::remove_dir(parent);
         }
     }
 }
 
+/// Whether a directory is there; `Denied` if it is not this user's alone.
+fn check(dir: &Path) -> Result<bool> {
+    let found = match fs::symlink_metadata(dir) {
+        Ok(found) => found,
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(cause) => return Err(Error::local_io(format!("cannot look at {}", dir.display()), &cause)),
+    };
+    if !found.is_dir() || found.uid() != geteuid().as_raw() || found.mode() & 0o022 != 0 {
+        let message = format!("{} belongs to somebody else, or others may write to it", dir.display());
+        return Err(Error::new(ErrorKind::Denied, message)
+            .fault(Fault::Local)
+            .hint("set XDG_RUNTIME_DIR to a directory that is yours alone"));
+    }
+    Ok(true)
+}
+
 /// Ends what runs in the namespaces of a network until nothing does: asks (SIGTERM), and kills what does not end
-/// soon. Returns how many processes that were.
+/// soon. Returns how many processes that were; `Timeout` if some are still there.
 ///
 /// The number of a namespace is given to another one when it is gone: after a crash only those processes are
 /// meant that are also marked in their environment, or whose namespace has an address of ours (`only_marked`).
-pub(crate) fn kill_inside(remains: &Remains, only_marked: bool) -> usize {
+pub(crate) fn kill_inside(remains: &Remains, only_marked: bool) -> Result<usize> {
     let mut ended = BTreeSet::new();
     let asked_at = Instant::now();
     // A process may start another while the list is read; each round finds the children of the last.
     while asked_at.elapsed() < ENDING_MAX {
         let inside = processes_inside(remains, only_marked);
         if inside.is_empty() {
-            break;
+            return Ok(ended.len());
         }
         for pid in inside {
             // It may be gone by now.
@@ -284,7 +370,8 @@ pub(crate) fn kill_inside(remains: &Remains, only_marked: bool) -> usize {
         // It takes a moment to be gone.
         std::thread::sleep(ENDING_STEP);
     }
-    ended.len()
+    let message = "processes in the network do not end, although they were killed";
+    Err(Error::new(ErrorKind::Timeout, message).fault(Fault::Local).hint("run gridlane wan down again"))
 }
 
 fn processes_inside(remains: &Remains, only_marked: bool) -> Vec<Pid> {
@@ -337,7 +424,7 @@ mod tests {
         assert!(place.is_up());
         let error = place.claim().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Precondition);
-        assert!(place.clean_up().is_err(), "it is up");
+        assert!(place.wait_for_claim(Duration::ZERO).is_err(), "who cleans up does not get it either");
         drop(claim);
         assert!(!place.is_up());
         assert_eq!(place.clean_up().unwrap(), None);
@@ -359,12 +446,12 @@ mod tests {
         let remains = |id: &str| Remains { v: 1, pid: 0, id: id.into(), namespaces: vec![own] };
         let mut child =
             std::process::Command::new("sleep").arg("60").env(ID_VARIABLE, "mine").spawn().unwrap();
-        assert_eq!(kill_inside(&remains("another"), true), 0);
+        assert_eq!(kill_inside(&remains("another"), true).unwrap(), 0);
         assert!(child.try_wait().unwrap().is_none());
         let mine = remains("mine");
         let killer = std::thread::spawn(move || kill_inside(&mine, true));
         assert!(!child.wait().unwrap().success());
-        assert_eq!(killer.join().unwrap(), 1);
+        assert_eq!(killer.join().unwrap().unwrap(), 1);
     }
 
     #[test]

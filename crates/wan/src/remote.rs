@@ -43,9 +43,11 @@ pub fn start_timetable(place: &Place) -> Result<()> {
 /// Becomes a command that runs at a site; returns only when that fails. With `timetable`, the timetable
 /// starts as the command does. To be called while the process has a single thread.
 pub fn exec(place: &Place, site: &str, command: &[OsString], timetable: bool) -> Result<NotRun> {
-    let (Some(program), directory) = (command.first(), std::env::current_dir()) else {
+    let Some(program) = command.first() else {
         return Err(Error::new(ErrorKind::Usage, "there is no command to run"));
     };
+    let directory = std::env::current_dir()
+        .map_err(|cause| Error::local_io("cannot tell the working directory", &cause))?;
     let (answer, descriptors) =
         ask(place, &Request::Enter { site: site.to_owned() })?.ok_or_else(|| not_up(place))?;
     let Answer::Entrance { has_user, id } = answer else { return Err(unexpected()) };
@@ -66,10 +68,8 @@ pub fn exec(place: &Place, site: &str, command: &[OsString], timetable: bool) ->
         })?;
     }
     // Entering other mounts leaves one at their root.
-    if let Ok(directory) = directory {
-        std::env::set_current_dir(&directory)
-            .map_err(|cause| Error::local_io(format!("cannot go back to {}", directory.display()), &cause))?;
-    }
+    std::env::set_current_dir(&directory)
+        .map_err(|cause| Error::local_io(format!("cannot go back to {}", directory.display()), &cause))?;
     if timetable {
         start_timetable(place)?;
     }
@@ -113,6 +113,7 @@ fn down_once(place: &Place) -> Result<Down> {
                 None => Down::Nothing,
             });
         }
+        Err(error) if error.kind() == ErrorKind::Denied => return Err(error),
         // It does not answer: then it is ended the hard way, and the kernel removes its namespaces.
         Err(_) => place.end()?,
     }

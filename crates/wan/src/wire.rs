@@ -58,6 +58,24 @@ pub(crate) struct Admission {
     delay_ns: u64,
 }
 
+/// When packets that wait arrive after the rate has changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retiming {
+    from_ns: u64,
+    rate_before: Option<u64>,
+    rate: Option<u64>,
+}
+
+impl Retiming {
+    /// Keeps the order of times.
+    pub(crate) fn of(&self, due_ns: u64) -> u64 {
+        let (Some(before), true) = (self.rate_before, due_ns > self.from_ns) else { return due_ns };
+        let later_ns = u128::from(due_ns - self.from_ns);
+        let later_ns = self.rate.map_or(0, |rate| later_ns * u128::from(before) / u128::from(rate.max(1)));
+        self.from_ns.saturating_add(u64::try_from(later_ns).unwrap_or(u64::MAX))
+    }
+}
+
 /// One direction of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
@@ -86,15 +104,23 @@ impl Wire {
         wire
     }
 
-    /// Other figures from now on. What waits has been given its time of arrival and keeps it; the wire is
-    /// then busy for as long as that takes at the new rate.
-    pub(crate) fn set(&mut self, settings: &Direction, queue_bytes: Option<u64>, now_ns: u64) {
+    /// Other figures from now on. What waits is sent at the new rate, what is on its way is not touched: the
+    /// caller applies the answer to the times of delivery that it was given.
+    pub(crate) fn set(&mut self, settings: &Direction, queue_bytes: Option<u64>, now_ns: u64) -> Retiming {
         let waiting = self.backlog_bytes(now_ns);
+        let retiming = Retiming {
+            // What was sent before now has arrived by then.
+            from_ns: now_ns.saturating_add(self.delay_ns).saturating_add(self.jitter_ns),
+            rate_before: self.rate_bits_per_s,
+            rate: settings.rate_bits_per_s,
+        };
+        self.arrival_ns = retiming.of(self.arrival_ns);
         self.rate_bits_per_s = settings.rate_bits_per_s;
         self.delay_ns = nanoseconds(settings.delay);
         self.jitter_ns = nanoseconds(settings.jitter).min(self.delay_ns);
         self.queue_bytes = queue_bytes;
         self.free_at_ps = now_ns.saturating_mul(PS_PER_NS).saturating_add(self.sending_ps(waiting));
+        retiming
     }
 
     /// Bytes (on the wire) that are not sent yet.
@@ -232,9 +258,28 @@ mod tests {
         assert_eq!(wire.backlog_bytes(0), 12_500);
         wire.set(&direction(Some(100_000_000), 1), None, 0);
         assert_eq!(wire.backlog_bytes(0), 12_500);
-        // 1 ms for what waits, 0.1 ms for itself, 1 ms of delay: but not before the one before it.
-        assert_eq!(send(&mut wire, 0, one(1250)), Some(60 * MS));
+        // What was sent before keeps its 50 ms, and is not overtaken.
+        assert_eq!(send(&mut wire, 0, one(1250)), Some(51 * MS));
         assert_eq!(send(&mut wire, 80 * MS, one(1250)), Some(81 * MS + MS / 10));
+    }
+
+    #[test]
+    fn what_waits_is_sent_at_the_new_rate() {
+        // Ten packets wait, each for a millisecond; half of them are sent when the rate changes.
+        let mut wire = wire(Some(10_000_000), 3, None);
+        let due: Vec<u64> = (0..10).filter_map(|_| send(&mut wire, 0, one(1250))).collect();
+        assert_eq!(due, (4..14).map(|ms| ms * MS).collect::<Vec<_>>());
+        let retimed = |rate: Option<u64>| -> Vec<u64> {
+            let retiming = wire.clone().set(&direction(rate, 3), None, 5 * MS);
+            due.iter().map(|due_ns| retiming.of(*due_ns)).collect()
+        };
+        let ten_times: Vec<u64> =
+            (4..9).map(|ms| ms * MS).chain((1..6).map(|n| 8 * MS + n * MS / 10)).collect();
+        assert_eq!(retimed(Some(100_000_000)), ten_times);
+        let half: Vec<u64> = (4..9).map(|ms| ms * MS).chain((1..6).map(|n| (8 + 2 * n) * MS)).collect();
+        assert_eq!(retimed(Some(5_000_000)), half);
+        let at_once: Vec<u64> = (4..9).map(|ms| ms * MS).chain([8 * MS; 5]).collect();
+        assert_eq!(retimed(None), at_once);
     }
 
     #[test]

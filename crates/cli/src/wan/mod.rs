@@ -14,7 +14,7 @@ use gridlane_wan::{BackEnd, ChangeText, Down, Place, Scenario, State, check, kee
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::output::{error_from, print_event};
+use crate::output::{Output, error_from, print_event};
 use args::{BackEndArg, CheckArgs, ExecArgs, SetArgs, UpArgs, WanArgs, WanCommand};
 
 /// As shells have it: the command is not there; it is, but cannot be run.
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &WanArgs, global: &Global) -> Result<ExitCode> {
         WanCommand::Up(up) if up.foreground => stay(up, &place, global),
         WanCommand::Up(up) => bring_up(up, &place, global),
         WanCommand::Set(set) => change(set, &place),
-        WanCommand::Exec(exec) => enter(exec, &place),
+        WanCommand::Exec(exec) => enter(exec, &place, global),
         WanCommand::Show => {
             tell(&remote::show(&place)?, &place, "wan", global);
             Ok(ExitCode::SUCCESS)
@@ -55,7 +55,7 @@ fn back_end(args: &UpArgs) -> BackEnd {
 
 fn dry_run(args: &UpArgs) -> Result<ExitCode> {
     let scenario = scenario_of(&args.scenario)?;
-    print!("{}", gridlane_wan::configuration(&scenario, back_end(args))?);
+    say(&gridlane_wan::configuration(&scenario, back_end(args))?);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -70,11 +70,18 @@ fn bring_up(args: &UpArgs, place: &Place, global: &Global) -> Result<ExitCode> {
     }
     place.create()?;
     let failed = |cause: std::io::Error| Error::local_io("cannot start the process that keeps it up", &cause);
+    // It stays, and so would whatever waits for them to be closed.
+    gridlane_sys::process::keep_descriptors();
     let log = File::create(place.log()).map_err(failed)?;
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
         .args(["wan", "up", "--foreground", "--detached", "--json", "--name", place.name()])
         .args(["--backend", if args.backend == BackEndArg::Netem { "netem" } else { "tun" }])
         .arg(scenario)
+        // Its arguments say everything.
+        .env_remove("GRIDLANE_CONFIG")
+        .env_remove("GRIDLANE_QUIET")
+        .env_remove("GRIDLANE_VERBOSE")
+        .env_remove("GRIDLANE_CA")
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -153,17 +160,13 @@ fn change(args: &SetArgs, place: &Place) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn enter(args: &ExecArgs, place: &Place) -> Result<ExitCode> {
-    match remote::exec(place, &args.site, &args.command, args.timetable)? {
-        remote::NotRun::NotFound(error) => {
-            eprintln!("gridlane: {error}");
-            Ok(ExitCode::from(COMMAND_NOT_FOUND))
-        }
-        remote::NotRun::Other(error) => {
-            eprintln!("gridlane: {error}");
-            Ok(ExitCode::from(COMMAND_NOT_RUN))
-        }
-    }
+fn enter(args: &ExecArgs, place: &Place, global: &Global) -> Result<ExitCode> {
+    let (error, code) = match remote::exec(place, &args.site, &args.command, args.timetable)? {
+        remote::NotRun::NotFound(error) => (error, COMMAND_NOT_FOUND),
+        remote::NotRun::Other(error) => (error, COMMAND_NOT_RUN),
+    };
+    Output::new(global).failed("error", &error, false);
+    Ok(ExitCode::from(code))
 }
 
 fn take_down(place: &Place, global: &Global) -> Result<ExitCode> {
@@ -178,11 +181,11 @@ fn take_down(place: &Place, global: &Global) -> Result<ExitCode> {
         print_event(&mut std::io::stdout(), "wan.down", fields);
     } else if !global.quiet {
         match was {
-            Down::Network => println!("{} is down", place.name()),
+            Down::Network => say(&format!("{} is down\n", place.name())),
             Down::Remains { killed } => {
-                println!("{} had died; removed what was left of it ({killed} processes)", place.name());
+                say(&format!("{} had died; removed what was left of it ({killed} processes)\n", place.name()))
             }
-            Down::Nothing => println!("no network {} was up", place.name()),
+            Down::Nothing => say(&format!("no network {} was up\n", place.name())),
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -193,18 +196,18 @@ fn measure(args: &CheckArgs, global: &Global) -> Result<ExitCode> {
     let (mut told, mut failed) = (0, 0);
     check::run(&settings, &mut |row| {
         if told == 0 && !global.json && !global.quiet {
-            println!("{}", show::check_heading());
+            say(&format!("{}\n", show::check_heading()));
         }
         told += 1;
         failed += usize::from(!row.passed);
         if global.json {
             print_event(&mut std::io::stdout(), "wan.check", json!(row));
         } else if !global.quiet || !row.passed {
-            println!("{}", show::check_row(row, global.verbose));
+            say(&format!("{}\n", show::check_row(row, global.verbose)));
         }
     })?;
-    if failed > 0 && !global.json {
-        println!("{failed} out of limits: figures from this machine mean little until you know why");
+    if failed > 0 && !global.json && !global.quiet {
+        say(&format!("{failed} out of limits: figures from this machine mean little until you know why\n"));
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -217,7 +220,11 @@ fn tell(state: &State, place: &Place, event: &str, global: &Global) {
         }
         print_event(&mut std::io::stdout(), event, fields);
     } else if !(global.quiet && event == "wan.up") {
-        // Nobody reading any more is no reason to fail.
-        let _ = write!(std::io::stdout(), "{}", show::text(state, place.name()));
+        say(&show::text(state, place.name()));
     }
+}
+
+/// Prints text. Nobody reading any more is no reason to fail.
+fn say(text: &str) {
+    let _ = write!(std::io::stdout(), "{text}");
 }

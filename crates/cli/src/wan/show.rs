@@ -55,30 +55,31 @@ fn write(out: &mut String, state: &State, name: &str) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\n{:<33} {:>9} {:>9} {:>9} {:>7} {:>9} {:>9} {:>9} {:>8} {:>17}",
+        "\n{:<33} {:>9} {:>11} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>17}  name",
         "link", "rate", "delay", "queue", "loss", "passed", "queued", "dropped", "lost", "late p50/p99"
     )?;
     for link in &state.links {
         let counters = &link.counters;
         let delay = match link.jitter_s {
-            0.0 => format!("{:.1} ms", link.delay_s * 1e3),
-            jitter => format!("{:.1}±{:.1} ms", link.delay_s * 1e3, jitter * 1e3),
+            0.0 => format!("{} ms", ms(link.delay_s)),
+            jitter => format!("{}±{} ms", ms(link.delay_s), ms(jitter)),
         };
         let late = format!("{:.0}/{:.0} us", counters.lateness_p50_s * 1e6, counters.lateness_p99_s * 1e6);
         writeln!(
             out,
-            "{:<33} {:>9} {delay:>9} {:>9} {:>7} {:>9} {:>9} {:>9} {:>8} {late:>17}{}",
+            "{:<33} {:>9} {delay:>11} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {late:>17}  {}{}",
             between(&link.from, &link.to),
             if link.is_down { "down".into() } else { rate(link.rate_bits_per_s) },
             link.queue_bytes.map_or("-".into(), format_bytes),
-            if link.loss == 0.0 { "-".into() } else { format!("{:.0e}", link.loss) },
+            if link.loss == 0.0 { "-".into() } else { format!("{:e}", link.loss) },
             format_bytes(counters.passed_bytes),
             format_bytes(counters.queued_bytes),
             counters.dropped_packets,
             counters.lost_packets,
+            link.link,
             match counters.vanished_packets {
                 0 => String::new(),
-                vanished => format!(" {vanished} vanished"),
+                vanished => format!(" ({vanished} vanished)"),
             }
         )?;
     }
@@ -95,6 +96,11 @@ fn write(out: &mut String, state: &State, name: &str) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// Milliseconds with as many digits as there are, microseconds at most.
+fn ms(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e3
 }
 
 fn between(from: &str, to: &str) -> String {

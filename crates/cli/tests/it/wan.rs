@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ fn from_up_to_down_and_the_host_is_as_before() {
     for counter in ["lateness_p50_s", "lateness_p99_s"] {
         assert!(near["counters"][counter].is_number(), "{counter}");
     }
-    wan.run("show", &[]).ok().says(&["seed 7", "exchange (router)", "40.0±1.0 ms", "100 kB"]);
+    wan.run("show", &[]).ok().says(&["seed 7", "exchange (router)", "40±1 ms", "100 kB"]);
 
     wan.run("down", &["--json"]).ok().says(&[r#""was":"network""#]);
     wan.assert_gone(&namespaces);
@@ -104,6 +104,14 @@ fn a_command_runs_at_its_site_as_it_would_outside() {
     let outcome = run(wan.exec("moon", "true")).exits(3);
     outcome.says(&["no site moon", "client", "near", "far"]);
     wan.run("exec", &["near"]).exits(2);
+
+    // A directory that is gone is not replaced by another one.
+    let gone = wan.scratch().dir("gone");
+    let mut command = Command::new("sh");
+    command.args(["-c", "cd \"$0\" && rmdir \"$0\" && exec \"$@\""]).arg(&gone);
+    let inner = wan.exec("near", "pwd");
+    command.arg(inner.get_program()).args(inner.get_args());
+    run(command).exits(3).says(&["working directory"]);
 
     // A signal is for the command itself: there is no process in between.
     let mut sleeper = Sleeper::start(wan.exec("near", "sleep"));

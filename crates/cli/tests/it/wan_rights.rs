@@ -2,6 +2,7 @@
 //! namespaces are forbidden, it says what is missing and leaves nothing.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -96,4 +97,25 @@ fn where_namespaces_are_forbidden_it_says_so() {
     wan.assert_gone(&Default::default());
     assert!(!Path::new(&wan.dir()).exists());
     assert_unchanged(&before);
+}
+
+#[test]
+fn a_directory_that_belongs_to_somebody_else_is_not_believed() {
+    let wan = Wan::planned_for_nobody("foreign", PAIR);
+    // Root's directory where nobody's should be, with a lock that is held and names a process.
+    let foreign = wan.writable().join("gridlane-wan-65534");
+    let mut victim = Command::new("setpriv");
+    victim.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sleep", "60"]);
+    let mut victim = victim.spawn().unwrap();
+    fs::create_dir_all(foreign.join(wan.name())).unwrap();
+    fs::set_permissions(&foreign, fs::Permissions::from_mode(0o755)).unwrap();
+    let lock = fs::File::create(foreign.join(wan.name()).join("lock")).unwrap();
+    fs::write(foreign.join(wan.name()).join("lock"), victim.id().to_string()).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    for subcommand in ["down", "show"] {
+        wan.run(subcommand, &[]).exits(4).says(&["belongs to somebody else", "XDG_RUNTIME_DIR"]);
+    }
+    assert!(victim.try_wait().unwrap().is_none(), "it was not ended");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
 }

@@ -155,6 +155,18 @@ fn has_congestion_control(name: &str) -> bool {
     available.map_or(true, |available| available.split_ascii_whitespace().any(|one| one == name))
 }
 
+fn unknown(why: &str) -> Error {
+    Error::new(ErrorKind::Other, format!("cannot tell what TCP sent again: {why}")).fault(Fault::Local)
+}
+
+/// A counter of `/proc/net/snmp`: a line of names, then one of numbers, both behind the protocol.
+fn counter_of(text: &str, protocol: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(protocol));
+    let (names, numbers) = (lines.next()?, lines.next()?);
+    let at = names.split_ascii_whitespace().position(|one| one == name)?;
+    numbers.split_ascii_whitespace().nth(at)?.parse().ok()
+}
+
 /// A line that is up.
 struct Bench {
     emulation: Emulation,
@@ -276,13 +288,27 @@ impl Bench {
                 return Err(Error::new(ErrorKind::Timeout, format!("{segments} segments took too long")));
             }
         };
+        let again = self.sent_again()?;
         let wrong = stream.wrong_bytes();
         let received = stream.samples()?.last().map_or(0, |sample| sample.bytes);
         stream.stop()?;
         let sent = counters.passed_packets + counters.lost_packets;
         let lost = counters.lost_packets as f64 * 100.0 / sent as f64;
         let cuts = format!("{sent} segments, {} of {} super-packets were cut", counters.cuts, counters.reads);
-        Ok(vec![figure(lost, cuts), figure(wrong as f64, format!("of {received} bytes"))])
+        let part = again as f64 * 100.0 / counters.lost_packets.max(1) as f64;
+        Ok(vec![
+            figure(lost, cuts),
+            figure(wrong as f64, format!("of {received} bytes")),
+            figure(part, format!("{again} for {} lost", counters.lost_packets)),
+        ])
+    }
+
+    /// Segments that TCP at the sending site sent again (`RetransSegs`, RFC 4022): the kernel's own count.
+    fn sent_again(&self) -> Result<u64> {
+        let read = || std::fs::read_to_string("/proc/thread-self/net/snmp");
+        let text = self.emulation.spawn_at(FROM, read)?.join().map_err(|_| unknown("its reader ended"))?;
+        let text = text.map_err(|cause| unknown(&cause.to_string()))?;
+        counter_of(&text, "Tcp:", "RetransSegs").ok_or_else(|| unknown("they are not in /proc/net/snmp"))
     }
 
     // --- Streams ----------------------------------------------------------------------------------------
