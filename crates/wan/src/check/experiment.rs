@@ -295,11 +295,19 @@ impl Bench {
         let sent = counters.passed_packets + counters.lost_packets;
         let lost = counters.lost_packets as f64 * 100.0 / sent as f64;
         let cuts = format!("{sent} segments, {} of {} super-packets were cut", counters.cuts, counters.reads);
-        let part = again as f64 * 100.0 / counters.lost_packets.max(1) as f64;
+        // What the queue dropped has to be sent again as well.
+        let missing = counters.lost_packets + counters.dropped_packets;
+        let part = again as f64 * 100.0 / missing.max(1) as f64;
         Ok(vec![
             figure(lost, cuts),
             figure(wrong as f64, format!("of {received} bytes")),
-            figure(part, format!("{again} for {} lost", counters.lost_packets)),
+            figure(
+                part,
+                format!(
+                    "{again} for {} lost and {} dropped",
+                    counters.lost_packets, counters.dropped_packets
+                ),
+            ),
         ])
     }
 

@@ -233,7 +233,9 @@ fn lossy_stream() -> Experiment {
             percent_lost(format!("loss of {} %, of segments of a TCP stream", loss * 100.0), segments, loss),
             Wanted::new("bytes of that stream that arrive changed", "", 0).most(0.0),
             // What is lost is sent again, and little else is. The last losses are not repaired yet.
-            Wanted::new("packets that its sender sent again, of those lost", "%", 1).least(95.0).most(125.0),
+            Wanted::new("packets that its sender sent again, of those that it lost", "%", 1)
+                .least(95.0)
+                .most(125.0),
         ],
         is_quick: false,
         work: Work::LossyStream {
