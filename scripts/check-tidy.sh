@@ -72,6 +72,10 @@ sed -n '/^<!-- demo output -->$/,/^<!-- \/demo output -->$/p' README.md | grep -
     complain "README.md shows no run between its '<!-- demo output -->' marks: put there what 'make demo' prints"
 grep -qE '^\| (cp|serve) .*\| +[0-9.]+ +\|' docs/performance/main-job.md ||
     complain "docs/performance/main-job.md has no table of figures: 'make bench' writes it"
+grep -qE '^\| gridlane cp from nginx \| +[0-9.]+' docs/performance/wan.md ||
+    complain "docs/performance/wan.md has no table of figures: 'make bench-wan' writes it"
+grep -qE '^one stream, BBR.* ok$' docs/performance/wan-check.md ||
+    complain "docs/performance/wan-check.md does not show what 'gridlane wan check' prints"
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 grep -qF "## [$version]" CHANGELOG.md || complain "CHANGELOG.md has no section for $version"

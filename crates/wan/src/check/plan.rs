@@ -235,7 +235,7 @@ fn lossy_stream() -> Experiment {
             // What is lost is sent again, and little else is. The last losses are not repaired yet.
             Wanted::new("packets that its sender sent again, of those that it lost", "%", 1)
                 .least(95.0)
-                .most(125.0),
+                .most(110.0),
         ],
         is_quick: false,
         work: Work::LossyStream {
