@@ -43,7 +43,9 @@ pub fn keep_up(
     match &result {
         // What still runs has to be found again.
         Err(error) if error.kind() == ErrorKind::Timeout => {}
-        _ => place.forget(),
+        _ if place.is_reachable(&claim) => place.forget(),
+        // Whatever is there by now is another one's.
+        _ => {}
     }
     result
 }

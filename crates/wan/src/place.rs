@@ -125,6 +125,7 @@ impl Place {
             if self.dir.is_dir() || asked_at.elapsed() > CLAIMING_MAX {
                 break;
             }
+            std::thread::sleep(ENDING_STEP);
         }
         if self.is_there()? { Ok(()) } else { Err(failed(io::ErrorKind::NotFound.into())) }
     }
