@@ -57,6 +57,22 @@ pub const LISTING_ENTRIES_MAX: usize = 100_000;
 pub const LISTINGS_MAX: usize = 16;
 /// How long a request waits for its turn to be one of them: then the answer is 503.
 pub const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Bytes of the body of a PROPFIND or PROPPATCH: beyond it the answer is 413. Real ones have a few hundred.
+pub const DAV_REQUEST_BYTES_MAX: usize = 64 * 1024;
+/// Elements of such a body.
+pub const DAV_REQUEST_ELEMENTS_MAX: usize = 2048;
+/// Properties that one request may name: each costs its length in every entry of the answer.
+pub const DAV_REQUEST_PROPERTIES_MAX: usize = 256;
+/// Elements inside each other, in a request.
+pub const DAV_REQUEST_DEPTH_MAX: usize = 32;
+/// Lists in an `If` field: each may cost a look at the disk.
+pub const IF_LISTS_MAX: usize = 32;
+/// Ranges of one request: a `Range` header with more is ignored and the whole file sent (RFC 9110, 14.2).
+/// davix fills about 3900 bytes of a header with ranges of four bytes and more, so it never asks for as many.
+pub const RANGES_MAX: usize = 1024;
+/// How often a range may begin before the one in front of it: beyond it the header is ignored. Readers of
+/// columns ask in ascending order; who does not wants to move disk heads. Apache's default.
+pub const RANGE_REVERSALS_MAX: usize = 20;
 /// Access records that wait for their writer; more are counted and lost.
 pub const ACCESS_RECORDS_MAX: usize = 4096;
 /// How long a stop waits for the access log: its reader may never come back.
@@ -78,6 +94,41 @@ pub const RESPONSE_HEADERS_MAX: usize = 128;
 pub const REDIRECTS_MAX: usize = 10;
 /// Bytes of a listing that is read whole.
 pub const LISTING_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Elements inside each other, in a WebDAV listing. Five are what it is made of; dead properties bring more.
+pub const MULTISTATUS_DEPTH_MAX: usize = 64;
+/// Bytes of one tag, comment or piece of text in a WebDAV listing: it is held until its end is there.
+pub const MULTISTATUS_TOKEN_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of everything that is kept of one entry of a WebDAV listing: a path of 4096 bytes, each of them
+/// encoded as three, fits several times.
+pub const MULTISTATUS_ENTRY_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a `Range` header that asks for many ranges: davix's own figure, and half of what the strictest
+/// servers take as a header line.
+pub const RANGE_HEADER_BYTES_MAX: usize = 3900;
+/// Bytes in front of a part's data in a multipart body: delimiter, fields, and text before the first part.
+pub const MULTIPART_HEAD_BYTES_MAX: usize = 8 * 1024;
+/// Parts of one multipart body: a server that cuts what was asked for sends more of them than were asked for.
+pub const MULTIPART_PARTS_MAX: usize = 4 * RANGES_MAX;
+/// Bytes between two ranges that a server may send along because it made one part of both. It may do so when
+/// they are fewer than a part's head takes (RFC 9110, 15.3.7.2), and heads grow with a server's fields.
+pub const MULTIPART_GAP_BYTES_MAX: u64 = 1024;
+/// Bytes of a boundary: RFC 2046, 5.1.1, says 70; some frameworks put more dashes in front.
+pub const MULTIPART_BOUNDARY_BYTES_MAX: usize = 200;
+/// Bytes of a metalink that is read whole: a data set of 10 000 files with three replicas each takes a third.
+pub const METALINK_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Files of one metalink.
+pub const METALINK_FILES_MAX: usize = 10_000;
+/// URLs of all files of one metalink.
+pub const METALINK_URLS_MAX: usize = 100_000;
+/// Checksums of pieces in one metalink: 1 TiB in pieces of 4 MiB.
+pub const METALINK_PIECES_MAX: usize = 262_144;
+/// Bytes of one URL in a metalink or a `Link` header: no server takes a longer request line.
+pub const METALINK_URL_BYTES_MAX: usize = 8 * 1024;
+/// Elements inside each other, in a metalink: it has five levels, and extensions some more.
+pub const METALINK_DEPTH_MAX: usize = 32;
+/// Bytes of one tag, comment or piece of text in a metalink, such as a description or a signature.
+pub const METALINK_TOKEN_BYTES_MAX: usize = 1024 * 1024;
+/// Links in the `Link` headers of one response.
+pub const LINKS_MAX: usize = 256;
 /// For one TCP connection and its TLS handshake.
 pub const CONNECT_MAX: Duration = Duration::from_secs(15);
 /// Head start of an address before the next one of the same name is tried beside it (RFC 8305, 5).
@@ -86,6 +137,14 @@ pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
 pub const SOURCES_MAX: usize = 64;
 /// How long a source may compute a digest while the copy waits for nothing else.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
+
+// --- XML, on both sides ------------------------------------------------------------------------
+
+/// Bytes of an element's or attribute's name, and of a namespace.
+pub const XML_NAME_BYTES_MAX: usize = 1024;
+/// Attributes of one element: they are compared with each other. RFC 5854 has three, Rucio writes four,
+/// namespaces come on top.
+pub const XML_ATTRIBUTES_MAX: usize = 64;
 
 // --- The data path -----------------------------------------------------------------------------
 
@@ -106,6 +165,14 @@ const _: () = {
     // The promise is 64 MiB plus what was in flight.
     assert!(JOURNAL_BYTES_MAX <= 64 * 1024 * 1024);
     assert!(REQUEST_HEAD_BYTES_MAX <= IO_BYTES && RESPONSE_HEAD_BYTES_MAX <= IO_BYTES);
+    // A body that is refused for its size is drained, so that the client sees the answer.
+    assert!(DAV_REQUEST_BYTES_MAX as u64 <= BODY_DRAIN_BYTES_MAX);
+    assert!(XML_NAME_BYTES_MAX < DAV_REQUEST_BYTES_MAX && XML_NAME_BYTES_MAX < MULTISTATUS_TOKEN_BYTES_MAX);
+    // A URL of the longest kind still is one piece of text.
+    assert!(METALINK_URL_BYTES_MAX < METALINK_TOKEN_BYTES_MAX);
+    // What we ask for, we answer: the shortest range takes four bytes.
+    assert!(RANGE_HEADER_BYTES_MAX / 4 <= RANGES_MAX && RANGE_HEADER_BYTES_MAX < REQUEST_HEAD_BYTES_MAX);
+    assert!(MULTIPART_BOUNDARY_BYTES_MAX < MULTIPART_HEAD_BYTES_MAX);
 };
 
 // --- What an emulated network may be -----------------------------------------------------------

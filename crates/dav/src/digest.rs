@@ -1,5 +1,9 @@
-//! Checksums in header fields: RFC 3230's `Digest` and `Want-Digest`, which the grid uses, and what an
-//! upload may carry (`Repr-Digest` of RFC 9530, `Content-MD5`, ownCloud's `OC-Checksum`).
+//! Checksums in header fields: RFC 3230's `Digest` and `Want-Digest`, which the grid uses; their successors
+//! `Repr-Digest`, `Content-Digest` and `Want-Repr-Digest` of RFC 9530; and what else an upload may carry
+//! (`Content-MD5`, ownCloud's `OC-Checksum`).
+//!
+//! `Digest` and `Repr-Digest` are of the whole file, on a 206 too; `Content-Digest` is of the bytes of one
+//! message, so it says something about a file only where the message is all of it.
 //!
 //! Written strictly, read tolerantly: adler32 and crc32c are hexadecimal (some clients drop leading
 //! zeros or use capitals; XRootD before 5.8.1 sends crc32c in base64), md5 and sha-256 are base64
@@ -38,6 +42,36 @@ pub fn encode(checksum: &Checksum) -> String {
     format!("{}={value}", name(checksum.kind()))
 }
 
+/// The name of an algorithm in the fields of RFC 9530 (its section 7.2): adler32 is registered as `adler`.
+pub fn repr_name(kind: ChecksumKind) -> &'static str {
+    match kind {
+        ChecksumKind::Adler32 => "adler",
+        kind => name(kind),
+    }
+}
+
+/// The value of a `Repr-Digest` or `Content-Digest` header: always base64 (RFC 9530, 2 and 3).
+pub fn encode_repr(checksum: &Checksum) -> String {
+    format!("{}=:{}:", repr_name(checksum.kind()), STANDARD.encode(checksum.bytes()))
+}
+
+/// The value of a `Want-Digest` header that asks for one of `kinds`, the best one first: `adler32;q=1,md5;q=0.9`
+/// (RFC 3230, 4.3.1).
+pub fn want(kinds: &[ChecksumKind]) -> String {
+    let element = |(kind, tenths): (&ChecksumKind, u32)| match tenths {
+        10 => format!("{};q=1", name(*kind)),
+        tenths => format!("{};q=0.{tenths}", name(*kind)),
+    };
+    kinds.iter().zip((1..=10).rev().chain(std::iter::repeat(1))).map(element).collect::<Vec<_>>().join(",")
+}
+
+/// The value of a `Want-Repr-Digest` header that asks for one of `kinds`, the best one first:
+/// `adler=10, md5=9` (RFC 9530, 4).
+pub fn want_repr(kinds: &[ChecksumKind]) -> String {
+    let element = |(kind, preference): (&ChecksumKind, u32)| format!("{}={preference}", repr_name(*kind));
+    kinds.iter().zip((1..=10).rev().chain(std::iter::repeat(1))).map(element).collect::<Vec<_>>().join(", ")
+}
+
 /// Reads a `Digest` header: every checksum in it that we know and can read.
 pub fn decode(text: &str) -> Vec<Checksum> {
     text.split(',')
@@ -56,19 +90,23 @@ fn decode_value(kind: ChecksumKind, value: &str) -> Option<Checksum> {
     Checksum::from_bytes(kind, &TOLERANT.decode(value).ok()?)
 }
 
-/// Reads a `Repr-Digest` header: `sha-256=:BASE64:`, adler32 under its registered name `adler` too.
+/// Reads a `Repr-Digest` or `Content-Digest` header: `sha-256=:BASE64:`, adler32 under its registered name
+/// `adler` or its own. Parameters of a value mean nothing (RFC 8941, 3.2).
 pub fn decode_repr(text: &str) -> Vec<Checksum> {
     text.split(',')
         .filter_map(|element| {
             let (name, value) = trim(element).split_once('=')?;
-            let kind = match trim(name) {
-                "adler" => ChecksumKind::Adler32,
-                name => name.parse().ok()?,
-            };
-            let value = trim(value).strip_prefix(':')?.strip_suffix(':')?;
-            Checksum::from_bytes(kind, &TOLERANT.decode(value).ok()?)
+            let (value, parameters) = trim(value).strip_prefix(':')?.split_once(':')?;
+            let parameters = trim(parameters);
+            let is_value = parameters.is_empty() || parameters.starts_with(';');
+            let bytes = TOLERANT.decode(value).ok().filter(|_| is_value)?;
+            Checksum::from_bytes(repr_kind(trim(name))?, &bytes)
         })
         .collect()
+}
+
+fn repr_kind(name: &str) -> Option<ChecksumKind> {
+    if name.eq_ignore_ascii_case("adler") { Some(ChecksumKind::Adler32) } else { name.parse().ok() }
 }
 
 /// Reads an `OC-Checksum` header: `TYPE:HEX`, which ownCloud's clients and rclone send.
@@ -77,10 +115,17 @@ pub fn decode_oc(text: &str) -> Option<Checksum> {
     Checksum::from_hex(trim(name).parse().ok()?, trim(value))
 }
 
-/// What an uploader says its body is: `Digest`, `Repr-Digest`, `Content-MD5`, `OC-Checksum`.
+/// One checksum as ownCloud writes it: `ADLER32:8f040a5d`, what [`decode_oc`] reads.
+pub fn encode_oc(checksum: &Checksum) -> String {
+    format!("{}:{}", checksum.kind().name().to_ascii_uppercase(), checksum.hex())
+}
+
+/// What an uploader says its body is: `Digest`, `Repr-Digest`, `Content-Digest`, `Content-MD5`,
+/// `OC-Checksum`. The body is the whole file, uncoded, so that all of them are of the same bytes.
 pub fn of_upload(headers: &Headers) -> Vec<Checksum> {
     let mut checksums: Vec<Checksum> = headers.all("digest").flat_map(decode).collect();
     checksums.extend(headers.all("repr-digest").flat_map(decode_repr));
+    checksums.extend(headers.all("content-digest").flat_map(decode_repr));
     checksums.extend(headers.all("content-md5").filter_map(|value| decode_value(ChecksumKind::Md5, value)));
     checksums.extend(headers.all("oc-checksum").filter_map(decode_oc));
     checksums
@@ -93,17 +138,58 @@ pub fn negotiate(wants: &Headers, supported: &[ChecksumKind]) -> Option<Checksum
     for element in wants.list("want-digest") {
         let mut parts = element.split(';').map(trim);
         let Some(kind) = parts.next().and_then(|name| name.parse().ok()) else { continue };
-        let weight = match parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")))
-        {
-            Some(text) => trim(text).parse::<f64>().unwrap_or(0.0),
-            None => 1.0,
-        };
+        let weight = parts.find_map(weight).unwrap_or(1.0);
         let better = best.is_none_or(|(_, weight_so_far)| weight > weight_so_far);
         if supported.contains(&kind) && weight > 0.0 && better {
             best = Some((kind, weight));
         }
     }
     best.map(|(kind, _)| kind)
+}
+
+/// The weight that a parameter is; one that cannot be read, or is more than 1, is 0 (RFC 9110, 12.4.2).
+fn weight(parameter: &str) -> Option<f64> {
+    let (name, value) = parameter.split_once('=')?;
+    let is_weight = trim(name).eq_ignore_ascii_case("q");
+    is_weight.then(|| trim(value).parse().ok().filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(0.0))
+}
+
+/// Which of the `supported` algorithms a `Want-Repr-Digest` asks for: the one with the highest preference,
+/// the first of equals. `None` when it wants none of them, and when it is malformed: then it is ignored as a
+/// whole (RFC 8941, 4.2).
+///
+/// A request may have both wishes. XRootD obeys `Want-Digest`, dCache this one; answering each in its own
+/// header satisfies everybody.
+pub fn negotiate_repr(wants: &Headers, supported: &[ChecksumKind]) -> Option<ChecksumKind> {
+    // A key that comes again takes the place and gets the value of the last one.
+    let mut preferences: Vec<(ChecksumKind, u8)> = Vec::new();
+    for element in wants.list("want-repr-digest") {
+        let (key, preference) = preference(element)?;
+        let Some(kind) = repr_kind(key) else { continue };
+        match preferences.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, before)) => *before = preference,
+            None => preferences.push((kind, preference)),
+        }
+    }
+    let mut best: Option<(ChecksumKind, u8)> = None;
+    for (kind, preference) in preferences {
+        let better = best.is_none_or(|(_, so_far)| preference > so_far);
+        if supported.contains(&kind) && preference > 0 && better {
+            best = Some((kind, preference));
+        }
+    }
+    best.map(|(kind, _)| kind)
+}
+
+/// A member of a `Want-Repr-Digest`: a key and an integer from 0 to 10 (RFC 9530, 4).
+fn preference(element: &str) -> Option<(&str, u8)> {
+    let (key, value) = element.split_once('=')?;
+    let valid = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte);
+    let key_is_valid =
+        key.starts_with(|first: char| first.is_ascii_lowercase() || first == '*') && key.bytes().all(valid);
+    let digits = trim(value.split(';').next().unwrap_or_default());
+    let value = digits.parse::<u8>().ok().filter(|value| *value <= 10 && !digits.starts_with('+'))?;
+    key_is_valid.then_some((key, value))
 }
 
 #[cfg(test)]
@@ -177,6 +263,14 @@ mod tests {
             ("SHA-512;q=1, SHA;q=0.1", None),
             ("adler32;q=0", None),
             ("adler32;q=x, md5 ; q=0.1", Some(Md5)),
+            ("adler32; q = 0.2 ,md5;q=0.3", Some(Md5)),
+            ("adler32;q=7, md5;q=0.3", Some(Md5)),
+            ("adler32;q=nan, md5;q=inf, crc32c;q=-1", None),
+            ("adler32;q=0.5, md5;q=0.5", Some(Adler32)),
+            ("SHA-512;q=1, SHA-256;q=1, SHA;q=0.1", None),
+            // dCache's list.
+            ("adler32;q=1,md5;q=0.9,sha;q=0.8,sha-256;q=0.7,sha-512;q=0.6", Some(Adler32)),
+            ("UNIXsum;q=0.1,MD5;q=0.2,CRC32C;q=0.3", Some(Crc32c)),
             ("", None),
         ] {
             let mut headers = Headers::new();
@@ -185,12 +279,111 @@ mod tests {
         }
     }
 
+    #[test]
+    fn wishes_in_the_new_form() {
+        use ChecksumKind::{Adler32, Crc32c, Md5, Sha256};
+        for (text, expected) in [
+            ("sha-256=10, md5=1", Some(Sha256)),
+            ("adler=3, crc32c=3", Some(Adler32)),
+            ("adler32=2, sha-512=10", Some(Adler32)),
+            ("md5=0, crc32c=1;x=y", Some(Crc32c)),
+            ("md5=0", None),
+            ("sha-512=10", None),
+            // The last value of a key counts.
+            ("md5=10, crc32c=5, md5=1", Some(Crc32c)),
+            // Malformed: ignored as a whole.
+            ("md5=11", None),
+            ("md5=-1, crc32c=5", None),
+            ("md5=+1", None),
+            ("md5=0.5, crc32c=5", None),
+            ("md5, crc32c=5", None),
+            ("MD5=5", None),
+            ("md5 = 5", None),
+            ("=5", None),
+            ("md5;q=0.5", None),
+            ("", None),
+        ] {
+            let mut headers = Headers::new();
+            headers.push("Want-Repr-Digest", text.as_bytes());
+            assert_eq!(negotiate_repr(&headers, &ChecksumKind::ALL), expected, "{text}");
+        }
+        let mut headers = Headers::new();
+        headers.push("want-repr-digest", b"adler=4");
+        headers.push("want-repr-digest", b"md5=5");
+        assert_eq!(negotiate_repr(&headers, &[Adler32, Md5]), Some(Md5));
+        assert_eq!(negotiate_repr(&headers, &[Adler32]), Some(Adler32));
+    }
+
+    #[test]
+    fn the_new_form() {
+        let both = "adler32:8f040a5d";
+        for (text, expected) in [
+            ("adler=:jwQKXQ==:", &[both][..]),
+            ("adler32=:jwQKXQ==:", &[both]),
+            ("ADLER=:jwQKXQ:", &[both]),
+            ("adler=:jwQKXQ==:;x=1, crc32c=:4waSgw==:", &[both, "crc32c:e3069283"]),
+            ("md5=:kAFQmDzST7DWlj99KOF/cg==:", &["md5:900150983cd24fb0d6963f7d28e17f72"]),
+            // Hexadecimal between colons has the wrong length, and text without colons is no byte sequence.
+            ("adler=:8f040a5d:", &[]),
+            ("adler=8f040a5d", &[]),
+            ("adler=:jwQKXQ==", &[]),
+            ("adler=:jwQKXQ==:x", &[]),
+            ("adler", &[]),
+        ] {
+            let expected: Vec<_> = expected.iter().map(|text| checksum(text)).collect();
+            assert_eq!(decode_repr(text), expected, "{text}");
+        }
+        assert_eq!(encode_repr(&checksum(both)), "adler=:jwQKXQ==:");
+        assert_eq!(encode_repr(&checksum("crc32c:e3069283")), "crc32c=:4waSgw==:");
+        let mut headers = Headers::new();
+        headers.push("Content-Digest", b"adler=:jwQKXQ==:");
+        assert_eq!(of_upload(&headers), [checksum(both)]);
+    }
+
+    #[test]
+    fn spellings_of_digests() {
+        for (text, expected) in [
+            // Leading zeros dropped, in both algorithms of four bytes; the shortest and the longest.
+            ("adler32=1", "adler32:00000001"),
+            ("adler32=91E01de", "adler32:091e01de"),
+            ("crc32c=0", "crc32c:00000000"),
+            ("CRC32C=E3069283", "crc32c:e3069283"),
+            // XRootD before 5.8.1, with and without padding.
+            ("crc32c=4waSgw", "crc32c:e3069283"),
+            ("crc32c=AAAAAA==", "crc32c:00000000"),
+            (
+                "Sha-256=BA7816BF8F01CFEA414140DE5DAE2223B00361A396177A9CB410FF61F20015AD",
+                "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
+            ("md5 = kAFQmDzST7DWlj99KOF/cg", "md5:900150983cd24fb0d6963f7d28e17f72"),
+        ] {
+            assert_eq!(decode(text), [checksum(expected)], "{text}");
+        }
+        assert_eq!(encode(&checksum("adler32:1")), "adler32=00000001");
+    }
+
+    #[test]
+    fn asking() {
+        assert_eq!(want(&[ChecksumKind::Adler32]), "adler32;q=1");
+        assert_eq!(want(&ChecksumKind::ALL), "adler32;q=1,crc32c;q=0.9,sha-256;q=0.8,md5;q=0.7");
+        assert_eq!(want_repr(&ChecksumKind::ALL), "adler=10, crc32c=9, sha-256=8, md5=7");
+        for (at, kind) in ChecksumKind::ALL.into_iter().enumerate() {
+            let mut headers = Headers::new();
+            headers.push("Want-Digest", want(&ChecksumKind::ALL).as_bytes());
+            headers.push("Want-Repr-Digest", want_repr(&ChecksumKind::ALL).as_bytes());
+            assert_eq!(negotiate(&headers, &ChecksumKind::ALL[at..]), Some(kind));
+            assert_eq!(negotiate_repr(&headers, &ChecksumKind::ALL[at..]), Some(kind));
+        }
+    }
+
     proptest! {
         #[test]
         fn round_trip(which in 0usize..4, bytes in prop::collection::vec(any::<u8>(), 32)) {
             let kind = ChecksumKind::ALL[which];
             let checksum = Checksum::from_bytes(kind, &bytes[..kind.value_len()]).unwrap();
-            prop_assert_eq!(decode(&encode(&checksum)), vec![checksum]);
+            prop_assert_eq!(decode(&encode(&checksum)), vec![checksum.clone()]);
+            prop_assert_eq!(decode_repr(&encode_repr(&checksum)), vec![checksum.clone()]);
+            prop_assert_eq!(decode_oc(&encode_oc(&checksum)), Some(checksum));
         }
 
         #[test]
@@ -198,7 +391,8 @@ mod tests {
             let _ = (decode(&text), decode_repr(&text));
             let mut headers = Headers::new();
             headers.push("want-digest", text.as_bytes());
-            let _ = negotiate(&headers, &ChecksumKind::ALL);
+            headers.push("want-repr-digest", text.as_bytes());
+            let _ = (negotiate(&headers, &ChecksumKind::ALL), negotiate_repr(&headers, &ChecksumKind::ALL));
         }
     }
 }

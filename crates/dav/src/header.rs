@@ -76,8 +76,7 @@ impl Headers {
     pub fn content_length(&self) -> Result<Option<u64>> {
         let mut length = None;
         for value in self.all("content-length").flat_map(|value| value.split(',')).map(trim) {
-            let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-            let parsed = value.parse::<u64>().ok().filter(|_| digits).ok_or_else(|| {
+            let parsed = number(value).ok_or_else(|| {
                 Error::new(ErrorKind::Protocol, format!("Content-Length {value:?} is not a number"))
             })?;
             if length.is_some_and(|before| before != parsed) {
@@ -96,6 +95,26 @@ pub(crate) fn trim(text: &str) -> &str {
 }
 
 pub(crate) const OWS: [char; 2] = [' ', '\t'];
+
+/// A number as protocols write it: digits, and nothing else. `None` when it does not fit.
+pub(crate) fn number(text: &str) -> Option<u64> {
+    let valid = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| valid)
+}
+
+/// Reads a quoted string (RFC 9110, 5.6.4) from behind its first quote: what it says, and what is behind its
+/// last one; `None` when that is missing.
+pub(crate) fn unquote(text: &str) -> (String, Option<&str>) {
+    let (mut value, mut characters) = (String::new(), text.chars());
+    while let Some(character) = characters.next() {
+        match character {
+            '"' => return (value, Some(characters.as_str())),
+            '\\' => value.extend(characters.next()),
+            plain => value.push(plain),
+        }
+    }
+    (value, None)
+}
 
 #[cfg(test)]
 mod tests {

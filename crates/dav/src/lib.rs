@@ -5,6 +5,11 @@
 //! checks the [`range::ContentRange`] that came back, and reads [`links`] of somebody else's listing. Bodies that
 //! come in chunks are decoded by [`chunked`]; checksums travel as [`digest`].
 //!
+//! Several ranges at once are asked for with [`ranges`], answered as [`multipart`] and read by
+//! [`multipart_reader`]. Where else a file is, [`metalink`]s and the [`link_header`] say. WebDAV's requests are
+//! in [`propfind`] and [`webdav`], its listings in [`multistatus`] and, for the client, [`multistatus_reader`].
+//! What is XML of these goes through one reader, `xml`, which is shown to be right in its tests.
+//!
 //! It is no HTTP implementation: who sends what when is decided by `gridlane-server` and
 //! `gridlane-engine`, which own their sockets.
 //!
@@ -20,23 +25,45 @@ pub mod date;
 pub mod digest;
 pub mod etag;
 pub mod header;
+mod href;
+pub mod if_header;
+pub mod link_header;
 pub mod links;
 pub mod listing;
 pub mod media_type;
+pub mod metalink;
 pub mod method;
+pub mod multipart;
+pub mod multipart_reader;
+pub mod multistatus;
+pub mod multistatus_reader;
 pub mod path;
+pub mod property;
+pub mod propfind;
 pub mod range;
+pub mod ranges;
 pub mod request;
 pub mod response;
 pub mod status;
+pub mod timestamp;
+pub mod webdav;
+mod xml;
+mod xml_syntax;
 
 pub use chunked::ChunkedDecoder;
 pub use etag::ETag;
 pub use header::Headers;
 pub use listing::{Entry, EntryKind};
+pub use metalink::Metalink;
 pub use method::{Method, Version};
+pub use multipart::{Boundary, Multipart};
+pub use multipart_reader::{AnswerToRanges, MultipartReader};
+pub use multistatus::{Multistatus, Resource};
+pub use multistatus_reader::{MultistatusEntry, MultistatusReader};
 pub use path::ResourcePath;
+pub use propfind::PropfindRequest;
 pub use range::{ContentRange, RangeSpec, UnsatisfiedRange};
+pub use ranges::{RangeAnswer, RangeList};
 pub use request::RequestHead;
 pub use response::ResponseHead;
 pub use status::Status;

@@ -110,12 +110,18 @@ fn child_of(href: &str, directory_path: &str) -> Option<(Vec<u8>, EntryKind)> {
     if name.contains('/') || (name.contains(':') && !href.starts_with(['.', '/'])) {
         return None;
     }
-    let name: Vec<u8> = percent_decode_str(name).collect();
-    is_name(&name).then_some((name, kind))
+    Some((decode_name(name)?, kind))
+}
+
+/// The name that an encoded path component stands for, if it may become a file name here. A `%` that encodes
+/// nothing stands for itself.
+pub(crate) fn decode_name(encoded: &str) -> Option<Vec<u8>> {
+    let name: Vec<u8> = percent_decode_str(encoded).collect();
+    is_name(&name).then_some(name)
 }
 
 /// Whether it may become a file name here.
-fn is_name(name: &[u8]) -> bool {
+pub(crate) fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 

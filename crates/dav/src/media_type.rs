@@ -1,5 +1,7 @@
 //! Media types by file name: enough for a browser to show what people keep beside their data.
 
+use crate::header::trim;
+
 /// What any file may be called.
 pub const OCTETS: &str = "application/octet-stream";
 
@@ -21,6 +23,7 @@ const TYPES: &[(&str, &str)] = &[
     ("log", "text/plain; charset=utf-8"),
     ("md", "text/markdown; charset=utf-8"),
     ("meta4", "application/metalink4+xml"),
+    ("metalink", "application/metalink+xml"),
     ("nc", "application/x-netcdf"),
     ("parquet", "application/vnd.apache.parquet"),
     ("pdf", "application/pdf"),
@@ -44,11 +47,23 @@ pub fn of_name(name: &[u8]) -> &'static str {
         .map_or(OCTETS, |(_, media_type)| media_type)
 }
 
-/// Whether a browser may run scripts in a document of this type.
+/// The type that a `Content-Type` names: without parameters, in lower case.
+pub fn of_field(content_type: &str) -> String {
+    trim(content_type.split(';').next().unwrap_or_default()).to_ascii_lowercase()
+}
+
+/// Whether a browser may run scripts in a document of this type. All XML is, for it may be styled.
 pub fn is_active(media_type: &str) -> bool {
-    ["text/html", "image/svg+xml", "application/xml", "application/pdf", "application/metalink4+xml"]
-        .iter()
-        .any(|active| media_type.starts_with(active))
+    [
+        "text/html",
+        "image/svg+xml",
+        "application/xml",
+        "application/pdf",
+        "application/metalink4+xml",
+        "application/metalink+xml",
+    ]
+    .iter()
+    .any(|active| media_type.starts_with(active))
 }
 
 #[cfg(test)]
@@ -63,5 +78,16 @@ mod tests {
             assert_eq!(of_name(name), OCTETS);
         }
         assert!(TYPES.is_sorted());
+        for active in ["page.html", "a.meta4", "a.metalink", "a.xml", "a.svg"] {
+            assert!(is_active(of_name(active.as_bytes())), "{active}");
+        }
+        assert!(!is_active(of_name(b"a.txt")));
+    }
+
+    #[test]
+    fn in_a_field() {
+        for (field, expected) in [("Text/HTML; charset=x", "text/html"), (" a/b ;c", "a/b"), ("", "")] {
+            assert_eq!(of_field(field), expected, "{field}");
+        }
     }
 }

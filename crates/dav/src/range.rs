@@ -7,7 +7,7 @@ use std::fmt;
 
 use gridlane_core::ByteRange;
 
-use crate::header::{OWS, trim};
+use crate::header::{OWS, number, trim};
 
 /// One range of a `Range` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,15 +33,16 @@ impl RangeSpec {
 
     /// Reads a header with a single range.
     ///
-    /// `None` means: ignore the header and send everything. That is the answer to another unit, to
-    /// malformed text and, as long as nobody needs them here, to several ranges (RFC 9110, 14.2).
+    /// `None` means: ignore the header and send everything. That is the answer to another unit and to
+    /// malformed text (RFC 9110, 14.2); for several ranges see [`RangeList`](crate::ranges::RangeList).
     pub fn parse(text: &str) -> Option<RangeSpec> {
-        let (unit, list) = text.split_once('=')?;
-        if !trim(unit).eq_ignore_ascii_case("bytes") {
-            return None;
-        }
-        let mut specs = list.split(',').map(trim).filter(|spec| !spec.is_empty());
+        let mut specs = elements(text)?;
         let (spec, None) = (specs.next()?, specs.next()) else { return None };
+        RangeSpec::parse_element(spec)
+    }
+
+    /// Reads one element of the header's list: `0-99`, `100-` or `-5`.
+    pub(crate) fn parse_element(spec: &str) -> Option<RangeSpec> {
         let (first, last) = spec.split_once('-')?;
         match (first, last) {
             ("", last) => digits(last).map(RangeSpec::Last),
@@ -50,6 +51,15 @@ impl RangeSpec {
                 let (first, last) = (digits(first)?, digits(last)?);
                 (first <= last).then_some(RangeSpec::FromTo { first, last })
             }
+        }
+    }
+
+    /// Writes one element of the header's list.
+    pub(crate) fn write_element(self, to: &mut impl fmt::Write) -> fmt::Result {
+        match self {
+            RangeSpec::FromTo { first, last } => write!(to, "{first}-{last}"),
+            RangeSpec::From(first) => write!(to, "{first}-"),
+            RangeSpec::Last(count) => write!(to, "-{count}"),
         }
     }
 
@@ -67,11 +77,8 @@ impl RangeSpec {
 /// The value of the header: `bytes=0-99`.
 impl fmt::Display for RangeSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RangeSpec::FromTo { first, last } => write!(f, "bytes={first}-{last}"),
-            RangeSpec::From(first) => write!(f, "bytes={first}-"),
-            RangeSpec::Last(count) => write!(f, "bytes=-{count}"),
-        }
+        f.write_str("bytes=")?;
+        self.write_element(f)
     }
 }
 
@@ -90,10 +97,10 @@ impl ContentRange {
     pub fn parse(text: &str) -> Option<ContentRange> {
         let (range, size) = bytes_unit(text)?.split_once('/')?;
         let (first, last) = trim(range).split_once('-')?;
-        let (first, last) = (exact_digits(trim(first))?, exact_digits(trim(last))?);
+        let (first, last) = (number(trim(first))?, number(trim(last))?);
         let size = match trim(size) {
             "*" => None,
-            size => Some(exact_digits(size)?),
+            size => Some(number(size)?),
         };
         let end = last.checked_add(1)?;
         (first <= last && size.is_none_or(|size| end <= size))
@@ -124,7 +131,7 @@ impl UnsatisfiedRange {
     /// Reads `bytes */1234`.
     pub fn parse(text: &str) -> Option<UnsatisfiedRange> {
         let size = bytes_unit(text)?.trim_start_matches(OWS).strip_prefix("*/")?;
-        Some(UnsatisfiedRange { size: exact_digits(trim(size))? })
+        Some(UnsatisfiedRange { size: number(trim(size))? })
     }
 }
 
@@ -133,6 +140,13 @@ impl fmt::Display for UnsatisfiedRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "bytes */{}", self.size)
     }
+}
+
+/// The elements of a `Range` header in bytes; `None` for another unit.
+pub(crate) fn elements(text: &str) -> Option<impl Iterator<Item = &str>> {
+    let (unit, list) = text.split_once('=')?;
+    let is_bytes = trim(unit).eq_ignore_ascii_case("bytes");
+    is_bytes.then(|| list.split(',').map(trim).filter(|spec| !spec.is_empty()))
 }
 
 fn bytes_unit(text: &str) -> Option<&str> {
@@ -144,12 +158,6 @@ fn bytes_unit(text: &str) -> Option<&str> {
 fn digits(text: &str) -> Option<u64> {
     let valid = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     valid.then(|| text.parse().unwrap_or(u64::MAX))
-}
-
-/// A number that must be what it says.
-fn exact_digits(text: &str) -> Option<u64> {
-    let valid = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    text.parse().ok().filter(|_| valid)
 }
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Checksum, Error, ErrorKind, Result, limits};
 
 use crate::etag::ETag;
-use crate::header::{Headers, trim};
+use crate::header::Headers;
 use crate::method::Version;
 use crate::range::{ContentRange, UnsatisfiedRange};
 use crate::status::Status;
-use crate::{date, digest};
+use crate::{date, digest, media_type};
 
 /// The status line and header fields of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,8 +145,7 @@ impl ResponseHead {
 
     /// `Content-Type` without parameters, in lower case.
     pub fn media_type(&self) -> Option<String> {
-        let value = self.headers.get("content-type")?;
-        Some(trim(value.split(';').next().unwrap_or_default()).to_ascii_lowercase())
+        self.headers.get("content-type").map(media_type::of_field)
     }
 
     /// Whether the connection may carry another request after this response (RFC 9112, 9.3).

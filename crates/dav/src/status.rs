@@ -29,6 +29,7 @@ statuses! {
     CREATED = 201 "Created";
     NO_CONTENT = 204 "No Content";
     PARTIAL_CONTENT = 206 "Partial Content";
+    MULTI_STATUS = 207 "Multi-Status";
     MOVED_PERMANENTLY = 301 "Moved Permanently";
     FOUND = 302 "Found";
     SEE_OTHER = 303 "See Other";
