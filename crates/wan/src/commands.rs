@@ -68,27 +68,27 @@ pub(crate) struct NodeCommands {
     pub(crate) tc_batch: String,
 }
 
-/// Everything for one node. `directions` are the figures of all links, `host` the limits of socket buffers
-/// that the host has. Fails if netem cannot do what they say.
+/// Everything for one node. `directions` are the figures of all links, `derived` is what the network derives
+/// from them, `host` the limits of socket buffers that the host has. Fails if netem cannot do what they say.
 pub(crate) fn node_commands(
     network: &Network,
     directions: &[[Direction; 2]],
+    derived: &[[Derived; 2]],
     node: usize,
     back_end: BackEnd,
     host: &HostBuffers,
 ) -> Result<NodeCommands> {
-    let derived = network.derive(directions);
-    let buffers = network.buffers_for(directions, &derived, node, host);
+    let buffers = network.buffers_for(directions, derived, node, host);
     let node = &network.nodes()[node];
     let mut tc_batch = String::new();
     if back_end == BackEnd::Netem {
         for device in &node.devices {
-            tc_batch.push_str(&netem_line(network, directions, &derived, device.link, device.end)?);
+            tc_batch.push_str(&netem_line(network, directions, derived, device.link, device.end)?);
         }
     }
     Ok(NodeCommands {
         sysctls: sysctls(node, buffers.as_ref()),
-        ip_batch: ip_batch(network, node, &derived, back_end),
+        ip_batch: ip_batch(network, node, derived, back_end),
         tc_batch,
     })
 }
@@ -321,7 +321,7 @@ mod tests {
 
     fn commands(text: &str, node: usize, back_end: BackEnd) -> NodeCommands {
         let (network, directions) = network(text);
-        node_commands(&network, &directions, node, back_end, &HOST).unwrap()
+        node_commands(&network, &directions, &network.derive(&directions), node, back_end, &HOST).unwrap()
     }
 
     #[test]

@@ -70,12 +70,7 @@ fn keep_claimed_up(
     provide_names(place)?;
     let emulation = Emulation::start(scenario, back_end, privilege)?;
     let id = format!("{}-{}", std::process::id(), started_ns());
-    let remains = Remains {
-        v: REMAINS_VERSION,
-        pid: std::process::id() as i32,
-        id,
-        namespaces: emulation.namespace_numbers()?,
-    };
+    let remains = Remains { v: REMAINS_VERSION, id, namespaces: emulation.namespace_numbers()? };
     place.keep(&remains)?;
     let failed = |cause: io::Error| Error::local_io("cannot listen for commands", &cause);
     let _ = fs::remove_file(place.socket());

@@ -172,8 +172,10 @@ impl Emulation {
     }
 
     fn configuration(&self) -> Result<Vec<NodeCommands>> {
-        let of =
-            |node| commands::node_commands(&self.network, &self.directions, node, self.back_end, &self.host);
+        let (directions, derived) = (&self.directions, &self.derived);
+        let of = |node| {
+            commands::node_commands(&self.network, directions, derived, node, self.back_end, &self.host)
+        };
         (0..self.namespaces.len()).map(of).collect()
     }
 
@@ -462,9 +464,10 @@ pub fn configuration(scenario: &Scenario, back_end: BackEnd) -> Result<String> {
         let names: Vec<String> = network.nodes().iter().map(|node| node.name.clone()).collect();
         text.push_str(&format!("\n# ip -batch -\n{}", commands::veth_batch(&network, &names)?));
     }
+    let directions = scenario.directions();
+    let derived = network.derive(&directions);
     for node in network.nodes() {
-        let commands =
-            commands::node_commands(&network, &scenario.directions(), node.index, back_end, &host)?;
+        let commands = commands::node_commands(&network, &directions, &derived, node.index, back_end, &host)?;
         text.push_str(&format!("\n# {}: settings\n", node.name));
         for (path, value) in commands.sysctls {
             text.push_str(&format!("{path} = {value}\n"));

@@ -44,8 +44,6 @@ pub struct Place {
 pub(crate) struct Remains {
     /// Version of this file.
     pub(crate) v: u32,
-    /// The process.
-    pub(crate) pid: i32,
     /// The value of [`ID_VARIABLE`].
     pub(crate) id: String,
     /// Numbers of its network namespaces.
@@ -444,7 +442,7 @@ mod tests {
     #[test]
     fn only_processes_that_are_marked_are_killed() {
         let own = fs::metadata("/proc/self/ns/net").unwrap().ino();
-        let remains = |id: &str| Remains { v: 1, pid: 0, id: id.into(), namespaces: vec![own] };
+        let remains = |id: &str| Remains { v: 1, id: id.into(), namespaces: vec![own] };
         let mut child =
             std::process::Command::new("sleep").arg("60").env(ID_VARIABLE, "mine").spawn().unwrap();
         assert_eq!(kill_inside(&remains("another"), true).unwrap(), 0);
