@@ -33,10 +33,13 @@ const SAY_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let listen = addresses(args)?;
-    let export = Arc::new(PosixStorage::open(&args.directory, args.durability)?);
+    let storage = Arc::new(PosixStorage::open(&args.directory, args.durability)?);
     let (cert, key, is_self_signed) = certificate(args)?;
-    let mut settings = Settings::new(listen, export);
-    settings.allow_write = args.allow_write;
+    let mut settings = Settings::new(listen, storage);
+    for export in &mut settings.exports {
+        export.allow_write = args.allow_write;
+        export.upload_bytes_max = args.max_upload;
+    }
     settings.limit_rate_bytes_per_s = args.limit_rate;
     settings.tls = Some(tls::server_config(&cert, &key)?);
     settings.access_log = match args.access_log.as_str() {
@@ -45,7 +48,6 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
         "-" => AccessLog::to_stderr(),
         path => AccessLog::to_file(Path::new(path))?,
     };
-    settings.upload_bytes_max = args.max_upload;
     settings.host_names = host_name().into_iter().collect();
     let asked = args.max_connections as usize;
     let descriptors = raise_descriptors();

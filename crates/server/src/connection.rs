@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::limits;
 use gridlane_dav::request::{RequestHead, Target};
-use gridlane_dav::{Method, Status, Version};
+use gridlane_dav::{Method, ResourcePath, Status, Version};
 use gridlane_net::Stream;
 use gridlane_store::StoreError;
 use tokio::sync::watch;
@@ -27,6 +27,7 @@ use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::access_log::{Record, timestamp};
 use crate::body::{Body, Inbox, Wire};
+use crate::export::{Operation, Place};
 use crate::reply::{Payload, Reply};
 use crate::shared::{Counters, Shared};
 use crate::transfer::Patience;
@@ -171,19 +172,31 @@ impl Connection {
             (_, Target::Resource { path, .. }) => path,
             (_, Target::Server) => return not_allowed(shared),
         };
+        let spot = match shared.exports.find(path) {
+            Place::Inside(spot) => spot,
+            Place::Above(names) => return above(shared, head, path, &names),
+            Place::Nowhere if head.method == Method::Put => {
+                let what = "no export has this path, or its name '.gridlane' is the server's own";
+                return Reply::failure(Status::FORBIDDEN, what);
+            }
+            Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),
+        };
+        let operation = match head.method {
+            Method::Get | Method::Head => Operation::Read,
+            _ => Operation::Write,
+        };
+        if let Err(refusal) = spot.check(operation) {
+            return refusal;
+        }
         match head.method {
             Method::Get | Method::Head => tokio::select! {
                 biased;
-                reply = get::answer(shared, head, path) => reply,
+                reply = get::answer(shared, head, path, &spot) => reply,
                 // A checksum may take half an hour, and whoever left does not want it any longer.
                 () = self.wire.stream.closed() => client_left(),
             },
-            Method::Put | Method::Delete if !shared.allow_write => Reply::failure(
-                Status::FORBIDDEN,
-                "this server does not let anyone write; its operator can with --allow-write",
-            ),
-            Method::Put => put::answer(shared, &mut self.wire, head, path, body).await,
-            Method::Delete => delete::answer(shared, head, path).await,
+            Method::Put => put::answer(shared, &mut self.wire, head, path, &spot, body).await,
+            Method::Delete => delete::answer(shared, head, path, &spot).await,
             _ => not_allowed(shared),
         }
     }
@@ -354,6 +367,17 @@ fn client_left() -> Reply {
     let mut reply = Reply::new(Status::CLIENT_LEFT).closing();
     reply.cause = Some("the client left before it was answered".to_owned());
     reply
+}
+
+/// The answer for a directory that exists only because exports are below it.
+fn above(shared: &Shared, head: &RequestHead, path: &ResourcePath, names: &[Vec<u8>]) -> Reply {
+    match head.method {
+        Method::Get | Method::Head => get::above(head, path, names),
+        Method::Put | Method::Delete => {
+            Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it")
+        }
+        _ => not_allowed(shared),
+    }
 }
 
 fn not_allowed(shared: &Shared) -> Reply {

@@ -2,23 +2,21 @@
 
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::{ResourcePath, Status};
-use gridlane_store::{ObjectPath, StoreError};
+use gridlane_store::StoreError;
 
+use crate::export::Spot;
 use crate::put::expectation_of;
 use crate::reply::Reply;
 use crate::shared::Shared;
 
 /// Removes a file.
-pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath) -> Reply {
-    let Some(object_path) = ObjectPath::new(path.names()) else {
-        return Reply::store_failure(&StoreError::NotFound);
-    };
+pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
     if path.is_directory_form() {
         return Reply::failure(Status::CONFLICT, "a directory cannot be removed, only files can");
     }
     let outcome = shared.disk.run(|| {
-        let expectation = expectation_of(shared, head, &object_path)?;
-        shared.export.remove(&object_path, &expectation).map_err(|error| match error {
+        let expectation = expectation_of(spot, head)?;
+        spot.storage().remove(&spot.object, &expectation).map_err(|error| match error {
             StoreError::NotAFile => {
                 Reply::failure(Status::CONFLICT, "a directory cannot be removed, only files can")
             }

@@ -10,20 +10,18 @@ use gridlane_dav::{
     ContentRange, ETag, Entry, EntryKind, Method, RangeSpec, ResourcePath, Status, UnsatisfiedRange, date,
     digest, listing, media_type,
 };
-use gridlane_store::{Listing, Metadata, Object, ObjectPath, Opened, StoreError};
+use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
 use crate::connection::SMALL_BYTES;
+use crate::export::Spot;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
-pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath) -> Reply {
-    let Some(object_path) = ObjectPath::new(path.names()) else {
-        return Reply::store_failure(&StoreError::NotFound);
-    };
-    let opened = match shared.export.open_nowait(&object_path) {
-        Ok(None) => shared.disk.run(|| shared.export.open(&object_path)).await,
+pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
+    let opened = match spot.storage().open_nowait(&spot.object) {
+        Ok(None) => shared.disk.run(|| spot.storage().open(&spot.object)).await,
         Ok(Some(opened)) => Ok(opened),
         Err(error) => Err(error),
     };
@@ -40,7 +38,7 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
                 return Reply::failure(Status::SERVICE_UNAVAILABLE, "too many listings are being sent");
             };
             // The page as well: a hundred thousand lines take a tenth of a second.
-            let page = || shared.export.list(&object_path).map(|listing| directory(head, path, listing));
+            let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
             let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
             // A small one takes no memory worth counting: slow readers of those hinder nobody.
             reply.permit = (reply.payload_len() > SMALL_BYTES).then_some(permit);
@@ -48,6 +46,20 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
         }
         Err(error) => Reply::store_failure(&error),
     }
+}
+
+/// The answer for a directory that exists only because exports are below it.
+pub(crate) fn above(head: &RequestHead, path: &ResourcePath, names: &[Vec<u8>]) -> Reply {
+    if !path.is_directory_form() {
+        return redirect_to_directory(head, path);
+    }
+    let entry = |name: &Vec<u8>| Entry {
+        name: name.clone(),
+        kind: EntryKind::Directory,
+        size_bytes: None,
+        modified: None,
+    };
+    page(head, path, names.iter().map(entry).collect(), false)
 }
 
 /// What a condition compares with.
@@ -159,7 +171,7 @@ fn directory_reply(head: &RequestHead) -> Reply {
 }
 
 fn directory(head: &RequestHead, path: &ResourcePath, listing: Listing) -> Reply {
-    let mut entries: Vec<Entry> = listing
+    let entries = listing
         .entries
         .into_iter()
         .map(|entry| Entry {
@@ -169,15 +181,20 @@ fn directory(head: &RequestHead, path: &ResourcePath, listing: Listing) -> Reply
             modified: Some(entry.modified),
         })
         .collect();
+    page(head, path, entries, listing.is_cut)
+}
+
+/// A listing in the form that the client wants.
+fn page(head: &RequestHead, path: &ResourcePath, mut entries: Vec<Entry>, is_cut: bool) -> Reply {
     listing::sort(&mut entries);
     let mut reply = directory_reply(head);
-    if listing.is_cut {
+    if is_cut {
         reply = reply.field("X-Listing-Cut", "true");
     }
     let text = if wants_json(head) {
         listing::render_json(&entries)
     } else {
-        listing::render_html(path, &entries, listing.is_cut)
+        listing::render_html(path, &entries, is_cut)
     };
     reply.payload(Payload::Bytes(text.into_bytes()))
 }

@@ -26,6 +26,7 @@ mod buffers;
 mod connection;
 mod delete;
 mod digests;
+pub mod export;
 mod get;
 mod put;
 mod reply;
@@ -35,6 +36,7 @@ mod shared;
 mod transfer;
 
 pub use access_log::AccessLog;
+pub use export::{Compat, Export};
 pub use server::{Server, Summary};
 pub use settings::{Deadlines, Settings};
 

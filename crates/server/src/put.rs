@@ -8,9 +8,10 @@ use gridlane_core::{Checksum, ChecksumKind, Hasher};
 use gridlane_dav::conditional::{self, Verdict};
 use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::{ETag, ResourcePath, Status, digest};
-use gridlane_store::{Expectation, Metadata, ObjectPath, StoreError, StoreResult, Upload};
+use gridlane_store::{Expectation, Metadata, StoreError, StoreResult, Upload};
 
 use crate::body::{Body, BodyError, Wire};
+use crate::export::Spot;
 use crate::get;
 use crate::reply::Reply;
 use crate::shared::Shared;
@@ -48,9 +49,10 @@ pub(crate) async fn answer(
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
+    spot: &Spot,
     body: &mut Body,
 ) -> Reply {
-    match receive(shared, wire, head, path, body).await {
+    match receive(shared, wire, head, path, spot, body).await {
         Ok(reply) => reply,
         Err(Failure::Answer(reply)) => reply,
         Err(Failure::Body(error)) => error.reply(),
@@ -62,15 +64,17 @@ async fn receive(
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
+    spot: &Spot,
     body: &mut Body,
 ) -> Result<Reply, Failure> {
-    let object_path = check_head(shared, head, path)?;
-    let expectation = shared.disk.run(|| expectation_of(shared, head, &object_path)).await?;
+    let upload_bytes_max = spot.export.upload_bytes_max;
+    check_head(head, path, upload_bytes_max)?;
+    let expectation = shared.disk.run(|| expectation_of(spot, head)).await?;
     let expected_bytes = match head.body {
         RequestBody::Known(len) => Some(len),
         RequestBody::Absent | RequestBody::Chunked => None,
     };
-    let mut upload = shared.disk.run(|| shared.export.create(&object_path, expected_bytes)).await?;
+    let mut upload = shared.disk.run(|| spot.storage().create(&spot.object, expected_bytes)).await?;
     if head.expects_continue && wire.inbox.unread().is_empty() {
         let mut uncounted = 0;
         let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -85,7 +89,7 @@ async fn receive(
     kinds.push(ChecksumKind::Adler32);
     kinds.sort();
     kinds.dedup();
-    let checksums = match receive_body(shared, wire, body, upload.as_mut(), &kinds).await {
+    let checksums = match receive_body(shared, wire, body, upload.as_mut(), upload_bytes_max, &kinds).await {
         Ok(checksums) => checksums,
         Err(failure) => {
             shared.disk.run(|| drop(upload)).await;
@@ -106,7 +110,7 @@ async fn receive(
 }
 
 /// Refuses what the head alone shows to be impossible.
-fn check_head(shared: &Shared, head: &RequestHead, path: &ResourcePath) -> Result<ObjectPath, Reply> {
+fn check_head(head: &RequestHead, path: &ResourcePath, upload_bytes_max: u64) -> Result<(), Reply> {
     if head.headers.contains("content-range") {
         // RFC 9110, 14.5: a server that does not write parts must not mistake a part for the whole.
         let what = "a PUT with Content-Range, which would write a part of a file, is not supported";
@@ -122,28 +126,21 @@ fn check_head(shared: &Shared, head: &RequestHead, path: &ResourcePath) -> Resul
     match head.body {
         RequestBody::Absent => {
             let what = "a PUT needs Content-Length (0 for an empty file) or Transfer-Encoding: chunked";
-            return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
+            Err(Reply::failure(Status::LENGTH_REQUIRED, what))
         }
-        RequestBody::Known(len) if len > shared.upload_bytes_max => return Err(too_large(shared)),
-        RequestBody::Known(_) | RequestBody::Chunked => {}
+        RequestBody::Known(len) if len > upload_bytes_max => Err(too_large(upload_bytes_max)),
+        RequestBody::Known(_) | RequestBody::Chunked => Ok(()),
     }
-    ObjectPath::new(path.names()).ok_or_else(|| {
-        Reply::failure(Status::FORBIDDEN, "a path with a component '.gridlane' is the server's own")
-    })
 }
 
 /// Evaluates the conditions now, to refuse early, and makes of them what must still hold when the file
 /// is committed.
-pub(crate) fn expectation_of(
-    shared: &Shared,
-    head: &RequestHead,
-    path: &ObjectPath,
-) -> Result<Expectation, Reply> {
+pub(crate) fn expectation_of(spot: &Spot, head: &RequestHead) -> Result<Expectation, Reply> {
     const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
     if !CONDITIONS.iter().any(|name| head.headers.contains(name)) {
         return Ok(Expectation::Anything);
     }
-    let current = match shared.export.stat(path) {
+    let current = match spot.storage().stat(&spot.object) {
         Ok(metadata) => Some(metadata),
         Err(StoreError::NotFound) => None,
         Err(error) => return Err(Reply::store_failure(&error)),
@@ -167,6 +164,7 @@ async fn receive_body(
     wire: &mut Wire,
     body: &mut Body,
     upload: &mut dyn Upload,
+    upload_bytes_max: u64,
     kinds: &[ChecksumKind],
 ) -> Result<Vec<Checksum>, Failure> {
     let mut buffer = shared.buffers.lend();
@@ -178,8 +176,8 @@ async fn receive_body(
         if count == 0 {
             return Ok(hashers.into_iter().map(Hasher::finish).collect());
         }
-        if at + count as u64 > shared.upload_bytes_max {
-            return Err(too_large(shared).into());
+        if at + count as u64 > upload_bytes_max {
+            return Err(too_large(upload_bytes_max).into());
         }
         let bytes = &buffer[..count];
         let write = || -> StoreResult<()> {
@@ -202,8 +200,7 @@ fn compare(promised: &[Checksum], computed: &[Checksum]) -> Option<Reply> {
     Some(Reply::failure(Status::BAD_REQUEST, what))
 }
 
-fn too_large(shared: &Shared) -> Reply {
-    let max = shared.upload_bytes_max;
+fn too_large(max: u64) -> Reply {
     Reply::failure(Status::CONTENT_TOO_LARGE, format!("an upload may have at most {max} bytes"))
 }
 

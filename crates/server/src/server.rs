@@ -19,6 +19,7 @@ use crate::blocking::{self, Disk};
 use crate::buffers::Buffers;
 use crate::connection::Connection;
 use crate::digests::Digests;
+use crate::export::Exports;
 use crate::settings::Settings;
 use crate::shared::{Counters, Pace, Shared};
 
@@ -64,7 +65,7 @@ pub struct Summary {
 }
 
 impl Server {
-    /// Listens at every address, and removes what earlier servers left behind in a writable export.
+    /// Listens at every address, and removes what earlier servers left behind in writable exports.
     pub async fn bind(settings: Settings) -> Result<Server> {
         let mut listeners = Vec::with_capacity(settings.listen.len());
         for address in &settings.listen {
@@ -78,14 +79,13 @@ impl Server {
             .map(TcpListener::local_addr)
             .collect::<io::Result<_>>()
             .map_err(|cause| Error::local_io("cannot tell where the server listens", &cause))?;
-        if settings.allow_write {
-            settings.export.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
+        let exports = Exports::new(settings.exports)?;
+        for export in exports.iter().filter(|export| export.allow_write) {
+            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
         }
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let shared = Shared {
-            export: settings.export,
-            allow_write: settings.allow_write,
-            upload_bytes_max: settings.upload_bytes_max,
+            exports,
             host_names: settings.host_names,
             deadlines: settings.deadlines,
             access_log: settings.access_log,
@@ -118,7 +118,7 @@ impl Server {
         let mut connections = JoinSet::new();
         let mut panicked = 0;
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-        let tidying = self.shared.allow_write.then(|| tokio::spawn(tidy(Arc::clone(&self.shared))));
+        let tidying = self.shared.exports.allow_write().then(|| tokio::spawn(tidy(Arc::clone(&self.shared))));
         let mut noted: Option<Instant> = None;
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
@@ -213,9 +213,13 @@ impl Server {
 async fn tidy(shared: Arc<Shared>) {
     loop {
         tokio::time::sleep(shared.deadlines.tidy).await;
-        let removal = || shared.export.remove_abandoned(limits::PARTIAL_AGE_MAX);
-        if let Err(error) = shared.disk.run(removal).await {
-            shared.access_log.note(&format!("cannot remove abandoned uploads: {error}"));
+        for export in shared.exports.iter().filter(|export| export.allow_write) {
+            let removal = || export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX);
+            if let Err(error) = shared.disk.run(removal).await {
+                shared
+                    .access_log
+                    .note(&format!("cannot remove abandoned uploads in {}: {error}", export.path));
+            }
         }
     }
 }

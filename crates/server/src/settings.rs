@@ -8,23 +8,20 @@ use gridlane_core::limits;
 use gridlane_store::Storage;
 
 use crate::access_log::AccessLog;
+use crate::export::Export;
 
-/// How to serve an export.
+/// How to serve.
 pub struct Settings {
     /// Where to listen; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
-    /// What to serve.
-    pub export: Arc<dyn Storage>,
-    /// Whether anyone may store and remove files.
-    pub allow_write: bool,
+    /// What to serve: none lies in another.
+    pub exports: Vec<Export>,
     /// Bytes of bodies sent per second, over all connections.
     pub limit_rate_bytes_per_s: Option<u64>,
     /// Certificate and key, as `gridlane_net::tls::server_config` makes it; without it there is no https.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Where requests are recorded.
     pub access_log: AccessLog,
-    /// Bytes of one upload: beyond it the answer is 413.
-    pub upload_bytes_max: u64,
     /// Open connections: beyond it the answer is 503.
     pub connections_max: usize,
     /// Names of this machine, beside `localhost` and addresses, that a client on the same machine may call
@@ -35,16 +32,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Serves `export` read-only at `listen`, without TLS and without a log.
-    pub fn new(listen: Vec<SocketAddr>, export: Arc<dyn Storage>) -> Settings {
+    /// Serves `storage` as the only export, read-only, at `listen`, without TLS and without a log.
+    pub fn new(listen: Vec<SocketAddr>, storage: Arc<dyn Storage>) -> Settings {
         Settings {
             listen,
-            export,
-            allow_write: false,
+            exports: vec![Export::new(storage)],
             limit_rate_bytes_per_s: None,
             tls: None,
             access_log: AccessLog::off(),
-            upload_bytes_max: limits::UPLOAD_BYTES_MAX,
             connections_max: limits::CONNECTIONS_MAX,
             host_names: Vec::new(),
             deadlines: Deadlines::default(),

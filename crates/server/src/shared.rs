@@ -5,19 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use gridlane_core::{Pacer, Time};
-use gridlane_store::Storage;
 use tokio::sync::Semaphore;
 
 use crate::access_log::AccessLog;
 use crate::blocking::Disk;
 use crate::buffers::Buffers;
 use crate::digests::Digests;
+use crate::export::Exports;
 use crate::settings::Deadlines;
 
 pub(crate) struct Shared {
-    pub(crate) export: Arc<dyn Storage>,
-    pub(crate) allow_write: bool,
-    pub(crate) upload_bytes_max: u64,
+    pub(crate) exports: Exports,
     pub(crate) host_names: Vec<String>,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
@@ -35,7 +33,7 @@ pub(crate) struct Shared {
 impl Shared {
     /// The methods that the server answers, for `Allow`.
     pub(crate) fn allowed_methods(&self) -> &'static str {
-        if self.allow_write { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" }
+        if self.exports.allow_write() { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" }
     }
 }
 

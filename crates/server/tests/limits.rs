@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
 use gridlane_dav::Status;
-use support::{Client, TestServer, noise};
+use support::{TestServer, noise};
 
 /// Shortened deadlines are this long; nothing in these tests waits for more than a few of them.
 const SHORT: Duration = Duration::from_millis(200);
@@ -101,7 +101,7 @@ fn a_slow_head_is_408() {
 #[test]
 fn a_body_that_stops_is_408_and_leaves_nothing() {
     let server = TestServer::with(|settings| {
-        settings.allow_write = true;
+        settings.exports[0].allow_write = true;
         settings.deadlines.body_stall = SHORT;
     });
     let mut client = server.connect();
@@ -116,7 +116,7 @@ fn a_body_that_stops_is_408_and_leaves_nothing() {
 fn a_body_that_trickles_is_408() {
     for fields in ["Content-Length: 100000\r\n", "Transfer-Encoding: chunked\r\n"] {
         let server = TestServer::with(|settings| {
-            settings.allow_write = true;
+            settings.exports[0].allow_write = true;
             settings.deadlines.body_stall = SHORT * 100;
             settings.deadlines.body_grace = SHORT;
         });
@@ -179,30 +179,4 @@ fn beyond_the_last_connection_there_is_503() {
     while server.request("GET /", "").status() != 200 {
         assert!(began.elapsed() < Duration::from_secs(20));
     }
-}
-
-#[test]
-fn silent_clients_cost_no_thread() {
-    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
-    let server = TestServer::start();
-    server.write("f", b"x");
-    assert_eq!(server.request("GET /f", "").status(), 200);
-    let before = threads();
-    let mut silent: Vec<Client> = (0..300).map(|_| server.connect()).collect();
-    for (number, client) in silent.iter_mut().enumerate() {
-        match number % 3 {
-            0 => {}
-            1 => client.send("GET /f HTTP/1.1\r\n"),
-            _ => {
-                client.send("PUT /g HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n")
-            }
-        }
-    }
-    for client in silent.iter_mut().skip(2).step_by(3) {
-        assert_eq!(client.head().status, Status::CONTINUE);
-    }
-    assert_eq!(server.request("GET /f", "").status(), 200);
-    // Other tests of this binary start and stop servers of three threads each meanwhile; 300 clients
-    // with a thread each would not go unnoticed.
-    assert!(threads() < before + 150, "{} threads, {before} before", threads());
 }

@@ -91,7 +91,7 @@ fn an_aborted_upload_leaves_nothing() {
 #[test]
 fn uploads_that_are_cut_by_the_end_of_the_server_leave_nothing() {
     let mut server = TestServer::with(|settings| {
-        settings.allow_write = true;
+        settings.exports[0].allow_write = true;
         settings.deadlines.drain = std::time::Duration::ZERO;
     });
     let mut upload = server.connect();
@@ -132,8 +132,8 @@ fn a_client_that_asks_first_is_answered_first() {
 #[test]
 fn what_cannot_be_stored() {
     let server = TestServer::with(|settings| {
-        settings.allow_write = true;
-        settings.upload_bytes_max = 1000;
+        settings.exports[0].allow_write = true;
+        settings.exports[0].upload_bytes_max = 1000;
     });
     server.write("f", b"old");
     std::fs::create_dir(server.path("sub")).unwrap();
@@ -253,11 +253,11 @@ fn what_the_client_says_of_its_bytes_is_checked() {
 #[test]
 fn a_full_disk_is_507_before_or_during_the_body() {
     let small = MemoryStorage::new().with_capacity(1000);
-    let server = TestServer::of(Arc::new(small.clone()), |settings| settings.allow_write = true);
+    let server = TestServer::of(Arc::new(small.clone()), |settings| settings.exports[0].allow_write = true);
     let refused = server.request("PUT /f", "Content-Length: 1001\r\nExpect: 100-continue\r\n");
     refused.assert_refused(Status::INSUFFICIENT_STORAGE, "space");
     let faulty = FaultyStorage::new(MemoryStorage::new(), 1000);
-    let server = TestServer::of(Arc::new(faulty), |settings| settings.allow_write = true);
+    let server = TestServer::of(Arc::new(faulty), |settings| settings.exports[0].allow_write = true);
     let mut client = server.connect();
     client.send("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 2000000\r\n\r\n");
     client.send(noise(2_000_000, 8));
@@ -271,7 +271,7 @@ fn an_uploads_digest_is_remembered() {
     let gate = gridlane_store::fake::Gate::new();
     let storage = MemoryStorage::new();
     let slow = gridlane_store::fake::SlowStorage::new(storage.clone(), gate.clone());
-    let server = TestServer::of(Arc::new(slow), |settings| settings.allow_write = true);
+    let server = TestServer::of(Arc::new(slow), |settings| settings.exports[0].allow_write = true);
     let put = server.ask("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n123456789");
     assert_eq!(put.status(), 201);
     let head = server.request("HEAD /f", "Want-Digest: adler32\r\n");

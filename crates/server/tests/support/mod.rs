@@ -30,7 +30,7 @@ pub(crate) struct TestServer {
 impl TestServer {
     /// Serves an empty directory, writable.
     pub(crate) fn start() -> TestServer {
-        TestServer::with(|settings| settings.allow_write = true)
+        TestServer::with(|settings| settings.exports[0].allow_write = true)
     }
 
     /// Serves an empty directory with other settings.
