@@ -20,6 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gridlane_core::Checksum;
 use gridlane_sys::file::start_writeback;
 use rustix::fs::{
     Access, AtFlags, FileType, Timespec, Timestamps, UTIME_OMIT, accessat, copy_file_range, fstatvfs, fsync,
@@ -30,7 +31,7 @@ use rustix::io::Errno;
 use super::hidden::{create_partial, hidden_for};
 use super::metadata::{kind_of, look_at, look_in, metadata_of};
 use super::names::rename_new;
-use super::{Durability, Shared};
+use super::{Durability, Shared, checksums};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Expectation, Object, Upload, copy_by_reading};
@@ -54,6 +55,8 @@ pub(super) struct PosixUpload {
     partial_name: Option<String>,
     file: File,
     modified: Option<SystemTime>,
+    /// Of all that was written.
+    checksums: Vec<Checksum>,
     /// Bytes that the kernel was told of.
     written_back: u64,
 }
@@ -88,6 +91,7 @@ impl PosixUpload {
             partial_name: Some(partial_name),
             file,
             modified: None,
+            checksums: Vec::new(),
             written_back: 0,
         })
     }
@@ -119,6 +123,7 @@ impl PosixUpload {
     }
 
     fn wrote_up_to(&mut self, end: u64) {
+        self.checksums.clear();
         let is_due = end >= self.written_back.saturating_add(WRITEBACK_BYTES);
         if self.shared.options.durability != Durability::None && is_due {
             start_writeback(&self.file, self.written_back, end - self.written_back);
@@ -163,10 +168,16 @@ impl Upload for PosixUpload {
         Ok(())
     }
 
+    fn keep_checksums(&mut self, checksums: &[Checksum]) {
+        self.checksums = checksums.to_vec();
+    }
+
     fn commit(mut self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
         if let Some(modified) = self.modified {
             set_modified(&self.file, modified)?;
         }
+        // While the file is ours, and when its times are what they will be.
+        checksums::keep_of_upload(&self.shared, &self.file, &self.checksums);
         self.shared.options.apply(&self.file, FILE_PERMISSIONS)?;
         if self.shared.options.durability != Durability::None {
             fsync(&self.file)?;
