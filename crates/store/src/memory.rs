@@ -99,9 +99,9 @@ impl Tree {
         self.nodes.get(path).ok_or(StoreError::NotFound)
     }
 
-    /// Returns whether there was something before.
-    fn put(&mut self, path: &ObjectPath, object: Arc<MemoryObject>) -> bool {
-        let replaced = self.take(path).is_some();
+    /// Returns the length of what was there before.
+    fn put(&mut self, path: &ObjectPath, object: Arc<MemoryObject>) -> Option<u64> {
+        let replaced = self.take(path).map(|node| node.metadata().size_bytes);
         self.used_bytes += object.metadata.size_bytes;
         self.nodes.insert(path.clone(), Node::File(object));
         replaced
@@ -191,7 +191,7 @@ impl Storage for MemoryStorage {
         Ok(Box::new(paths.into_iter().filter_map(move |path| {
             let metadata = storage.look(&path).ok()?;
             let (_, name) = path.split_last()?;
-            Some(Ok(DirectoryEntry { name: name.to_vec(), metadata }))
+            Some(Ok(DirectoryEntry { name: name.to_vec(), metadata, is_link: false }))
         })))
     }
 
@@ -423,6 +423,6 @@ impl Upload for MemoryUpload {
         *object.lock_kept() = self.checksums;
         let metadata = object.metadata.clone();
         let replaced = tree.put(&self.path, object);
-        Ok(Committed { metadata, replaced })
+        Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 }

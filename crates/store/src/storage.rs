@@ -125,6 +125,9 @@ pub struct DirectoryEntry {
     pub name: Vec<u8>,
     /// What is known of it; of what it points to if it is a link.
     pub metadata: Metadata,
+    /// Whether it is a symbolic link. Who walks a tree and follows those to directories may never come to an
+    /// end, and meets files twice.
+    pub is_link: bool,
 }
 
 /// The entries of a directory, read as they are asked for.
@@ -158,6 +161,8 @@ pub struct Committed {
     pub metadata: Metadata,
     /// Whether there was one of that name before.
     pub replaced: bool,
+    /// The length of that one; 0 if it was a link.
+    pub replaced_bytes: u64,
 }
 
 /// How much fits into an export, or into the part of it that was asked for.

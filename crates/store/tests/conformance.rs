@@ -11,7 +11,7 @@ use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{
     Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixOptions, PosixStorage,
-    Storage, StoreError,
+    QuotaStorage, Storage, StoreError,
 };
 
 /// A storage, and what has to live as long as it.
@@ -43,6 +43,12 @@ fn posix_of(options: PosixOptions) -> Prepared {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("sub")).unwrap();
     (Box::new(PosixStorage::open_with(directory.path(), options).unwrap()), Some(directory))
+}
+
+fn with_quota((storage, kept): Prepared) -> Prepared {
+    let storage = QuotaStorage::new(storage.into(), 1 << 40);
+    storage.recount().unwrap();
+    (Box::new(storage), kept)
 }
 
 fn path(text: &str) -> ObjectPath {
@@ -203,8 +209,10 @@ fn what_cannot_be(storage: &dyn Storage) {
 #[test]
 fn every_storage_passes_every_check() {
     type Named = (&'static str, fn() -> Prepared);
-    let storages: [Named; 7] = [
+    let storages: [Named; 9] = [
         ("memory", memory),
+        ("memory, quota", || with_quota(memory())),
+        ("posix, quota", || with_quota(posix_with(Durability::None))),
         ("slow", slow),
         ("faulty", faulty),
         ("posix, durability none", || posix_with(Durability::None)),

@@ -96,8 +96,8 @@ impl PosixUpload {
         })
     }
 
-    /// Renames the partial to its target; returns whether it replaced something.
-    fn rename(&mut self, expectation: &Expectation) -> StoreResult<bool> {
+    /// Renames the partial to its target; returns the length of what it replaced.
+    fn rename(&mut self, expectation: &Expectation) -> StoreResult<Option<u64>> {
         let (parent_path, name) = self.path.split_last().ok_or(StoreError::NotAFile)?;
         let name = OsStr::from_bytes(name);
         let Some(partial) = self.partial_name.as_deref() else { return Err(StoreError::Unexpected) };
@@ -107,11 +107,15 @@ impl PosixUpload {
         let parent = self.shared.resolve_parent(&parent_path)?;
         self.shared.check(&self.path, expectation)?;
         let replaced = match rename_new(&self.hidden, OsStr::new(partial), &parent, name) {
-            Ok(()) => false,
+            Ok(()) => None,
             Err(Errno::EXIST) if *expectation == Expectation::Absent => return Err(StoreError::Unexpected),
             Err(Errno::EXIST) => {
+                let old_bytes = match look_in(&parent, name) {
+                    Ok(old) if kind_of(&old) == FileType::RegularFile => old.stx_size,
+                    _ => 0,
+                };
                 renameat(&self.hidden, partial, &parent, name)?;
-                true
+                Some(old_bytes)
             }
             Err(Errno::NOENT) => return Err(StoreError::ParentMissing),
             Err(cause) => return Err(cause.into()),
@@ -185,7 +189,7 @@ impl Upload for PosixUpload {
         let replaced = self.rename(expectation)?;
         // After the rename, which changes the inode's change time and so the tag.
         let metadata = metadata_of(&look_at(&self.file)?).ok_or(StoreError::NotAFile)?;
-        Ok(Committed { metadata, replaced })
+        Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 }
 
