@@ -25,7 +25,7 @@ impl Export {
         fs::create_dir(outside.path().join("export")).unwrap();
         fs::create_dir(outside.path().join("precious")).unwrap();
         fs::write(outside.path().join("precious/f"), b"precious").unwrap();
-        let storage = PosixStorage::open(&outside.path().join("export"), Durability::Dir).unwrap();
+        let storage = PosixStorage::open(&outside.path().join("export"), Durability::None).unwrap();
         Export { storage, outside }
     }
 
@@ -84,6 +84,12 @@ fn links_are_removed_and_never_followed() {
         100,
     );
     assert_eq!(quota.recount().unwrap().used_bytes, 4);
+    // What goes with a link is the link.
+    symlink("kept", export.at("link")).unwrap();
+    symlink("kept/f", export.at("link-f")).unwrap();
+    quota.remove_tree(&path("link")).unwrap();
+    quota.remove(&path("link-f"), &Expectation::Anything).unwrap();
+    assert_eq!(quota.usage().used_bytes, 4);
     storage.remove_tree(&path("tree")).unwrap();
     assert!(!export.at("tree").exists());
     assert_eq!(fs::read(export.at("kept/f")).unwrap(), b"kept");
@@ -221,6 +227,30 @@ fn of_those_who_expect_the_same_state_one_wins() {
         movers.into_iter().map(|mover| usize::from(mover.join().unwrap())).sum()
     });
     assert_eq!(moved, 1);
+}
+
+#[test]
+fn a_link_is_no_way_into_itself() {
+    let export = Export::new();
+    let storage = &export.storage;
+    storage.make_directories(&path("a/b/c")).unwrap();
+    put(storage, "a/f", b"kept");
+    symlink("a", export.at("link")).unwrap();
+    for (from, to) in
+        [("a", "link/new"), ("a", "link/b"), ("link/b", "a"), ("link/b/c", "a"), ("a/f", "link")]
+    {
+        let onto_link = to == "link";
+        let moved = storage.rename(&path(from), &path(to), true, &Expectation::Anything);
+        if onto_link {
+            // The link itself is replaced.
+            assert!(matches!(moved, Ok(true)), "{moved:?}");
+        } else {
+            assert!(matches!(moved, Err(StoreError::IntoItself)), "{from} to {to}: {moved:?}");
+            assert!(export.at("a/b/c").exists() && export.at("a/f").exists());
+        }
+    }
+    assert_eq!(fs::read(export.at("link")).unwrap(), b"kept");
+    assert!(export.at("a/b/c").exists());
 }
 
 #[test]
