@@ -346,3 +346,41 @@ fn what_is_mounted_inside_is_neither_removed_nor_left() {
         assert!(export.is_precious_there());
     });
 }
+
+/// An overlay file system moves no directory of its lower layer.
+#[test]
+fn what_no_rename_can_move_is_removed_where_it_is() {
+    with_own_mounts(|| {
+        use rustix::mount::{MountFlags, mount};
+        let layers = tempfile::tempdir().unwrap();
+        mount("tmpfs", layers.path(), "tmpfs", MountFlags::empty(), None).unwrap();
+        for layer in ["lower/tree", "upper", "work", "export"] {
+            fs::create_dir_all(layers.path().join(layer)).unwrap();
+        }
+        fs::create_dir(layers.path().join("lower/other")).unwrap();
+        fs::write(layers.path().join("lower/other/f"), b"other").unwrap();
+        deepen(&layers.path().join("lower/tree"), 100);
+        let at = |layer: &str| layers.path().join(layer).display().to_string();
+        let options = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
+        let options = std::ffi::CString::new(options).unwrap();
+        let export = layers.path().join("export");
+        if mount("overlay", &export, "overlay", MountFlags::empty(), options.as_c_str()).is_err() {
+            eprintln!("skipped: no overlay file systems here");
+            return;
+        }
+        let storage = PosixStorage::open(&export, Durability::File).unwrap();
+        let moved = storage.rename(&path("tree"), &path("new"), false, &Expectation::Anything);
+        match moved {
+            // Where it may (redirect_dir), there is nothing to see here.
+            Ok(_) => return,
+            Err(error) => assert!(matches!(error, StoreError::AcrossDevices), "{error}"),
+        }
+        storage.make_directory(&path("made")).unwrap();
+        let onto = storage.rename(&path("made"), &path("other"), true, &Expectation::Anything);
+        assert!(matches!(onto, Err(StoreError::AcrossDevices)), "{onto:?}");
+        assert!(export.join("made").exists() && export.join("other/f").exists());
+        storage.remove_tree(&path("tree")).unwrap();
+        assert!(!export.join("tree").exists());
+        assert_eq!(fs::read_dir(export.join(".gridlane")).unwrap().count(), 0);
+    });
+}
