@@ -163,6 +163,34 @@ fn what_a_crash_left_of_a_removal_is_removed() {
 }
 
 #[test]
+fn two_may_delete_the_same_tree_at_once() {
+    let export = Export::new();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let tidy = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                // It may find a directory gone below its feet: the next time comes.
+                let _ = export.storage.remove_abandoned(Duration::from_secs(1800));
+            }
+        });
+        for _ in 0..30 {
+            for branch in ["a/b/c", "a/d/e", "f/g"] {
+                fs::create_dir_all(export.at("tree").join(branch)).unwrap();
+                for number in 0..20 {
+                    fs::write(export.at("tree").join(branch).join(number.to_string()), b"").unwrap();
+                }
+            }
+            export.storage.remove_tree(&path("tree")).unwrap();
+            assert!(!export.at("tree").exists());
+        }
+        is_done.store(true, Ordering::Relaxed);
+        tidy.join().unwrap();
+    });
+    export.storage.remove_abandoned(Duration::from_secs(1800)).unwrap();
+    assert_eq!(export.hidden(), 0);
+}
+
+#[test]
 fn a_replaced_directory_is_never_missing() {
     let export = Export::new();
     let storage = &export.storage;
