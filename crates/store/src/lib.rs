@@ -1,15 +1,15 @@
 //! Storage behind the server, and the partial files of the client's copies.
 //!
 //! [`storage`] says in traits what a server needs of an export. [`posix`] is a directory of this
-//! machine; [`memory`] and [`fake`] are for tests: one that shows what the traits mean, and ones that are slow or
-//! broken. All of them pass one conformance suite (`tests/conformance.rs`).
+//! machine, [`quota`] a limit around one; [`memory`] and [`fake`] are for tests: one that shows what the traits
+//! mean, and ones that are slow or broken. All of them pass one conformance suite (`tests/conformance.rs`).
 //!
 //! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
 //! what of it is verified, so that a killed copy goes on.
 //!
 //! One rule holds for both: nothing half-written is ever visible under its name.
 //!
-//! It is no cache and no file-system abstraction: there is no seek, no append, no rename.
+//! It is no cache and no file-system abstraction: there is no seek, no append, no change in place.
 //!
 //! Read first: [`storage`], then [`posix`].
 
@@ -20,12 +20,15 @@ pub mod memory;
 pub mod partial;
 pub mod path;
 pub mod posix;
+pub mod quota;
 pub mod storage;
 
 pub use error::{StoreError, StoreResult};
 pub use memory::MemoryStorage;
 pub use path::ObjectPath;
-pub use posix::{Durability, PosixStorage};
+pub use posix::{Durability, PosixOptions, PosixStorage};
+pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{
-    Committed, DirectoryEntry, Expectation, Listing, Metadata, Object, Opened, Storage, Upload,
+    Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, NodeKind, Object, Opened, Space,
+    Storage, Upload,
 };
