@@ -48,23 +48,23 @@ macro_rules! targets {
 }
 
 targets! {
-    heads::request_head, 10000;
-    heads::response_head, 10000;
-    heads::chunked, 10000;
-    fields::ranges, 10000;
-    fields::digests, 10000;
-    fields::link_header, 10000;
-    fields::if_header, 10000;
-    fields::webdav_headers, 10000;
-    xml::metalink, 10000;
-    xml::propfind, 10000;
-    xml::proppatch, 10000;
-    xml::multistatus, 10000;
-    bodies::multipart, 10000;
-    bodies::listing, 5000;
-    names::url, 10000;
-    names::resource_path, 10000;
-    smuggling::smuggling, 40000;
+    heads::request_head, 5000;
+    heads::response_head, 5000;
+    heads::chunked, 5000;
+    fields::ranges, 5000;
+    fields::digests, 5000;
+    fields::link_header, 5000;
+    fields::if_header, 5000;
+    fields::webdav_headers, 5000;
+    xml::metalink, 5000;
+    xml::propfind, 5000;
+    xml::proppatch, 5000;
+    xml::multistatus, 5000;
+    bodies::multipart, 5000;
+    bodies::listing, 2000;
+    names::url, 5000;
+    names::resource_path, 5000;
+    smuggling::smuggling, 20000;
 }
 
 /// The target of this name.
