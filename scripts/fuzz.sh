@@ -19,6 +19,8 @@ command -v cargo-fuzz >/dev/null 2>&1 || complain 'cargo-fuzz is not there: carg
 cargo +nightly --version >/dev/null 2>&1 || complain 'no nightly compiler: rustup toolchain install nightly'
 command -v c++ >/dev/null 2>&1 || complain 'no C++ compiler, which libFuzzer wants: the package g++'
 
+# Words on purpose.
+# shellcheck disable=SC2046
 [ $# -gt 0 ] || set -- $(sed -n 's/^name = "\([a-z_]*\)"$/\1/p' fuzz/Cargo.toml)
 cargo run --quiet --locked --package gridlane-fuzz-targets -- fuzz
 failed=
