@@ -48,7 +48,7 @@ for manifest in crates/*/Cargo.toml; do
         continue
     fi
     direct=$(tree "$crate" --depth 1)
-    uses=$(echo "$direct" | sed -n '2,$s/^gridlane-\([a-z]*\) .*/\1/p' | sort -u)
+    uses=$(echo "$direct" | sed -n '2,$s/^gridlane-\([a-z-]*\) .*/\1/p' | sort -u)
     for used in $uses; do
         case " $may " in
         *" $used "*) ;;
@@ -73,7 +73,7 @@ $found"
 done
 
 # --- Unsafe code ----------------------------------------------------------------------------------
-for manifest in crates/*/Cargo.toml; do
+for manifest in crates/*/Cargo.toml fuzz/targets/Cargo.toml; do
     dir=$(dirname "$manifest")
     [ "$dir" = crates/sys ] && continue
     grep -A1 -x '\[lints\]' "$manifest" | grep -qx 'workspace = true' ||

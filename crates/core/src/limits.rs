@@ -105,6 +105,8 @@ pub const MULTISTATUS_TOKEN_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of everything that is kept of one entry of a WebDAV listing: a path of 4096 bytes, each of them
 /// encoded as three, fits several times.
 pub const MULTISTATUS_ENTRY_BYTES_MAX: usize = 64 * 1024;
+/// Checksums of an entry of a listing that are kept: each known algorithm in every spelling, and some more.
+pub const MULTISTATUS_CHECKSUMS_MAX: usize = 16;
 /// Bytes of a `Range` header that asks for many ranges: davix's own figure, and half of what the strictest
 /// servers take as a header line.
 pub const RANGE_HEADER_BYTES_MAX: usize = 3900;

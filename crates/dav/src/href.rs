@@ -39,9 +39,18 @@ impl Base {
             if path.is_empty() {
                 return None;
             }
-            let parents = self.names.len().saturating_sub(usize::from(!self.directory_form));
-            let below = std::mem::replace(&mut names, self.names[..parents].to_vec());
-            names.extend(below);
+            // The base may be long, and there may be many of these: it is not copied for each.
+            let own = if self.directory_form { None } else { self.names.last() };
+            let is_below = own.is_none_or(|own| names.first() == Some(own));
+            if is_below {
+                return Some(names.split_off(usize::from(own.is_some())));
+            }
+            if first {
+                self.names.pop();
+                self.names.append(&mut names);
+                return Some(Vec::new());
+            }
+            return None;
         }
         if names.starts_with(&self.names) {
             return Some(names.split_off(self.names.len()));

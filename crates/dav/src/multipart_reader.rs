@@ -304,14 +304,16 @@ impl MultipartReader {
         }
     }
 
-    /// Takes bytes up to the next LF into `line`; returns how many.
+    /// Takes bytes up to the next LF into `line`, as many as a head may have; returns how many. A line may mean
+    /// something before it ends, however it comes in pieces.
     fn take_line(&mut self, input: &[u8]) -> Result<usize> {
+        let max = limits::MULTIPART_HEAD_BYTES_MAX;
         let count = input.iter().position(|byte| *byte == b'\n').map_or(input.len(), |at| at + 1);
-        self.head_bytes = self.head_bytes.saturating_add(count);
-        if self.head_bytes > limits::MULTIPART_HEAD_BYTES_MAX {
-            let max = limits::MULTIPART_HEAD_BYTES_MAX;
+        let count = count.min(max - self.head_bytes);
+        if count == 0 {
             return Err(protocol(format!("a part of the answer has a head of more than {max} bytes")));
         }
+        self.head_bytes += count;
         self.line.extend_from_slice(&input[..count]);
         Ok(count)
     }

@@ -227,9 +227,13 @@ impl MultistatusReader {
     }
 
     fn end_entry(&mut self, entries: &mut Vec<MultistatusEntry>) {
-        let draft = std::mem::take(&mut self.draft);
-        if draft.hrefs.is_empty() {
-            self.skipped += 1;
+        let mut draft = std::mem::take(&mut self.draft);
+        match draft.hrefs.len() {
+            0 => self.skipped += 1,
+            1 => {}
+            // Several names have a status in common, and no properties (RFC 4918, 14.24), which would take
+            // memory for each of them.
+            _ => draft.properties.clear(),
         }
         for href in &draft.hrefs {
             match self.base.relative(href) {
@@ -293,11 +297,11 @@ impl Draft {
                 Value::Property(LiveProperty::DcacheChecksums) => digest::decode(text),
                 _ => continue,
             };
-            found.into_iter().for_each(|checksum| {
-                if !checksums.contains(&checksum) {
+            for checksum in found {
+                if checksums.len() < limits::MULTISTATUS_CHECKSUMS_MAX && !checksums.contains(&checksum) {
                     checksums.push(checksum);
                 }
-            });
+            }
         }
         checksums
     }

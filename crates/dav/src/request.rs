@@ -1,14 +1,14 @@
 //! Request heads, as the server reads them: strictly, into a type that cannot be wrong.
 //!
 //! Everything that two programs in a row could read differently is refused rather than guessed: bare
-//! line feeds, folded lines, a length beside a transfer coding, two lengths, two hosts. RFC 9112,
-//! sections 2.2, 5.2, 6.1 and 6.3; the answer to each is in a [`Rejection`].
+//! line feeds, folded lines, a length beside a transfer coding, two lengths (equal ones too), two hosts.
+//! RFC 9112, sections 2.2, 5.2, 6.1 and 6.3; the answer to each is in a [`Rejection`].
 
 use std::borrow::Cow;
 
 use gridlane_core::limits;
 
-use crate::header::Headers;
+use crate::header::{Headers, number};
 use crate::method::{Method, Version};
 use crate::path::ResourcePath;
 use crate::status::Status;
@@ -85,6 +85,9 @@ impl RequestHead {
         // RFC 9112, 2.2: empty lines in front of a request are skipped; two are more than enough.
         let skipped = bytes.chunks_exact(2).take(2).take_while(|pair| *pair == b"\r\n").count() * 2;
         let head = &bytes[skipped..];
+        if head.starts_with(b"\r\n") {
+            return Err(Rejection::bad_request("the request has too many empty lines in front"));
+        }
         let Some(len) = head_len(head)? else { return Ok(None) };
         let parsed = parse_head(&head[..len])?;
         Ok(Some((parsed, skipped + len)))
@@ -182,10 +185,9 @@ fn parse_head(head: &[u8]) -> Result<RequestHead, Rejection> {
             ));
         }
     };
-    let keeps_alive = match version {
-        Version::Http11 => !headers.has_token("connection", "close"),
-        Version::Http10 => headers.has_token("connection", "keep-alive"),
-    };
+    // RFC 9112, 9.3: `close` counts, whatever stands beside it.
+    let keeps_alive = !headers.has_token("connection", "close")
+        && (version == Version::Http11 || headers.has_token("connection", "keep-alive"));
     Ok(RequestHead { method, target, version, headers, body, expects_continue, keeps_alive })
 }
 
@@ -220,24 +222,56 @@ fn parse_target(target: &str, method: &Method) -> Result<Target, Rejection> {
         if !["http", "https", "dav", "davs"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
             return Err(Rejection::bad_request("the request target is neither a path nor an http URL"));
         }
-        match rest.find(['/', '?']) {
-            Some(at) if rest.as_bytes()[at] == b'/' => &rest[at..],
-            _ => "/",
+        let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        if !is_authority(authority) {
+            return Err(Rejection::bad_request("the request target has no host, or a user's name in it"));
         }
+        rest
     };
     let (path, query) = match origin.split_once('?') {
         Some((path, query)) => (path, Some(query.to_owned())),
         None => (origin, None),
     };
+    // Behind a host, no path is the root (RFC 9112, 3.2.1).
+    let path = if path.is_empty() { "/" } else { path };
     Ok(Target::Resource { path: ResourcePath::parse(path)?, query })
 }
 
+/// Whether it is a host, perhaps with a port, as a URL has them (RFC 3986, 3.2). Whether they are ours is not
+/// decided here, but another reader may take something else for the host: no user's name stands there
+/// (RFC 9110, 4.2.4), and there is one (4.2.1).
+pub(crate) fn is_authority(text: &str) -> bool {
+    let (is_host, port) = match text.strip_prefix('[').map(|bracketed| bracketed.split_once(']')) {
+        Some(Some((address, port))) => {
+            let plain = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
+            (!address.is_empty() && address.bytes().all(plain), port)
+        }
+        Some(None) => return false,
+        None => {
+            let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&byte);
+            (!host.is_empty() && host.bytes().all(plain), port)
+        }
+    };
+    let is_digits = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    is_host && (port.is_empty() || port.strip_prefix(':').is_some_and(is_digits))
+}
+
+/// Of what says where the body ends, one is taken, once, as everybody writes it. Two equal lengths, or empty
+/// elements in the list of codings, may be taken (RFC 9110, 8.6 and 5.6.1); but there are programs that do
+/// not, and they would see another request behind this one.
 fn parse_body(headers: &Headers, version: Version) -> Result<RequestBody, Rejection> {
-    let length =
-        headers.content_length().map_err(|error| Rejection::bad_request(error.message().to_owned()))?;
-    if !headers.contains("transfer-encoding") {
-        return Ok(length.map_or(RequestBody::Absent, RequestBody::Known));
-    }
+    let (mut lengths, mut codings) = (headers.all("content-length"), headers.all("transfer-encoding"));
+    let (length, coding) = (lengths.next(), codings.next());
+    let Some(coding) = coding else {
+        return match (length, lengths.next()) {
+            (None, _) => Ok(RequestBody::Absent),
+            (Some(value), None) => number(value)
+                .map(RequestBody::Known)
+                .ok_or(Rejection::bad_request("the Content-Length is not a number")),
+            (Some(_), Some(_)) => Err(Rejection::bad_request("the request has more than one Content-Length")),
+        };
+    };
     if length.is_some() {
         return Err(Rejection::bad_request("the request has both Content-Length and Transfer-Encoding"));
     }
@@ -245,11 +279,13 @@ fn parse_body(headers: &Headers, version: Version) -> Result<RequestBody, Reject
         // RFC 9112, 6.1: a message of HTTP/1.0 with a transfer coding has faulty framing.
         return Err(Rejection::bad_request("HTTP/1.0 has no Transfer-Encoding"));
     }
-    let mut codings = headers.list("transfer-encoding");
-    match (codings.next(), codings.next()) {
-        (Some(coding), None) if coding.eq_ignore_ascii_case("chunked") => Ok(RequestBody::Chunked),
-        _ => Err(Rejection::new(Status::NOT_IMPLEMENTED, "the only transfer coding known is chunked, once")),
+    if codings.next().is_some() || !coding.eq_ignore_ascii_case("chunked") {
+        return Err(Rejection::new(
+            Status::NOT_IMPLEMENTED,
+            "the only transfer coding known is chunked, once",
+        ));
     }
+    Ok(RequestBody::Chunked)
 }
 
 #[cfg(test)]
@@ -292,17 +328,30 @@ mod tests {
         for (line, shown) in [
             ("GET http://h:1/a//b?q HTTP/1.1", Some("/a/b")),
             ("GET http://h HTTP/1.1", Some("/")),
-            ("GET HTTPS://h?x HTTP/1.1", Some("/")),
+            ("GET http://[::1]:1094/a HTTP/1.1", Some("/a")),
             ("OPTIONS * HTTP/1.1", None),
             ("CONNECT h:1 HTTP/1.1", None),
         ] {
             let head = with(line, "").unwrap();
             assert_eq!(head.path().map(ToString::to_string).as_deref(), shown, "{line}");
         }
+        // The query behind a host without a path is one.
+        match with("GET HTTPS://h?x/y HTTP/1.1", "").unwrap().target {
+            Target::Resource { path, query } => assert!(path.is_root() && query.as_deref() == Some("x/y")),
+            other => panic!("{other:?}"),
+        }
         for (line, status) in [
             ("GET * HTTP/1.1", 400),
             ("GET a HTTP/1.1", 400),
             ("GET ftp://h/a HTTP/1.1", 400),
+            ("GET http:///a HTTP/1.1", 400),
+            ("GET http://:1/a HTTP/1.1", 400),
+            ("GET http://h@k/a HTTP/1.1", 400),
+            ("GET http://h\\k/a HTTP/1.1", 400),
+            ("GET http://% HTTP/1.1", 400),
+            ("GET http://[::1/a HTTP/1.1", 400),
+            ("GET http://[::1]1/a HTTP/1.1", 400),
+            ("GET http://h:1:2/a HTTP/1.1", 400),
             ("GET /a#b HTTP/1.1", 400),
             ("GET /../a HTTP/1.1", 400),
             ("GET  /a HTTP/1.1", 400),
@@ -322,9 +371,11 @@ mod tests {
         for (fields, expected) in [
             ("", Ok(RequestBody::Absent)),
             ("Content-Length: 0\r\n", Ok(RequestBody::Known(0))),
-            ("Content-Length: 5\r\nContent-Length: 5\r\n", Ok(RequestBody::Known(5))),
             ("Transfer-Encoding: Chunked\r\n", Ok(RequestBody::Chunked)),
             ("Content-Length: 5\r\nContent-Length: 6\r\n", Err(400)),
+            ("Content-Length: 5\r\nContent-Length: 5\r\n", Err(400)),
+            ("Content-Length: 5, 5\r\n", Err(400)),
+            ("Content-Length:\r\n", Err(400)),
             ("Content-Length: +5\r\n", Err(400)),
             ("Content-Length : 5\r\n", Err(400)),
             ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(400)),
@@ -334,6 +385,8 @@ mod tests {
             ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Err(501)),
             ("Transfer-Encoding: \x0bchunked\r\n", Err(400)),
             ("Transfer-Encoding:\r\n", Err(501)),
+            ("Transfer-Encoding: chunked,\r\n", Err(501)),
+            ("Transfer-Encoding: , chunked\r\n", Err(501)),
             ("Content-Length: 5\u{a0}\r\n", Err(400)),
             ("Content-Length: 5,\u{a0}5\r\n", Err(400)),
             ("Transfer-Encoding: \u{a0}chunked\r\n", Err(501)),
@@ -347,6 +400,8 @@ mod tests {
             assert_eq!(with("PUT /a HTTP/1.1", fields).map(|head| head.body), expected, "{fields:?}");
         }
         assert_eq!(parse("GET / HTTP/1.1\r\n\r\n").err(), Some(400));
+        assert!(parse("\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n").is_ok());
+        assert_eq!(parse("\r\n\r\n\r\n").err(), Some(400));
         assert_eq!(with("PUT /a HTTP/1.0", "Transfer-Encoding: chunked\r\n").err(), Some(400));
     }
 
@@ -355,6 +410,10 @@ mod tests {
         assert!(!parse("GET / HTTP/1.0\r\n\r\n").unwrap().keeps_alive);
         assert!(parse("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").unwrap().keeps_alive);
         assert!(!with("GET / HTTP/1.1", "Connection: TE, Close\r\n").unwrap().keeps_alive);
+        assert!(!with("GET / HTTP/1.0", "Connection: keep-alive, close\r\n").unwrap().keeps_alive);
+        assert!(
+            !with("GET / HTTP/1.1", "Connection: close\r\nConnection: keep-alive\r\n").unwrap().keeps_alive
+        );
         let old = with("PUT / HTTP/1.0", "Content-Length: 3\r\nExpect: 100-continue\r\n").unwrap();
         assert!(!old.expects_continue);
     }

@@ -82,6 +82,9 @@ impl ResponseHead {
         let length = self.headers.content_length()?;
         let mut codings = self.headers.list("transfer-encoding");
         match (codings.next(), codings.next(), length) {
+            (None, ..) if self.headers.contains("transfer-encoding") => {
+                Err(protocol("the response has a transfer coding without a name"))
+            }
             (None, _, Some(length)) => Ok(BodyLength::Known(length)),
             (None, _, None) => Ok(BodyLength::UntilClose),
             (Some(_), _, Some(_)) => Err(protocol("the response has a length and a transfer coding")),
@@ -235,6 +238,8 @@ mod tests {
         assert_eq!(length("Transfer-Encoding: Chunked\r\n"), Some(BodyLength::Chunked));
         assert_eq!(length("Transfer-Encoding: chunked\r\nContent-Length: 3\r\n"), None);
         assert_eq!(length("Transfer-Encoding: gzip, chunked\r\n"), None);
+        assert_eq!(length("Transfer-Encoding:\r\n"), None);
+        assert_eq!(length("Transfer-Encoding: ,\r\nContent-Length: 3\r\n"), None);
         assert_eq!(length("Content-Length: 3\r\nContent-Length: 4\r\n"), None);
         assert_eq!(length("Content-Length: 3x\r\n"), None);
         let empty = head("HTTP/1.1 204 No Content\r\nContent-Length: 3\r\n\r\n");

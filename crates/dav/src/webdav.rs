@@ -3,7 +3,7 @@
 
 use crate::header::Headers;
 use crate::path::ResourcePath;
-use crate::request::Rejection;
+use crate::request::{Rejection, is_authority};
 
 /// How far below a collection a request reaches (RFC 4918, 10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,10 +160,10 @@ impl Authority {
         if text.contains('@') {
             return Err(Rejection::bad_request("the Destination has a user's name in it"));
         }
-        let host = without_own_port(secure, text);
-        if host.is_empty() || host.starts_with(':') {
-            return Err(Rejection::bad_request("the Destination has no host"));
+        if !is_authority(text) {
+            return Err(Rejection::bad_request("the Destination has no host, or one that no URL has"));
         }
+        let host = without_own_port(secure, text);
         Ok(Authority { secure, host })
     }
 }
@@ -277,6 +277,8 @@ mod tests {
             &["/a#b"],
             &["http://h/a b"],
             &["/a\\b"],
+            &["davs://h:443:/a"],
+            &["http://[::1/a"],
             &["/a", "/b"],
         ] {
             let rejection = Destination::parse(&with("Destination", values)).unwrap_err();

@@ -217,6 +217,34 @@ fn names_that_lead_elsewhere_are_left_out() {
 }
 
 #[test]
+fn little_text_does_not_take_much_memory() {
+    // Properties of an entry are not kept for each of its names, nor all checksums that it has room for.
+    let checksums: String = (0..1500).map(|value| format!("ADLER32:{value:08x} ")).collect();
+    let properties = format!(
+        "<propstat><prop><checksums xmlns='http://owncloud.org/ns'><checksum>{checksums}</checksum></checksums></prop></propstat>"
+    );
+    let listed = |hrefs: usize| {
+        let hrefs = "<href>/d/f</href>".repeat(hrefs);
+        read("/d/", &multistatus(&format!("<response>{hrefs}{properties}</response>")))
+    };
+    assert_eq!(listed(1)[0].checksums.len(), limits::MULTISTATUS_CHECKSUMS_MAX);
+    let several = listed(800);
+    assert_eq!(several.len(), 800);
+    assert!(several.iter().all(|entry| entry.checksums.is_empty() && entry.names == [b"f"]));
+}
+
+#[test]
+fn a_long_base_costs_nothing_for_each_entry() {
+    // It would take minutes to copy the base for each.
+    let base = "a/".repeat(20_000);
+    let below: String = "<response><href>x</href></response>".repeat(20_000);
+    let body = multistatus(&format!("<response><href>/{base}</href></response>{below}"));
+    let (entries, skipped) = read_in("/d/", &[body.as_bytes()]).unwrap();
+    assert_eq!((entries.len(), skipped), (20_001, 0));
+    assert!(entries[0].is_self && entries[1..].iter().all(|entry| entry.names == [b"x"]));
+}
+
+#[test]
 fn what_ends_the_reading() {
     let max = limits::MULTISTATUS_ENTRY_BYTES_MAX;
     let entry = "<response><href>/d/f</href></response>";

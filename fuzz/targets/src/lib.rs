@@ -1,0 +1,77 @@
+//! What is tried with bytes that nobody would send.
+//!
+//! A [`Target`] is a function over bytes that panics when something is wrong: when the code under test
+//! panics, when an answer depends on how the bytes were cut, when what was written is not what is read, when
+//! a limit is not held, when a path leads out. libFuzzer calls them (`fuzz/fuzz_targets`), and so does the
+//! smoke run of `make test`, with seeds changed by [`mutate`]. How to run, replay and extend them is in
+//! `docs/guides/fuzzing.md`.
+//!
+//! Everything that is not in the input follows from it: where it is cut, for one. So an input that fails
+//! once always fails.
+
+pub mod mutate;
+pub mod random;
+pub mod seeds;
+pub mod smuggling;
+pub mod streams;
+
+mod bodies;
+mod fields;
+mod heads;
+mod names;
+mod xml;
+
+/// Something to try.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name: of the function, of the seeds, of libFuzzer's binary and of the test.
+    pub name: &'static str,
+    /// Tries one input; panics when something is wrong.
+    pub run: fn(&[u8]),
+    /// Its seeds and words, as text: see [`seeds`].
+    pub seeds: &'static str,
+    /// How many inputs the smoke run makes: all targets together take less than 40 s, without optimisation,
+    /// on two cores that others use as well.
+    pub iterations: u64,
+}
+
+macro_rules! targets {
+    ($($module:ident::$name:ident, $iterations:literal;)*) => {
+        /// Every target.
+        pub const TARGETS: &[Target] = &[$(Target {
+            name: stringify!($name),
+            run: $module::$name,
+            seeds: include_str!(concat!("../../seeds/", stringify!($name), ".txt")),
+            iterations: $iterations,
+        }),*];
+    };
+}
+
+targets! {
+    heads::request_head, 5000;
+    heads::response_head, 5000;
+    heads::chunked, 5000;
+    fields::ranges, 5000;
+    fields::digests, 5000;
+    fields::link_header, 5000;
+    fields::if_header, 5000;
+    fields::webdav_headers, 5000;
+    xml::metalink, 5000;
+    xml::propfind, 5000;
+    xml::proppatch, 5000;
+    xml::multistatus, 5000;
+    bodies::multipart, 5000;
+    bodies::listing, 2000;
+    names::url, 5000;
+    names::resource_path, 5000;
+    smuggling::smuggling, 20000;
+}
+
+/// The target of this name.
+///
+/// # Panics
+/// When there is none.
+pub fn target(name: &str) -> &'static Target {
+    let found = TARGETS.iter().find(|target| target.name == name);
+    found.unwrap_or_else(|| panic!("there is no target {name:?}"))
+}
