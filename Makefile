@@ -6,7 +6,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 
-.PHONY: help build test demo bench bench-wan check-netem lint fmt clean
+.PHONY: help build test demo bench bench-trees bench-wan check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -28,6 +28,11 @@ bench: ## paired runs against curl, aria2c and nginx (BENCH_OPTIONS=--quick for 
 	@sh scripts/bootstrap.sh --bench
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/run.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+
+bench-trees: ## paired runs with many small files, listings and ranges against rclone, aria2c, nginx and Apache
+	@sh scripts/bootstrap.sh --bench-trees
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && exec python3 bench/trees.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
 
 bench-wan: ## copies over emulated wide-area paths beside aria2c and xrdcp, as root
 	@sh scripts/bootstrap.sh --bench-wan

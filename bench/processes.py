@@ -1,6 +1,7 @@
 """Processes under measurement: what a client's run cost, and what it cost the server."""
 
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -85,6 +86,7 @@ http {{
         ssl_certificate {certificate};
         ssl_certificate_key {key};
         root {root};
+        autoindex on;
         client_max_body_size 0;
         location /put/ {{ dav_methods PUT DELETE; }}
     }}
@@ -124,6 +126,53 @@ class Nginx:
 
     def url(self, name, scheme="http"):
         return f"{scheme}://127.0.0.1:{self._ports[scheme]}/{name}"
+
+
+class Apache:
+    """Apache with mod_dav, in one process with threads; for listings only."""
+
+    name = "Apache"
+
+    def __init__(self, directory, prefix):
+        prefix.mkdir()
+        self._port = _free_port()
+        modules = ("mpm_event", "authz_core", "mime", "dir", "autoindex", "dav", "dav_fs")
+        load = "".join(f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n" for name in modules)
+        (prefix / "apache.conf").write_text(f"""\
+{load}ServerRoot {prefix}
+PidFile apache.pid
+ServerName localhost
+Listen 127.0.0.1:{self._port}
+User www-data
+Group www-data
+ErrorLog error.log
+TypesConfig /dev/null
+DocumentRoot {directory}
+DavLockDB {prefix}/db
+<Directory {directory}>
+    Require all granted
+    Dav On
+    DirectoryIndex disabled
+</Directory>
+""")
+        apache = shutil.which("apache2", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+        self.process = start(
+            [apache, "-X", "-f", str(prefix / "apache.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        deadline = time.monotonic() + 10
+        while subprocess.run(["curl", "-s", "-o", "/dev/null", self.url("big")], check=False).returncode:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit("Apache does not start: " + (prefix / "error.log").read_text())
+            time.sleep(0.02)
+
+    def url(self, name):
+        return f"http://127.0.0.1:{self._port}/{name}"
+
+
+def peak_kib(server):
+    """The most memory that a server's process has had resident."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
 
 
 def _free_port():

@@ -3,7 +3,9 @@
 import json
 import os
 import platform
+import shutil
 import subprocess
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -24,6 +26,7 @@ def machine():
         "curl": _first_line("curl", "--version"),
         "nginx": _first_line("nginx", "-v"),
         "aria2": _first_line("aria2c", "--version"),
+        **({"rclone": _first_line("rclone", "version")} if shutil.which("rclone") else {}),
     }
 
 
@@ -44,16 +47,26 @@ def write_json(path, facts, rows):
     path.write_text(json.dumps({"v": 1, "machine": facts, "rows": rows}, indent=1) + "\n")
 
 
-def write_page(path, facts, rows, command, size, stolen):
+@dataclass
+class Page:
+    """What a page of paired runs says beside its figures."""
+
+    title: str
+    script: str
+    command: str
+    caveats: list
+
+
+def write_page(path, page, facts, rows, stolen):
     """Markdown, the caveats first."""
     n = rows[0]["ratio"]["n"]
     lines = [
-        "# The main job: figures",
+        f"# {page.title}",
         "",
-        "Written by `bench/run.py`; do not edit by hand. To repeat:",
+        f"Written by `{page.script}`; do not edit by hand. To repeat:",
         "",
         "```",
-        command,
+        page.command,
         "```",
         "",
         "## What to know before reading",
@@ -65,11 +78,7 @@ def write_page(path, facts, rows, command, size, stolen):
         f"- n = {n} pairs of alternating runs (A B A B). `ratio` is gridlane's rate over the peer's in the same pair: its median",
         "  and the 95 % interval of the median by order statistics, which assumes nothing about the distribution."
         + ("" if rows[0]["ratio"]["exact"] else " **Too few pairs for that here: the extremes are shown.**"),
-        f"- One file of {size / 1e9:g} GB in tmpfs, read before the first run; `file` targets are in tmpfs too and removed before every",
-        "  run, so each run pays for fresh pages. CPU is in CPU-seconds per GB (10^9 bytes), client + server.",
-        "- `gridlane cp` computes adler32 of everything and compares it when the server states one; curl and aria2c compute",
-        "  nothing. `gridlane serve` and nginx have their access logs off, nginx uses sendfile; both show the same",
-        "  ECDSA P-256 certificate.",
+        *(f"- {caveat}" for caveat in page.caveats),
         "",
         "| | |",
         "| --- | --- |",

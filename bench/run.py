@@ -7,20 +7,18 @@ other. Writes bench/results/DATE.json and docs/performance/main-job.md, which sa
 
 import argparse
 import shutil
-import subprocess
 import sys
 import tempfile
 from datetime import datetime
 from pathlib import Path
-from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT / "scripts"))
 
+from pairs import Pairs, must_be_same, stolen_and_all  # noqa: E402
 from processes import Nginx, run_client  # noqa: E402
-from report import machine, write_json, write_page  # noqa: E402
+from report import Page, machine, write_json, write_page  # noqa: E402
 from running import Serve, clean_up, exit_on_signals, generate  # noqa: E402
-from stats import summarize  # noqa: E402
 
 SMALL_REQUESTS = 5000
 LIMITED_RATE = 60_000_000
@@ -63,22 +61,22 @@ class Bench:
         self.size = options.size
         self.work = work
         self.target = work / "target"
-        self.rows = []
+        self.measured = Pairs(options.pairs, self.check)
 
     def run(self):
         began = stolen_and_all()
         self.prepare()
         for name, unit, target, ours, peer in [*self.client_rows(), *self.aria2_rows(), *self.server_rows()]:
             if self.options.only in name:
-                self.compare(name, unit, target, ours, peer)
+                self.measured.compare(name, unit, target, ours, peer)
         if self.options.only in self.limited_name():
             self.limited()
-        if not self.rows:
+        if not self.measured.rows:
             sys.exit(f"no row has {self.options.only!r} in its name")
         stolen, total = (after - before for before, after in zip(began, stolen_and_all()))
         facts = machine()
         results = ROOT / "bench/results" / f"{datetime.now():%Y%m%dT%H%M%S}.json"
-        write_json(results, facts, self.rows)
+        write_json(results, facts, self.measured.rows)
         print(f"wrote {results.relative_to(ROOT)}")
         if self.options.quick or self.options.only:
             print("no page written: it takes a full run")
@@ -86,9 +84,17 @@ class Bench:
             command = "make bench"
             if self.options.pairs != 15:
                 command += f" BENCH_OPTIONS='--pairs {self.options.pairs}'"
-            write_page(Path(self.options.page), facts, self.rows, command, self.size, 100 * stolen / max(total, 1))
+            caveats = [
+                f"One file of {self.size / 1e9:g} GB in tmpfs, read before the first run; `file` targets are in tmpfs too and removed "
+                "before every\n  run, so each run pays for fresh pages. CPU is in CPU-seconds per GB (10^9 bytes), client + server.",
+                "`gridlane cp` computes adler32 of everything and compares it when the server states one; curl and aria2c "
+                "compute\n  nothing. `gridlane serve` and nginx have their access logs off, nginx uses sendfile; both show the "
+                "same\n  ECDSA P-256 certificate.",
+            ]
+            page = Page("The main job: figures", "bench/run.py", command, caveats)
+            write_page(Path(self.options.page), page, facts, self.measured.rows, 100 * stolen / max(total, 1))
             print(f"wrote {self.options.page}")
-        for row in self.rows:
+        for row in self.measured.rows:
             if row["passed"] is False:
                 print(f"missed its target: {row['name']}")
         return 0
@@ -193,27 +199,10 @@ class Bench:
 
     # --- Measuring -------------------------------------------------------------------------------------
 
-    def compare(self, name, unit, target, ours, peer):
-        for work in (ours, peer):
-            work()  # not counted
-            self.check()
-        pairs = [(ours(), peer()) for _ in range(self.options.pairs)]
-        ratio = summarize([a.rate / b.rate for a, b in pairs])
-        self.add({
-            "name": name,
-            "unit": unit,
-            "target": target,
-            "gridlane": side([a for a, _ in pairs]),
-            "peer": side([b for _, b in pairs]),
-            "ratio": ratio,
-            "passed": ratio["low"] >= target if target else None,
-        })
-
     def check(self):
-        """Whatever was written must be right: a fast wrong copy is worth nothing."""
         for written in (self.target, self.work / "export/put/big"):
-            if written.exists() and subprocess.run(["cmp", "-s", str(written), str(self.file)], check=False).returncode:
-                sys.exit(f"{written} is not what was sent")
+            if written.exists():
+                must_be_same(written, self.file)
 
     def limited_name(self):
         return f"cp from three servers limited to {LIMITED_RATE // 10**6} MB/s each, to file: fraction of bound(3)"
@@ -226,43 +215,7 @@ class Bench:
         command = self.cp(urls[0], str(self.target))
         for url in urls[1:]:
             command += ["--mirror", url]
-        work = self.work_of(command, servers)
-        work()
-        self.check()
-        bound = 3 * LIMITED_RATE
-        samples = [work() for _ in range(self.options.pairs)]
-        ratio = summarize([sample.rate / bound for sample in samples])
-        self.add({
-            "name": self.limited_name(),
-            "unit": "MB/s",
-            "target": 0.95,
-            "gridlane": side(samples),
-            "bound": bound,
-            "ratio": ratio,
-            "passed": ratio["low"] >= 0.95,
-        })
-
-    def add(self, row):
-        self.rows.append(row)
-        ratio = row["ratio"]
-        verdict = {True: "pass", False: "FAIL", None: ""}[row["passed"]]
-        print(f"{row['name']:72} {ratio['median']:5.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}] {verdict}", flush=True)
-
-
-def side(samples):
-    """Medians of one side of a row, and every sample for whoever wants to look closer."""
-    return {
-        "rate": median(sample.rate for sample in samples),
-        "client_cpu": median(sample.client_cpu_s / sample.bytes * 1e9 for sample in samples),
-        "server_cpu": median(sample.server_cpu_s / sample.bytes * 1e9 for sample in samples),
-        "samples": [[sample.seconds, sample.client_cpu_s, sample.server_cpu_s] for sample in samples],
-    }
-
-
-def stolen_and_all():
-    """Clock ticks that the hypervisor took, and all ticks, since the machine started."""
-    ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return ticks[7], sum(ticks)
+        self.measured.bounded(self.limited_name(), 0.95, 3 * LIMITED_RATE, self.work_of(command, servers))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 #   scripts/bootstrap.sh --demo     and what `make demo` needs
 #   scripts/bootstrap.sh --test     and what `make test` needs
 #   scripts/bootstrap.sh --bench    and what `make bench` needs
+#   scripts/bootstrap.sh --bench-trees and what `make bench-trees` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
@@ -28,9 +29,9 @@ cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --bench | --bench-wan) purpose=${1-} ;;
+'' | --demo | --test | --bench | --bench-trees | --bench-wan) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-wan]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-trees|--bench-wan]" >&2
     exit 2
     ;;
 esac
@@ -74,6 +75,14 @@ case $purpose in
     need python3 python3
     need nginx nginx
     need aria2c aria2
+    ;;
+--bench-trees)
+    case $packages in *' curl'*) ;; *) need curl curl ;; esac
+    need python3 python3
+    need nginx nginx
+    need aria2c aria2
+    need rclone rclone
+    need apache2 apache2-bin
     ;;
 --bench-wan)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
@@ -144,7 +153,7 @@ if [ -n "$packages" ]; then
 fi
 
 case $purpose in
---test | --bench | --bench-wan)
+--test | --bench | --bench-trees | --bench-wan)
     for module in ssl dav; do
         nginx -V 2>&1 | grep -q "http_${module}_module" && continue
         say "the nginx that is here ($(command -v nginx)) was built without its $module module: install the package nginx"
