@@ -78,7 +78,8 @@ fn files_and_directories() {
     assert!(line("sub").starts_with("drwx"), "{long}");
     assert!(line("empty").starts_with("-rw") && line("f ü").contains(&bytes.len().to_string()), "{long}");
 
-    davix("davix-mv", &[&site.url("d/f%20%C3%BC"), &site.url("moved")]).ok();
+    // It exits with 255 in any case (also when it is Apache that answered 201): what counts is what it did.
+    davix("davix-mv", &[&site.url("d/f%20%C3%BC"), &site.url("moved")]);
     assert_same(&fs::read(site.exported("moved")).unwrap(), &bytes);
     assert!(!site.exported("d/f ü").exists());
     davix("davix-rm", &[&site.url("moved")]).ok();
@@ -97,7 +98,8 @@ fn trees() {
         site.scratch.file(&format!("here/{name}"), &content(seed, 1000));
     }
     davix("davix-mkdir", &[&site.url("up")]).ok();
-    davix("davix-put", &["-r", "2", text(&here), &site.url("up")]).ok();
+    // With -r it exits with 255 in any case: what counts is what it did.
+    davix("davix-put", &["-r", "2", text(&here), &site.url("up")]);
     assert_same(&fs::read(site.exported("up/sub/deep/c")).unwrap(), &content(3, 1000));
     let there = site.scratch.dir("there");
     davix("davix-get", &["-r", "2", &site.url("up/"), text(&there)]).ok();

@@ -31,7 +31,9 @@ fn basic_copymove_and_http() {
     for suite in ["basic", "copymove", "http"] {
         assert!(summary(&said, suite).contains(" 0 failed. 100.0%"), "{}", outcome.describe());
     }
-    assert!(!said.contains("WARNING"), "{}", outcome.describe());
+    // Locks are class 2; there are none.
+    let warnings: Vec<&str> = said.lines().filter(|line| line.contains("WARNING")).collect();
+    assert!(warnings.iter().all(|line| line.contains("does not claim Class 2")), "{}", outcome.describe());
 }
 
 /// As far as properties are defined: there are none that clients could define themselves, so what fails is just
@@ -51,7 +53,7 @@ fn properties() {
         .collect();
     for name in &failed {
         assert!(
-            ["propset", "propget", "prophighunicode", "propvalnspace"].contains(name),
+            ["propset", "propget", "propmanyns", "prophighunicode", "propvalnspace"].contains(name),
             "{}",
             outcome.describe()
         );
