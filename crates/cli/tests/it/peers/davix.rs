@@ -101,7 +101,7 @@ fn trees() {
     // With -r it exits with 255 in any case: what counts is what it did.
     davix("davix-put", &["-r", "2", text(&here), &site.url("up")]);
     assert_same(&fs::read(site.exported("up/sub/deep/c")).unwrap(), &content(3, 1000));
-    let there = site.scratch.dir("there");
+    let there = site.scratch.join("there");
     davix("davix-get", &["-r", "2", &site.url("up/"), text(&there)]).ok();
     let copied = there.join("sub/deep/c");
     assert_same(&fs::read(&copied).unwrap(), &content(3, 1000));
