@@ -21,7 +21,11 @@
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
 #   openssl              one test has it read the certificate that the server makes
 #   python3              runs the demo and the benchmarks, whose arithmetic is tested
-#   aria2                client of the benchmarks
+#   aria2                client of the tests and the benchmarks
+#   davix davix-tests gfal2-util-scripts gfal2-plugin-http gfal2-plugin-file rclone litmus cadaver
+#                        clients of the tests: what the field uses
+#   apache2-bin          server of the tests
+#   python3-venv         for WsgiDAV, a server of the tests, which is fetched from PyPI into the user's cache
 #   iproute2             configures the network namespaces of `gridlane wan`
 #   xrootd-server xrootd-client   peers of `make bench-wan`
 set -eu
@@ -69,6 +73,17 @@ case $purpose in
     need openssl openssl
     need ip iproute2
     need python3 python3
+    need aria2c aria2
+    need davix-get davix
+    need davix-tester davix-tests
+    need gfal-copy gfal2-util-scripts
+    [ -e /usr/share/doc/gfal2-plugin-http ] || packages="$packages gfal2-plugin-http"
+    [ -e /usr/share/doc/gfal2-plugin-file ] || packages="$packages gfal2-plugin-file"
+    need rclone rclone
+    need litmus litmus
+    need cadaver cadaver
+    need apache2 apache2-bin
+    [ -e /usr/share/doc/python3-venv ] || packages="$packages python3-venv"
     ;;
 --bench)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
@@ -161,6 +176,22 @@ case $purpose in
     done
     ;;
 esac
+
+# --- WsgiDAV --------------------------------------------------------------------------------------
+
+if [ "$purpose" = --test ]; then
+    wsgidav=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/wsgidav-4.3.3
+    if [ ! -x "$wsgidav/bin/wsgidav" ]; then
+        say "installing WsgiDAV into $wsgidav"
+        # Made where it stays: the scripts of a venv hold its path.
+        { /usr/bin/python3 -m venv "$wsgidav" &&
+            "$wsgidav/bin/pip" install --quiet --disable-pip-version-check wsgidav==4.3.3 cheroot==10.0.1 >&2; } || {
+            rm -rf "$wsgidav"
+            say "could not install WsgiDAV; what pip says about that is above"
+            exit 1
+        }
+    fi
+fi
 
 # --- Rust -----------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 //! End-to-end tests of the real binary: as a client against servers that misbehave, as a client of many
-//! replicas, killed and started again, and together with curl and nginx in both directions; and of the networks
-//! that it emulates.
+//! replicas, killed and started again, and together with other people's clients and servers in both directions;
+//! and of the networks that it emulates.
 //!
 //! One test program with a module per subject, so that it is linked once.
 
@@ -15,6 +15,7 @@ mod disagreement;
 mod hosts;
 mod many_replicas;
 mod nginx_to_client;
+mod peers;
 mod resume;
 mod resume_journal;
 mod serve;

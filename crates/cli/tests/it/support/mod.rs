@@ -3,13 +3,16 @@
 //!
 //! Nothing here sleeps and hopes: whoever waits, waits for a condition and has a deadline.
 
+pub(crate) mod apache;
 pub(crate) mod client;
 pub(crate) mod nginx;
 pub(crate) mod object;
 pub(crate) mod rogue;
 pub(crate) mod serve;
 pub(crate) mod tools;
+pub(crate) mod tree;
 pub(crate) mod wan;
+pub(crate) mod wsgidav;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
