@@ -104,7 +104,7 @@ pub(crate) struct CpArgs {
     /// Another replica of the same file (repeatable)
     #[arg(long, value_name = "URL")]
     pub(crate) mirror: Vec<String>,
-    /// Compare this checksum: adler32, crc32c, md5 or sha256, with the value if you know it
+    /// Compare this checksum: adler32, crc32c, md5, sha1, sha256 or sha512, with the value if you know it
     #[arg(long, value_name = "TYPE[:VALUE]", value_parser = parse_wanted, env = "GRIDLANE_CHECKSUM")]
     pub(crate) checksum: Option<(ChecksumKind, Option<Checksum>)>,
     /// Exactly so many connections to each source [default: what measuring finds best]
@@ -193,7 +193,7 @@ pub(crate) struct LsArgs {
 pub(crate) struct ChecksumArgs {
     /// URL (http, https, file) or path
     pub(crate) url: String,
-    /// adler32, crc32c, md5 or sha256
+    /// adler32, crc32c, md5, sha1, sha256 or sha512
     #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]
     pub(crate) kind: ChecksumKind,
 }
