@@ -135,6 +135,9 @@ pub const CONNECT_MAX: Duration = Duration::from_secs(15);
 pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
 /// Sources of one copy.
 pub const SOURCES_MAX: usize = 64;
+/// Wrong pieces that one source may send before it is not asked any more: a disk that went bad in one place
+/// makes one or two, a replica of another file nothing else.
+pub const WRONG_PIECES_MAX: u32 = 3;
 /// How long a source may compute a digest while the copy waits for nothing else.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 
