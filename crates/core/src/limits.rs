@@ -115,6 +115,8 @@ pub const MULTIPART_GAP_BYTES_MAX: u64 = 1024;
 pub const MULTIPART_BOUNDARY_BYTES_MAX: usize = 200;
 /// Bytes of a metalink that is read whole: a data set of 10 000 files with three replicas each takes a third.
 pub const METALINK_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How long a metalink may take to come to its end: at its largest, 1 Mbit/s.
+pub const METALINK_ANSWER_MAX: Duration = Duration::from_secs(300);
 /// Files of one metalink.
 pub const METALINK_FILES_MAX: usize = 10_000;
 /// URLs of all files of one metalink.
