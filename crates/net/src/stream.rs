@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_sys::tcp::{self, TcpInfo};
+use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 use rustls::client::{ClientConfig, UnbufferedClientConnection};
 use rustls::server::UnbufferedServerConnection;
@@ -19,6 +20,8 @@ use crate::session::{Need, Session, Side};
 
 /// How often to look for the end of a connection behind bytes that nobody reads for the moment.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
+/// Reads that a connection may need before it is quiet: servers send a few tickets, never this much.
+const QUIET_READS_MAX: usize = 4;
 
 /// A TCP connection whose bytes are plaintext to its owner, whether TLS protects them or not.
 pub struct Stream {
@@ -187,6 +190,31 @@ impl Stream {
         }
     }
 
+    /// Whether the connection is open and nothing has come that nobody has read: between two messages it
+    /// must be so, or the peer has closed it or is about to. Asks the kernel itself and waits for nothing.
+    /// What TLS says of itself meanwhile (tickets for later sessions, new keys) is taken in.
+    pub fn is_quiet(&mut self) -> bool {
+        for _ in 0..QUIET_READS_MAX {
+            let peeked =
+                rustix::net::recv(&self.socket, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+            match (peeked, &mut self.session) {
+                (Err(rustix::io::Errno::AGAIN), None) => return true,
+                (Err(rustix::io::Errno::AGAIN), Some(session)) => return session.is_quiet(),
+                (Ok((_, 1..)), Some(session)) => {
+                    match rustix::net::recv(&self.socket, session.input(), RecvFlags::DONTWAIT) {
+                        Ok((_, received)) => session.received(received),
+                        Err(_) => return false,
+                    }
+                    if !session.is_quiet() {
+                        return false;
+                    }
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// Gives back the memory of TLS' buffers, as far as they are empty, until they are needed again.
     pub fn release_buffers(&mut self) {
         if let Some(session) = &mut self.session {
@@ -237,6 +265,12 @@ impl Stream {
     /// The negotiated TLS version, for logs.
     pub fn tls_version(&self) -> Option<&'static str> {
         self.session.as_ref()?.version()
+    }
+
+    /// Whether TLS went on from an earlier session, which spares certificates and, before TLS 1.3, a
+    /// round trip.
+    pub fn is_resumed(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_resumed())
     }
 
     /// The other end's address.

@@ -267,3 +267,54 @@ fn a_made_certificate_is_kept_and_its_key_is_private() {
     assert_eq!(error.kind().exit_code(), 2, "{error}");
     assert!(tls::server_config(&cert, &cert).is_err());
 }
+
+/// The two ends of a new connection, when a byte has gone each way.
+async fn spoken(site: &Site, dialer: &Dialer) -> (Stream, Stream) {
+    let url = site.url("https");
+    let accept = async {
+        let (socket, _) = site.listener.accept().await.unwrap();
+        let mut far = site.acceptor.accept(socket).await.unwrap();
+        assert_eq!(far.read(&mut [0]).await.unwrap(), 1);
+        far.write_all(b"x").await.unwrap();
+        far
+    };
+    let speak = async {
+        let mut near = dialer.dial(&url).await.unwrap().stream;
+        near.write_all(b"G").await.unwrap();
+        assert_eq!(near.read(&mut [0]).await.unwrap(), 1);
+        near
+    };
+    tokio::join!(speak, accept)
+}
+
+#[tokio::test]
+async fn a_second_connection_goes_on_from_the_firsts_session() {
+    let site = Site::new();
+    let dialer = Dialer::new(site.trust.clone());
+    assert!(!spoken(&site, &dialer).await.0.is_resumed());
+    let (near, far) = spoken(&site, &dialer.clone()).await;
+    assert!(near.is_resumed() && far.is_resumed());
+    let (stranger, _) = spoken(&site, &Dialer::new(site.trust.clone())).await;
+    assert!(!stranger.is_resumed());
+}
+
+#[tokio::test]
+async fn a_quiet_connection_is_told_from_one_that_ends() {
+    let site = Site::new();
+    for scheme in ["http", "https"] {
+        let (mut near, mut far) = site.pair(scheme).await;
+        // TLS' tickets may be there already, and say nothing to anybody above it.
+        assert!(near.is_quiet() && far.is_quiet(), "{scheme}");
+        far.write_all(b"late").await.unwrap();
+        while near.is_quiet() {
+            tokio::task::yield_now().await;
+        }
+        let mut word = [0; 4];
+        assert_eq!(near.read(&mut word).await.unwrap(), 4, "{scheme}: nothing was lost by asking");
+        assert!(near.is_quiet(), "{scheme}");
+        far.shutdown().await.unwrap();
+        while near.is_quiet() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -8,16 +8,36 @@ use gridlane_dav::Status;
 use gridlane_net::Dialer;
 use tokio::time::timeout;
 
+use super::pool::{Home, Key, Pool};
 use super::redirect::{follow, redirect_loop, travels};
 use super::{Connection, Request, Response, status_error};
 
-/// Makes single requests.
+/// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]
 pub struct Client {
-    /// Makes the connections.
-    pub dialer: Dialer,
     /// How long an answer's head may take, for each of the servers that redirects lead to.
     pub answer_max: Duration,
+    dialer: Dialer,
+    pool: Pool,
+}
+
+/// What a connection is wanted for: there is a limit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// One request whose answer is short or comes at once.
+    Question,
+    /// Ranges of a file.
+    Lane,
+    /// A file to the server.
+    Upload,
+}
+
+/// A connection that is ready for a request.
+pub struct Connected {
+    /// The connection.
+    pub connection: Connection,
+    /// Round trips that were spent on making it; 0 when it was there.
+    pub handshake_round_trips: u32,
 }
 
 /// An answer whose body has not been read.
@@ -33,7 +53,26 @@ pub struct Exchange {
 impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        Client { dialer, answer_max }
+        Client { answer_max, dialer, pool: Pool::default() }
+    }
+
+    /// A connection to the host of `url`: an idle one if there is one, or a new one.
+    ///
+    /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
+    /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
+    pub async fn connect(&self, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
+        let home = self.pool.home(Key::of(url), purpose).await;
+        self.connect_home(url, home, fresh).await
+    }
+
+    async fn connect_home(&self, url: &Url, home: Home, fresh: bool) -> Result<Connected> {
+        if !fresh && let Some(stream) = self.pool.take(&home) {
+            let connection = Connection::of_home(stream, home, true);
+            return Ok(Connected { connection, handshake_round_trips: 0 });
+        }
+        let dialled = self.dialer.dial(url).await?;
+        let connection = Connection::of_home(dialled.stream, home, false);
+        Ok(Connected { connection, handshake_round_trips: dialled.handshake_round_trips })
     }
 
     /// Sends a request without a body and waits for the head of a successful answer (2xx).
@@ -55,14 +94,26 @@ impl Client {
     /// and body are the same at every place, but credentials stay at the endpoint they were given for. An
     /// error means that there was no answer; it names the endpoint.
     pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
+        self.exchange_for(request, Purpose::Question, self.answer_max).await
+    }
+
+    /// As [`Client::exchange`], for a request that is not a short question.
+    pub(crate) async fn exchange_for(
+        &self,
+        request: &Request<'_>,
+        purpose: Purpose,
+        answer_max: Duration,
+    ) -> Result<Exchange> {
         let mut at = request.url.clone();
         let mut headers = request.headers.clone();
         for _ in 0..=REDIRECTS_MAX {
             let once = Request { url: &at, headers, ..request.clone() };
-            let exchange = match timeout(self.answer_max, self.once(&once)).await {
+            // The time that others need is not this server's.
+            let home = self.pool.home(Key::of(&at), purpose).await;
+            let exchange = match timeout(answer_max, self.once(&once, home)).await {
                 Ok(outcome) => outcome.map_err(|error| error.endpoint(&at))?,
                 Err(_) => {
-                    let message = format!("no answer within {} s", self.answer_max.as_secs());
+                    let message = format!("no answer within {} s", answer_max.as_secs());
                     return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
                 }
             };
@@ -79,12 +130,26 @@ impl Client {
         Err(redirect_loop().endpoint(request.url))
     }
 
-    async fn once(&self, request: &Request<'_>) -> Result<Exchange> {
-        let mut connection = Connection::new(self.dialer.dial(request.url).await?.stream);
-        connection.send(request).await?;
-        let response = connection.response().await?;
+    /// One request without redirects. When an idle connection turns out to be closed, it is sent again on a
+    /// new one (RFC 9112, 9.3.1); what must not happen twice gets a new one at once.
+    async fn once(&self, request: &Request<'_>, home: Home) -> Result<Exchange> {
+        let spare = home.clone();
+        let mut connection = self.connect_home(request.url, home, !request.is_idempotent()).await?.connection;
+        let response = match asked(&mut connection, request).await {
+            Err(error) if connection.was_stale(&error) => {
+                drop(connection);
+                connection = self.connect_home(request.url, spare, true).await?.connection;
+                asked(&mut connection, request).await?
+            }
+            outcome => outcome?,
+        };
         Ok(Exchange { connection, response, url: request.url.clone() })
     }
+}
+
+async fn asked(connection: &mut Connection, request: &Request<'_>) -> Result<Response> {
+    connection.send(request).await?;
+    connection.response().await
 }
 
 impl Exchange {

@@ -4,14 +4,17 @@
 //! hides: more than one request in flight on a connection (so that no round trip is lost between
 //! ranges), body bytes read straight into the engine's aligned buffers, and the socket itself (for
 //! TCP_INFO). Heads and chunks are parsed by `gridlane-dav`.
+//!
+//! Connections outlive the requests they were made for: a [`Client`] keeps those that are idle (see `pool`).
 
 mod connection;
 mod exchange;
+mod pool;
 mod redirect;
 mod status;
 
 pub use connection::{Connection, Response};
-pub use exchange::{Client, Exchange};
+pub use exchange::{Client, Connected, Exchange, Purpose};
 pub use redirect::follow;
 pub(crate) use redirect::redirect_loop;
 pub use status::status_error;
@@ -50,6 +53,20 @@ impl<'a> Request<'a> {
     pub fn body(mut self, body: &'a [u8]) -> Request<'a> {
         self.body = Some(body);
         self
+    }
+
+    /// Whether doing it twice leaves what doing it once leaves, so that it may be sent again when it is not
+    /// known whether the server had it (RFC 9110, 9.2.2; RFC 4918 for its own methods).
+    pub fn is_idempotent(&self) -> bool {
+        const METHODS: [&str; 10] =
+            ["GET", "HEAD", "OPTIONS", "PROPFIND", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "PROPPATCH"];
+        METHODS.contains(&self.method)
+    }
+
+    /// Bytes of the body that are sent after the request: those that a header announces.
+    fn owed_bytes(&self) -> u64 {
+        let announced = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        announced.and_then(|(_, length)| length.parse().ok()).unwrap_or(0)
     }
 
     /// The bytes of the head. A value with a line break in it is an error of the caller.
