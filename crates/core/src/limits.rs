@@ -136,6 +136,17 @@ pub const LINKS_MAX: usize = 256;
 pub const CONNECT_MAX: Duration = Duration::from_secs(15);
 /// Head start of an address before the next one of the same name is tried beside it (RFC 8305, 5).
 pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// For the addresses of a name: resolvers ask twice and wait 5 s for each.
+pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
+/// Names looked up at the same time: each holds a thread until the name service has answered.
+pub const RESOLVING_MAX: usize = 16;
+/// Addresses of one name that are tried: at a head start each, more do not fit into [`CONNECT_MAX`].
+pub const ADDRESSES_MAX: usize = 32;
+/// How long it is remembered which family of addresses connected (RFC 8305, 4: not beyond changes of the
+/// network, about ten minutes).
+pub const FAMILY_MEMORY_MAX: Duration = Duration::from_secs(600);
+/// For the TLS handshake with one address while there are others: then the next one is tried.
+pub const TLS_ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// Connections to one host that carry files at the same time, over all copies of a client: many small files
 /// share them. Beyond it a copy waits for its turn.
 pub const LANES_PER_HOST_MAX: usize = 64;

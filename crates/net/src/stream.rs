@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
 use gridlane_sys::tcp::{self, TcpInfo};
 use rustix::net::RecvFlags;
 use rustls::ServerConfig;
@@ -14,7 +15,7 @@ use rustls::client::{ClientConfig, UnbufferedClientConnection};
 use rustls::server::UnbufferedServerConnection;
 use rustls_pki_types::ServerName;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::session::{Need, Session, Side};
 
@@ -245,6 +246,24 @@ impl Stream {
         }
     }
 
+    /// The socket whose bytes are this stream's, for TLS on top of it. Where TLS protects this stream
+    /// already, as to a proxy, a task carries the bytes between the two: the data path has one layer only.
+    pub(crate) async fn into_socket(self) -> io::Result<TcpStream> {
+        if self.session.is_none() {
+            return Ok(self.socket);
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let near = TcpStream::connect(listener.local_addr()?).await?;
+        loop {
+            let (far, from) = listener.accept().await?;
+            // Anybody on this machine could have been quicker.
+            if from == near.local_addr()? {
+                tokio::spawn(carry(self, far));
+                return Ok(near);
+            }
+        }
+    }
+
     /// Ends our direction: TLS' close_notify where there is TLS, then TCP's FIN.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         if let Some(session) = &mut self.session {
@@ -281,6 +300,30 @@ impl Stream {
     /// What the kernel knows of the connection.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         tcp::info(&self.socket)
+    }
+}
+
+/// Carries bytes both ways until one side ends.
+async fn carry(mut stream: Stream, socket: TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let (mut down, mut up) = (vec![0; TLS_RECORD_BYTES_MAX * 4], vec![0; TLS_RECORD_BYTES_MAX * 4]);
+    loop {
+        tokio::select! {
+            count = stream.read(&mut down) => {
+                let mut bytes = &down[..count?];
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                while !bytes.is_empty() {
+                    let sent = send(&socket, bytes).await?;
+                    bytes = &bytes[sent..];
+                }
+            }
+            count = receive(&socket, &mut up) => match count? {
+                0 => return Ok(()),
+                count => stream.write_all(&up[..count]).await?,
+            }
+        }
     }
 }
 

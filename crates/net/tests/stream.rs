@@ -44,7 +44,7 @@ impl Site {
             self.acceptor.accept(socket).await
         };
         let speak = async {
-            let mut near = dialer.dial(&url).await.unwrap().stream;
+            let mut near = dialer.dial(&dialer.route(&url).unwrap()).await.unwrap().stream;
             // A clear-text connection shows what it is by its first byte.
             near.write_all(b"G").await.unwrap();
             near
@@ -190,7 +190,8 @@ async fn a_stranger_is_not_trusted_unless_told_so() {
             let (socket, _) = site.listener.accept().await.unwrap();
             site.acceptor.accept(socket).await.map(|_| ())
         };
-        let (dialled, accepted) = tokio::join!(dialer.dial(&url), accept);
+        let route = dialer.route(&url).unwrap();
+        let (dialled, accepted) = tokio::join!(dialer.dial(&route), accept);
         assert_eq!(dialled.is_ok(), trusted);
         if let Err(error) = dialled {
             assert_eq!(error.kind(), gridlane_core::ErrorKind::Denied);
@@ -233,7 +234,7 @@ async fn every_address_of_a_name_is_tried() {
     let port = site.listener.local_addr().unwrap().port();
     let url = Url::parse_absolute(&format!("http://localhost:{port}/")).unwrap();
     let dialer = Dialer::new(site.trust.clone());
-    assert!(dialer.dial(&url).await.is_ok());
+    assert!(dialer.dial(&dialer.route(&url).unwrap()).await.is_ok());
 }
 
 #[test]
@@ -279,7 +280,7 @@ async fn spoken(site: &Site, dialer: &Dialer) -> (Stream, Stream) {
         far
     };
     let speak = async {
-        let mut near = dialer.dial(&url).await.unwrap().stream;
+        let mut near = dialer.dial(&dialer.route(&url).unwrap()).await.unwrap().stream;
         near.write_all(b"G").await.unwrap();
         assert_eq!(near.read(&mut [0]).await.unwrap(), 1);
         near

@@ -12,7 +12,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::Stream;
+use gridlane_net::{Proxy, Stream};
 use gridlane_sys::AlignedBuf;
 use tokio::time::timeout;
 
@@ -107,6 +107,14 @@ impl Connection {
         self.is_reused
     }
 
+    /// The bare stream, for something else than HTTP; an error when something has come already.
+    pub(super) fn into_stream(mut self) -> Result<Stream> {
+        match self.stream.take().filter(|_| self.is_between_answers() && self.unanswered.is_empty()) {
+            Some(stream) => Ok(stream),
+            None => Err(Error::new(ErrorKind::Protocol, "the proxy spoke before it was its turn")),
+        }
+    }
+
     /// Whether it may carry another request: everything was sent and everything was answered and read.
     fn is_reusable(&self) -> bool {
         self.is_between_answers()
@@ -136,12 +144,19 @@ impl Connection {
 
     /// Sends a request; a body that is not part of it follows with [`Connection::write_body`].
     pub async fn send(&mut self, request: &Request<'_>) -> Result<()> {
-        let mut bytes = request.head()?;
+        let proxy = self.home.as_ref().and_then(|home| home.route().forwarder()).cloned();
+        self.send_to(request, proxy.as_ref()).await
+    }
+
+    /// Sends a request to a proxy, or with `None` to the server itself.
+    pub(super) async fn send_to(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<()> {
+        let mut bytes = request.head_to(proxy)?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
         self.is_answered = false;
         self.write(&bytes).await?;
         self.owed_bytes = request.owed_bytes();
-        self.unanswered.push_back(request.method == "HEAD");
+        // What follows a proxy's yes to CONNECT is no body either.
+        self.unanswered.push_back(matches!(request.method, "HEAD" | "CONNECT"));
         Ok(())
     }
 

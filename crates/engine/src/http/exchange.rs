@@ -5,11 +5,12 @@ use std::time::Duration;
 use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::Status;
-use gridlane_net::Dialer;
+use gridlane_net::{Dialer, Dialled};
 use tokio::time::timeout;
 
-use super::pool::{Home, Key, Pool};
+use super::pool::{Home, Pool};
 use super::redirect::{follow, redirect_loop, travels};
+use super::tunnel;
 use super::{Connection, Request, Response, status_error};
 
 /// Makes requests and connections. Its clones share their idle connections with it.
@@ -61,7 +62,7 @@ impl Client {
     /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
     /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
     pub async fn connect(&self, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
-        let home = self.pool.home(Key::of(url), purpose).await;
+        let home = self.pool.home(self.dialer.route(url)?, purpose).await;
         self.connect_home(url, home, fresh).await
     }
 
@@ -70,9 +71,15 @@ impl Client {
             let connection = Connection::of_home(stream, home, true);
             return Ok(Connected { connection, handshake_round_trips: 0 });
         }
-        let dialled = self.dialer.dial(url).await?;
-        let connection = Connection::of_home(dialled.stream, home, false);
-        Ok(Connected { connection, handshake_round_trips: dialled.handshake_round_trips })
+        let Dialled { mut stream, mut handshake_round_trips } = self.dialer.dial(home.route()).await?;
+        if let Some(proxy) = home.route().tunneller() {
+            let tunnel = tunnel::open(stream, proxy, url).await?;
+            let secured = self.dialer.secure(tunnel, home.route()).await?;
+            stream = secured.stream;
+            handshake_round_trips += 1 + secured.handshake_round_trips;
+        }
+        let connection = Connection::of_home(stream, home, false);
+        Ok(Connected { connection, handshake_round_trips })
     }
 
     /// Sends a request without a body and waits for the head of a successful answer (2xx).
@@ -109,9 +116,10 @@ impl Client {
         for _ in 0..=REDIRECTS_MAX {
             let once = Request { url: &at, headers, ..request.clone() };
             // The time that others need is not this server's.
-            let home = self.pool.home(Key::of(&at), purpose).await;
+            let route = self.dialer.route(&at).map_err(|error| error.endpoint(&at))?;
+            let home = self.pool.home(route, purpose).await;
             let exchange = match timeout(answer_max, self.once(&once, home)).await {
-                Ok(outcome) => outcome.map_err(|error| error.endpoint(&at))?,
+                Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
                 Err(_) => {
                     let message = format!("no answer within {} s", answer_max.as_secs());
                     return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
@@ -144,6 +152,14 @@ impl Client {
             outcome => outcome?,
         };
         Ok(Exchange { connection, response, url: request.url.clone() })
+    }
+}
+
+/// The endpoint of an error that names none: one that names a proxy knows better.
+fn at_endpoint(error: Error, url: &Url) -> Error {
+    match error.endpoint_text() {
+        Some(_) => error,
+        None => error.endpoint(url),
     }
 }
 

@@ -12,6 +12,7 @@ mod exchange;
 mod pool;
 mod redirect;
 mod status;
+mod tunnel;
 
 pub use connection::{Connection, Response};
 pub use exchange::{Client, Connected, Exchange, Purpose};
@@ -21,6 +22,7 @@ pub use status::status_error;
 
 use base64::Engine as _;
 use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
 
 /// A request: of any method, with a body that is in memory, or without.
@@ -69,22 +71,43 @@ impl<'a> Request<'a> {
         announced.and_then(|(_, length)| length.parse().ok()).unwrap_or(0)
     }
 
-    /// The bytes of the head. A value with a line break in it is an error of the caller.
+    /// The bytes of the head, for the server itself. A value with a line break in it is an error of the
+    /// caller.
     pub fn head(&self) -> Result<Vec<u8>> {
+        self.head_to(None)
+    }
+
+    /// The bytes of the head for a proxy, or with `None` for the server itself.
+    fn head_to(&self, proxy: Option<&Proxy>) -> Result<Vec<u8>> {
+        let host = self.url.host_header();
+        let target = match (self.method, proxy) {
+            ("CONNECT", _) if self.url.host().contains(':') => {
+                format!("[{}]:{}", self.url.host(), self.url.port())
+            }
+            ("CONNECT", _) => format!("{}:{}", self.url.host(), self.url.port()),
+            (_, Some(_)) => format!("{}://{host}{}", self.url.scheme().name(), self.url.request_target()),
+            (_, None) => self.url.request_target().to_owned(),
+        };
+        let host = if self.method == "CONNECT" { &target } else { &host };
         let mut head = format!(
-            "{} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: gridlane/{}\r\nAccept-Encoding: identity\r\n",
+            "{} {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: gridlane/{}\r\n",
             self.method,
-            self.url.request_target(),
-            self.url.host_header(),
             env!("CARGO_PKG_VERSION"),
         );
+        if let Some((user, password)) = proxy.and_then(|proxy| proxy.credentials.as_ref()) {
+            head.push_str(&format!("Proxy-Authorization: {}\r\n", basic(user, password)));
+        }
+        if self.method == "CONNECT" {
+            // The rest is for the server, behind TLS.
+            head.push_str("\r\n");
+            return Ok(head.into_bytes());
+        }
+        head.push_str("Accept-Encoding: identity\r\n");
         let has_own = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         if let Some((user, password)) = self.url.credentials().filter(|_| !has_own) {
-            let mut pair = percent_decode_str(user).collect::<Vec<u8>>();
-            pair.push(b':');
-            pair.extend(percent_decode_str(password));
-            let pair = base64::engine::general_purpose::STANDARD.encode(pair);
-            head.push_str(&format!("Authorization: Basic {pair}\r\n"));
+            let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
+            let credentials = basic(&decoded(user), &decoded(password));
+            head.push_str(&format!("Authorization: {credentials}\r\n"));
         }
         for (name, value) in &self.headers {
             if value.contains(['\r', '\n', '\0']) {
@@ -99,6 +122,12 @@ impl<'a> Request<'a> {
         head.push_str("\r\n");
         Ok(head.into_bytes())
     }
+}
+
+/// RFC 7617.
+fn basic(user: &[u8], password: &[u8]) -> String {
+    let pair = [user, b":", password].concat();
+    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
 }
 
 #[cfg(test)]

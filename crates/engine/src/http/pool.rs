@@ -11,8 +11,7 @@ use gridlane_core::limits::{
     CONNECTION_TURN_MAX, IDLE_CONNECTION_MAX, IDLE_CONNECTIONS_MAX, IDLE_PER_HOST_MAX, LANES_PER_HOST_MAX,
     QUESTIONS_PER_HOST_MAX,
 };
-use gridlane_core::{Scheme, Url};
-use gridlane_net::Stream;
+use gridlane_net::{Route, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -23,20 +22,6 @@ const SAYS_MARGIN: Duration = Duration::from_secs(1);
 /// Hosts whose turns are remembered before those that nobody uses are forgotten.
 const HOSTS_KEPT: usize = 256;
 
-/// Which connections are as good as each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    scheme: Scheme,
-    host: String,
-    port: u16,
-}
-
-impl Key {
-    pub(super) fn of(url: &Url) -> Key {
-        Key { scheme: url.scheme(), host: url.host().to_ascii_lowercase(), port: url.port() }
-    }
-}
-
 /// The idle connections of a client; cheap to clone.
 #[derive(Clone)]
 pub(super) struct Pool(Arc<Inner>);
@@ -45,7 +30,7 @@ struct Inner {
     idle_max: Duration,
     turn_max: Duration,
     idle: Mutex<Idle>,
-    turns: Mutex<HashMap<(Key, Purpose), Arc<Semaphore>>>,
+    turns: Mutex<HashMap<(Route, Purpose), Arc<Semaphore>>>,
 }
 
 #[derive(Default)]
@@ -56,7 +41,7 @@ struct Idle {
 }
 
 struct Resting {
-    key: Key,
+    route: Route,
     stream: Stream,
     until: Instant,
 }
@@ -65,7 +50,7 @@ struct Resting {
 #[derive(Clone)]
 pub(super) struct Home {
     pool: Weak<Inner>,
-    key: Key,
+    route: Route,
     _turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -82,7 +67,7 @@ impl Pool {
     }
 
     /// Waits until there may be another connection like this; not for ever.
-    pub(super) async fn home(&self, key: Key, purpose: Purpose) -> Home {
+    pub(super) async fn home(&self, route: Route, purpose: Purpose) -> Home {
         let turns_max = match purpose {
             Purpose::Question => Some(QUESTIONS_PER_HOST_MAX),
             Purpose::Lane => Some(LANES_PER_HOST_MAX),
@@ -92,11 +77,11 @@ impl Pool {
         let turn = match turns_max {
             None => None,
             Some(max) => {
-                let turns = self.0.turns_of(&key, purpose, max);
+                let turns = self.0.turns_of(&route, purpose, max);
                 timeout(self.0.turn_max, turns.acquire_owned()).await.ok().and_then(Result::ok)
             }
         };
-        Home { pool: Arc::downgrade(&self.0), key, _turn: turn.map(Arc::new) }
+        Home { pool: Arc::downgrade(&self.0), route, _turn: turn.map(Arc::new) }
     }
 
     /// An idle connection that is still open; those that are not are closed.
@@ -105,7 +90,7 @@ impl Pool {
         loop {
             let found = {
                 let mut idle = self.0.idle();
-                let at = idle.resting.iter().rposition(|resting| resting.key == home.key)?;
+                let at = idle.resting.iter().rposition(|resting| resting.route == home.route)?;
                 idle.resting.remove(at)
             };
             let mut stream = found.stream;
@@ -122,12 +107,12 @@ impl Inner {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turns_of(&self, key: &Key, purpose: Purpose, max: usize) -> Arc<Semaphore> {
+    fn turns_of(&self, route: &Route, purpose: Purpose, max: usize) -> Arc<Semaphore> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() >= HOSTS_KEPT {
             turns.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
-        turns.entry((key.clone(), purpose)).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
+        turns.entry((route.clone(), purpose)).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
     }
 
     /// Closes what has rested long enough; says when to look again.
@@ -142,6 +127,11 @@ impl Inner {
 }
 
 impl Home {
+    /// The way that its connections take.
+    pub(super) fn route(&self) -> &Route {
+        &self.route
+    }
+
     /// Keeps an open connection for the next one who needs it. `says_max` is how long the server says that
     /// it stays open.
     pub(super) fn take_back(&self, mut stream: Stream, says_max: Option<Duration>) {
@@ -153,15 +143,15 @@ impl Home {
         }
         stream.release_buffers();
         let mut idle = pool.idle();
-        let of_host = idle.resting.iter().filter(|resting| resting.key == self.key).count();
+        let of_host = idle.resting.iter().filter(|resting| resting.route == self.route).count();
         let oldest = match of_host >= IDLE_PER_HOST_MAX {
-            true => idle.resting.iter().position(|resting| resting.key == self.key),
+            true => idle.resting.iter().position(|resting| resting.route == self.route),
             false => (idle.resting.len() >= IDLE_CONNECTIONS_MAX).then_some(0),
         };
         if let Some(oldest) = oldest {
             idle.resting.remove(oldest);
         }
-        idle.resting.push(Resting { key: self.key.clone(), stream, until: Instant::now() + rest });
+        idle.resting.push(Resting { route: self.route.clone(), stream, until: Instant::now() + rest });
         if !idle.is_swept {
             idle.is_swept = true;
             runtime.spawn(Sweeper { pool: Arc::downgrade(&pool), is_done: false }.run());
@@ -196,6 +186,8 @@ impl Drop for Sweeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridlane_core::Url;
+    use gridlane_net::{Dialer, tls::Trust};
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -205,8 +197,12 @@ mod tests {
         (Stream::plain(near).unwrap(), listener.accept().await.unwrap().0)
     }
 
-    fn key() -> Key {
-        Key::of(&Url::parse_absolute("http://h/").unwrap())
+    fn route(url: &str) -> Route {
+        Dialer::new(Trust::default()).route(&Url::parse_absolute(url).unwrap()).unwrap()
+    }
+
+    fn key() -> Route {
+        route("http://h/")
     }
 
     #[tokio::test]
@@ -237,7 +233,7 @@ mod tests {
         far.writable().await.unwrap();
         assert_eq!(far.try_write(b"HTTP/1.1 408 Too late\r\n\r\n").unwrap(), 25);
         assert!(pool.take(&home).is_none());
-        let elsewhere = Key::of(&Url::parse_absolute("http://h:81/").unwrap());
+        let elsewhere = route("http://h:81/");
         home.take_back(pair().await.0, None);
         assert!(pool.take(&pool.home(elsewhere, Purpose::Lane).await).is_none());
     }
