@@ -20,7 +20,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(300);
 /// What a server says to the head of a PUT.
 enum Invited {
     /// Send the body here.
-    Now(Connection),
+    Now(Box<Connection>),
     /// Ask there.
     Elsewhere(Url),
     /// Nothing: the connection had been closed before.
@@ -54,7 +54,7 @@ impl Upload {
         for _ in 0..=REDIRECTS_MAX {
             match self.invite(size_bytes, fresh).await? {
                 Invited::Now(connection) => {
-                    self.connection = Some(connection);
+                    self.connection = Some(*connection);
                     return Ok(());
                 }
                 Invited::Elsewhere(next) => (self.url, fresh) = (next, false),
@@ -82,7 +82,7 @@ impl Upload {
         };
         match early {
             // 100, or silence: an old server that does not know the header waits for the body.
-            Ok(Ok(None)) | Err(_) => Ok(Invited::Now(connection)),
+            Ok(Ok(None)) | Err(_) => Ok(Invited::Now(Box::new(connection))),
             Ok(Err(error)) if connection.was_stale(&error) => Ok(Invited::Stale),
             Ok(Err(error)) => Err(error.endpoint(&self.url)),
             Ok(Ok(Some(response))) => match follow("PUT", &self.url, &response.head)? {
