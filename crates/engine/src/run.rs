@@ -342,7 +342,7 @@ impl<'a> Run<'a> {
                     id: lane,
                     source: self.replicas[source].source.clone(),
                     target: self.target.clone(),
-                    dialer: self.client.dialer.clone(),
+                    client: self.client.clone(),
                     pace: self.pace.clone(),
                     notices: self.notify.clone(),
                 };
