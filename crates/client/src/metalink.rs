@@ -12,7 +12,8 @@ use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, S
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink, NameFault, RelativeName};
 use gridlane_engine::http::Client;
-use gridlane_engine::{Known, PieceHashes};
+use gridlane_engine::{FoundMetalink, Known, PieceHashes};
+use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 
 use crate::target::{Destination, resolve};
@@ -89,7 +90,8 @@ fn make_below<'a>(root: &Path, names: impl Iterator<Item = &'a str>) -> Result<P
     let mut dir = root.to_path_buf();
     for name in names {
         dir.push(name);
-        let failed = |cause: &std::io::Error| Error::local_io(format!("cannot make {}", dir.display()), cause);
+        let failed =
+            |cause: &std::io::Error| Error::local_io(format!("cannot make {}", dir.display()), cause);
         match fs::create_dir(&dir) {
             Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {}
             other => other.map_err(|cause| failed(&cause))?,
@@ -123,6 +125,34 @@ pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result
     described(&metalink, &base).map(Some).map_err(of)
 }
 
+/// What the metalink that a server named says of the file at `source`; or why it is not used: then the
+/// copy goes on without.
+pub async fn describe_found(
+    client: &Client,
+    source: &Url,
+    found: &FoundMetalink,
+) -> std::result::Result<Described, String> {
+    let files = describe(client, &found.url, true).await;
+    let files = files.map_err(|error| error.message().to_owned())?.unwrap_or_default();
+    let last_name = |file: &Described| {
+        let name = file.name.as_ref().ok().map(|name| name.last().to_owned());
+        let own = source.file_name().map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
+        name.is_some() && name == own
+    };
+    let count = files.len();
+    let mut files = files.into_iter().filter(|file| count == 1 || last_name(file));
+    let Some(file) = files.next() else { return Err("it does not describe this file".into()) };
+    let has_other_size = matches!((file.known.size_bytes, found.size_bytes), (Some(a), Some(b)) if a != b);
+    // RFC 6249, 6: what the server itself says of the file must be so in its metalink as well.
+    let contradicts = found.checksum.as_ref().is_some_and(|own| {
+        file.known.checksums.iter().any(|known| known.kind() == own.kind() && known != own)
+    });
+    match has_other_size || contradicts {
+        true => Err("it describes another file".into()),
+        false => Ok(file),
+    }
+}
+
 fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {
     // A pipe, a device or nothing at all is for whoever copies it as it is.
     let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
@@ -148,13 +178,11 @@ async fn from_server(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u
     let mut is_known = false;
     while bytes.len() <= METALINK_BYTES_MAX {
         let read = timeout_at(until, exchange.connection.read_body(&mut buf)).await;
-        let count = read.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, "the metalink does not come to its end"))
-        });
+        let count = read
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "the metalink does not come to its end")));
         let count = count.map_err(|error| error.endpoint(source))?;
         bytes.extend_from_slice(&buf[..count]);
-        is_known =
-            is_known || metalink::is_metalink(content_type.as_deref(), source.encoded_path(), &bytes);
+        is_known = is_known || metalink::is_metalink(content_type.as_deref(), source.encoded_path(), &bytes);
         if !is_known {
             return Ok(None);
         }
@@ -187,7 +215,8 @@ fn described_file(file: &metalink::File, base: &Url) -> Result<Described> {
         }
     }
     if sources.is_empty() {
-        let name = file.name.as_ref().map_or_else(|fault| format!("a file that {fault}"), |name| name.to_string());
+        let name =
+            file.name.as_ref().map_or_else(|fault| format!("a file that {fault}"), |name| name.to_string());
         let message = match notes.first() {
             Some(why) => format!("no URL of {name} can be used: {why}"),
             None => format!("the metalink has no URL of {name}"),

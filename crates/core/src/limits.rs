@@ -166,6 +166,11 @@ pub const IDLE_CONNECTIONS_MAX: usize = 128;
 pub const IDLE_CONNECTION_MAX: Duration = Duration::from_secs(20);
 /// Sources of one copy.
 pub const SOURCES_MAX: usize = 64;
+/// Replicas that servers may add to a copy by naming them: as many as are used at a time.
+pub const SERVED_REPLICAS_MAX: usize = 8;
+/// Bytes still to come for which a copy begins again with a metalink that a server names: below it, reading
+/// the metalink takes longer than fetching everything a second time would.
+pub const SERVED_METALINK_BYTES_MIN: u64 = 16 * 1024 * 1024;
 /// Wrong pieces that one source may send before it is not asked any more: a disk that went bad in one place
 /// makes one or two, a replica of another file nothing else.
 pub const WRONG_PIECES_MAX: u32 = 3;

@@ -58,11 +58,7 @@ struct Drain {
 
 impl Feed {
     /// What is written is hashed by each of `hashers`.
-    pub(crate) fn new(
-        output: Output,
-        hashers: Vec<Hasher>,
-        notices: mpsc::UnboundedSender<Notice>,
-    ) -> Feed {
+    pub(crate) fn new(output: Output, hashers: Vec<Hasher>, notices: mpsc::UnboundedSender<Notice>) -> Feed {
         let may_wait = match &output {
             Output::Upload(_) => true,
             Output::File(file) => file.metadata().map_or(true, |meta| {

@@ -21,6 +21,7 @@ use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
+use crate::served::FoundMetalink;
 use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
@@ -66,6 +67,8 @@ pub(crate) struct Replica {
     pub(crate) doubted: bool,
     /// How many pieces it sent that were wrong.
     pub(crate) wrong_pieces: u32,
+    /// Only a server named it: it has no vote.
+    pub(crate) is_served: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<Error>,
 }
@@ -95,6 +98,8 @@ pub(crate) struct Run<'a> {
     pub(crate) wrong_bytes: u64,
     /// Pieces that were wrong, until they are right.
     pub(crate) wrong_pieces: WrongPieces,
+    /// There is a metalink to go on with.
+    pub(crate) found_metalink: Option<FoundMetalink>,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
     /// What was thrown away while looking for who lied.
@@ -127,13 +132,15 @@ pub(crate) async fn run(
     let begun = std::time::Instant::now();
     match Run::begin(spec, client, observer) {
         Err(error) => {
-            Outcome { report: crate::judge::empty_report(urls, begun.elapsed()), result: Err(error) }
+            let report = crate::judge::empty_report(urls, begun.elapsed());
+            Outcome { report, result: Err(error), metalink: None }
         }
         Ok((mut run, found)) => {
             let result = run.move_all(found, stop).await;
             let report = run.report();
+            let metalink = run.found_metalink.take().filter(|_| result.is_err());
             let result = run.close(result).await;
-            Outcome { report, result }
+            Outcome { report, result, metalink }
         }
     }
 }
@@ -190,6 +197,7 @@ impl<'a> Run<'a> {
             wasted_bytes: 0,
             wrong_bytes: 0,
             wrong_pieces: WrongPieces::default(),
+            found_metalink: None,
             meter: Meter::default(),
             suspects: None,
             thrown: Vec::new(),
@@ -410,6 +418,7 @@ impl<'a> Run<'a> {
                 self.plan.handle(now, plan::Event::Released { up_to_bytes });
             }
             Notice::Digest { source, vote } => self.voted(source as usize, vote)?,
+            Notice::Served { source, served } => self.served(source as usize, served)?,
             Notice::Piece { index, found } => self.piece_compared(index, found)?,
             Notice::LocalFailure { error } => return Err(error),
         }
@@ -440,7 +449,8 @@ impl<'a> Run<'a> {
             return;
         }
         let source = self.replicas[source].source.clone();
-        digests::ask(self.client.clone(), source, self.digest_kind(), self.notify.clone());
+        let follow_links = self.options.follow_links;
+        digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
     }
 
     /// Ends all lanes; none writes afterwards.
@@ -638,7 +648,7 @@ impl<'a> Run<'a> {
 }
 
 impl Replica {
-    fn new(number: usize, url: gridlane_core::Url) -> Replica {
+    pub(crate) fn new(number: usize, url: gridlane_core::Url) -> Replica {
         Replica {
             source: Arc::new(Source::new(number as u32, url)),
             meter: Meter::default(),
@@ -654,6 +664,7 @@ impl Replica {
             outvoted: false,
             doubted: false,
             wrong_pieces: 0,
+            is_served: false,
             last_error: None,
         }
     }

@@ -254,7 +254,7 @@ async fn begin(
                 // Not even that the file is empty can be concluded from it.
                 None => return Err(dead(lane, status_error(head, ""))),
             };
-            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None })?;
+            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None, is_metalink: false })?;
             if range.start() < size_bytes {
                 return Err(protocol(format!("it says that {range} are beyond its {size_bytes} bytes")));
             }
@@ -361,7 +361,7 @@ fn finish(
             Some(_) => {}
             // Only now it is known how large the object is.
             None => {
-                let identity = Identity { size_bytes: Some(answer.at), validator: None };
+                let identity = Identity { size_bytes: Some(answer.at), validator: None, is_metalink: false };
                 let _ = lane.source.identify(&identity);
                 lane.tell(Notice::Identified { source: lane.source.number, size_bytes: Some(answer.at) });
             }
