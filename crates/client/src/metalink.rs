@@ -60,6 +60,8 @@ impl Described {
         };
         let parents: Vec<&str> = name.components().rev().skip(1).collect();
         match Url::parse(text, current_dir)?.to_path() {
+            // Says that it is missing.
+            Some(root) if !root.is_dir() => resolve(text, first, current_dir, overwrite),
             Some(root) => {
                 let dir = make_below(&root, parents.into_iter().rev())?;
                 let text = dir.to_str().map(str::to_owned).ok_or_else(|| not_text(&dir))?;

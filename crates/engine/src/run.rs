@@ -170,6 +170,8 @@ impl<'a> Run<'a> {
                 (Sink::Partial(partial), overwrite, None)
             }
             TargetSpec::Stream(file) => {
+                // What it has taken of a metalink could not be called back.
+                options.stop_at_metalink = false;
                 (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
             }
             TargetSpec::Upload { url, overwrite } => {
