@@ -4,6 +4,7 @@
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod files;
+mod metalink;
 mod target;
 
 use std::fs::File;
@@ -12,19 +13,21 @@ use std::time::Duration;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Url};
 use gridlane_engine::http::Client;
 use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
-use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_net::{Dialer, Proxies};
 
 pub use files::{Stat, list, remove, stat};
 pub use gridlane_dav::listing::{Entry, EntryKind};
+pub use metalink::{Described, describe, describe_found, is_directory};
 pub use target::{Destination, resolve};
 
 /// How long the answer to a short question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Makes the HTTP client that all calls share.
+/// Makes the HTTP client that all calls share. It goes through the proxies that the environment names.
 pub fn connect(trust: Trust) -> Client {
-    Client { dialer: Dialer::new(trust), answer_max: ANSWER_MAX }
+    let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
+    Client::new(Dialer::new(trust).proxies(proxies), ANSWER_MAX)
 }
 
 /// The checksum of a file: the server's word if it gives one, else computed from the bytes.

@@ -6,16 +6,26 @@
 
 use std::time::Duration;
 
-use gridlane_core::limits::{BODY_STALL_MAX, REDIRECTS_MAX};
+use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use tokio::time::timeout;
 
-use crate::http::{Client, Connection, Request, Response, follow, status_error};
+use crate::http::{Client, Connection, Purpose, Request, Response, follow, status_error};
 
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
 /// How long the final answer may take: the server may sync a large file first.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
+
+/// What a server says to the head of a PUT.
+enum Invited {
+    /// Send the body here.
+    Now(Box<Connection>),
+    /// Ask there.
+    Elsewhere(Url),
+    /// Nothing: the connection had been closed before.
+    Stale,
+}
 
 /// A PUT that is begun, written and finished.
 pub(crate) struct Upload {
@@ -40,34 +50,46 @@ impl Upload {
             // Some servers ignore `If-None-Match` on PUT, which guards the moment between this and that.
             return Err(already_there().endpoint(&self.url));
         }
+        let mut fresh = false;
         for _ in 0..=REDIRECTS_MAX {
-            let mut connection = Connection::new(self.client.dialer.dial(&self.url).await?.stream);
-            let mut request = Request::new("PUT", &self.url).header("Content-Length", size_bytes.to_string());
-            if size_bytes > 0 {
-                request = request.header("Expect", "100-continue");
-            }
-            if !self.overwrite {
-                request = request.header("If-None-Match", "*");
-            }
-            connection.send(&request).await.map_err(|error| error.endpoint(&self.url))?;
-            let early = match size_bytes {
-                0 => Ok(Ok(None)),
-                _ => timeout(CONTINUE_MAX, connection.response_or_continue()).await,
-            };
-            match early {
-                // 100, or silence: an old server that does not know the header waits for the body.
-                Ok(Ok(None)) | Err(_) => {
-                    self.connection = Some(connection);
+            match self.invite(size_bytes, fresh).await? {
+                Invited::Now(connection) => {
+                    self.connection = Some(*connection);
                     return Ok(());
                 }
-                Ok(Err(error)) => return Err(error.endpoint(&self.url)),
-                Ok(Ok(Some(response))) => match follow(&self.url, &response.head)? {
-                    Some(next) => self.url = next,
-                    None => return Err(self.refused(&mut connection, &response).await),
-                },
+                Invited::Elsewhere(next) => (self.url, fresh) = (next, false),
+                Invited::Stale => fresh = true,
             }
         }
         Err(crate::http::redirect_loop().endpoint(&self.url))
+    }
+
+    /// Asks one server, on a new connection if that must be, whether it takes the file.
+    async fn invite(&self, size_bytes: u64, fresh: bool) -> Result<Invited> {
+        let mut connection = self.client.connect(&self.url, Purpose::Upload, fresh).await?.connection;
+        let mut request = Request::new("PUT", &self.url).header("Content-Length", size_bytes.to_string());
+        if size_bytes > 0 {
+            request = request.header("Expect", "100-continue");
+        }
+        if !self.overwrite {
+            request = request.header("If-None-Match", "*");
+        }
+        let sent = connection.send(&request).await;
+        let early = match (sent, size_bytes) {
+            (Err(error), _) => Ok(Err(error)),
+            (Ok(()), 0) => Ok(Ok(None)),
+            (Ok(()), _) => timeout(CONTINUE_MAX, connection.response_or_continue()).await,
+        };
+        match early {
+            // 100, or silence: an old server that does not know the header waits for the body.
+            Ok(Ok(None)) | Err(_) => Ok(Invited::Now(Box::new(connection))),
+            Ok(Err(error)) if connection.was_stale(&error) => Ok(Invited::Stale),
+            Ok(Err(error)) => Err(error.endpoint(&self.url)),
+            Ok(Ok(Some(response))) => match follow("PUT", &self.url, &response.head)? {
+                Some(next) => Ok(Invited::Elsewhere(next)),
+                None => Err(self.refused(&mut connection, &response).await),
+            },
+        }
     }
 
     /// Sends the next bytes of the body.
@@ -103,7 +125,11 @@ impl Upload {
             }
         };
         match response.head.status.is_success() {
-            true => Ok(()),
+            true => {
+                // Some servers say in a few words that it worked.
+                let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
+                Ok(())
+            }
             false => Err(self.refused(&mut connection, &response).await),
         }
     }

@@ -2,21 +2,44 @@
 
 use std::time::Duration;
 
-use gridlane_core::limits::REDIRECTS_MAX;
-use gridlane_core::{Error, ErrorKind, Result, Scheme, Url};
-use gridlane_dav::ResponseHead;
-use gridlane_net::Dialer;
+use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
+use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_dav::Status;
+use gridlane_dav::header::Headers;
+use gridlane_net::{Dialer, Dialled};
 use tokio::time::timeout;
 
+use super::pool::{Home, Pool};
+use super::redirect::{follow, redirect_loop, travels};
+use super::tunnel;
 use super::{Connection, Request, Response, status_error};
 
-/// Makes single requests, each on a connection of its own.
+/// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]
 pub struct Client {
-    /// Makes the connections.
-    pub dialer: Dialer,
-    /// How long an answer's head may take.
+    /// How long an answer's head may take, for each of the servers that redirects lead to.
     pub answer_max: Duration,
+    dialer: Dialer,
+    pool: Pool,
+}
+
+/// What a connection is wanted for: there is a limit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// One request whose answer is short or comes at once.
+    Question,
+    /// Ranges of a file.
+    Lane,
+    /// A file to the server.
+    Upload,
+}
+
+/// A connection that is ready for a request.
+pub struct Connected {
+    /// The connection.
+    pub connection: Connection,
+    /// Round trips that were spent on making it; 0 when it was there.
+    pub handshake_round_trips: u32,
 }
 
 /// An answer whose body has not been read.
@@ -27,88 +50,193 @@ pub struct Exchange {
     pub response: Response,
     /// Where the answer came from, after redirects.
     pub url: Url,
+    /// The redirects that led there: who answered, and with which fields.
+    pub redirects: Vec<(Url, Headers)>,
 }
 
 impl Client {
-    /// Sends a request without a body and waits for the head of a successful answer.
+    /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
+    pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
+        Client { answer_max, dialer, pool: Pool::default() }
+    }
+
+    /// A connection to the host of `url`: an idle one if there is one, or a new one.
     ///
-    /// Redirects of GET and HEAD are followed; any other status than 2xx is an error that names the endpoint.
+    /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
+    /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
+    pub async fn connect(&self, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
+        let home = self.pool.home(self.dialer.route(url)?, purpose).await;
+        self.connect_home(url, home, fresh).await
+    }
+
+    async fn connect_home(&self, url: &Url, home: Home, fresh: bool) -> Result<Connected> {
+        if !fresh && let Some(stream) = self.pool.take(&home) {
+            let connection = Connection::of_home(stream, home, true);
+            return Ok(Connected { connection, handshake_round_trips: 0 });
+        }
+        let Dialled { mut stream, mut handshake_round_trips } = self.dialer.dial(home.route()).await?;
+        if let Some(proxy) = home.route().tunneller() {
+            let tunnel = tunnel::open(stream, proxy, url).await?;
+            let secured = self.dialer.secure(tunnel, home.route()).await?;
+            stream = secured.stream;
+            handshake_round_trips += 1 + secured.handshake_round_trips;
+        }
+        let connection = Connection::of_home(stream, home, false);
+        Ok(Connected { connection, handshake_round_trips })
+    }
+
+    /// Sends a request without a body and waits for the head of a successful answer (2xx).
+    ///
+    /// Redirects are followed as [`follow`] says; any other status is an error that names the endpoint.
     pub async fn request(
         &self,
         method: &'static str,
         url: &Url,
         headers: &[(&'static str, String)],
     ) -> Result<Exchange> {
-        let mut at = url.clone();
+        let request = Request { headers: headers.to_vec(), ..Request::new(method, url) };
+        self.exchange(&request).await?.success().await
+    }
+
+    /// Sends a request and waits for the head of its answer, whatever its status is.
+    ///
+    /// Redirects are followed as [`follow`] says; one that is not followed is the answer. Its method, fields
+    /// and body are the same at every place, but credentials stay at the endpoint they were given for. An
+    /// error means that there was no answer; it names the endpoint.
+    pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
+        self.exchange_for(request, Purpose::Question, self.answer_max).await
+    }
+
+    /// As [`Client::exchange`], for a request that is not a short question.
+    pub(crate) async fn exchange_for(
+        &self,
+        request: &Request<'_>,
+        purpose: Purpose,
+        answer_max: Duration,
+    ) -> Result<Exchange> {
+        let mut at = request.url.clone();
+        let mut headers = request.headers.clone();
+        let mut redirects = Vec::new();
         for _ in 0..=REDIRECTS_MAX {
-            let name = at.clone();
-            let once = self.once(method, &at, headers);
-            let mut exchange = match timeout(self.answer_max, once).await {
-                Ok(outcome) => outcome.map_err(|error| error.endpoint(&name))?,
+            let once = Request { url: &at, headers, ..request.clone() };
+            // The time that others need is not this server's.
+            let route = self.dialer.route(&at).map_err(|error| error.endpoint(&at))?;
+            let home = self.pool.home(route, purpose).await;
+            let mut exchange = match timeout(answer_max, self.once(&once, home)).await {
+                Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
                 Err(_) => {
-                    let message = format!("no answer within {} s", self.answer_max.as_secs());
-                    return Err(Error::new(ErrorKind::Timeout, message).endpoint(&name));
+                    let message = format!("no answer within {} s", answer_max.as_secs());
+                    return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
                 }
             };
-            // A redirect is followed for questions only: what is removed is what was named.
-            if matches!(method, "GET" | "HEAD")
-                && let Some(next) = follow(&at, &exchange.response.head)?
-            {
-                at = next;
-                continue;
-            }
-            if exchange.response.head.status.is_success() {
+            let Some(next) = follow(request.method, &at, &exchange.response.head)? else {
+                exchange.redirects = redirects;
                 return Ok(exchange);
+            };
+            redirects.push((at.clone(), exchange.response.head.headers.clone()));
+            headers = once.headers;
+            if !next.same_endpoint(&at) {
+                headers.retain(|(name, _)| travels(name));
             }
-            let said = exchange.connection.first_line().await;
-            return Err(status_error(&exchange.response.head, &said).endpoint(&name));
+            exchange.finish().await;
+            at = next;
         }
-        Err(redirect_loop().endpoint(url))
+        Err(redirect_loop().endpoint(request.url))
     }
 
-    async fn once(
-        &self,
-        method: &'static str,
-        url: &Url,
-        headers: &[(&'static str, String)],
-    ) -> Result<Exchange> {
-        let mut connection = Connection::new(self.dialer.dial(url).await?.stream);
-        let request = Request { method, url, headers: headers.to_vec() };
-        connection.send(&request).await?;
-        let response = connection.response().await?;
-        Ok(Exchange { connection, response, url: url.clone() })
+    /// One request without redirects. When an idle connection turns out to be closed, it is sent again on a
+    /// new one (RFC 9112, 9.3.1); what must not happen twice gets a new one at once.
+    async fn once(&self, request: &Request<'_>, home: Home) -> Result<Exchange> {
+        let spare = home.clone();
+        let mut connection = self.connect_home(request.url, home, !request.is_idempotent()).await?.connection;
+        let response = match asked(&mut connection, request).await {
+            Err(error) if connection.was_stale(&error) => {
+                drop(connection);
+                connection = self.connect_home(request.url, spare, true).await?.connection;
+                asked(&mut connection, request).await?
+            }
+            outcome => outcome?,
+        };
+        Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
     }
 }
 
-/// Where a redirect points; `None` when the answer is no redirect with a place.
-///
-/// From https to http is refused: what TLS protected so far would travel in clear.
-pub fn follow(from: &Url, head: &ResponseHead) -> Result<Option<Url>> {
-    if !matches!(head.status.code(), 301 | 302 | 303 | 307 | 308) {
-        return Ok(None);
-    }
-    let Some(location) = head.location() else { return Ok(None) };
-    let to = from.join(location).map_err(|error| {
-        Error::new(ErrorKind::Protocol, format!("it redirects to nowhere: {}", error.message()))
-            .endpoint(from)
-    })?;
-    match (from.scheme(), to.scheme()) {
-        (_, Scheme::File) => {
-            let message = "it redirects to a file of this machine";
-            Err(Error::new(ErrorKind::Protocol, message).endpoint(from))
-        }
-        (Scheme::Https, Scheme::Http) => {
-            let message = format!("it redirects from https to {to}, which is not encrypted");
-            Err(Error::new(ErrorKind::Denied, message)
-                .endpoint(from)
-                .hint("use that URL yourself if it is right"))
-        }
-        _ => Ok(Some(to)),
+/// The endpoint of an error that names none: one that names a proxy knows better.
+fn at_endpoint(error: Error, url: &Url) -> Error {
+    match error.endpoint_text() {
+        Some(_) => error,
+        None => error.endpoint(url),
     }
 }
 
-/// The error for more redirects than anyone needs.
-pub(crate) fn redirect_loop() -> Error {
-    let message = format!("more than {REDIRECTS_MAX} redirects: it leads in a circle");
-    Error::new(ErrorKind::Protocol, message)
+async fn asked(connection: &mut Connection, request: &Request<'_>) -> Result<Response> {
+    connection.send(request).await?;
+    connection.response().await
+}
+
+impl Exchange {
+    /// What the server answered.
+    pub fn status(&self) -> Status {
+        self.response.head.status
+    }
+
+    /// This answer if it is 2xx, or else the error that it is.
+    pub async fn success(self) -> Result<Exchange> {
+        match self.status().is_success() {
+            true => Ok(self),
+            false => Err(self.into_error().await),
+        }
+    }
+
+    /// This answer if its status is one of `codes`, or else the error that it is. A 2xx that is not
+    /// among them is one of kind `Protocol`.
+    pub async fn accept(self, codes: &[u16]) -> Result<Exchange> {
+        match codes.contains(&self.status().code()) {
+            true => Ok(self),
+            false => Err(self.into_error().await),
+        }
+    }
+
+    /// The error that this answer is, with the first line of its text. The rest of a short body is read, so
+    /// that the connection can be used again.
+    pub async fn into_error(mut self) -> Error {
+        let said = self.connection.first_line().await;
+        let error = status_error(&self.response.head, &said).endpoint(&self.url);
+        self.finish().await;
+        error
+    }
+
+    /// Waits for bytes of the body; 0 when it has ended. Nothing for too long is an error of kind
+    /// `Timeout`. Errors name the endpoint. May be dropped and called again: no byte is lost.
+    pub async fn read(&mut self, target: &mut [u8]) -> Result<usize> {
+        match timeout(BODY_STALL_MAX, self.connection.read_body(target)).await {
+            Ok(count) => count.map_err(|error| error.endpoint(&self.url)),
+            Err(_) => {
+                let message = format!("the answer stopped coming for {} s", BODY_STALL_MAX.as_secs());
+                Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url))
+            }
+        }
+    }
+
+    /// The whole body; an error of kind `Unsupported` when it is longer than `bytes_max`.
+    pub async fn read_whole(&mut self, bytes_max: usize) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        let mut buf = vec![0; 32 * 1024];
+        loop {
+            match self.read(&mut buf).await? {
+                0 => return Ok(body),
+                count if count <= bytes_max - body.len() => body.extend_from_slice(&buf[..count]),
+                _ => {
+                    let message = format!("the answer is longer than {bytes_max} bytes");
+                    return Err(Error::new(ErrorKind::Unsupported, message).endpoint(&self.url));
+                }
+            }
+        }
+    }
+
+    /// Nobody wants the rest of the body. What is short is read, so that the connection can be used again;
+    /// what is not read closes it.
+    pub async fn finish(mut self) {
+        let _ = self.connection.drain(ERROR_BODY_BYTES_MAX).await;
+    }
 }

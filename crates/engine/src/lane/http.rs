@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits::{IO_BYTES, REDIRECTS_MAX};
+use gridlane_core::limits::{ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_dav::range::RangeSpec;
 use gridlane_plan::Loss;
@@ -11,12 +11,9 @@ use gridlane_sys::AlignedBuf;
 
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
-use crate::http::{Connection, Request, Response, follow, redirect_loop, status_error};
+use crate::http::{Connected, Connection, Purpose, Request, Response, follow, redirect_loop, status_error};
 use crate::notice::Notice;
 use crate::source::Identity;
-
-/// An error body that is read so that the connection can be used again.
-const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The answer that is being read.
 struct Answer {
@@ -36,6 +33,15 @@ enum Begun {
     Redirected,
 }
 
+/// With what a lane goes on whose connection is of no use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// A connection to where the source is now.
+    Elsewhere,
+    /// A new connection: the one that was idle had been closed.
+    Fresh,
+}
+
 /// What reading brought.
 enum Step {
     Head(Result<Response>),
@@ -44,52 +50,58 @@ enum Step {
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     let (mut asked, mut tally) = (VecDeque::new(), Tally::default());
+    let mut fresh = false;
     for _ in 0..=REDIRECTS_MAX {
-        let outcome = connected(lane, commands, &mut asked, &mut tally).await;
+        let outcome = connected(lane, commands, &mut asked, &mut tally, fresh).await;
         tally.tell(lane);
-        if let Err(end) = outcome {
-            return end;
+        match outcome {
+            Ok(next) => fresh = next == Next::Fresh,
+            Err(end) => return end,
         }
     }
     End::Dead { error: redirect_loop().endpoint(&lane.source.url), forget: false }
 }
 
-/// One connection's life. `Ok`: a redirect was noted; connect again and ask for the same.
+/// One connection's life. `Ok`: connect again, as it says, and ask for the same.
 async fn connected(
     lane: &Lane,
     commands: &mut Commands,
     asked: &mut VecDeque<ByteRange>,
     tally: &mut Tally,
-) -> std::result::Result<(), End> {
+    fresh: bool,
+) -> std::result::Result<Next, End> {
     let url = lane.source.current_url();
     let failed = |error: Error| End::Lost(Loss::Failed, Some(error));
-    let dial = lane.dialer.dial(&url);
-    tokio::pin!(dial);
-    let dialled = loop {
+    let connect = lane.client.connect(&url, Purpose::Lane, fresh);
+    tokio::pin!(connect);
+    let connected = loop {
         tokio::select! {
             biased;
             command = commands.recv() => match command {
                 Some(Command::Request(range)) => asked.push_back(range),
                 Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
             },
-            outcome = &mut dial => break outcome,
+            outcome = &mut connect => break outcome,
         }
     };
-    let dialled = dialled.map_err(|error| match error.kind() {
-        // A certificate that is not trusted will not be trusted in a second either.
-        ErrorKind::Denied | ErrorKind::Usage => End::Dead { error, forget: false },
+    let connected = connected.map_err(|error| match error.kind() {
+        // A certificate that is not trusted will not be trusted in a second either; nor will a proxy be
+        // configured otherwise.
+        ErrorKind::Denied | ErrorKind::Usage | ErrorKind::Unsupported => End::Dead { error, forget: false },
         _ => {
             lane.source.set_resolved(None);
             failed(error)
         }
     })?;
-    let mut connection = Connection::new(dialled.stream);
+    let Connected { mut connection, handshake_round_trips } = connected;
     let round_trip = connection.round_trip();
-    let handshake_round_trips = dialled.handshake_round_trips;
     lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
 
     for range in asked.iter() {
-        send(&mut connection, &url, *range).await.map_err(failed)?;
+        match send(&mut connection, &url, *range).await {
+            Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
+            outcome => outcome.map_err(failed)?,
+        }
     }
     let mut buf = AlignedBuf::new(IO_BYTES);
     let mut answer: Option<Answer> = None;
@@ -107,6 +119,9 @@ async fn connected(
                     asked.push_back(range);
                     match send(&mut connection, &url, range).await {
                         Ok(()) => continue,
+                        Err(error) if answers == 0 && connection.was_stale(&error) => {
+                            return Ok(Next::Fresh);
+                        }
                         // The server may have closed an idle connection, as it is free to do.
                         Err(_) if asked.len() == 1 && answers > 0 => return Err(End::Lost(Loss::Ended, None)),
                         Err(error) => return Err(failed(error.endpoint(&url))),
@@ -126,7 +141,7 @@ async fn connected(
                 answer = match begin(lane, &mut connection, &url, range, &response, answers == 0).await? {
                     Begun::Bytes(answer) => Some(answer),
                     Begun::Nothing => None,
-                    Begun::Redirected => return Ok(()),
+                    Begun::Redirected => return Ok(Next::Elsewhere),
                 };
                 answers += 1;
                 if let Some(round_trip) = connection.round_trip() {
@@ -135,6 +150,9 @@ async fn connected(
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
                 }
+            }
+            Step::Head(Err(error)) if answers == 0 && connection.was_stale(&error) => {
+                return Ok(Next::Fresh);
             }
             Step::Head(Err(error)) => {
                 return Err(match connection.is_between_answers() && answers > 0 {
@@ -236,7 +254,7 @@ async fn begin(
                 // Not even that the file is empty can be concluded from it.
                 None => return Err(dead(lane, status_error(head, ""))),
             };
-            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None })?;
+            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None, is_metalink: false })?;
             if range.start() < size_bytes {
                 return Err(protocol(format!("it says that {range} are beyond its {size_bytes} bytes")));
             }
@@ -244,9 +262,11 @@ async fn begin(
             connection.drain(ERROR_BODY_BYTES_MAX).await.map_err(|error| broken(error.endpoint(url)))?;
             Ok(Begun::Nothing)
         }
-        _ => match follow(url, head) {
+        _ => match follow("GET", url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),
             Ok(Some(next)) => {
+                // Another connection may be made there; this one may serve again if its text is short.
+                let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
                 lane.source.set_resolved(Some(next));
                 Ok(Begun::Redirected)
             }
@@ -341,7 +361,7 @@ fn finish(
             Some(_) => {}
             // Only now it is known how large the object is.
             None => {
-                let identity = Identity { size_bytes: Some(answer.at), validator: None };
+                let identity = Identity { size_bytes: Some(answer.at), validator: None, is_metalink: false };
                 let _ = lane.source.identify(&identity);
                 lane.tell(Notice::Identified { source: lane.source.number, size_bytes: Some(answer.at) });
             }

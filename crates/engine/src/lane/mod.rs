@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::{ByteRange, Error, Scheme};
-use gridlane_net::Dialer;
 use gridlane_plan::{LaneId, Loss};
 use tokio::sync::mpsc;
 
+use crate::http::Client;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
@@ -39,7 +39,7 @@ pub(crate) struct Lane {
     pub(crate) id: LaneId,
     pub(crate) source: Arc<Source>,
     pub(crate) target: Arc<Target>,
-    pub(crate) dialer: Dialer,
+    pub(crate) client: Client,
     pub(crate) pace: Arc<Pace>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
 }
