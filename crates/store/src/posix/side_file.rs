@@ -51,8 +51,8 @@ type Slot = [u8; SLOT_BYTES];
 
 /// Keeps a checksum of the file that `stat` is of.
 pub(super) fn keep(shared: &Shared, stat: &Statx, checksum: &Checksum) -> StoreResult<()> {
+    let Some(mut slot) = key_of(stat, checksum.kind()) else { return Ok(()) };
     let table = open(hidden::at_root(shared)?, OFlags::RDWR | OFlags::CREATE)?;
-    let mut slot = key_of(stat, checksum.kind());
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     slot[KEPT].copy_from_slice(&now_s.to_le_bytes());
     slot[VALUE..VALUE + checksum.bytes().len()].copy_from_slice(checksum.bytes());
@@ -73,7 +73,7 @@ pub(super) fn keep(shared: &Shared, stat: &Statx, checksum: &Checksum) -> StoreR
 /// The checksum that was kept of the file, in the state that `stat` tells of.
 pub(super) fn kept(shared: &Shared, stat: &Statx, kind: ChecksumKind) -> Option<Checksum> {
     let table = open(hidden::at_root_if_there(shared)?, OFlags::RDONLY).ok()?;
-    let key = key_of(stat, kind);
+    let key = key_of(stat, kind)?;
     let bucket = read_bucket(&table, bucket_of(&key));
     let found = bucket.iter().flatten().find(|found| found[KEY] == key[KEY])?;
     Checksum::from_bytes(kind, &found[VALUE..VALUE + kind.value_len()])
@@ -93,8 +93,8 @@ fn open(hidden: std::os::fd::OwnedFd, flags: OFlags) -> Result<File, Errno> {
     openat(hidden, NAME, flags, Mode::RUSR | Mode::WUSR).map(File::from)
 }
 
-/// A slot with its key and nothing else.
-fn key_of(stat: &Statx, kind: ChecksumKind) -> Slot {
+/// A slot with its key and nothing else; `None` for a kind that is not kept here.
+fn key_of(stat: &Statx, kind: ChecksumKind) -> Option<Slot> {
     let mut slot = [0; SLOT_BYTES];
     slot[..4].copy_from_slice(&MAGIC);
     slot[KIND] = match kind {
@@ -102,6 +102,9 @@ fn key_of(stat: &Statx, kind: ChecksumKind) -> Slot {
         ChecksumKind::Crc32c => 2,
         ChecksumKind::Md5 => 3,
         ChecksumKind::Sha256 => 4,
+        ChecksumKind::Sha1 => 5,
+        // Longer than a slot has room for; nobody is offered it.
+        ChecksumKind::Sha512 => return None,
     };
     // 32 at most.
     slot[5] = kind.value_len() as u8;
@@ -118,7 +121,7 @@ fn key_of(stat: &Statx, kind: ChecksumKind) -> Slot {
     slot[40..48].copy_from_slice(&made.0.to_le_bytes());
     slot[48..52].copy_from_slice(&stat.stx_mtime.tv_nsec.to_le_bytes());
     slot[52..56].copy_from_slice(&made.1.to_le_bytes());
-    slot
+    Some(slot)
 }
 
 /// Where in the table the bucket of a slot's file and kind begins.
@@ -213,7 +216,7 @@ mod tests {
         let stat = bench.stat(7);
         bench.keep(&stat, 1);
         let table = bench.directory.path().join(".gridlane/checksums");
-        let slot_at = bucket_of(&key_of(&stat, ChecksumKind::Adler32));
+        let slot_at = bucket_of(&key_of(&stat, ChecksumKind::Adler32).unwrap());
         let file = File::options().write(true).open(&table).unwrap();
         file.write_all_at(&[0xff], slot_at + VALUE as u64).unwrap();
         assert_eq!(bench.kept(&stat), None);
@@ -226,7 +229,7 @@ mod tests {
     #[test]
     fn it_never_becomes_larger() {
         let bench = Bench::new();
-        let bucket = |inode| bucket_of(&key_of(&bench.stat(inode), ChecksumKind::Adler32));
+        let bucket = |inode| bucket_of(&key_of(&bench.stat(inode), ChecksumKind::Adler32).unwrap());
         let shared = bucket(0);
         let together: Vec<u64> =
             (0..).filter(|inode| bucket(*inode) == shared).take(BUCKET_SLOTS + 2).collect();
