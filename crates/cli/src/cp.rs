@@ -4,9 +4,10 @@ use std::future::Future;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gridlane_client::Destination;
-use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::{CopySpec, Observer, Options, Report, copy};
+use gridlane_client::{Described, Destination};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_engine::http::Client;
+use gridlane_engine::{CopySpec, Known, Observer, Options, Report, copy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CpArgs, Global};
@@ -15,32 +16,94 @@ use crate::files::parse;
 use crate::output::Output;
 use crate::progress::{Screen, summary_text};
 
+/// One file to copy.
+struct Job {
+    sources: Vec<Url>,
+    target: Destination,
+    known: Known,
+}
+
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     let sources: Vec<Url> =
         std::iter::once(&args.source).chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
+    let client = gridlane_client::connect(global.trust());
+    let jobs = jobs(args, sources, &client, output).await?;
+    let stop = stop_signal()?;
+    tokio::pin!(stop);
+    let (mut failed, count) = (Vec::new(), jobs.len());
+    for job in jobs {
+        let error = copy_one(job, args, client.clone(), output, stop.as_mut()).await;
+        let is_stopped = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::Interrupted);
+        failed.extend(error);
+        if is_stopped {
+            break;
+        }
+    }
+    Ok(match failed.last() {
+        Some(error) if count > 1 && error.kind() != ErrorKind::Interrupted && failed.len() < count => {
+            ExitCode::from(ErrorKind::Partial.exit_code())
+        }
+        error => code(error),
+    })
+}
+
+/// What is to be copied: what was typed, or the files of a metalink.
+async fn jobs(args: &CpArgs, sources: Vec<Url>, client: &Client, output: &Output) -> Result<Vec<Job>> {
     let current_dir = std::env::current_dir()
         .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
-    // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
-    let target = gridlane_client::resolve(&args.target, &sources[0], &current_dir, args.force)?;
-    let client = gridlane_client::connect(global.trust());
-    let urls: Vec<String> = sources.iter().map(|url| url.to_string()).collect();
-    let Destination { spec, name, is_resumable } = target;
+    let files = match args.no_metalink {
+        true => None,
+        false => gridlane_client::describe(client, &sources[0], false).await?,
+    };
+    let Some(files) = files else {
+        // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
+        let target = gridlane_client::resolve(&args.target, &sources[0], &current_dir, args.force)?;
+        return Ok(vec![Job { sources, target, known: Known::default() }]);
+    };
+    let is_directory = gridlane_client::is_directory(&args.target, &current_dir);
+    if files.len() > 1 && (!is_directory || sources.len() > 1 || args.checksum.is_some()) {
+        let message = format!("the metalink has {} files", files.len());
+        return Err(Error::new(ErrorKind::Usage, message)
+            .fault(Fault::Caller)
+            .hint("name an existing directory as the target, without --mirror and --checksum"));
+    }
+    let job = |file: Described| {
+        if output.verbose {
+            file.notes.iter().for_each(|note| eprintln!("gridlane: {note}"));
+        }
+        let target = file.resolve(&args.target, &current_dir, args.force)?;
+        let sources = file.sources.into_iter().chain(sources[1..].iter().cloned()).collect();
+        Ok(Job { sources, target, known: file.known })
+    };
+    files.into_iter().map(job).collect()
+}
+
+/// Copies one file and tells how it went.
+async fn copy_one(
+    job: Job,
+    args: &CpArgs,
+    client: Client,
+    output: &Output,
+    stop: impl Future<Output = ()>,
+) -> Option<Error> {
+    let urls: Vec<String> = job.sources.iter().map(|url| url.to_string()).collect();
+    let Destination { spec, name, is_resumable } = job.target;
     let spec = CopySpec {
-        sources,
+        sources: job.sources,
         target: spec,
         options: Options {
             checksum: args.checksum.clone(),
+            known: job.known,
             streams: args.streams.map(usize::from),
             limit_bytes_per_s: args.limit_rate,
             patience: Duration::from_secs_f64(args.timeout),
         },
     };
-    let stop = stop_signal()?;
     if output.json {
         let mut events = JsonEvents::new(&urls, &name, args.target == "-");
         let outcome = copy(spec, client, &mut events, stop).await;
         events.end(&outcome.report, outcome.result.as_ref().err());
-        return Ok(code(outcome.result.as_ref().err()));
+        return outcome.result.err();
     }
     let mut screen = Screen::new(&urls, args.progress, output);
     let outcome = copy(spec, client, &mut screen as &mut dyn Observer, stop).await;
@@ -50,7 +113,7 @@ pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Resu
         Ok(()) => {}
         Err(error) => failed(error, &outcome.report, is_resumable, output),
     }
-    Ok(code(outcome.result.as_ref().err()))
+    outcome.result.err()
 }
 
 fn code(error: Option<&Error>) -> ExitCode {

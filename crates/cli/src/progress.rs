@@ -113,6 +113,10 @@ impl Observer for Screen {
                     self.say(&format!("{} is {state}{why}", self.urls[*source]));
                 }
             }
+            Event::WrongPiece { range, sources } if self.verbose => {
+                let from: Vec<&str> = sources.iter().map(|number| self.urls[*number].as_str()).collect();
+                self.say(&format!("{range} from {} are wrong: fetched again", from.join(", ")));
+            }
             Event::Mismatch { found, expected, .. } if !self.quiet => {
                 self.say(&format!(
                     "the bytes have {found}, not {expected}: looking for the source that is wrong"

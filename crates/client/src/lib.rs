@@ -4,6 +4,7 @@
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod files;
+mod metalink;
 mod target;
 
 use std::fs::File;
@@ -17,6 +18,7 @@ use gridlane_net::{Dialer, Proxies};
 
 pub use files::{Stat, list, remove, stat};
 pub use gridlane_dav::listing::{Entry, EntryKind};
+pub use metalink::{Described, describe, is_directory};
 pub use target::{Destination, resolve};
 
 /// How long the answer to a short question may take.

@@ -118,6 +118,8 @@ pub const MULTIPART_GAP_BYTES_MAX: u64 = 1024;
 pub const MULTIPART_BOUNDARY_BYTES_MAX: usize = 200;
 /// Bytes of a metalink that is read whole: a data set of 10 000 files with three replicas each takes a third.
 pub const METALINK_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How long a metalink may take to come to its end: at its largest, 1 Mbit/s.
+pub const METALINK_ANSWER_MAX: Duration = Duration::from_secs(300);
 /// Files of one metalink.
 pub const METALINK_FILES_MAX: usize = 10_000;
 /// URLs of all files of one metalink.
@@ -164,6 +166,9 @@ pub const IDLE_CONNECTIONS_MAX: usize = 128;
 pub const IDLE_CONNECTION_MAX: Duration = Duration::from_secs(20);
 /// Sources of one copy.
 pub const SOURCES_MAX: usize = 64;
+/// Wrong pieces that one source may send before it is not asked any more: a disk that went bad in one place
+/// makes one or two, a replica of another file nothing else.
+pub const WRONG_PIECES_MAX: u32 = 3;
 /// How long a source may compute a digest while the copy waits for nothing else.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES};
-use gridlane_core::{Checksum, ChecksumKind, Error, Hasher, Result, Scheme};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::mpsc;
 
+use crate::Options;
 use crate::http::Client;
 use crate::notice::Notice;
 use crate::source::{Identity, Source};
@@ -25,6 +26,17 @@ pub(crate) struct Word {
     pub(crate) identity: Identity,
     /// Its checksum, if it says.
     pub(crate) checksum: Option<Checksum>,
+}
+
+/// The checksums of the whole that the bytes are compared with: the one that is asked of sources first.
+pub(crate) fn kinds(options: &Options) -> Vec<ChecksumKind> {
+    let known = options.known.checksums.iter().map(Checksum::kind);
+    let mut kinds: Vec<ChecksumKind> = options.checksum.iter().map(|(kind, _)| *kind).collect();
+    kinds.extend(known.filter(|kind| options.checksum.as_ref().is_none_or(|(first, _)| first != kind)));
+    if kinds.is_empty() {
+        kinds.push(ChecksumKind::Adler32);
+    }
+    kinds
 }
 
 /// Asks in the background; the answer comes as a notice.
@@ -86,8 +98,18 @@ async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> 
 
 /// The checksum of the first `size_bytes` of a file, computed on a thread that may block.
 pub async fn hash_file(file: File, size_bytes: u64, kind: ChecksumKind) -> Result<Checksum> {
+    let found = hash_file_all(file, size_bytes, vec![kind]).await?;
+    found.into_iter().next().ok_or_else(|| Error::new(ErrorKind::Other, "hashing brought nothing"))
+}
+
+/// Checksums of the first `size_bytes` of a file, one of each kind, from reading it once.
+pub(crate) async fn hash_file_all(
+    file: File,
+    size_bytes: u64,
+    kinds: Vec<ChecksumKind>,
+) -> Result<Vec<Checksum>> {
     let hash = move || {
-        let mut hasher = Hasher::new(kind);
+        let mut hashers: Vec<Hasher> = kinds.into_iter().map(Hasher::new).collect();
         let mut buf = AlignedBuf::new(IO_BYTES);
         let mut at = 0;
         while at < size_bytes {
@@ -95,16 +117,16 @@ pub async fn hash_file(file: File, size_bytes: u64, kind: ChecksumKind) -> Resul
             match file.read_at(&mut buf[..room], at) {
                 Ok(0) => break,
                 Ok(count) => {
-                    hasher.update(&buf[..count]);
+                    hashers.iter_mut().for_each(|hasher| hasher.update(&buf[..count]));
                     at += count as u64;
                 }
                 Err(cause) => return Err(Error::local_io("cannot read the file back", &cause)),
             }
         }
-        Ok(hasher.finish())
+        Ok(hashers.into_iter().map(Hasher::finish).collect())
     };
     match tokio::task::spawn_blocking(hash).await {
         Ok(outcome) => outcome,
-        Err(cause) => Err(Error::new(gridlane_core::ErrorKind::Other, format!("hashing failed: {cause}"))),
+        Err(cause) => Err(Error::new(ErrorKind::Other, format!("hashing failed: {cause}"))),
     }
 }

@@ -11,7 +11,9 @@
 //! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
 //! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
 //! When every byte is there, the run compares checksums (`judge`) and, if somebody lied, finds
-//! out who and fetches those bytes elsewhere.
+//! out who and fetches those bytes elsewhere. Where the checksums of pieces are known, lanes compare each
+//! piece when its last byte has come (`pieces`), and the run has the wrong ones fetched again at once
+//! (`wrong_pieces`).
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
@@ -23,12 +25,14 @@ pub mod events;
 pub mod http;
 mod judge;
 mod keeping;
+mod known;
 mod lane;
 mod ledger;
 mod meter;
 mod notice;
 mod ordered;
 mod pace;
+mod pieces;
 mod resume;
 mod run;
 mod sizes;
@@ -37,6 +41,7 @@ mod suspects;
 mod target;
 mod upload;
 mod verdict;
+mod wrong_pieces;
 
 use std::fs::File;
 use std::future::Future;
@@ -47,6 +52,7 @@ use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
+pub use known::{Known, PieceHashes};
 pub use verdict::Basis;
 
 /// What to copy, to where, and how.
@@ -86,6 +92,8 @@ pub enum TargetSpec {
 pub struct Options {
     /// The kind of checksum to compare, and its value when the caller knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// What else is known of the object: what its metalink says.
+    pub known: Known,
     /// Exactly so many connections to each source, instead of what measuring finds best.
     pub streams: Option<usize>,
     /// Bytes per second at most, over all sources.
@@ -96,7 +104,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { checksum: None, streams: None, limit_bytes_per_s: None, patience: Duration::from_secs(60) }
+        Options {
+            checksum: None,
+            known: Known::default(),
+            streams: None,
+            limit_bytes_per_s: None,
+            patience: Duration::from_secs(60),
+        }
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) struct Feed {
 struct Drain {
     output: Output,
     may_wait: bool,
-    hasher: Option<Hasher>,
+    hashers: Vec<Hasher>,
     /// Early pieces by offset.
     waiting: BTreeMap<u64, Box<[u8]>>,
     waiting_bytes: u64,
@@ -57,10 +57,10 @@ struct Drain {
 }
 
 impl Feed {
-    /// With `hasher`, what is written is hashed.
+    /// What is written is hashed by each of `hashers`.
     pub(crate) fn new(
         output: Output,
-        hasher: Option<Hasher>,
+        hashers: Vec<Hasher>,
         notices: mpsc::UnboundedSender<Notice>,
     ) -> Feed {
         let may_wait = match &output {
@@ -73,7 +73,7 @@ impl Feed {
         let drain = Drain {
             output,
             may_wait,
-            hasher,
+            hashers,
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             next: 0,
@@ -130,9 +130,9 @@ impl Feed {
         Ok(())
     }
 
-    /// The checksum of everything that was pushed; `None` without a hasher.
-    pub(crate) async fn hash(&self) -> Option<Checksum> {
-        self.drain.lock().await.hasher.clone().map(Hasher::finish)
+    /// The checksums of everything that was pushed, one of each hasher.
+    pub(crate) async fn hashes(&self) -> Vec<Checksum> {
+        self.drain.lock().await.hashers.iter().cloned().map(Hasher::finish).collect()
     }
 
     /// Writes what was held back and ends.
@@ -198,9 +198,7 @@ impl Drain {
 
     async fn take(&mut self, bytes: &[u8]) -> Result<()> {
         self.next += bytes.len() as u64;
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(bytes);
-        }
+        self.hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
         match &mut self.output {
             Output::Upload(_) if Some(self.next) == self.size_bytes => {
                 self.held = Some(bytes.into());

@@ -26,6 +26,7 @@ use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
 use crate::upload::Upload;
 use crate::verdict::{Basis, Vote};
+use crate::wrong_pieces::WrongPieces;
 use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
 
 /// How often progress is told and the journal looked at.
@@ -37,6 +38,8 @@ const NOTICES_AT_ONCE: usize = 64;
 const CONNECTS_MAX: u32 = 3;
 /// Lanes that fail within this time are one attempt.
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// Pieces up to this size are asked for whole. Larger ones would make the shares of slow sources coarse.
+const WHOLE_PIECE_BYTES_MAX: u64 = 1024 * 1024;
 /// How long a lane may take to end when it is told to.
 const LANE_END_MAX: Duration = Duration::from_secs(3);
 
@@ -61,6 +64,8 @@ pub(crate) struct Replica {
     pub(crate) outvoted: bool,
     /// The hypothesis that is being tried says that it sent wrong bytes.
     pub(crate) doubted: bool,
+    /// How many pieces it sent that were wrong.
+    pub(crate) wrong_pieces: u32,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<Error>,
 }
@@ -86,6 +91,10 @@ pub(crate) struct Run<'a> {
     pub(crate) resumed_bytes: u64,
     /// Bytes received in attempts that were given up, beside what the plan counts.
     pub(crate) wasted_bytes: u64,
+    /// Bytes that were thrown away because their piece was wrong.
+    pub(crate) wrong_bytes: u64,
+    /// Pieces that were wrong, until they are right.
+    pub(crate) wrong_pieces: WrongPieces,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
     /// What was thrown away while looking for who lied.
@@ -136,11 +145,11 @@ impl<'a> Run<'a> {
             return Err(Error::new(ErrorKind::Usage, message));
         }
         let (notify, notices) = mpsc::unbounded_channel();
-        let hasher = match spec.options.checksum {
-            // The ledger has adler32 in any case.
-            Some((kind, _)) if kind != ChecksumKind::Adler32 => Some(Hasher::new(kind)),
-            _ => None,
-        };
+        let mut options = spec.options;
+        settle_known(&mut options);
+        // The ledger has adler32 in any case.
+        let kinds = digests::kinds(&options).into_iter().filter(|kind| *kind != ChecksumKind::Adler32);
+        let hashers: Vec<Hasher> = kinds.map(Hasher::new).collect();
         let mut found = Found::Nothing;
         let (sink, overwrite, upload_url) = match spec.target {
             TargetSpec::File { path, overwrite } => {
@@ -152,14 +161,19 @@ impl<'a> Run<'a> {
                 (Sink::Partial(partial), overwrite, None)
             }
             TargetSpec::Stream(file) => {
-                (Sink::Ordered(Feed::new(Output::File(file), hasher, notify.clone())), true, None)
+                (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
             }
             TargetSpec::Upload { url, overwrite } => {
                 let upload = Upload::new(client.clone(), url.clone(), overwrite);
                 let output = Output::Upload(Box::new(upload));
-                (Sink::Ordered(Feed::new(output, hasher, notify.clone())), overwrite, Some(url))
+                (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
             }
         };
+        if let Sink::Ordered(_) = &sink {
+            let held_max = REORDER_BYTES_MAX / 2;
+            // Whole pieces are held back until they are right: a window must have room for two.
+            options.known.pieces = options.known.pieces.filter(|pieces| pieces.piece_bytes() <= held_max);
+        }
         let replicas = spec.sources.into_iter().enumerate().map(|(number, url)| Replica::new(number, url));
         let run = Run {
             observer,
@@ -168,12 +182,14 @@ impl<'a> Run<'a> {
             upload_url,
             replicas: replicas.collect(),
             plan: Plan::new(Settings::default()),
-            target: Arc::new(Target::new(sink)),
-            pace: Arc::new(Pace::new(spec.options.limit_bytes_per_s)),
-            options: spec.options,
+            target: Arc::new(Target::new(sink, options.known.pieces.clone(), notify.clone())),
+            pace: Arc::new(Pace::new(options.limit_bytes_per_s)),
+            options,
             size_bytes: None,
             resumed_bytes: 0,
             wasted_bytes: 0,
+            wrong_bytes: 0,
+            wrong_pieces: WrongPieces::default(),
             meter: Meter::default(),
             suspects: None,
             thrown: Vec::new(),
@@ -196,6 +212,9 @@ impl<'a> Run<'a> {
         tokio::pin!(stop);
         let work = async {
             self.take_up(found).await?;
+            if let (None, Some(size_bytes)) = (self.size_bytes, self.options.known.size_bytes) {
+                self.agree(size_bytes).await?;
+            }
             for source in 0..self.replicas.len() {
                 self.ask_digest(source);
             }
@@ -208,6 +227,8 @@ impl<'a> Run<'a> {
             }
             loop {
                 match self.drive(|run| run.plan.is_complete()).await {
+                    // Those who may send a piece again cannot: others may.
+                    Err(_) if self.is_refused() && self.refetch_wrong_pieces() => {}
                     // Those who are believed at the moment cannot deliver: believe others.
                     Err(error) if self.suspects.is_some() && self.is_refused() => {
                         self.believe_others(error)?
@@ -225,16 +246,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The kind of checksum that is compared.
+    /// The kind of checksum that is compared first of all.
     pub(crate) fn digest_kind(&self) -> ChecksumKind {
-        self.options.checksum.as_ref().map_or(ChecksumKind::Adler32, |(kind, _)| *kind)
+        digests::kinds(&self.options)[0]
     }
 
     /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
     pub(crate) fn new_plan(&mut self) {
         let streams = self.options.streams;
         let defaults = Settings::default();
+        // A piece that comes from one source tells who lied, and needs no reading back.
+        let piece_bytes = self.target.pieces().map(|pieces| pieces.hashes.piece_bytes());
+        let request_bytes_min = match piece_bytes {
+            Some(piece_bytes) if piece_bytes <= WHOLE_PIECE_BYTES_MAX => {
+                defaults.request_bytes_min.max(piece_bytes)
+            }
+            _ => defaults.request_bytes_min,
+        };
+        let is_round = |bytes: &u64| (defaults.align_bytes..=request_bytes_min).contains(bytes);
         let settings = Settings {
+            request_bytes_min,
+            align_bytes: piece_bytes.filter(is_round).unwrap_or(defaults.align_bytes),
             lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max),
             lanes_fixed: streams.is_some(),
             lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)),
@@ -378,6 +410,7 @@ impl<'a> Run<'a> {
                 self.plan.handle(now, plan::Event::Released { up_to_bytes });
             }
             Notice::Digest { source, vote } => self.voted(source as usize, vote)?,
+            Notice::Piece { index, found } => self.piece_compared(index, found)?,
             Notice::LocalFailure { error } => return Err(error),
         }
         Ok(())
@@ -400,7 +433,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(crate) fn ask_digest(&self, source: usize) {
+    /// Asks a source for its checksum, unless that could change nothing.
+    pub(crate) fn ask_digest(&mut self, source: usize) {
+        if self.is_described() {
+            self.replicas[source].vote = Vote::Silent;
+            return;
+        }
         let source = self.replicas[source].source.clone();
         digests::ask(self.client.clone(), source, self.digest_kind(), self.notify.clone());
     }
@@ -449,6 +487,7 @@ impl<'a> Run<'a> {
         if forget {
             self.disbelieve();
         }
+        self.refetch_wrong_pieces();
     }
 
     /// Sources that may deliver: neither distrusted nor doubted at the moment.
@@ -471,11 +510,18 @@ impl<'a> Run<'a> {
             ledger.forget_refused()
         };
         let ranges: Vec<ByteRange> = missing.iter().map(|piece| piece.range).collect();
+        self.wrong_bytes += self.bytes_of_this_run(&missing);
         self.refetch(&ranges, &believed);
         if self.suspects.is_some() {
             self.thrown.extend(&missing);
         }
         !missing.is_empty()
+    }
+
+    /// How many of these bytes were received in this run.
+    pub(crate) fn bytes_of_this_run(&self, pieces: &[Piece]) -> u64 {
+        let is_ours = |piece: &&Piece| (piece.sender as usize) < self.replicas.len();
+        pieces.iter().filter(is_ours).map(|piece| piece.range.len()).sum()
     }
 
     /// Has ranges fetched again, from `believed` sources only.
@@ -498,6 +544,8 @@ impl<'a> Run<'a> {
         }
         let snapshot = self.snapshot();
         self.observer.event(&Event::Progress(&snapshot));
+        // A lane may have told of bytes after they had turned out to be wrong.
+        self.refetch_wrong_pieces();
         let waits = self.target.ledger().unjournaled_bytes() > 0;
         match waits && now.since(self.journaled_at) >= JOURNAL_INTERVAL {
             true => self.journal(),
@@ -505,7 +553,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         self.plan.outcome(self.pace.now()) == plan::Outcome::Stuck(plan::Stuck::Refused)
     }
 
@@ -581,6 +629,7 @@ impl<'a> Run<'a> {
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
         let nothing_to_keep = has_none && !self.earlier_kept;
+        self.is_worthless |= error.kind() == ErrorKind::ChecksumMismatch && self.has_no_right_piece();
         if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, partial.partial()) {
             partial.discard();
         }
@@ -604,6 +653,7 @@ impl Replica {
             distrusted: false,
             outvoted: false,
             doubted: false,
+            wrong_pieces: 0,
             last_error: None,
         }
     }
@@ -619,6 +669,15 @@ impl Replica {
             (before, seen) => before.or(seen),
         };
     }
+}
+
+/// Of what is known, keeps what is to be compared: where the caller gives a checksum, that one decides.
+fn settle_known(options: &mut Options) {
+    let known = &mut options.known;
+    if matches!(options.checksum, Some((_, Some(_)))) {
+        known.checksums.clear();
+    }
+    known.checksums.sort_by_key(|checksum| std::cmp::Reverse(checksum.kind().strength()));
 }
 
 fn interrupted() -> Error {

@@ -22,7 +22,7 @@ impl Run<'_> {
         }
     }
 
-    async fn agree(&mut self, size_bytes: u64) -> Result<()> {
+    pub(crate) async fn agree(&mut self, size_bytes: u64) -> Result<()> {
         self.size_bytes = Some(size_bytes);
         self.target.agree(Some(size_bytes));
         self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });
@@ -58,6 +58,10 @@ impl Run<'_> {
     /// Two sources say different sizes: the majority decides, or the source that was given first. Who was
     /// outvoted keeps its vote: a later one may turn the majority.
     async fn contradicted(&mut self, source: usize, size_bytes: u64, agreed: u64) -> Result<()> {
+        if self.options.known.size_bytes == Some(agreed) {
+            self.outvote(source, size_bytes, agreed);
+            return Ok(());
+        }
         let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
         for (number, replica) in self.replicas.iter().enumerate() {
             // Who died honestly is still a witness.
@@ -118,7 +122,14 @@ impl Run<'_> {
     }
 
     fn outvote(&mut self, source: usize, size_bytes: u64, right: u64) {
-        let error = other_size(size_bytes, right).endpoint(&self.replicas[source].source.url);
+        let error = match self.options.known.size_bytes {
+            Some(_) => {
+                let message = format!("it has {size_bytes} bytes, the metalink says {right}");
+                Error::new(ErrorKind::ChecksumMismatch, message).hint("it is another file, or damaged")
+            }
+            None => other_size(size_bytes, right),
+        };
+        let error = error.endpoint(&self.replicas[source].source.url);
         self.replicas[source].outvoted = true;
         self.kill(source, error, true);
     }
