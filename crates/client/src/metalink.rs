@@ -89,7 +89,8 @@ fn make_below<'a>(root: &Path, names: impl Iterator<Item = &'a str>) -> Result<P
     let mut dir = root.to_path_buf();
     for name in names {
         dir.push(name);
-        let failed = |cause: &std::io::Error| Error::local_io(format!("cannot make {}", dir.display()), cause);
+        let failed =
+            |cause: &std::io::Error| Error::local_io(format!("cannot make {}", dir.display()), cause);
         match fs::create_dir(&dir) {
             Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {}
             other => other.map_err(|cause| failed(&cause))?,
@@ -148,13 +149,11 @@ async fn from_server(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u
     let mut is_known = false;
     while bytes.len() <= METALINK_BYTES_MAX {
         let read = timeout_at(until, exchange.connection.read_body(&mut buf)).await;
-        let count = read.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, "the metalink does not come to its end"))
-        });
+        let count = read
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "the metalink does not come to its end")));
         let count = count.map_err(|error| error.endpoint(source))?;
         bytes.extend_from_slice(&buf[..count]);
-        is_known =
-            is_known || metalink::is_metalink(content_type.as_deref(), source.encoded_path(), &bytes);
+        is_known = is_known || metalink::is_metalink(content_type.as_deref(), source.encoded_path(), &bytes);
         if !is_known {
             return Ok(None);
         }
@@ -187,7 +186,8 @@ fn described_file(file: &metalink::File, base: &Url) -> Result<Described> {
         }
     }
     if sources.is_empty() {
-        let name = file.name.as_ref().map_or_else(|fault| format!("a file that {fault}"), |name| name.to_string());
+        let name =
+            file.name.as_ref().map_or_else(|fault| format!("a file that {fault}"), |name| name.to_string());
         let message = match notes.first() {
             Some(why) => format!("no URL of {name} can be used: {why}"),
             None => format!("the metalink has no URL of {name}"),

@@ -138,6 +138,9 @@ pub const LINKS_MAX: usize = 256;
 pub const CONNECT_MAX: Duration = Duration::from_secs(15);
 /// Head start of an address before the next one of the same name is tried beside it (RFC 8305, 5).
 pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// Bytes of a file that is uploaded in one piece: the round trip that `Expect` costs is dearer than sending
+/// this much in vain, and it is held in memory.
+pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;
 /// For the addresses of a name: resolvers ask twice and wait 5 s for each.
 pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.

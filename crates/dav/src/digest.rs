@@ -244,7 +244,10 @@ mod tests {
             ("ADLER32:091e01de", Some("adler32:091e01de")),
             ("adler32: 091E01DE", Some("adler32:091e01de")),
             ("MD5:900150983cd24fb0d6963f7d28e17f72", Some("md5:900150983cd24fb0d6963f7d28e17f72")),
-            ("SHA1:a9993e364706816aba3e25717850c26c9cd0d89d", Some("sha1:a9993e364706816aba3e25717850c26c9cd0d89d")),
+            (
+                "SHA1:a9993e364706816aba3e25717850c26c9cd0d89d",
+                Some("sha1:a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ),
             ("MD5:kAFQmDzST7DWlj99KOF/cg==", None),
             ("091e01de", None),
         ] {
@@ -368,7 +371,10 @@ mod tests {
     #[test]
     fn asking() {
         assert_eq!(want(&[ChecksumKind::Adler32]), "adler32;q=1");
-        assert_eq!(want(&ChecksumKind::ALL), "adler32;q=1,crc32c;q=0.9,sha-256;q=0.8,md5;q=0.7,sha;q=0.6,sha-512;q=0.5");
+        assert_eq!(
+            want(&ChecksumKind::ALL),
+            "adler32;q=1,crc32c;q=0.9,sha-256;q=0.8,md5;q=0.7,sha;q=0.6,sha-512;q=0.5"
+        );
         assert_eq!(want_repr(&ChecksumKind::ALL), "adler=10, crc32c=9, sha-256=8, md5=7, sha=6, sha-512=5");
         for (at, kind) in ChecksumKind::ALL.into_iter().enumerate() {
             let mut headers = Headers::new();

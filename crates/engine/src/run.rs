@@ -164,7 +164,8 @@ impl<'a> Run<'a> {
                 (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
             }
             TargetSpec::Upload { url, overwrite } => {
-                let upload = Upload::new(client.clone(), url.clone(), overwrite);
+                let kind = digests::kinds(&options)[0];
+                let upload = Upload::new(client.clone(), url.clone(), overwrite, kind);
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
             }

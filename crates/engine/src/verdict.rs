@@ -118,7 +118,8 @@ mod tests {
     #[test]
     fn a_person_overrules_everybody() {
         let user = Checksum::adler32(7);
-        let Verdict::Agreed { liars, basis, .. } = count(Some((&user, Basis::User)), &[says(1), Vote::Pending, says(7)])
+        let Verdict::Agreed { liars, basis, .. } =
+            count(Some((&user, Basis::User)), &[says(1), Vote::Pending, says(7)])
         else {
             panic!()
         };

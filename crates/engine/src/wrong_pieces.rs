@@ -197,11 +197,7 @@ mod tests {
 
     fn candidates(wrong: &[u32]) -> Vec<Candidate> {
         let numbers = 0..wrong.len() as Sender;
-        let of = |number: Sender| Candidate {
-            number,
-            wrong_pieces: wrong[number as usize],
-            is_spare: false,
-        };
+        let of = |number: Sender| Candidate { number, wrong_pieces: wrong[number as usize], is_spare: false };
         numbers.map(of).collect()
     }
 

@@ -172,6 +172,66 @@ async fn no_more_are_kept_than_are_of_use() {
     assert_eq!(again.iter().filter(|connection| connection.is_reused()).count(), IDLE_PER_HOST_MAX);
 }
 
+/// What a small upload costs, after the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_upload_is_one_request() {
+    let server = Scripted::start(|seen| {
+        let fields = ["Server: gridlane/9", "Digest: adler32=091e01de"];
+        match seen.method() {
+            "PUT" if seen.field("digest") != Some("adler32=091e01de") => answer("400 Bad Request", &[], ""),
+            "PUT" if seen.head.contains("/there") => answer("412 Precondition Failed", &fields, ""),
+            "PUT" => answer("201 Created", &fields, ""),
+            _ => answer("404 Not Found", &fields, ""),
+        }
+    })
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("f");
+    std::fs::write(&source, "123456789").unwrap();
+    let client = client();
+    let put = async |path: &str, overwrite| {
+        let target = TargetSpec::Upload { url: server.url(path), overwrite };
+        let sources = vec![Url::from_path(&source).unwrap()];
+        let spec = CopySpec { sources, target, options: Options::default() };
+        copy(spec, client.clone(), &mut Quiet, std::future::pending()).await
+    };
+    for (number, path) in ["/a", "/b", "/c"].into_iter().enumerate() {
+        let outcome = put(path, number == 2).await;
+        outcome.result.unwrap();
+        assert!(outcome.report.verified.is_some(), "the server said what it has");
+    }
+    let seen = server.seen();
+    let methods: Vec<&str> = seen.iter().map(|seen| seen.method()).collect();
+    assert_eq!(methods, ["HEAD", "PUT", "PUT", "PUT"], "it is known now that it keeps what is there");
+    assert_eq!(seen[2].field("if-none-match"), Some("*"));
+    assert_eq!(seen[3].field("if-none-match"), None);
+    assert!(seen[1..].iter().all(|seen| seen.field("expect").is_none()), "{seen:?}");
+    assert_eq!(server.connections(), 1);
+    let error = put("/there", false).await.result.unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Precondition, Some(412)));
+}
+
+/// A server that refuses a body need not read it.
+#[tokio::test]
+async fn why_a_body_was_not_taken_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse_absolute(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.read(&mut [0; 100]).await;
+            let _ = socket.write_all(b"HTTP/1.1 507 Full\r\nContent-Length: 0\r\n\r\n").await;
+            let _ = socket.shutdown().await;
+            // Whoever sends is not cut off before it has read the answer.
+            let mut rest = vec![0; 65_536];
+            while socket.read(&mut rest).await.is_ok_and(|count| count > 0) {}
+        }
+    });
+    let body = vec![0; 4_000_000];
+    let request = Request::new("PUT", &url).body(&body);
+    let error = client().exchange(&request).await.unwrap().success().await.map(|_| ()).unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::LocalIo, Some(507)));
+}
+
 struct Quiet;
 
 impl Observer for Quiet {

@@ -39,7 +39,8 @@ fn clear_text_needs_a_checksum_where_the_metalink_came_encrypted() {
 
 #[test]
 fn no_usable_url_is_an_error_that_says_why() {
-    for (inside, word) in [("", "no URL"), ("<url>ftp://a/f</url>", "ftp"), ("<url>file:///f</url>", "file")] {
+    for (inside, word) in [("", "no URL"), ("<url>ftp://a/f</url>", "ftp"), ("<url>file:///f</url>", "file")]
+    {
         let error = file(inside).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.message().contains(word), "{error}");
