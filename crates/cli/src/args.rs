@@ -112,6 +112,9 @@ pub(crate) struct CpArgs {
     /// Copy a metalink as the file that it is, instead of the files that it describes
     #[arg(long, env = "GRIDLANE_NO_METALINK", value_parser = FalseyValueParser::new())]
     pub(crate) no_metalink: bool,
+    /// Use no replicas and no metalinks that servers name in Link fields
+    #[arg(long, env = "GRIDLANE_NO_LINKS", value_parser = FalseyValueParser::new())]
+    pub(crate) no_links: bool,
     /// Compare this checksum: adler32, crc32c, md5, sha1, sha256 or sha512, with the value if you know it
     #[arg(long, value_name = "TYPE[:VALUE]", value_parser = parse_wanted, env = "GRIDLANE_CHECKSUM")]
     pub(crate) checksum: Option<(ChecksumKind, Option<Checksum>)>,

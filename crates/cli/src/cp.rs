@@ -1,13 +1,16 @@
 //! `gridlane cp`.
 
+use std::collections::VecDeque;
 use std::future::Future;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use gridlane_client::{Described, Destination};
+use gridlane_core::limits::SOURCES_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::http::Client;
-use gridlane_engine::{CopySpec, Known, Observer, Options, Report, copy};
+use gridlane_engine::{CopySpec, FoundMetalink, Known, Observer, Options, Report, copy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CpArgs, Global};
@@ -21,22 +24,53 @@ struct Job {
     sources: Vec<Url>,
     target: Destination,
     known: Known,
+    /// Whether a metalink is news: it was not made from one.
+    stop_at_metalink: bool,
+}
+
+/// How a copy of one file ended.
+enum Ended {
+    Well,
+    Badly(Error),
+    /// It goes on with a metalink.
+    At(FoundMetalink),
+}
+
+/// Makes jobs of what was typed.
+struct Planner<'a> {
+    args: &'a CpArgs,
+    /// As typed: the source, then its mirrors.
+    sources: Vec<Url>,
+    current_dir: PathBuf,
+    client: Client,
+    output: &'a Output,
 }
 
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     let sources: Vec<Url> =
         std::iter::once(&args.source).chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
+    let current_dir = std::env::current_dir()
+        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
     let client = gridlane_client::connect(global.trust());
-    let jobs = jobs(args, sources, &client, output).await?;
+    let planner = Planner { args, sources, current_dir, client, output };
+    let mut jobs = planner.begin().await?;
     let stop = stop_signal()?;
     tokio::pin!(stop);
-    let (mut failed, count) = (Vec::new(), jobs.len());
-    for job in jobs {
-        let error = copy_one(job, args, client.clone(), output, stop.as_mut()).await;
-        let is_stopped = error.as_ref().is_some_and(|error| error.kind() == ErrorKind::Interrupted);
-        failed.extend(error);
-        if is_stopped {
-            break;
+    let (mut failed, mut count) = (Vec::new(), jobs.len());
+    while let Some(job) = jobs.pop_front() {
+        match copy_one(job, args, planner.client.clone(), output, stop.as_mut()).await {
+            Ended::Well => {}
+            Ended::Badly(error) => {
+                let is_stopped = error.kind() == ErrorKind::Interrupted;
+                failed.push(error);
+                if is_stopped {
+                    break;
+                }
+            }
+            Ended::At(found) => {
+                jobs = planner.go_on(&found).await?;
+                count = jobs.len();
+            }
         }
     }
     Ok(match failed.last() {
@@ -47,35 +81,69 @@ pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Resu
     })
 }
 
-/// What is to be copied: what was typed, or the files of a metalink.
-async fn jobs(args: &CpArgs, sources: Vec<Url>, client: &Client, output: &Output) -> Result<Vec<Job>> {
-    let current_dir = std::env::current_dir()
-        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
-    let files = match args.no_metalink {
-        true => None,
-        false => gridlane_client::describe(client, &sources[0], false).await?,
-    };
-    let Some(files) = files else {
-        // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
-        let target = gridlane_client::resolve(&args.target, &sources[0], &current_dir, args.force)?;
-        return Ok(vec![Job { sources, target, known: Known::default() }]);
-    };
-    let is_directory = gridlane_client::is_directory(&args.target, &current_dir);
-    if files.len() > 1 && (!is_directory || sources.len() > 1 || args.checksum.is_some()) {
-        let message = format!("the metalink has {} files", files.len());
-        return Err(Error::new(ErrorKind::Usage, message)
-            .fault(Fault::Caller)
-            .hint("name an existing directory as the target, without --mirror and --checksum"));
-    }
-    let job = |file: Described| {
-        if output.verbose {
-            file.notes.iter().for_each(|note| eprintln!("gridlane: {note}"));
+impl Planner<'_> {
+    /// What is to be copied: what was typed, or the files of a metalink.
+    async fn begin(&self) -> Result<VecDeque<Job>> {
+        let files = match self.args.no_metalink {
+            true => None,
+            false => gridlane_client::describe(&self.client, &self.sources[0], false).await?,
+        };
+        match files {
+            Some(files) => self.described(files),
+            None => Ok([self.plain(!self.args.no_metalink)?].into()),
         }
-        let target = file.resolve(&args.target, &current_dir, args.force)?;
-        let sources = file.sources.into_iter().chain(sources[1..].iter().cloned()).collect();
-        Ok(Job { sources, target, known: file.known })
-    };
-    files.into_iter().map(job).collect()
+    }
+
+    /// What is to be copied now that a metalink was found.
+    async fn go_on(&self, found: &FoundMetalink) -> Result<VecDeque<Job>> {
+        if found.is_source {
+            let files = gridlane_client::describe(&self.client, &found.url, true).await?;
+            return self.described(files.unwrap_or_default());
+        }
+        let mut job = self.plain(false)?;
+        match gridlane_client::describe_found(&self.client, &self.sources[0], found).await {
+            Ok(file) => {
+                self.tell(&file.notes);
+                let more = file.sources.into_iter().filter(|url| !self.sources.contains(url));
+                let room = SOURCES_MAX.saturating_sub(job.sources.len());
+                job.sources.extend(more.take(room));
+                job.known = file.known;
+            }
+            Err(why) => self.tell(&[format!("the metalink {} is not used: {why}", found.url)]),
+        }
+        Ok([job].into())
+    }
+
+    fn plain(&self, stop_at_metalink: bool) -> Result<Job> {
+        // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
+        let (text, source) = (&self.args.target, &self.sources[0]);
+        let target = gridlane_client::resolve(text, source, &self.current_dir, self.args.force)?;
+        Ok(Job { sources: self.sources.clone(), target, known: Known::default(), stop_at_metalink })
+    }
+
+    fn described(&self, files: Vec<Described>) -> Result<VecDeque<Job>> {
+        let args = self.args;
+        let is_directory = gridlane_client::is_directory(&args.target, &self.current_dir);
+        if files.len() > 1 && (!is_directory || !args.mirror.is_empty() || args.checksum.is_some()) {
+            let message = format!("the metalink has {} files", files.len());
+            return Err(Error::new(ErrorKind::Usage, message)
+                .fault(Fault::Caller)
+                .hint("name an existing directory as the target, without --mirror and --checksum"));
+        }
+        let job = |file: Described| {
+            self.tell(&file.notes);
+            let target = file.resolve(&args.target, &self.current_dir, args.force)?;
+            let sources = file.sources.into_iter().chain(self.sources[1..].iter().cloned()).collect();
+            Ok(Job { sources, target, known: file.known, stop_at_metalink: false })
+        };
+        files.into_iter().map(job).collect()
+    }
+
+    fn tell(&self, notes: &[String]) {
+        if self.output.verbose {
+            notes.iter().for_each(|note| eprintln!("gridlane: {note}"));
+        }
+    }
 }
 
 /// Copies one file and tells how it went.
@@ -85,7 +153,7 @@ async fn copy_one(
     client: Client,
     output: &Output,
     stop: impl Future<Output = ()>,
-) -> Option<Error> {
+) -> Ended {
     let urls: Vec<String> = job.sources.iter().map(|url| url.to_string()).collect();
     let Destination { spec, name, is_resumable } = job.target;
     let spec = CopySpec {
@@ -94,6 +162,8 @@ async fn copy_one(
         options: Options {
             checksum: args.checksum.clone(),
             known: job.known,
+            follow_links: !args.no_links,
+            stop_at_metalink: job.stop_at_metalink,
             streams: args.streams.map(usize::from),
             limit_bytes_per_s: args.limit_rate,
             patience: Duration::from_secs_f64(args.timeout),
@@ -102,18 +172,24 @@ async fn copy_one(
     if output.json {
         let mut events = JsonEvents::new(&urls, &name, args.target == "-");
         let outcome = copy(spec, client, &mut events, stop).await;
+        if let Some(found) = outcome.metalink {
+            return Ended::At(found);
+        }
         events.end(&outcome.report, outcome.result.as_ref().err());
-        return outcome.result.err();
+        return outcome.result.map_or_else(Ended::Badly, |()| Ended::Well);
     }
     let mut screen = Screen::new(&urls, args.progress, output);
     let outcome = copy(spec, client, &mut screen as &mut dyn Observer, stop).await;
     screen.clear();
+    if let Some(found) = outcome.metalink {
+        return Ended::At(found);
+    }
     match &outcome.result {
         Ok(()) if !output.quiet => eprint!("{}", summary_text(&outcome.report, &name)),
         Ok(()) => {}
         Err(error) => failed(error, &outcome.report, is_resumable, output),
     }
-    outcome.result.err()
+    outcome.result.map_or_else(Ended::Badly, |()| Ended::Well)
 }
 
 fn code(error: Option<&Error>) -> ExitCode {

@@ -119,6 +119,10 @@ impl Observer for JsonEvents {
                     json!({ "url": self.urls[*source], "state": state, "error": error.map(error_value) });
                 self.print("source", fields);
             }
+            Event::Added { url, .. } => {
+                self.urls.push((*url).to_owned());
+                self.print("source", json!({ "url": url, "state": "connecting", "error": null }));
+            }
             Event::Retry { source, error } => {
                 let fields = json!({ "url": self.urls[*source], "error": error_value(error) });
                 self.print("retry", fields);

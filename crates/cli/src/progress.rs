@@ -100,6 +100,12 @@ impl Observer for Screen {
     fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Progress(snapshot) => self.draw(snapshot),
+            Event::Added { url, .. } => {
+                self.urls.push((*url).to_owned());
+                if self.verbose {
+                    self.say(&format!("{url} is a replica as well, as a server says"));
+                }
+            }
             Event::Plan { dropped: Some(why), .. } if !self.quiet => {
                 self.say(&format!("an earlier partial file is not used: {why}"));
             }

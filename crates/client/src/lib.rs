@@ -18,7 +18,7 @@ use gridlane_net::{Dialer, Proxies};
 
 pub use files::{Stat, list, remove, stat};
 pub use gridlane_dav::listing::{Entry, EntryKind};
-pub use metalink::{Described, describe, is_directory};
+pub use metalink::{Described, describe, describe_found, is_directory};
 pub use target::{Destination, resolve};
 
 /// How long the answer to a short question may take.

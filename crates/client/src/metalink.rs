@@ -12,7 +12,8 @@ use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, S
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink, NameFault, RelativeName};
 use gridlane_engine::http::Client;
-use gridlane_engine::{Known, PieceHashes};
+use gridlane_engine::{FoundMetalink, Known, PieceHashes};
+use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 
 use crate::target::{Destination, resolve};
@@ -122,6 +123,34 @@ pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result
     };
     let metalink = Metalink::parse(&bytes).map_err(of)?;
     described(&metalink, &base).map(Some).map_err(of)
+}
+
+/// What the metalink that a server named says of the file at `source`; or why it is not used: then the
+/// copy goes on without.
+pub async fn describe_found(
+    client: &Client,
+    source: &Url,
+    found: &FoundMetalink,
+) -> std::result::Result<Described, String> {
+    let files = describe(client, &found.url, true).await;
+    let files = files.map_err(|error| error.message().to_owned())?.unwrap_or_default();
+    let last_name = |file: &Described| {
+        let name = file.name.as_ref().ok().map(|name| name.last().to_owned());
+        let own = source.file_name().map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
+        name.is_some() && name == own
+    };
+    let count = files.len();
+    let mut files = files.into_iter().filter(|file| count == 1 || last_name(file));
+    let Some(file) = files.next() else { return Err("it does not describe this file".into()) };
+    let has_other_size = matches!((file.known.size_bytes, found.size_bytes), (Some(a), Some(b)) if a != b);
+    // RFC 6249, 6: what the server itself says of the file must be so in its metalink as well.
+    let contradicts = found.checksum.as_ref().is_some_and(|own| {
+        file.known.checksums.iter().any(|known| known.kind() == own.kind() && known != own)
+    });
+    match has_other_size || contradicts {
+        true => Err("it describes another file".into()),
+        false => Ok(file),
+    }
 }
 
 fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {

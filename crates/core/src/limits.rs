@@ -141,6 +141,12 @@ pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
 /// Bytes of a file that is uploaded in one piece: the round trip that `Expect` costs is dearer than sending
 /// this much in vain, and it is held in memory.
 pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of a file that is known to be larger: its checksum is asked for beside the data. A server may have
+/// to read all of it first.
+pub const SMALL_DOWNLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// How long a server may take to begin to send when it was asked for a checksum too, beyond four round trips.
+/// Then it is asked for the bytes alone.
+pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
 /// For the addresses of a name: resolvers ask twice and wait 5 s for each.
 pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.
@@ -169,6 +175,11 @@ pub const IDLE_CONNECTIONS_MAX: usize = 128;
 pub const IDLE_CONNECTION_MAX: Duration = Duration::from_secs(20);
 /// Sources of one copy.
 pub const SOURCES_MAX: usize = 64;
+/// Replicas that servers may add to a copy by naming them: as many as are used at a time.
+pub const SERVED_REPLICAS_MAX: usize = 8;
+/// Bytes still to come for which a copy begins again with a metalink that a server names: below it, reading
+/// the metalink takes longer than fetching everything a second time would.
+pub const SERVED_METALINK_BYTES_MIN: u64 = 16 * 1024 * 1024;
 /// Wrong pieces that one source may send before it is not asked any more: a disk that went bad in one place
 /// makes one or two, a replica of another file nothing else.
 pub const WRONG_PIECES_MAX: u32 = 3;

@@ -1,4 +1,7 @@
 //! Asking every replica for its checksum, beside the data and never in front of it.
+//!
+//! Where there is only one source, its first request for bytes asks as well (see `lane::http`): a small file
+//! then costs one request. A question of its own follows where that brings no answer.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,6 +16,7 @@ use tokio::sync::mpsc;
 use crate::Options;
 use crate::http::Client;
 use crate::notice::Notice;
+use crate::served::Served;
 use crate::source::{Identity, Source};
 use crate::verdict::Vote;
 
@@ -26,6 +30,8 @@ pub(crate) struct Word {
     pub(crate) identity: Identity,
     /// Its checksum, if it says.
     pub(crate) checksum: Option<Checksum>,
+    /// What else its server names.
+    pub(crate) served: Served,
 }
 
 /// The checksums of the whole that the bytes are compared with: the one that is asked of sources first.
@@ -44,6 +50,7 @@ pub(crate) fn ask(
     client: Client,
     source: Arc<Source>,
     kind: ChecksumKind,
+    follow_links: bool,
     notices: mpsc::UnboundedSender<Notice>,
 ) {
     tokio::spawn(async move {
@@ -55,8 +62,12 @@ pub(crate) fn ask(
             }
             said = word(&client, &source, Some(kind)).await;
         }
+        let served = match &mut said {
+            Ok(word) if follow_links => std::mem::take(&mut word.served),
+            _ => Served::default(),
+        };
         let vote = match said {
-            Ok(Word { identity, checksum: Some(checksum) }) => match source.identity() {
+            Ok(Word { identity, checksum: Some(checksum), .. }) => match source.identity() {
                 // A checksum of another version says nothing about this one.
                 Some(known) if !known.agrees_with(&identity) => Vote::Silent,
                 _ => Vote::Says(checksum),
@@ -64,6 +75,9 @@ pub(crate) fn ask(
             Ok(_) | Err(_) => Vote::Silent,
         };
         let _ = notices.send(Notice::Digest { source: source.number, vote });
+        if served != Served::default() {
+            let _ = notices.send(Notice::Served { source: source.number, served });
+        }
     });
 }
 
@@ -82,7 +96,15 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
             let head = &exchange.response.head;
             let identity = Identity::of_response(head, head.content_length()?);
             let checksum = head.digests().into_iter().find(|checksum| Some(checksum.kind()) == kind);
-            Ok(Word { identity, checksum })
+            if kind.is_some() {
+                client.asked_for_digest(&source.url, checksum.is_some());
+            }
+            let mut served = Served::default();
+            for (from, headers) in &exchange.redirects {
+                served.take(from, headers);
+            }
+            served.take(&exchange.url, &head.headers);
+            Ok(Word { identity, checksum, served })
         }
     }
 }
@@ -93,7 +115,7 @@ async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> 
         None => None,
         Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),
     };
-    Ok(Word { identity, checksum })
+    Ok(Word { identity, checksum, served: Served::default() })
 }
 
 /// The checksum of the first `size_bytes` of a file, computed on a thread that may block.

@@ -36,6 +36,13 @@ pub enum Event<'a> {
         /// Why.
         error: Option<&'a Error>,
     },
+    /// A server named another replica, which is used as well.
+    Added {
+        /// Its number: the next one.
+        source: usize,
+        /// URL without secrets.
+        url: &'a str,
+    },
     /// A connection was lost and the bytes are asked for again.
     Retry {
         /// Number of the source.

@@ -112,6 +112,8 @@ impl Run<'_> {
             return Ok(false);
         }
         self.verifying = true;
+        // A lane that had nothing to fetch has not asked either.
+        self.ask_instead();
         let until = self.pace.now() + DIGEST_WAIT_MAX;
         let is_late = move |run: &Run<'_>| run.pace.now() >= until;
         self.drive(|run| !run.plan.is_complete() || !matches!(run.last_verdict(is_late(run)), Verdict::Open))

@@ -35,6 +35,7 @@ mod pace;
 mod pieces;
 mod resume;
 mod run;
+mod served;
 mod sizes;
 mod source;
 mod suspects;
@@ -53,6 +54,7 @@ use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};
+pub use served::FoundMetalink;
 pub use verdict::Basis;
 
 /// What to copy, to where, and how.
@@ -94,6 +96,11 @@ pub struct Options {
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
     /// What else is known of the object: what its metalink says.
     pub known: Known,
+    /// Whether replicas and metalinks are used that servers name in `Link` fields (RFC 6249).
+    pub follow_links: bool,
+    /// Whether a metalink that the first source turns out to be, or to have, ends the copy with
+    /// [`Outcome::metalink`].
+    pub stop_at_metalink: bool,
     /// Exactly so many connections to each source, instead of what measuring finds best.
     pub streams: Option<usize>,
     /// Bytes per second at most, over all sources.
@@ -107,6 +114,8 @@ impl Default for Options {
         Options {
             checksum: None,
             known: Known::default(),
+            follow_links: false,
+            stop_at_metalink: false,
             streams: None,
             limit_bytes_per_s: None,
             patience: Duration::from_secs(60),
@@ -121,6 +130,9 @@ pub struct Outcome {
     pub report: Report,
     /// Whether it succeeded.
     pub result: Result<()>,
+    /// Why it ended although nothing is wrong: there is a metalink to go on with. What is there already is
+    /// kept, if it is the file's.
+    pub metalink: Option<FoundMetalink>,
 }
 
 /// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.

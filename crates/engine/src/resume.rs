@@ -90,6 +90,9 @@ impl Run<'_> {
                     continue;
                 }
             };
+            if number == 0 && word.identity.is_metalink && self.options.stop_at_metalink {
+                self.is_metalink(0)?;
+            }
             answers += 1;
             let source = &self.replicas[number as usize].source;
             // What it says now is what it will be held to; and its size is a vote.

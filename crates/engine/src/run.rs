@@ -5,8 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Time};
+use gridlane_core::limits::{
+    JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SMALL_DOWNLOAD_BYTES_MAX, SOURCES_MAX,
+};
+use gridlane_core::{
+    ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
+};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::partial::{Found, PartialFile, exists};
 use tokio::sync::mpsc;
@@ -15,12 +19,13 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer};
 use crate::http::Client;
-use crate::lane::{Command, Lane};
+use crate::lane::{Asks, Command, Lane};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
+use crate::served::FoundMetalink;
 use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
@@ -56,6 +61,10 @@ pub(crate) struct Replica {
     pub(crate) handshake_round_trips: u32,
     pub(crate) round_trip: Option<Duration>,
     pub(crate) vote: Vote,
+    /// Whether its next lane asks for its checksum.
+    asks_by_lane: bool,
+    /// The lane that has been told to ask for it, and has not said what came of that.
+    asking_lane: Option<LaneId>,
     /// Why it is never used again.
     pub(crate) dead: Option<Error>,
     /// What it sent is not to be believed.
@@ -66,6 +75,8 @@ pub(crate) struct Replica {
     pub(crate) doubted: bool,
     /// How many pieces it sent that were wrong.
     pub(crate) wrong_pieces: u32,
+    /// Only a server named it: it has no vote.
+    pub(crate) is_served: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<Error>,
 }
@@ -95,6 +106,8 @@ pub(crate) struct Run<'a> {
     pub(crate) wrong_bytes: u64,
     /// Pieces that were wrong, until they are right.
     pub(crate) wrong_pieces: WrongPieces,
+    /// There is a metalink to go on with.
+    pub(crate) found_metalink: Option<FoundMetalink>,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
     /// What was thrown away while looking for who lied.
@@ -127,13 +140,15 @@ pub(crate) async fn run(
     let begun = std::time::Instant::now();
     match Run::begin(spec, client, observer) {
         Err(error) => {
-            Outcome { report: crate::judge::empty_report(urls, begun.elapsed()), result: Err(error) }
+            let report = crate::judge::empty_report(urls, begun.elapsed());
+            Outcome { report, result: Err(error), metalink: None }
         }
         Ok((mut run, found)) => {
             let result = run.move_all(found, stop).await;
             let report = run.report();
+            let metalink = run.found_metalink.take().filter(|_| result.is_err());
             let result = run.close(result).await;
-            Outcome { report, result }
+            Outcome { report, result, metalink }
         }
     }
 }
@@ -191,6 +206,7 @@ impl<'a> Run<'a> {
             wasted_bytes: 0,
             wrong_bytes: 0,
             wrong_pieces: WrongPieces::default(),
+            found_metalink: None,
             meter: Meter::default(),
             suspects: None,
             thrown: Vec::new(),
@@ -339,12 +355,18 @@ impl<'a> Run<'a> {
             Action::OpenLane { lane, source } => {
                 let source = source.0 as usize;
                 let (commands, orders) = mpsc::unbounded_channel();
+                let kind = self.digest_kind();
+                let replica = &mut self.replicas[source];
+                let asks = std::mem::take(&mut replica.asks_by_lane)
+                    .then(|| Asks { kind, follow_links: self.options.follow_links });
+                replica.asking_lane = asks.map_or(replica.asking_lane, |_| Some(lane));
                 let task = Lane {
                     id: lane,
                     source: self.replicas[source].source.clone(),
                     target: self.target.clone(),
                     client: self.client.clone(),
                     pace: self.pace.clone(),
+                    asks,
                     notices: self.notify.clone(),
                 };
                 let task = tokio::spawn(task.run(orders));
@@ -399,6 +421,9 @@ impl<'a> Run<'a> {
             Notice::Lost { lane, loss, error } => {
                 let entry = self.lanes.remove(&lane);
                 self.plan.handle(now, plan::Event::LaneLost { lane, loss });
+                for replica in self.replicas.iter_mut().filter(|replica| replica.asking_lane == Some(lane)) {
+                    (replica.asks_by_lane, replica.asking_lane) = (true, None);
+                }
                 if let (Some(entry), Some(error)) = (entry, error) {
                     self.lost(entry.source, error);
                 }
@@ -410,7 +435,12 @@ impl<'a> Run<'a> {
             Notice::Released { up_to_bytes } => {
                 self.plan.handle(now, plan::Event::Released { up_to_bytes });
             }
-            Notice::Digest { source, vote } => self.voted(source as usize, vote)?,
+            Notice::Digest { source, vote } => {
+                self.replicas[source as usize].asking_lane = None;
+                self.voted(source as usize, vote)?;
+            }
+            Notice::DigestUnsaid { source } => self.unsaid(source as usize)?,
+            Notice::Served { source, served } => self.served(source as usize, served)?,
             Notice::Piece { index, found } => self.piece_compared(index, found)?,
             Notice::LocalFailure { error } => return Err(error),
         }
@@ -440,8 +470,43 @@ impl<'a> Run<'a> {
             self.replicas[source].vote = Vote::Silent;
             return;
         }
+        let url = &self.replicas[source].source.url;
+        // A large file may take its server long to read: that is waited for beside the data.
+        let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
+        let is_http = matches!(url.scheme(), Scheme::Http | Scheme::Https);
+        if self.replicas.len() == 1 && is_http && may_be_small && !self.client.thinks_long(url) {
+            self.replicas[source].asks_by_lane = true;
+            return;
+        }
+        self.ask_beside(source);
+    }
+
+    fn ask_beside(&mut self, source: usize) {
         let source = self.replicas[source].source.clone();
-        digests::ask(self.client.clone(), source, self.digest_kind(), self.notify.clone());
+        let follow_links = self.options.follow_links;
+        digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
+    }
+
+    /// Asks those beside the data whose lanes were to ask and had no reason to.
+    pub(crate) fn ask_instead(&mut self) {
+        for source in 0..self.replicas.len() {
+            let replica = &mut self.replicas[source];
+            let is_left = replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane);
+            if is_left && replica.dead.is_none() {
+                self.ask_beside(source);
+            }
+        }
+    }
+
+    /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
+    /// end with those that have never said one.
+    fn unsaid(&mut self, source: usize) -> Result<()> {
+        self.replicas[source].asking_lane = None;
+        if self.client.is_silent(&self.replicas[source].source.url) {
+            return self.voted(source, Vote::Silent);
+        }
+        self.ask_beside(source);
+        Ok(())
     }
 
     /// Ends all lanes; none writes afterwards.
@@ -639,7 +704,7 @@ impl<'a> Run<'a> {
 }
 
 impl Replica {
-    fn new(number: usize, url: gridlane_core::Url) -> Replica {
+    pub(crate) fn new(number: usize, url: gridlane_core::Url) -> Replica {
         Replica {
             source: Arc::new(Source::new(number as u32, url)),
             meter: Meter::default(),
@@ -650,11 +715,14 @@ impl Replica {
             handshake_round_trips: 0,
             round_trip: None,
             vote: Vote::Pending,
+            asks_by_lane: false,
+            asking_lane: None,
             dead: None,
             distrusted: false,
             outvoted: false,
             doubted: false,
             wrong_pieces: 0,
+            is_served: false,
             last_error: None,
         }
     }

@@ -11,13 +11,25 @@ use crate::verdict::Vote;
 impl Run<'_> {
     /// A source has said how large its object is.
     pub(crate) async fn identified(&mut self, source: usize, size_bytes: Option<u64>) -> Result<()> {
+        let is_metalink =
+            self.replicas[source].source.identity().is_some_and(|identity| identity.is_metalink);
+        if source == 0 && is_metalink && self.options.stop_at_metalink {
+            self.is_worthless = true;
+            return self.is_metalink(source);
+        }
         self.journal_source(source)?;
         let Some(size_bytes) = size_bytes.filter(|_| self.replicas[source].dead.is_none()) else {
             return Ok(());
         };
         match self.size_bytes {
             Some(agreed) if agreed == size_bytes => self.check_space(),
+            Some(agreed) if self.replicas[source].is_served => {
+                self.outvote(source, size_bytes, agreed);
+                Ok(())
+            }
             Some(agreed) => self.contradicted(source, size_bytes, agreed).await,
+            // Whoever named it will say how large the file is.
+            None if self.replicas[source].is_served => Ok(()),
             None => self.agree(size_bytes).await,
         }
     }
@@ -65,7 +77,7 @@ impl Run<'_> {
         let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
         for (number, replica) in self.replicas.iter().enumerate() {
             // Who died honestly is still a witness.
-            if replica.distrusted && !replica.outvoted {
+            if replica.is_served || replica.distrusted && !replica.outvoted {
                 continue;
             }
             let Some(size) = replica.size_bytes() else { continue };
@@ -95,7 +107,7 @@ impl Run<'_> {
         for number in 0..self.replicas.len() {
             match self.replicas[number].size_bytes() {
                 Some(size) if size != right => self.outvote(number, size, right),
-                Some(_) if self.replicas[number].outvoted => {
+                Some(_) if self.replicas[number].outvoted && !self.replicas[number].is_served => {
                     let replica = &mut self.replicas[number];
                     (replica.outvoted, replica.distrusted) = (false, false);
                     (replica.dead, replica.last_error) = (None, None);

@@ -172,6 +172,91 @@ async fn no_more_are_kept_than_are_of_use() {
     assert_eq!(again.iter().filter(|connection| connection.is_reused()).count(), IDLE_PER_HOST_MAX);
 }
 
+/// Copies `/f` of a server to a file, `count` times with one client; all come out verified.
+async fn copied(client: &Client, server: &Scripted, count: usize) {
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..count {
+        let path = dir.path().join(number.to_string());
+        let target = TargetSpec::File { path: path.clone(), overwrite: false };
+        let spec = CopySpec { sources: vec![server.url("/f")], target, options: Options::default() };
+        let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
+        outcome.result.unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), DIGITS.as_bytes());
+        assert!(outcome.report.verified.is_some());
+    }
+}
+
+const DIGITS: &str = "123456789";
+const DIGITS_DIGEST: &str = "Digest: adler32=091e01de";
+
+/// The answer to a GET with a range that is larger than the file.
+fn part(fields: &[&str]) -> Reply {
+    answer("206 Partial Content", &[&["Content-Range: bytes 0-8/9"], fields].concat(), DIGITS)
+}
+
+fn methods(server: &Scripted) -> Vec<String> {
+    server.seen().iter().map(|seen| seen.method().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_small_download_is_one_request() {
+    let server = Scripted::start(|seen| match seen.field("want-digest") {
+        Some("adler32") => part(&[DIGITS_DIGEST]),
+        _ => part(&[]),
+    })
+    .await;
+    copied(&client(), &server, 5).await;
+    assert_eq!(methods(&server), ["GET"; 5]);
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_checksums_to_head_only_is_asked_by_head() {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n{DIGITS_DIGEST}\r\n\r\n");
+    let server = Scripted::start(move |seen| match seen.method() {
+        "HEAD" => Reply::Bytes(head.clone().into_bytes()),
+        _ => part(&[]),
+    })
+    .await;
+    copied(&client(), &server, 5).await;
+    assert_eq!(server.seen().len(), 10);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_never_says_a_checksum_is_soon_left_in_peace() {
+    let server = Scripted::start(|seen| match seen.method() {
+        "HEAD" => Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n".to_vec()),
+        _ => part(&[]),
+    })
+    .await;
+    let client = client();
+    for _ in 0..8 {
+        let target = TargetSpec::Stream(std::fs::File::options().write(true).open("/dev/null").unwrap());
+        let spec = CopySpec { sources: vec![server.url("/f")], target, options: Options::default() };
+        let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
+        outcome.result.unwrap();
+        assert!(outcome.report.verified.is_none());
+    }
+    assert_eq!(methods(&server).iter().filter(|method| *method == "HEAD").count(), 3);
+}
+
+/// A server that reads the whole file first when it is asked for a checksum.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bytes_do_not_wait_for_a_checksum() {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n{DIGITS_DIGEST}\r\n\r\n");
+    let server = Scripted::start(move |seen| match (seen.method(), seen.field("want-digest")) {
+        ("HEAD", _) => Reply::Bytes(head.clone().into_bytes()),
+        (_, None) => part(&[]),
+        (_, Some(_)) => Reply::Bytes(Vec::new()), // not within the time of this test
+    })
+    .await;
+    copied(&client(), &server, 3).await;
+    let seen = server.seen();
+    let in_vain = seen.iter().filter(|seen| seen.method() == "GET" && seen.field("want-digest").is_some());
+    assert_eq!(in_vain.count(), 1, "it is not made to think again");
+    assert_eq!(seen.len(), 7);
+}
+
 /// What a small upload costs, after the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_small_upload_is_one_request() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::Status;
+use gridlane_dav::header::Headers;
 use gridlane_net::{Dialer, Dialled};
 use tokio::time::timeout;
 
@@ -56,6 +57,8 @@ pub struct Exchange {
     pub response: Response,
     /// Where the answer came from, after redirects.
     pub url: Url,
+    /// The redirects that led there: who answered, and with which fields.
+    pub redirects: Vec<(Url, Headers)>,
 }
 
 impl Client {
@@ -146,12 +149,13 @@ impl Client {
     ) -> Result<Exchange> {
         let mut at = request.url.clone();
         let mut headers = request.headers.clone();
+        let mut redirects = Vec::new();
         for _ in 0..=REDIRECTS_MAX {
             let once = Request { url: &at, headers, ..request.clone() };
             // The time that others need is not this server's.
             let route = self.dialer.route(&at).map_err(|error| error.endpoint(&at))?;
             let home = self.pool.home(route, purpose).await;
-            let exchange = match timeout(answer_max, self.once(&once, home)).await {
+            let mut exchange = match timeout(answer_max, self.once(&once, home)).await {
                 Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
                 Err(_) => {
                     let message = format!("no answer within {} s", answer_max.as_secs());
@@ -159,8 +163,10 @@ impl Client {
                 }
             };
             let Some(next) = follow(request.method, &at, &exchange.response.head)? else {
+                exchange.redirects = redirects;
                 return Ok(exchange);
             };
+            redirects.push((at.clone(), exchange.response.head.headers.clone()));
             headers = once.headers;
             if !next.same_endpoint(&at) {
                 headers.retain(|(name, _)| travels(name));
@@ -187,7 +193,7 @@ impl Client {
         if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
             self.habits.learn(request.url, |habit| habit.keeps_existing = true);
         }
-        Ok(Exchange { connection, response, url: request.url.clone() })
+        Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
     }
 }
 
