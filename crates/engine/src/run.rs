@@ -358,7 +358,7 @@ impl<'a> Run<'a> {
                 let kind = self.digest_kind();
                 let replica = &mut self.replicas[source];
                 let asks = std::mem::take(&mut replica.asks_by_lane)
-                    .then(|| Asks { kind, follow_links: self.options.follow_links });
+                    .then_some(Asks { kind, follow_links: self.options.follow_links });
                 replica.asking_lane = asks.map_or(replica.asking_lane, |_| Some(lane));
                 let task = Lane {
                     id: lane,
