@@ -53,8 +53,10 @@ pub(crate) struct Replica {
     pub(crate) source: Arc<Source>,
     pub(crate) meter: Meter,
     pub(crate) received_bytes: u64,
-    /// Connections made.
+    /// Connections made; those that were there already do not count.
     pub(crate) handshakes: u32,
+    /// Whether its server has ever been connected to.
+    is_reached: bool,
     /// Connections that could not be made.
     failed_connects: u32,
     failed_connect_at: Time,
@@ -392,6 +394,7 @@ impl<'a> Run<'a> {
                 if let Some(entry) = self.lanes.get(&lane) {
                     let replica = &mut self.replicas[entry.source];
                     replica.handshakes += u32::from(handshake_round_trips > 0);
+                    replica.is_reached |= replica.source.url.scheme() != Scheme::File;
                     replica.handshake_round_trips = handshake_round_trips;
                     replica.saw_round_trip(round_trip);
                 }
@@ -455,7 +458,7 @@ impl<'a> Run<'a> {
         let now = self.pace.now();
         let is_another =
             replica.failed_connects == 0 || now.since(replica.failed_connect_at) >= CONNECT_PAUSE;
-        if replica.handshakes == 0 && is_another {
+        if !replica.is_reached && is_another {
             replica.failed_connect_at = now;
             replica.failed_connects += 1;
             if replica.failed_connects >= CONNECTS_MAX {
@@ -710,6 +713,7 @@ impl Replica {
             meter: Meter::default(),
             received_bytes: 0,
             handshakes: 0,
+            is_reached: false,
             failed_connects: 0,
             failed_connect_at: Time::ZERO,
             handshake_round_trips: 0,
