@@ -26,7 +26,7 @@ const ACCEPT: &str = "application/metalink4+xml, application/metalink+xml, */*;q
 pub struct Described {
     /// What the file is to be called, or why its name may not be used.
     pub name: std::result::Result<RelativeName, NameFault>,
-    /// Where it is, the best first; never empty.
+    /// Where it is, the best first.
     pub sources: Vec<Url>,
     /// Size and checksums.
     pub known: Known,
@@ -39,14 +39,17 @@ impl Described {
     ///
     /// Directories that the name has are made, below local targets.
     pub fn resolve(&self, text: &str, current_dir: &Path, overwrite: bool) -> Result<Destination> {
+        let Some(first) = self.sources.first() else {
+            return Err(Error::new(ErrorKind::Usage, "a file without a source has no target"));
+        };
         let named = |name: &str| Url::from_path(&Path::new("/").join(name));
         let is_directory = is_directory(text, current_dir);
         let name = match (&self.name, is_directory) {
-            (_, false) => return resolve(text, &self.sources[0], current_dir, overwrite),
+            (_, false) => return resolve(text, first, current_dir, overwrite),
             (Ok(name), true) => name,
             // Names of some experiments begin with a slash; the URL's own last name will do.
             (Err(NameFault::Absolute), true) => {
-                return resolve(text, &self.sources[0], current_dir, overwrite);
+                return resolve(text, first, current_dir, overwrite);
             }
             (Err(fault), true) => {
                 let message = format!("a file of the metalink {fault}");
@@ -57,6 +60,8 @@ impl Described {
         };
         let parents: Vec<&str> = name.components().rev().skip(1).collect();
         match Url::parse(text, current_dir)?.to_path() {
+            // Says that it is missing.
+            Some(root) if !root.is_dir() => resolve(text, first, current_dir, overwrite),
             Some(root) => {
                 let dir = make_below(&root, parents.into_iter().rev())?;
                 let text = dir.to_str().map(str::to_owned).ok_or_else(|| not_text(&dir))?;
@@ -141,16 +146,22 @@ pub async fn describe_found(
     };
     let count = files.len();
     let mut files = files.into_iter().filter(|file| count == 1 || last_name(file));
-    let Some(file) = files.next() else { return Err("it does not describe this file".into()) };
+    let Some(mut file) = files.next() else { return Err("it does not describe this file".into()) };
     let has_other_size = matches!((file.known.size_bytes, found.size_bytes), (Some(a), Some(b)) if a != b);
     // RFC 6249, 6: what the server itself says of the file must be so in its metalink as well.
     let contradicts = found.checksum.as_ref().is_some_and(|own| {
         file.known.checksums.iter().any(|known| known.kind() == own.kind() && known != own)
     });
-    match has_other_size || contradicts {
-        true => Err("it describes another file".into()),
-        false => Ok(file),
+    if has_other_size || contradicts {
+        return Err("it describes another file".into());
     }
+    if file.known.checksums.is_empty() && file.known.pieces.is_none() {
+        // Then its replicas could not be told from those of any other file.
+        return Err("it has no checksum that is computed here".into());
+    }
+    // What was asked for encrypted is not fetched in clear because a server says so.
+    file.sources.retain(|url| source.scheme() != Scheme::Https || url.scheme() == Scheme::Https);
+    Ok(file)
 }
 
 fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {

@@ -99,7 +99,7 @@ pub struct Options {
     /// Whether replicas and metalinks are used that servers name in `Link` fields (RFC 6249).
     pub follow_links: bool,
     /// Whether a metalink that the first source turns out to be, or to have, ends the copy with
-    /// [`Outcome::metalink`].
+    /// [`Outcome::metalink`]. Never into a stream, which would have taken bytes of it by then.
     pub stop_at_metalink: bool,
     /// Exactly so many connections to each source, instead of what measuring finds best.
     pub streams: Option<usize>,

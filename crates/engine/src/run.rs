@@ -110,6 +110,8 @@ pub(crate) struct Run<'a> {
     pub(crate) wrong_pieces: WrongPieces,
     /// There is a metalink to go on with.
     pub(crate) found_metalink: Option<FoundMetalink>,
+    /// Where the first source's server says that the file's metalink is.
+    pub(crate) served_metalink: Option<gridlane_core::Url>,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
     /// What was thrown away while looking for who lied.
@@ -178,6 +180,8 @@ impl<'a> Run<'a> {
                 (Sink::Partial(partial), overwrite, None)
             }
             TargetSpec::Stream(file) => {
+                // What it has taken of a metalink could not be called back.
+                options.stop_at_metalink = false;
                 (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
             }
             TargetSpec::Upload { url, overwrite } => {
@@ -209,6 +213,7 @@ impl<'a> Run<'a> {
             wrong_bytes: 0,
             wrong_pieces: WrongPieces::default(),
             found_metalink: None,
+            served_metalink: None,
             meter: Meter::default(),
             suspects: None,
             thrown: Vec::new(),

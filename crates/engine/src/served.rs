@@ -29,9 +29,9 @@ pub struct FoundMetalink {
     pub url: Url,
     /// Whether the source itself is it; else it describes the file that the source is.
     pub is_source: bool,
-    /// What is agreed about the file so far: a metalink that says otherwise is of another one.
+    /// The file's agreed size: a metalink that says otherwise is of another one.
     pub size_bytes: Option<u64>,
-    /// As `size_bytes`.
+    /// What the server itself says of the file, likewise.
     pub checksum: Option<Checksum>,
 }
 
@@ -63,14 +63,9 @@ impl Run<'_> {
         if self.is_described() || self.replicas[source].is_served {
             return Ok(());
         }
-        if source == 0 && self.wants_metalink() && served.metalink.is_some() {
-            self.found_metalink = served.metalink.map(|url| FoundMetalink {
-                url,
-                is_source: false,
-                size_bytes: self.size_bytes,
-                checksum: self.agreed(),
-            });
-            return Err(continues_with_metalink());
+        if source == 0 {
+            self.served_metalink = served.metalink;
+            self.go_on_with_metalink()?;
         }
         let says = matches!(self.replicas[source].vote, Vote::Says(_));
         if self.told().is_none() && !says {
@@ -95,12 +90,22 @@ impl Run<'_> {
         self.plan.add_source(self.pace.now());
     }
 
-    /// Whether so much is to come that comparing pieces is worth beginning again with what is there.
-    fn wants_metalink(&self) -> bool {
+    /// Ends the copy where it is better begun again with the metalink that the first source's server names:
+    /// so much is to come that comparing pieces is worth it, and what is there can be kept.
+    pub(crate) fn go_on_with_metalink(&mut self) -> Result<()> {
         let missing = self.plan.missing_bytes().unwrap_or(0);
-        self.options.stop_at_metalink
-            && self.target.partial().is_some()
-            && missing >= SERVED_METALINK_BYTES_MIN
+        let is_worth_it = self.target.partial().is_some() && missing >= SERVED_METALINK_BYTES_MIN;
+        if !self.options.stop_at_metalink || !is_worth_it {
+            return Ok(());
+        }
+        let Some(url) = self.served_metalink.take() else { return Ok(()) };
+        let checksum = match &self.replicas[0].vote {
+            Vote::Says(checksum) => Some(checksum.clone()),
+            _ => None,
+        };
+        self.found_metalink =
+            Some(FoundMetalink { url, is_source: false, size_bytes: self.size_bytes, checksum });
+        Err(continues_with_metalink())
     }
 
     /// A source turned out to be a metalink: it is for whoever reads those.

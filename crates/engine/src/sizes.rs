@@ -30,7 +30,10 @@ impl Run<'_> {
             Some(agreed) => self.contradicted(source, size_bytes, agreed).await,
             // Whoever named it will say how large the file is.
             None if self.replicas[source].is_served => Ok(()),
-            None => self.agree(size_bytes).await,
+            None => {
+                self.agree(size_bytes).await?;
+                self.go_on_with_metalink()
+            }
         }
     }
 

@@ -21,6 +21,9 @@ use crate::pieces::{Found, Pieces, Right};
 /// A write to the page cache takes less than this; one that waits for a device, more.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
 
+/// A piece of this size may take longer to read back than a lane may be silent.
+const LONG_PIECE_BYTES_MIN: u64 = 64 * 1024 * 1024;
+
 /// The target and the ledger of what it has; shared by all lanes.
 pub(crate) struct Target {
     pub(crate) sink: Sink,
@@ -183,7 +186,16 @@ impl Target {
     async fn check(&self, pieces: &Pieces, lane: LaneId, index: u64) -> Result<()> {
         match &self.sink {
             Sink::Partial(partial) => {
-                tokio::task::block_in_place(|| self.check_in_file(pieces, partial, index))
+                // Reading much back takes its time, in which silence of this lane is nobody's fault.
+                let is_long = pieces.hashes.piece_bytes() >= LONG_PIECE_BYTES_MIN;
+                if is_long {
+                    self.tell(Notice::Blocked { lane, blocked: true });
+                }
+                let outcome = tokio::task::block_in_place(|| self.check_in_file(pieces, partial, index));
+                if is_long {
+                    self.tell(Notice::Blocked { lane, blocked: false });
+                }
+                outcome
             }
             Sink::Ordered(_) => {
                 let offset = pieces.hashes.range(index).start();

@@ -557,3 +557,36 @@ fn a_url_that_is_answered_as_a_metalink_is_one() {
     run(command).ok();
     assert!(fs::read_to_string(into.join("name")).unwrap().starts_with("<?xml"));
 }
+
+#[test]
+fn a_priority_says_with_whom_to_begin() {
+    let bytes = content(2027, MIB);
+    let servers: Vec<Rogue> = (0..10).map(|_| bare(&bytes, 0)).collect();
+    let mut urls: Vec<String> = servers.iter().map(|server| server.url("f")).collect();
+    // More than are used at a time: those that are named first in order of priority.
+    urls.reverse();
+    let scratch = Scratch::new();
+    for (number, text) in [meta4, metalink3].into_iter().enumerate() {
+        let file = Described::new("f", &bytes, &urls).hash(Sha256, &bytes);
+        let link = scratch.file("f.meta4", text(&[file]).as_bytes());
+        let outcome = run(cp(&link, scratch.join(number.to_string()))).ok().verified(true);
+        let plan = outcome.event("plan");
+        assert_eq!(
+            plan["sources"].as_array().unwrap().iter().map(|url| url.as_str().unwrap()).collect::<Vec<_>>(),
+            urls
+        );
+    }
+    assert!(servers[..2].iter().all(|server| server.requests().is_empty()), "the last two were not spared");
+}
+
+#[test]
+fn an_upload_gets_no_wrong_byte() {
+    let bytes = content(2028, SIZE);
+    let (good, bad) = (bare(&bytes, RATE), bare(&damaged(&bytes, 0..SIZE / PIECE), RATE));
+    let scratch = Scratch::new();
+    let store = crate::support::serve::Server::with(&scratch.dir("store"), &["--allow-write"]);
+    let file = Described::new("f", &bytes, &[bad.url("f"), good.url("f")]).pieces(Sha1, PIECE, &bytes);
+    let link = scratch.file("f.meta4", meta4(&[file]).as_bytes());
+    run(cp(&link, store.url("up"))).ok().verified(true).blames(&bad.url("f"), "wrong piece");
+    assert_same(&fs::read(scratch.join("store/up")).unwrap(), &bytes);
+}

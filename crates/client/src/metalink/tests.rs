@@ -67,12 +67,14 @@ fn the_strongest_checksums_are_used() {
 #[test]
 fn names_stay_below_the_target() {
     let dir = tempfile::tempdir().unwrap();
-    let resolve = |name: &str| {
+    let file_text = |name: &str| {
         let url = "<url>https://b.example/last%20name</url>";
-        let text = format!(
+        format!(
             "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"{name}\">{url}</file></metalink>"
-        );
-        let file = read(&text).unwrap().remove(0);
+        )
+    };
+    let resolve = |name: &str| {
+        let file = read(&file_text(name)).unwrap().remove(0);
         file.resolve(".", dir.path(), false).map(|target| target.name)
     };
     let below = |name: &str| dir.path().join(name).display().to_string();
@@ -81,6 +83,9 @@ fn names_stay_below_the_target() {
     for name in ["../f", "a/../../f", "", "a//b", "a\u{7f}b"] {
         assert!(resolve(name).is_err(), "{name:?}");
     }
+    let mut missing = read(&file_text("a/b")).unwrap();
+    let error = missing.remove(0).resolve("missing/", dir.path(), false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
     std::os::unix::fs::symlink("/tmp", dir.path().join("link")).unwrap();
     assert_eq!(resolve("link/f").unwrap_err().kind(), ErrorKind::Precondition);
     // A name that a person gave is taken whatever the metalink says.
