@@ -6,6 +6,7 @@
 mod script;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gridlane_core::limits::{IDLE_PER_HOST_MAX, QUESTIONS_PER_HOST_MAX};
@@ -208,6 +209,22 @@ async fn a_small_download_is_one_request() {
     copied(&client(), &server, 5).await;
     assert_eq!(methods(&server), ["GET"; 5]);
     assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lane_on_a_connection_that_was_closed_takes_a_new_one() {
+    let server = Scripted::start(|seen| {
+        static SECOND: AtomicBool = AtomicBool::new(false);
+        match seen.connection == 0 && SECOND.swap(true, Ordering::Relaxed) {
+            true => Reply::Last(Vec::new()),
+            false => part(&[DIGITS_DIGEST]),
+        }
+    })
+    .await;
+    copied(&client(), &server, 2).await;
+    let on: Vec<usize> = server.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!(on, [0, 0, 1]);
+    assert!(server.seen().iter().all(|seen| seen.field("want-digest").is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
