@@ -144,6 +144,15 @@ pub const LINKS_MAX: usize = 256;
 pub const CONNECT_MAX: Duration = Duration::from_secs(15);
 /// Head start of an address before the next one of the same name is tried beside it (RFC 8305, 5).
 pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// Bytes of a file that is uploaded in one piece: the round trip that `Expect` costs is dearer than sending
+/// this much in vain, and it is held in memory.
+pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of a file that is known to be larger: its checksum is asked for beside the data. A server may have
+/// to read all of it first.
+pub const SMALL_DOWNLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// How long a server may take to begin to send when it was asked for a checksum too, beyond four round trips.
+/// Then it is asked for the bytes alone.
+pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
 /// For the addresses of a name: resolvers ask twice and wait 5 s for each.
 pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 /// Names looked up at the same time: each holds a thread until the name service has answered.

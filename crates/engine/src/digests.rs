@@ -1,4 +1,7 @@
 //! Asking every replica for its checksum, beside the data and never in front of it.
+//!
+//! Where there is only one source, its first request for bytes asks as well (see `lane::http`): a small file
+//! then costs one request. A question of its own follows where that brings no answer.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -93,6 +96,9 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
             let head = &exchange.response.head;
             let identity = Identity::of_response(head, head.content_length()?);
             let checksum = head.digests().into_iter().find(|checksum| Some(checksum.kind()) == kind);
+            if kind.is_some() {
+                client.asked_for_digest(&source.url, checksum.is_some());
+            }
             let mut served = Served::default();
             for (from, headers) in &exchange.redirects {
                 served.take(from, headers);

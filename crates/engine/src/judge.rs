@@ -112,6 +112,8 @@ impl Run<'_> {
             return Ok(false);
         }
         self.verifying = true;
+        // A lane that had nothing to fetch has not asked either.
+        self.ask_instead();
         let until = self.pace.now() + DIGEST_WAIT_MAX;
         let is_late = move |run: &Run<'_>| run.pace.now() >= until;
         self.drive(|run| !run.plan.is_complete() || !matches!(run.last_verdict(is_late(run)), Verdict::Open))
@@ -297,6 +299,7 @@ impl Run<'_> {
 
     /// Makes the target visible, and asks an upload's server what it has.
     pub(crate) async fn finish(&mut self) -> Result<()> {
+        let mut said = None;
         if let Sink::Ordered(feed) = &self.target.sink {
             if self.verified.is_none() && self.replicas.iter().any(|replica| replica.distrusted) {
                 let message = "a source turned out to be wrong, and nothing tells whether its bytes were";
@@ -304,10 +307,10 @@ impl Run<'_> {
                     Error::new(ErrorKind::ChecksumMismatch, message).hint("do not use what was written")
                 );
             }
-            feed.finish().await?;
+            said = feed.finish().await?;
         }
         if let Some(url) = self.upload_url.clone() {
-            self.check_upload(url).await?;
+            self.check_upload(url, said).await?;
         }
         self.close_lanes().await?;
         if let Some(partial) = self.target.partial() {
@@ -331,14 +334,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The server's own word about what was uploaded counts, not ours.
-    async fn check_upload(&mut self, url: gridlane_core::Url) -> Result<()> {
-        let target = Source::new(0, url.clone());
-        let word = digests::word(&self.client, &target, Some(self.digest_kind())).await;
-        let (size_bytes, checksum) = match word {
-            Ok(word) => (word.identity.size_bytes, word.checksum),
-            // It took the file and does not let us look at it.
-            Err(_) => (None, None),
+    /// The server's own word about what was uploaded counts, not ours; it may have `said` it already.
+    async fn check_upload(&mut self, url: gridlane_core::Url, said: Option<Checksum>) -> Result<()> {
+        let (size_bytes, checksum) = match said {
+            Some(checksum) => (None, Some(checksum)),
+            None => {
+                let target = Source::new(0, url.clone());
+                match digests::word(&self.client, &target, Some(self.digest_kind())).await {
+                    Ok(word) => (word.identity.size_bytes, word.checksum),
+                    // It took the file and does not let us look at it.
+                    Err(_) => (None, None),
+                }
+            }
         };
         let size_differs = size_bytes.is_some() && size_bytes != self.size_bytes;
         let checksum_differs = checksum.is_some() && checksum != self.checksum;

@@ -36,6 +36,8 @@ pub(crate) enum Notice {
     Released { up_to_bytes: u64 },
     /// A source said what the object's checksum is, or that it does not know.
     Digest { source: u32, vote: Vote },
+    /// A lane asked a source for the object's checksum too, and was not told.
+    DigestUnsaid { source: u32 },
     /// A server named other replicas of the file, or its metalink.
     Served { source: u32, served: Served },
     /// A piece was compared with its checksum, and that is news.

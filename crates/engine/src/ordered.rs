@@ -131,8 +131,8 @@ impl Feed {
         self.drain.lock().await.hashers.iter().cloned().map(Hasher::finish).collect()
     }
 
-    /// Writes what was held back and ends.
-    pub(crate) async fn finish(&self) -> Result<()> {
+    /// Writes what was held back and ends. An upload's server may say which checksum it has now.
+    pub(crate) async fn finish(&self) -> Result<Option<Checksum>> {
         let mut drain = self.drain.lock().await;
         if Some(drain.next) != drain.size_bytes {
             return Err(Error::new(ErrorKind::Other, "the target was finished before its last byte"));
@@ -211,10 +211,11 @@ impl Drain {
         }
     }
 
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<Option<Checksum>> {
         match &mut self.output {
             Output::File(file) => {
-                file.flush().map_err(|cause| Error::local_io("cannot write to the target", &cause))
+                file.flush().map_err(|cause| Error::local_io("cannot write to the target", &cause))?;
+                Ok(None)
             }
             Output::Upload(upload) => {
                 upload.begin(self.size_bytes.unwrap_or(0)).await?;

@@ -5,8 +5,12 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Time};
+use gridlane_core::limits::{
+    JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SMALL_DOWNLOAD_BYTES_MAX, SOURCES_MAX,
+};
+use gridlane_core::{
+    ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
+};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::partial::{Found, PartialFile, exists};
 use tokio::sync::mpsc;
@@ -15,7 +19,7 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer};
 use crate::http::Client;
-use crate::lane::{Command, Lane};
+use crate::lane::{Asks, Command, Lane};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
@@ -49,14 +53,20 @@ pub(crate) struct Replica {
     pub(crate) source: Arc<Source>,
     pub(crate) meter: Meter,
     pub(crate) received_bytes: u64,
-    /// Connections made.
+    /// Connections made; those that were there already do not count.
     pub(crate) handshakes: u32,
+    /// Whether its server has ever been connected to.
+    is_reached: bool,
     /// Connections that could not be made.
     failed_connects: u32,
     failed_connect_at: Time,
     pub(crate) handshake_round_trips: u32,
     pub(crate) round_trip: Option<Duration>,
     pub(crate) vote: Vote,
+    /// Whether its next lane asks for its checksum.
+    asks_by_lane: bool,
+    /// The lane that has been told to ask for it, and has not said what came of that.
+    asking_lane: Option<LaneId>,
     /// Why it is never used again.
     pub(crate) dead: Option<Error>,
     /// What it sent is not to be believed.
@@ -175,7 +185,8 @@ impl<'a> Run<'a> {
                 (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
             }
             TargetSpec::Upload { url, overwrite } => {
-                let upload = Upload::new(client.clone(), url.clone(), overwrite);
+                let kind = digests::kinds(&options)[0];
+                let upload = Upload::new(client.clone(), url.clone(), overwrite, kind);
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
             }
@@ -351,12 +362,18 @@ impl<'a> Run<'a> {
             Action::OpenLane { lane, source } => {
                 let source = source.0 as usize;
                 let (commands, orders) = mpsc::unbounded_channel();
+                let kind = self.digest_kind();
+                let replica = &mut self.replicas[source];
+                let asks = std::mem::take(&mut replica.asks_by_lane)
+                    .then_some(Asks { kind, follow_links: self.options.follow_links });
+                replica.asking_lane = asks.map_or(replica.asking_lane, |_| Some(lane));
                 let task = Lane {
                     id: lane,
                     source: self.replicas[source].source.clone(),
                     target: self.target.clone(),
                     client: self.client.clone(),
                     pace: self.pace.clone(),
+                    asks,
                     notices: self.notify.clone(),
                 };
                 let task = tokio::spawn(task.run(orders));
@@ -382,6 +399,7 @@ impl<'a> Run<'a> {
                 if let Some(entry) = self.lanes.get(&lane) {
                     let replica = &mut self.replicas[entry.source];
                     replica.handshakes += u32::from(handshake_round_trips > 0);
+                    replica.is_reached |= replica.source.url.scheme() != Scheme::File;
                     replica.handshake_round_trips = handshake_round_trips;
                     replica.saw_round_trip(round_trip);
                 }
@@ -411,6 +429,9 @@ impl<'a> Run<'a> {
             Notice::Lost { lane, loss, error } => {
                 let entry = self.lanes.remove(&lane);
                 self.plan.handle(now, plan::Event::LaneLost { lane, loss });
+                for replica in self.replicas.iter_mut().filter(|replica| replica.asking_lane == Some(lane)) {
+                    (replica.asks_by_lane, replica.asking_lane) = (true, None);
+                }
                 if let (Some(entry), Some(error)) = (entry, error) {
                     self.lost(entry.source, error);
                 }
@@ -422,7 +443,11 @@ impl<'a> Run<'a> {
             Notice::Released { up_to_bytes } => {
                 self.plan.handle(now, plan::Event::Released { up_to_bytes });
             }
-            Notice::Digest { source, vote } => self.voted(source as usize, vote)?,
+            Notice::Digest { source, vote } => {
+                self.replicas[source as usize].asking_lane = None;
+                self.voted(source as usize, vote)?;
+            }
+            Notice::DigestUnsaid { source } => self.unsaid(source as usize)?,
             Notice::Served { source, served } => self.served(source as usize, served)?,
             Notice::Piece { index, found } => self.piece_compared(index, found)?,
             Notice::LocalFailure { error } => return Err(error),
@@ -438,7 +463,7 @@ impl<'a> Run<'a> {
         let now = self.pace.now();
         let is_another =
             replica.failed_connects == 0 || now.since(replica.failed_connect_at) >= CONNECT_PAUSE;
-        if replica.handshakes == 0 && is_another {
+        if !replica.is_reached && is_another {
             replica.failed_connect_at = now;
             replica.failed_connects += 1;
             if replica.failed_connects >= CONNECTS_MAX {
@@ -453,9 +478,43 @@ impl<'a> Run<'a> {
             self.replicas[source].vote = Vote::Silent;
             return;
         }
+        let url = &self.replicas[source].source.url;
+        // A large file may take its server long to read: that is waited for beside the data.
+        let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
+        let is_http = matches!(url.scheme(), Scheme::Http | Scheme::Https);
+        if self.replicas.len() == 1 && is_http && may_be_small && !self.client.thinks_long(url) {
+            self.replicas[source].asks_by_lane = true;
+            return;
+        }
+        self.ask_beside(source);
+    }
+
+    fn ask_beside(&mut self, source: usize) {
         let source = self.replicas[source].source.clone();
         let follow_links = self.options.follow_links;
         digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
+    }
+
+    /// Asks those beside the data whose lanes were to ask and had no reason to.
+    pub(crate) fn ask_instead(&mut self) {
+        for source in 0..self.replicas.len() {
+            let replica = &mut self.replicas[source];
+            let is_left = replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane);
+            if is_left && replica.dead.is_none() {
+                self.ask_beside(source);
+            }
+        }
+    }
+
+    /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
+    /// end with those that have never said one.
+    fn unsaid(&mut self, source: usize) -> Result<()> {
+        self.replicas[source].asking_lane = None;
+        if self.client.is_silent(&self.replicas[source].source.url) {
+            return self.voted(source, Vote::Silent);
+        }
+        self.ask_beside(source);
+        Ok(())
     }
 
     /// Ends all lanes; none writes afterwards.
@@ -659,11 +718,14 @@ impl Replica {
             meter: Meter::default(),
             received_bytes: 0,
             handshakes: 0,
+            is_reached: false,
             failed_connects: 0,
             failed_connect_at: Time::ZERO,
             handshake_round_trips: 0,
             round_trip: None,
             vote: Vote::Pending,
+            asks_by_lane: false,
+            asking_lane: None,
             dead: None,
             distrusted: false,
             outvoted: false,

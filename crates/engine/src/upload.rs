@@ -1,13 +1,14 @@
 //! The HTTP upload at the end of a copy: one PUT of known length.
 //!
-//! `Expect: 100-continue` lets the server refuse before the body travels (RFC 9110, 10.1.1). The last
+//! A small file is held until all of it is there and right, and is sent with its checksum, which the server
+//! can compare before anybody sees the file. With others, `Expect: 100-continue` lets the server refuse before the body travels (RFC 9110, 10.1.1). The last
 //! bytes are sent only when the whole object is known to be right (see `ordered`), so a server that
 //! discards short uploads, as ours and nginx do, never shows wrong bytes.
 
 use std::time::Duration;
 
-use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX, SMALL_UPLOAD_BYTES_MAX};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
 use tokio::time::timeout;
 
 use crate::http::{Client, Connection, Purpose, Request, Response, follow, status_error};
@@ -32,29 +33,48 @@ pub(crate) struct Upload {
     client: Client,
     url: Url,
     overwrite: bool,
-    connection: Option<Connection>,
+    /// The kind of checksum that the server is told, and asked for.
+    kind: ChecksumKind,
+    state: State,
+}
+
+enum State {
+    New,
+    /// All of it so far.
+    Held(Vec<u8>),
+    /// The server has the head and waits for the body.
+    Open(Box<Connection>),
+    /// The server has answered, or failed.
+    Over,
 }
 
 impl Upload {
     /// A PUT to `url`, which replaces an existing file only when `overwrite` says so.
-    pub(crate) fn new(client: Client, url: Url, overwrite: bool) -> Upload {
-        Upload { client, url, overwrite, connection: None }
+    pub(crate) fn new(client: Client, url: Url, overwrite: bool, kind: ChecksumKind) -> Upload {
+        Upload { client, url, overwrite, kind, state: State::New }
     }
 
     /// Sends the head and learns whether the server wants the body; does nothing the second time.
     pub(crate) async fn begin(&mut self, size_bytes: u64) -> Result<()> {
-        if self.connection.is_some() {
+        if !matches!(self.state, State::New) {
             return Ok(());
         }
-        if !self.overwrite && self.client.request("HEAD", &self.url, &[]).await.is_ok() {
+        if !self.overwrite && !self.client.keeps_existing(&self.url) {
             // Some servers ignore `If-None-Match` on PUT, which guards the moment between this and that.
-            return Err(already_there().endpoint(&self.url));
+            let looked = self.client.request("HEAD", &self.url, &[]).await;
+            if looked.is_ok() {
+                return Err(already_there().endpoint(&self.url));
+            }
+        }
+        if size_bytes <= SMALL_UPLOAD_BYTES_MAX {
+            self.state = State::Held(Vec::with_capacity(size_bytes as usize));
+            return Ok(());
         }
         let mut fresh = false;
         for _ in 0..=REDIRECTS_MAX {
             match self.invite(size_bytes, fresh).await? {
                 Invited::Now(connection) => {
-                    self.connection = Some(*connection);
+                    self.state = State::Open(connection);
                     return Ok(());
                 }
                 Invited::Elsewhere(next) => (self.url, fresh) = (next, false),
@@ -67,18 +87,11 @@ impl Upload {
     /// Asks one server, on a new connection if that must be, whether it takes the file.
     async fn invite(&self, size_bytes: u64, fresh: bool) -> Result<Invited> {
         let mut connection = self.client.connect(&self.url, Purpose::Upload, fresh).await?.connection;
-        let mut request = Request::new("PUT", &self.url).header("Content-Length", size_bytes.to_string());
-        if size_bytes > 0 {
-            request = request.header("Expect", "100-continue");
-        }
-        if !self.overwrite {
-            request = request.header("If-None-Match", "*");
-        }
-        let sent = connection.send(&request).await;
-        let early = match (sent, size_bytes) {
-            (Err(error), _) => Ok(Err(error)),
-            (Ok(()), 0) => Ok(Ok(None)),
-            (Ok(()), _) => timeout(CONTINUE_MAX, connection.response_or_continue()).await,
+        let request =
+            self.request().header("Content-Length", size_bytes.to_string()).header("Expect", "100-continue");
+        let early = match connection.send(&request).await {
+            Err(error) => Ok(Err(error)),
+            Ok(()) => timeout(CONTINUE_MAX, connection.response_or_continue()).await,
         };
         match early {
             // 100, or silence: an old server that does not know the header waits for the body.
@@ -92,10 +105,27 @@ impl Upload {
         }
     }
 
+    fn request(&self) -> Request<'_> {
+        let wanted = gridlane_dav::digest::name(self.kind);
+        let request = Request::new("PUT", &self.url).header("Want-Digest", wanted);
+        match self.overwrite {
+            true => request,
+            false => request.header("If-None-Match", "*"),
+        }
+    }
+
     /// Sends the next bytes of the body.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some(connection) = &mut self.connection else {
-            return Err(Error::new(ErrorKind::Other, "an upload was written to before it was begun"));
+        let connection = match &mut self.state {
+            State::Open(connection) => connection,
+            State::Held(held) => {
+                held.extend_from_slice(bytes);
+                return Ok(());
+            }
+            State::New | State::Over => {
+                let message = "an upload was written to before it was begun";
+                return Err(Error::new(ErrorKind::Other, message));
+            }
         };
         let error = match timeout(BODY_STALL_MAX, connection.write_body(bytes)).await {
             Ok(Ok(())) => return Ok(()),
@@ -104,34 +134,48 @@ impl Upload {
         };
         // It may have said why before it closed the connection.
         let said = timeout(CONTINUE_MAX, connection.response()).await;
-        match (said, self.connection.take()) {
-            (Ok(Ok(response)), Some(mut connection)) if !response.head.status.is_success() => {
+        match (said, std::mem::replace(&mut self.state, State::Over)) {
+            (Ok(Ok(response)), State::Open(mut connection)) if !response.head.status.is_success() => {
                 Err(self.refused(&mut connection, &response).await)
             }
             _ => Err(error.endpoint(&self.url)),
         }
     }
 
-    /// Waits for the server's word that the file is there.
-    pub(crate) async fn finish(&mut self) -> Result<()> {
-        let Some(mut connection) = self.connection.take() else {
-            return Err(Error::new(ErrorKind::Other, "an upload was finished before it was begun"));
-        };
-        let response = match timeout(ANSWER_MAX, connection.response()).await {
-            Ok(outcome) => outcome.map_err(|error| error.endpoint(&self.url))?,
-            Err(_) => {
-                let message = format!("no answer within {} s after the last byte", ANSWER_MAX.as_secs());
-                return Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url));
+    /// Waits for the server's word that the file is there, and for its checksum if it says so.
+    pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
+        let (mut connection, response) = match std::mem::replace(&mut self.state, State::Over) {
+            State::Open(mut connection) => {
+                let response = match timeout(ANSWER_MAX, connection.response()).await {
+                    Ok(outcome) => outcome.map_err(|error| error.endpoint(&self.url))?,
+                    Err(_) => {
+                        let message =
+                            format!("no answer within {} s after the last byte", ANSWER_MAX.as_secs());
+                        return Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url));
+                    }
+                };
+                (connection, response)
+            }
+            State::Held(bytes) => {
+                let mut hasher = Hasher::new(self.kind);
+                hasher.update(&bytes);
+                let digest = gridlane_dav::digest::encode(&hasher.finish());
+                let request = self.request().header("Digest", digest).body(&bytes);
+                let exchange = self.client.exchange_for(&request, Purpose::Upload, ANSWER_MAX).await?;
+                self.url = exchange.url;
+                (Box::new(exchange.connection), exchange.response)
+            }
+            State::New | State::Over => {
+                let message = "an upload was finished before it was begun";
+                return Err(Error::new(ErrorKind::Other, message));
             }
         };
-        match response.head.status.is_success() {
-            true => {
-                // Some servers say in a few words that it worked.
-                let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
-                Ok(())
-            }
-            false => Err(self.refused(&mut connection, &response).await),
+        if !response.head.status.is_success() {
+            return Err(self.refused(&mut connection, &response).await);
         }
+        // Some servers say in a few words that it worked.
+        let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
+        Ok(response.head.digests().into_iter().find(|checksum| checksum.kind() == self.kind))
     }
 
     async fn refused(&self, connection: &mut Connection, response: &Response) -> Error {

@@ -91,7 +91,11 @@ impl Dialer {
         let proxy = self.proxies.of(url)?;
         let is_forwarded = !is_tls
             && proxy.as_ref().is_some_and(|proxy| matches!(proxy.kind, ProxyKind::Http | ProxyKind::Https));
-        let target = Target { is_tls, host: url.host().to_ascii_lowercase(), port: url.port() };
+        let host = match url.zone() {
+            Some(zone) => format!("{}%{zone}", url.host()),
+            None => url.host().to_ascii_lowercase(),
+        };
+        let target = Target { is_tls, host, port: url.port() };
         Ok(Route { target: (!is_forwarded).then_some(target), proxy })
     }
 

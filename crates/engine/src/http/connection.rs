@@ -153,10 +153,10 @@ impl Connection {
         let mut bytes = request.head_to(proxy)?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
         self.is_answered = false;
-        self.write(&bytes).await?;
-        self.owed_bytes = request.owed_bytes();
         // What follows a proxy's yes to CONNECT is no body either.
         self.unanswered.push_back(matches!(request.method, "HEAD" | "CONNECT"));
+        self.write(&bytes).await?;
+        self.owed_bytes = request.owed_bytes();
         Ok(())
     }
 

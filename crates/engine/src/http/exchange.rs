@@ -9,10 +9,16 @@ use gridlane_dav::header::Headers;
 use gridlane_net::{Dialer, Dialled};
 use tokio::time::timeout;
 
+use super::habits::Habits;
 use super::pool::{Home, Pool};
 use super::redirect::{follow, redirect_loop, travels};
 use super::tunnel;
 use super::{Connection, Request, Response, status_error};
+
+/// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
+const KEEPS_EXISTING: &str = "gridlane/";
+/// How long the reason is waited for why a server takes no body.
+const REASON_MAX: Duration = Duration::from_secs(2);
 
 /// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]
@@ -21,6 +27,7 @@ pub struct Client {
     pub answer_max: Duration,
     dialer: Dialer,
     pool: Pool,
+    habits: Habits,
 }
 
 /// What a connection is wanted for: there is a limit for each.
@@ -57,7 +64,8 @@ pub struct Exchange {
 impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        Client { answer_max, dialer, pool: Pool::default() }
+        let (pool, habits) = Default::default();
+        Client { answer_max, dialer, pool, habits }
     }
 
     /// A connection to the host of `url`: an idle one if there is one, or a new one.
@@ -67,6 +75,31 @@ impl Client {
     pub async fn connect(&self, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
         let home = self.pool.home(self.dialer.route(url)?, purpose).await;
         self.connect_home(url, home, fresh).await
+    }
+
+    /// Whether the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
+    pub(crate) fn keeps_existing(&self, url: &Url) -> bool {
+        self.habits.of(url).keeps_existing
+    }
+
+    /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.
+    pub(crate) fn is_silent(&self, url: &Url) -> bool {
+        self.habits.of(url).is_silent()
+    }
+
+    /// Whether the server of `url` begins to send late when a GET asks for a checksum too.
+    pub(crate) fn thinks_long(&self, url: &Url) -> bool {
+        self.habits.of(url).thinks_long
+    }
+
+    /// The server of `url` was asked for a checksum.
+    pub(crate) fn asked_for_digest(&self, url: &Url, said: bool) {
+        self.habits.learn(url, |habit| habit.asked_for_digest(said));
+    }
+
+    /// The server of `url` did not begin to send when a GET asked for a checksum too.
+    pub(crate) fn thought_long(&self, url: &Url) {
+        self.habits.learn(url, |habit| habit.thinks_long = true);
     }
 
     async fn connect_home(&self, url: &Url, home: Home, fresh: bool) -> Result<Connected> {
@@ -157,6 +190,9 @@ impl Client {
             }
             outcome => outcome?,
         };
+        if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
+            self.habits.learn(request.url, |habit| habit.keeps_existing = true);
+        }
         Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
     }
 }
@@ -170,8 +206,17 @@ fn at_endpoint(error: Error, url: &Url) -> Error {
 }
 
 async fn asked(connection: &mut Connection, request: &Request<'_>) -> Result<Response> {
-    connection.send(request).await?;
-    connection.response().await
+    match connection.send(request).await {
+        Ok(()) => connection.response().await,
+        // A server may answer and close before it has the body; the answer says why.
+        Err(error) if request.body.is_some() && error.kind() == ErrorKind::Network => {
+            match timeout(REASON_MAX, connection.response()).await {
+                Ok(Ok(response)) => Ok(response),
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl Exchange {

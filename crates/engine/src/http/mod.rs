@@ -9,6 +9,7 @@
 
 mod connection;
 mod exchange;
+mod habits;
 mod pool;
 mod redirect;
 mod status;

@@ -32,8 +32,9 @@ pub(super) async fn open(stream: Stream, proxy: &Proxy, url: &Url) -> Result<Str
 fn refused(head: &ResponseHead, url: &Url) -> Error {
     let code = head.status.code();
     let (kind, meaning) = match code {
-        407 => (ErrorKind::Denied, "it wants credentials"),
-        401 | 403 => (ErrorKind::Denied, "it does not allow this"),
+        // Tinyproxy says 401 where 407 is meant.
+        401 | 407 => (ErrorKind::Denied, "it wants credentials"),
+        403 => (ErrorKind::Denied, "it does not allow this"),
         405 | 501 => (ErrorKind::Unsupported, "it opens no way to other servers"),
         408 | 504 => (ErrorKind::Timeout, "the server did not answer it"),
         429 | 503 => (ErrorKind::Busy, "it has too much to do"),
@@ -42,10 +43,10 @@ fn refused(head: &ResponseHead, url: &Url) -> Error {
     };
     let (host, status) = (url.host_header(), head.status);
     let message = format!("the proxy answered {status} when asked for a way to {host}: {meaning}");
-    let fault = if code == 407 { Fault::Caller } else { Fault::Peer };
+    let fault = if matches!(code, 401 | 407) { Fault::Caller } else { Fault::Peer };
     let error = Error::new(kind, message).fault(fault).http_status(code);
     match code {
-        407 => error.hint("put user and password into the proxy's URL"),
+        401 | 407 => error.hint("put user and password into the proxy's URL"),
         _ => error.retry_after(head.retry_after(SystemTime::now())),
     }
 }

@@ -12,7 +12,7 @@ pub(crate) use file::open as open_file;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::{ByteRange, Error, Scheme};
+use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
 use gridlane_plan::{LaneId, Loss};
 use tokio::sync::mpsc;
 
@@ -41,7 +41,17 @@ pub(crate) struct Lane {
     pub(crate) target: Arc<Target>,
     pub(crate) client: Client,
     pub(crate) pace: Arc<Pace>,
+    /// Its first request asks for the checksum too.
+    pub(crate) asks: Option<Asks>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
+}
+
+/// What a lane asks for beside bytes, where that spares a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asks {
+    pub(crate) kind: ChecksumKind,
+    /// Whether other replicas that the server names are of interest.
+    pub(crate) follow_links: bool,
 }
 
 /// How a lane ends.
