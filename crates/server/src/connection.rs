@@ -17,11 +17,11 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gridlane_core::limits;
+use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{Method, ResourcePath, Status, Version};
 use gridlane_net::Stream;
-use gridlane_store::StoreError;
+use gridlane_store::{Object, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
@@ -30,7 +30,7 @@ use crate::body::{Body, Inbox, Wire};
 use crate::export::{Operation, Place};
 use crate::reply::{Payload, Reply};
 use crate::shared::{Counters, Shared};
-use crate::transfer::Patience;
+use crate::transfer::{Framing, Patience};
 use crate::{delete, get, put, transfer};
 
 /// Payloads up to this size are sent in one piece with their head.
@@ -139,7 +139,11 @@ impl Connection {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let small = match self.read_small(head, &reply).await {
+        let file = match &reply.payload {
+            Payload::File { object, range } => Some((Arc::clone(object), *range)),
+            _ => None,
+        };
+        let small = match self.read_small(head, file).await {
             Ok(small) => small,
             Err(failure) => {
                 reply = failure;
@@ -147,8 +151,10 @@ impl Connection {
             }
         };
         reply.closes |= !head.keeps_alive || !body.is_ended() || *self.stopping.borrow();
+        // Only its end tells a client without chunks where a stream ends.
+        reply.closes |= head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
         let mut sent = 0;
-        let outcome = self.send(&reply, head, small.as_deref(), &mut sent).await;
+        let outcome = self.send(&mut reply, head, small.as_deref(), &mut sent).await;
         self.record(&reply, Some(head), body.received(), sent, outcome.as_ref().err());
         outcome.map(|()| reply.closes)
     }
@@ -203,8 +209,12 @@ impl Connection {
 
     /// The bytes of a small payload, to be sent in one piece with the head; `None` for any other. What
     /// goes wrong here is still an answer.
-    async fn read_small(&self, head: &RequestHead, reply: &Reply) -> Result<Option<Vec<u8>>, Reply> {
-        let Payload::File { object, range } = &reply.payload else { return Ok(None) };
+    async fn read_small(
+        &self,
+        head: &RequestHead,
+        file: Option<(Arc<dyn Object>, ByteRange)>,
+    ) -> Result<Option<Vec<u8>>, Reply> {
+        let Some((object, range)) = file else { return Ok(None) };
         let is_small = range.len() <= SMALL_BYTES && self.shared.pace.is_none();
         if head.method == Method::Head || !is_small || range.is_empty() {
             return Ok(None);
@@ -231,7 +241,7 @@ impl Connection {
     /// `sent`, also when it fails.
     async fn send(
         &mut self,
-        reply: &Reply,
+        reply: &mut Reply,
         head: &RequestHead,
         small: Option<&[u8]>,
         sent: &mut u64,
@@ -245,17 +255,32 @@ impl Connection {
             _ if head.method == Method::Head => (None, None),
             Payload::Bytes(bytes) if bytes.len() as u64 > SMALL_BYTES => (None, Some(bytes.as_slice())),
             Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
-            Payload::None | Payload::Unmeasured | Payload::File { .. } => (small, None),
+            Payload::None | Payload::Unmeasured | Payload::File { .. } | Payload::Stream { .. } => {
+                (small, None)
+            }
         };
         first.extend_from_slice(together.unwrap_or_default());
         let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
         *sent = written.saturating_sub(head_len);
         outcome?;
-        match &reply.payload {
+        transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await?;
+        match &mut reply.payload {
             Payload::File { object, range } if small.is_none() && head.method != Method::Head => {
                 transfer::send_object(&self.shared, stream, object.as_ref(), *range, sent).await
             }
-            _ => transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await,
+            Payload::Stream { first, rest } if head.method != Method::Head => {
+                let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
+                transfer::send_pieces(
+                    &self.shared,
+                    stream,
+                    std::mem::take(first),
+                    rest.as_mut(),
+                    framing,
+                    sent,
+                )
+                .await
+            }
+            _ => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! An answer before it is sent: status, fields, and a descriptor of the payload.
 
 use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -27,6 +28,22 @@ pub(crate) enum Payload {
     },
     /// Something of unknown length that a HEAD does not get to see.
     Unmeasured,
+    /// Something that is made piece by piece while it is sent, in chunks, or up to the end of the connection of
+    /// a client that knows no chunks. These pieces come after `first`.
+    Stream {
+        /// What there is already.
+        first: Vec<u8>,
+        /// Where the rest comes from.
+        rest: Box<dyn Pieces>,
+    },
+}
+
+/// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
+pub(crate) trait Pieces: Send {
+    /// Appends the next piece: about [`STREAM_PIECE_BYTES`](limits::STREAM_PIECE_BYTES), and never nothing unless
+    /// it is the last. Whether more follows. Called where blocking is allowed. After a failure the connection is
+    /// cut: what was sent is not made to look complete.
+    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
 }
 
 /// An answer.
@@ -129,7 +146,7 @@ impl Reply {
     /// How many bytes the payload has.
     pub(crate) fn payload_len(&self) -> u64 {
         match &self.payload {
-            Payload::None | Payload::Unmeasured => 0,
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { range, .. } => range.len(),
         }
@@ -148,7 +165,10 @@ impl Reply {
             Payload::Bytes(_) | Payload::File { .. } => {
                 let _ = write!(head, "Content-Length: {}\r\n", self.payload_len());
             }
-            Payload::None | Payload::Unmeasured => {}
+            Payload::Stream { .. } if version == Version::Http11 => {
+                head.push_str("Transfer-Encoding: chunked\r\n");
+            }
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => {}
         }
         match (self.closes, version) {
             (true, _) => head.push_str("Connection: close\r\n"),
