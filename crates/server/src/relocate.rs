@@ -179,11 +179,13 @@ impl Task<'_> {
         if self.forms.0 && !source.is_directory() {
             return Err(missing());
         }
-        if self.forms.1 && !source.is_directory() {
+        let target = conditions::look(to, &self.to.object)?;
+        // litmus means the directory that is to be replaced.
+        let replaces_directory = target.as_ref().is_some_and(Metadata::is_directory);
+        if self.forms.1 && !source.is_directory() && !replaces_directory {
             let what = "the Destination of a file ends with a slash, as only a directory's does";
             return Err(Reply::failure(Status::CONFLICT, what));
         }
-        let target = conditions::look(to, &self.to.object)?;
         self.check_apart(&source, target.as_ref())?;
         if self.to.object.is_root() {
             return Err(forbidden("an export itself cannot be replaced, only what is in it"));
