@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url, limits};
 use gridlane_dav::{ResourcePath, Status};
 use gridlane_store::{ObjectPath, Storage};
 
@@ -21,6 +21,11 @@ pub struct Export {
     pub upload_bytes_max: u64,
     /// Where its clients expect something else than RFC 4918 says.
     pub compat: Compat,
+    /// Origins (`https://site.example`) whose pages' scripts may read what anyone may read here; `*` is all
+    /// of them.
+    pub cors_origins: Vec<String>,
+    /// Other roots with the same files below them, the best first: clients are told of them.
+    pub mirrors: Vec<Url>,
 }
 
 /// Departures from RFC 4918 that an operator chooses for clients that expect them.
@@ -43,6 +48,8 @@ impl Export {
             allow_write: false,
             upload_bytes_max: limits::UPLOAD_BYTES_MAX,
             compat: Compat::default(),
+            cors_origins: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
 }
