@@ -17,23 +17,26 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gridlane_core::limits;
+use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{Method, ResourcePath, Status, Version};
 use gridlane_net::Stream;
-use gridlane_store::StoreError;
+use gridlane_store::{Object, StoreError};
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::access_log::{Record, timestamp, told};
 use crate::body::{Body, Inbox, Wire};
 use crate::export::Place;
+use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::rules::{Client, Operation};
 use crate::settings::LogLevel;
 use crate::shared::{Current, Phase, Shared};
-use crate::transfer::{CLIENT_PACE, Patience};
-use crate::{delete, forwarded, get, put, transfer};
+use crate::transfer::{CLIENT_PACE, Framing, Patience};
+use crate::{
+    conditions, delete, forwarded, get, mkcol, options, propfind, proppatch, put, relocate, transfer,
+};
 
 /// Payloads up to this size are sent in one piece with their head.
 pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
@@ -184,7 +187,11 @@ impl Connection {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let small = match self.read_small(head, &reply).await {
+        let file = match &reply.payload {
+            Payload::File { object, range } => Some((Arc::clone(object), *range)),
+            _ => None,
+        };
+        let small = match self.read_small(head, file).await {
             Ok(small) => small,
             Err(failure) => {
                 reply = failure;
@@ -193,8 +200,10 @@ impl Connection {
         };
         reply.closes |= !head.keeps_alive || !body.is_ended() || *self.phase.borrow() > Phase::Serving;
         reply = reply.field("X-Request-Id", self.request.id.clone());
+        // Only its end tells a client without chunks where a stream ends.
+        reply.closes |= head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
         let mut sent = 0;
-        let outcome = self.send(&reply, head, small.as_deref(), &mut sent).await;
+        let outcome = self.send(&mut reply, head, small.as_deref(), &mut sent).await;
         self.record(&reply, Some(head), body.received(), sent, outcome.as_ref().err());
         outcome.map(|()| reply.closes)
     }
@@ -215,30 +224,39 @@ impl Connection {
             (Method::Unknown(_), _) => {
                 return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
             }
-            (Method::Options, _) => {
-                return Reply::new(Status::OK)
-                    .field("Allow", shared.allowed_methods())
-                    .payload(Payload::Bytes(Vec::new()));
-            }
+            (Method::Options, Target::Server) => return options::of_server(shared),
             (_, Target::Resource { path, .. }) => path,
-            (_, Target::Server) => return not_allowed(shared),
+            (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
         };
-        let spot = match shared.exports.find(path, client) {
+        let place = shared.exports.find(path, client);
+        let operation = match head.method {
+            Method::Options => return options::answer(shared, &place),
+            Method::Post | Method::Lock | Method::Unlock | Method::Other(_) | Method::Unknown(_) => {
+                return options::not_allowed(shared, head, &place);
+            }
+            Method::Get | Method::Head | Method::Propfind => Operation::Look,
+            Method::Copy => Operation::Read,
+            Method::Put | Method::Proppatch | Method::Mkcol => Operation::Write,
+            Method::Delete | Method::Move => Operation::Delete,
+        };
+        let spot = match place {
             Place::Inside(spot) => spot,
-            Place::Above(names) => return above(shared, head, path, &names),
-            Place::Nowhere if head.method == Method::Put => {
+            Place::Above(names) => return above(shared, &mut self.wire, head, path, names, body).await,
+            Place::Nowhere if matches!(head.method, Method::Put | Method::Mkcol) => {
                 let what = "no export has this path, or its name '.gridlane' is the server's own";
                 return Reply::failure(Status::FORBIDDEN, what);
             }
             Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),
         };
-        let operation = match head.method {
-            Method::Get | Method::Head => Operation::Look,
-            Method::Delete => Operation::Delete,
-            _ => Operation::Write,
-        };
         if let Err(refusal) = spot.check(operation) {
             return refusal;
+        }
+        let origin = Origin::new(head, self.wire.stream.is_tls());
+        if head.headers.contains("if") {
+            let checked = shared.disk.run(|| conditions::check_if(shared, head, &origin, &spot)).await;
+            if let Err(refusal) = checked {
+                return refusal;
+            }
         }
         match head.method {
             Method::Get | Method::Head => tokio::select! {
@@ -249,14 +267,26 @@ impl Connection {
             },
             Method::Put => put::answer(shared, &mut self.wire, head, path, &spot, body).await,
             Method::Delete => delete::answer(shared, head, path, &spot).await,
-            _ => not_allowed(shared),
+            Method::Propfind => propfind::answer(shared, &mut self.wire, head, path, &spot, body).await,
+            Method::Proppatch => proppatch::answer(shared, &mut self.wire, head, path, &spot, body).await,
+            Method::Mkcol => mkcol::answer(shared, head, spot).await,
+            Method::Copy | Method::Move => tokio::select! {
+                biased;
+                reply = relocate::answer(shared, head, path, &spot, &origin) => reply,
+                () = self.wire.stream.closed() => client_left(),
+            },
+            _ => options::not_allowed(shared, head, &Place::Inside(spot)),
         }
     }
 
     /// The bytes of a small payload, to be sent in one piece with the head; `None` for any other. What
     /// goes wrong here is still an answer.
-    async fn read_small(&self, head: &RequestHead, reply: &Reply) -> Result<Option<Vec<u8>>, Reply> {
-        let Payload::File { object, range } = &reply.payload else { return Ok(None) };
+    async fn read_small(
+        &self,
+        head: &RequestHead,
+        file: Option<(Arc<dyn Object>, ByteRange)>,
+    ) -> Result<Option<Vec<u8>>, Reply> {
+        let Some((object, range)) = file else { return Ok(None) };
         let is_small = range.len() <= SMALL_BYTES && self.shared.pace.is_none();
         if head.method == Method::Head || !is_small || range.is_empty() {
             return Ok(None);
@@ -283,7 +313,7 @@ impl Connection {
     /// `sent`, also when it fails.
     async fn send(
         &mut self,
-        reply: &Reply,
+        reply: &mut Reply,
         head: &RequestHead,
         small: Option<&[u8]>,
         sent: &mut u64,
@@ -297,17 +327,32 @@ impl Connection {
             _ if head.method == Method::Head => (None, None),
             Payload::Bytes(bytes) if bytes.len() as u64 > SMALL_BYTES => (None, Some(bytes.as_slice())),
             Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
-            Payload::None | Payload::Unmeasured | Payload::File { .. } => (small, None),
+            Payload::None | Payload::Unmeasured | Payload::File { .. } | Payload::Stream { .. } => {
+                (small, None)
+            }
         };
         first.extend_from_slice(together.unwrap_or_default());
         let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
         *sent = written.saturating_sub(head_len);
         outcome?;
-        match &reply.payload {
+        transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await?;
+        match &mut reply.payload {
             Payload::File { object, range } if small.is_none() && head.method != Method::Head => {
                 transfer::send_object(&self.shared, stream, object.as_ref(), *range, sent).await
             }
-            _ => transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await,
+            Payload::Stream { first, rest } if head.method != Method::Head => {
+                let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
+                transfer::send_pieces(
+                    &self.shared,
+                    stream,
+                    std::mem::take(first),
+                    rest.as_mut(),
+                    framing,
+                    sent,
+                )
+                .await
+            }
+            _ => Ok(()),
         }
     }
 
@@ -469,19 +514,20 @@ fn client_left() -> Reply {
 }
 
 /// The answer for a directory that exists only because exports are below it.
-fn above(shared: &Shared, head: &RequestHead, path: &ResourcePath, names: &[Vec<u8>]) -> Reply {
+async fn above(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    names: Vec<Vec<u8>>,
+    body: &mut Body,
+) -> Reply {
     match head.method {
-        Method::Get | Method::Head => get::above(head, path, names),
-        Method::Put | Method::Delete => {
-            Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it")
-        }
-        _ => not_allowed(shared),
+        Method::Get | Method::Head => get::above(head, path, &names),
+        Method::Propfind => propfind::above(shared, wire, head, path, &names, body).await,
+        Method::Mkcol => options::exists(shared, &Place::Above(names)),
+        _ => Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it"),
     }
-}
-
-fn not_allowed(shared: &Shared) -> Reply {
-    Reply::failure(Status::METHOD_NOT_ALLOWED, "the server does not offer this method")
-        .field("Allow", shared.allowed_methods())
 }
 
 #[cfg(test)]

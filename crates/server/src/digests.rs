@@ -68,6 +68,13 @@ impl Digests {
         self.lock().known.contains_key(&Key::new(metadata, kind))
     }
 
+    /// The checksums of a file that are known without reading it.
+    pub(crate) fn known(&self, metadata: &Metadata) -> Vec<Checksum> {
+        let state = self.lock();
+        let known = |kind| state.known.get(&Key::new(metadata, kind)).cloned();
+        ChecksumKind::ALL.into_iter().filter_map(known).collect()
+    }
+
     /// Remembers the checksum of an upload.
     pub(crate) fn remember(&self, metadata: &Metadata, checksum: Checksum) {
         let key = Key::new(metadata, checksum.kind());

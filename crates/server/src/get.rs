@@ -181,9 +181,9 @@ fn directory(head: &RequestHead, path: &ResourcePath, listing: Listing) -> Reply
         .into_iter()
         .map(|entry| Entry {
             name: entry.name,
-            kind: if entry.is_directory { EntryKind::Directory } else { EntryKind::File },
-            size_bytes: (!entry.is_directory).then_some(entry.size_bytes),
-            modified: Some(entry.modified),
+            kind: if entry.metadata.is_directory() { EntryKind::Directory } else { EntryKind::File },
+            size_bytes: (!entry.metadata.is_directory()).then_some(entry.metadata.size_bytes),
+            modified: Some(entry.metadata.modified),
         })
         .collect();
     page(head, path, entries, listing.is_cut)

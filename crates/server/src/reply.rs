@@ -1,6 +1,7 @@
 //! An answer before it is sent: status, fields, and a descriptor of the payload.
 
 use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -27,6 +28,22 @@ pub(crate) enum Payload {
     },
     /// Something of unknown length that a HEAD does not get to see.
     Unmeasured,
+    /// Something that is made piece by piece while it is sent, in chunks, or up to the end of the connection of
+    /// a client that knows no chunks. These pieces come after `first`.
+    Stream {
+        /// What there is already.
+        first: Vec<u8>,
+        /// Where the rest comes from.
+        rest: Box<dyn Pieces>,
+    },
+}
+
+/// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
+pub(crate) trait Pieces: Send {
+    /// Appends the next piece: about [`STREAM_PIECE_BYTES`](limits::STREAM_PIECE_BYTES), and never nothing unless
+    /// it is the last. Whether more follows. Called where blocking is allowed. After a failure the connection is
+    /// cut: what was sent is not made to look complete.
+    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
 }
 
 /// An answer.
@@ -104,9 +121,17 @@ impl Reply {
     pub(crate) fn store_failure(error: &StoreError) -> Reply {
         let status = match error {
             StoreError::NotFound => Status::NOT_FOUND,
-            StoreError::ParentMissing | StoreError::NotAFile | StoreError::NotADirectory => Status::CONFLICT,
+            StoreError::ParentMissing
+            | StoreError::NotAFile
+            | StoreError::NotADirectory
+            | StoreError::NotEmpty
+            | StoreError::AcrossDevices => Status::CONFLICT,
             StoreError::Unexpected => Status::PRECONDITION_FAILED,
-            StoreError::Denied => Status::FORBIDDEN,
+            // RFC 4918, 9.9.4, for a source that is its own destination.
+            StoreError::Denied | StoreError::ReadOnly | StoreError::InUse | StoreError::IntoItself => {
+                Status::FORBIDDEN
+            }
+            StoreError::TooLarge => Status::CONTENT_TOO_LARGE,
             StoreError::Busy => Status::SERVICE_UNAVAILABLE,
             StoreError::NameTooLong => Status::URI_TOO_LONG,
             StoreError::NoSpace => Status::INSUFFICIENT_STORAGE,
@@ -131,7 +156,7 @@ impl Reply {
     /// How many bytes the payload has.
     pub(crate) fn payload_len(&self) -> u64 {
         match &self.payload {
-            Payload::None | Payload::Unmeasured => 0,
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { range, .. } => range.len(),
         }
@@ -150,7 +175,10 @@ impl Reply {
             Payload::Bytes(_) | Payload::File { .. } => {
                 let _ = write!(head, "Content-Length: {}\r\n", self.payload_len());
             }
-            Payload::None | Payload::Unmeasured => {}
+            Payload::Stream { .. } if version == Version::Http11 => {
+                head.push_str("Transfer-Encoding: chunked\r\n");
+            }
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => {}
         }
         match (self.closes, version) {
             (true, _) => head.push_str("Connection: close\r\n"),

@@ -4,7 +4,6 @@
 //! path, so that whoever may do something to a directory may do it to all that is inside.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::ffi::OsStrExt;
 
 use gridlane_core::Network;
 use gridlane_dav::ResourcePath;
@@ -100,8 +99,7 @@ pub(crate) fn are_granting(
 }
 
 fn is_under(object: &ObjectPath, base: &ResourcePath) -> bool {
-    // Of the root this is a single ".", which is nobody's name.
-    let mut names = object.as_relative().as_os_str().as_bytes().split(|byte| *byte == b'/');
+    let mut names = object.names();
     base.names().all(|name| names.next() == Some(name))
 }
 

@@ -114,11 +114,6 @@ impl Shared {
         }
         Ok(())
     }
-
-    /// The methods that the server answers, for `Allow`.
-    pub(crate) fn allowed_methods(&self) -> &'static str {
-        if self.exports.allow_write() { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" }
-    }
 }
 
 /// The generation of the moment.
