@@ -51,6 +51,10 @@ pub const DIGEST_ANSWER_MAX: Duration = Duration::from_secs(1800);
 pub const DIGEST_GET_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// How long a GET waits for it; then it is answered without.
 pub const DIGEST_GET_MAX: Duration = Duration::from_secs(5);
+/// Checksums that a storage keeps beside its files: 128 bytes each, so at most 128 MiB in each export.
+pub const SIDE_CHECKSUMS_MAX: usize = 1 << 20;
+/// After this time without a new one they are removed: who asks for them seldom can wait for one.
+pub const SIDE_CHECKSUMS_AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
 /// Listings in memory at the same time, from making to the end of sending: each is up to 20 MB.
@@ -83,6 +87,17 @@ pub const RANGE_REVERSALS_MAX: usize = 20;
 pub const ACCESS_RECORDS_MAX: usize = 4096;
 /// How long a stop waits for the access log: its reader may never come back.
 pub const ACCESS_LOG_STOP_MAX: Duration = Duration::from_secs(5);
+/// Bytes of what a client says of a request (`X-Request-Id`, `ClientInfo`) that are recorded: job ids of FTS,
+/// the longest known, take 150.
+pub const LOGGED_FIELD_BYTES_MAX: usize = 256;
+/// Clients whose requests and bytes are counted, for limits of each: about 200 bytes of memory for one.
+pub const THROTTLED_CLIENTS_MAX: usize = 65_536;
+/// Requests on the admin address at the same time: whoever scrapes it is one or two.
+pub const ADMIN_CONNECTIONS_MAX: usize = 16;
+/// After a connection there could not be accepted.
+pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long one of them may take, from connecting to the end of the answer.
+pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Age of an abandoned partial upload before it is removed.

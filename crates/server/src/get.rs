@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::connection::SMALL_BYTES;
 use crate::export::Spot;
 use crate::reply::{Payload, Reply};
+use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
@@ -25,6 +26,10 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
         Ok(Some(opened)) => Ok(opened),
         Err(error) => Err(error),
     };
+    let operation = if matches!(opened, Ok(Opened::Directory)) { Operation::List } else { Operation::Read };
+    if let Err(refusal) = spot.check(operation) {
+        return refusal;
+    }
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
         Ok(Opened::File(object)) => file(shared, head, path, object).await,

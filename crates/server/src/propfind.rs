@@ -21,9 +21,10 @@ use gridlane_store::{Metadata, StoreError, StoreResult};
 use crate::body::{Body, Wire};
 use crate::conditions;
 use crate::digests::Digests;
-use crate::export::{Operation, Spot};
+use crate::export::Spot;
 use crate::origin::Origin;
 use crate::reply::{Payload, Pieces, Reply};
+use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// What a client asks, and how it is answered.
@@ -119,6 +120,11 @@ fn find(
     }
     let quota = [LiveProperty::QuotaAvailableBytes, LiveProperty::QuotaUsedBytes];
     let checksums = [LiveProperty::OwncloudChecksums, LiveProperty::DcacheChecksums];
+    match (current.is_directory(), question.depth) {
+        (true, Depth::Zero) => {}
+        (true, _) => spot.check(Operation::List)?,
+        (false, _) => spot.check(Operation::Read)?,
+    }
     // Only of the directory that was asked for: RFC 4331 wants it of collections only, and davix takes what is
     // used below a directory for its size.
     let space = match current.is_directory() && question.names(&quota) {

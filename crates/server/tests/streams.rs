@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits;
+use gridlane_core::{Checksum, limits};
 use gridlane_store::storage::{Entries, Space};
 use gridlane_store::{
     Committed, DirectoryEntry, Expectation, MemoryStorage, Metadata, Object, ObjectPath, Opened, Storage,
@@ -115,6 +115,8 @@ impl Upload for EndlessUpload {
         Ok(())
     }
 
+    fn keep_checksums(&mut self, _: &[Checksum]) {}
+
     fn commit(self: Box<Self>, _: &Expectation) -> StoreResult<Committed> {
         Err(StoreError::NoSpace)
     }
@@ -148,7 +150,7 @@ impl Storage for Endless {
                 return Err(StoreError::Io(io::Error::other("the disk is gone")));
             }
             let name = format!("file-{number:08}.root").into_bytes();
-            Ok(DirectoryEntry { name, metadata: entry.clone() })
+            Ok(DirectoryEntry { name, metadata: entry.clone(), is_link: false })
         })))
     }
 
