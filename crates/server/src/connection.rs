@@ -28,10 +28,11 @@ use tokio::time::{Instant as Deadline, timeout, timeout_at};
 use crate::access_log::{Record, timestamp};
 use crate::body::{Body, Inbox, Wire};
 use crate::export::{Operation, Place};
+use crate::gather::{Framing, Layout, Piece};
 use crate::reply::{Payload, Reply};
 use crate::shared::{Counters, Shared};
-use crate::transfer::Patience;
-use crate::{delete, get, put, transfer};
+use crate::transfer::{Patience, Sender};
+use crate::{delete, gather, get, put, transfer};
 
 /// Payloads up to this size are sent in one piece with their head.
 pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
@@ -149,8 +150,9 @@ impl Connection {
         reply.closes |= !head.keeps_alive || !body.is_ended() || *self.stopping.borrow();
         let mut sent = 0;
         let outcome = self.send(&reply, head, small.as_deref(), &mut sent).await;
-        self.record(&reply, Some(head), body.received(), sent, outcome.as_ref().err());
-        outcome.map(|()| reply.closes)
+        let failure = outcome.as_ref().map_or_else(Some, Option::as_ref);
+        self.record(&reply, Some(head), body.received(), sent, failure);
+        outcome.map(|_| reply.closes)
     }
 
     /// Looks at method and target; a PUT reads its body here.
@@ -204,38 +206,52 @@ impl Connection {
     /// The bytes of a small payload, to be sent in one piece with the head; `None` for any other. What
     /// goes wrong here is still an answer.
     async fn read_small(&self, head: &RequestHead, reply: &Reply) -> Result<Option<Vec<u8>>, Reply> {
-        let Payload::File { object, range } = &reply.payload else { return Ok(None) };
-        let is_small = range.len() <= SMALL_BYTES && self.shared.pace.is_none();
-        if head.method == Method::Head || !is_small || range.is_empty() {
+        let is_small = reply.payload_len() <= SMALL_BYTES && reply.payload_len() > 0;
+        if head.method == Method::Head || !is_small || reply.tells_status || self.shared.pace.is_some() {
             return Ok(None);
         }
-        let failed = |cause| Reply::store_failure(&StoreError::Io(cause));
-        let mut bytes = vec![0; range.len() as usize];
-        let (count, is_unchanged) = match object.read_at_nowait(&mut bytes, range.start()).map_err(failed)? {
-            Some(count) => (count, object.is_unchanged()),
-            None => {
-                let disk = &self.shared.disk;
-                let read = || (object.read_at(&mut bytes, range.start()), object.is_unchanged());
-                let (count, is_unchanged) = disk.run(read).await;
-                (count.map_err(failed)?, is_unchanged)
+        let mut bytes = vec![0; reply.payload_len() as usize];
+        let mut layout = Layout::new(0);
+        let object = match &reply.payload {
+            Payload::File { object, range } => {
+                layout.hole(range.start(), bytes.len());
+                object
             }
+            Payload::Parts { object, parts } => {
+                for piece in gather::pieces(parts) {
+                    match piece {
+                        Piece::Text(text) => layout.text(&mut bytes, &text),
+                        // It fits: all of them together do.
+                        Piece::File(range) => layout.hole(range.start(), range.len() as usize),
+                    }
+                }
+                object
+            }
+            Payload::None | Payload::Unmeasured | Payload::Bytes(_) => return Ok(None),
+        };
+        let disk = &self.shared.disk;
+        let is_unchanged = match layout.fill(disk, object.as_ref(), &mut bytes).await {
+            Ok(false) => object.is_unchanged(),
+            Ok(true) => disk.run(|| object.is_unchanged()).await,
+            // The data plane sends what there is.
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(cause) => return Err(Reply::store_failure(&StoreError::Io(cause))),
         };
         if !is_unchanged {
             return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
         }
-        // Read less: the data plane finds out why.
-        Ok((count == bytes.len()).then_some(bytes))
+        Ok(Some(bytes))
     }
 
     /// The data plane of an answer, whose payload may have been read already. Counts the payload's bytes in
-    /// `sent`, also when it fails.
+    /// `sent`, also when it fails. A failure that the client was told of is inside of `Ok`.
     async fn send(
         &mut self,
         reply: &Reply,
         head: &RequestHead,
         small: Option<&[u8]>,
         sent: &mut u64,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<io::Error>> {
         let mut patience = Patience::new(&self.shared.deadlines);
         let stream = &mut self.wire.stream;
         let mut first = reply.head(head.version).into_bytes();
@@ -245,17 +261,34 @@ impl Connection {
             _ if head.method == Method::Head => (None, None),
             Payload::Bytes(bytes) if bytes.len() as u64 > SMALL_BYTES => (None, Some(bytes.as_slice())),
             Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
-            Payload::None | Payload::Unmeasured | Payload::File { .. } => (small, None),
+            Payload::None | Payload::Unmeasured | Payload::File { .. } | Payload::Parts { .. } => {
+                (small, None)
+            }
         };
         first.extend_from_slice(together.unwrap_or_default());
         let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
         *sent = written.saturating_sub(head_len);
         outcome?;
+        if let Some(behind) = behind {
+            return transfer::write(stream, behind, &mut patience, sent).await.map(|()| None);
+        }
+        if small.is_some() || head.method == Method::Head {
+            return Ok(None);
+        }
+        let mut sender = Sender::new(&self.shared, stream, sent);
         match &reply.payload {
-            Payload::File { object, range } if small.is_none() && head.method != Method::Head => {
-                transfer::send_object(&self.shared, stream, object.as_ref(), *range, sent).await
+            Payload::File { object, range } if reply.tells_status => {
+                let whole = std::iter::once(Piece::File(*range));
+                gather::send(&mut sender, object.as_ref(), whole, Framing::WithStatus).await
             }
-            _ => transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await,
+            Payload::File { object, range } => {
+                sender.send_object(object.as_ref(), *range).await.map(|()| None)
+            }
+            Payload::Parts { object, parts } => {
+                let framing = if reply.tells_status { Framing::WithStatus } else { Framing::Length };
+                gather::send(&mut sender, object.as_ref(), gather::pieces(parts), framing).await
+            }
+            Payload::None | Payload::Unmeasured | Payload::Bytes(_) => Ok(None),
         }
     }
 

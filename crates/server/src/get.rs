@@ -1,5 +1,7 @@
 //! GET and HEAD: files, ranges of files, and listings of directories.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, limits};
@@ -7,8 +9,8 @@ use gridlane_dav::conditional::{self, Validators, Verdict};
 use gridlane_dav::path::encode_query;
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{
-    ContentRange, ETag, Entry, EntryKind, Method, RangeSpec, ResourcePath, Status, UnsatisfiedRange, date,
-    digest, listing, media_type,
+    Boundary, ContentRange, ETag, Entry, EntryKind, Method, Multipart, RangeAnswer, RangeList, ResourcePath,
+    Status, UnsatisfiedRange, Version, date, digest, listing, media_type,
 };
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
@@ -87,36 +89,72 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
     let size = metadata.size_bytes;
     let asked = match head.method {
         Method::Get if conditional::range_applies(&head.headers, &validators) => {
-            head.headers.single("range").and_then(RangeSpec::parse)
+            head.headers.single("range").and_then(RangeList::parse)
         }
         // RFC 9110, 14.2: a range means something to GET only.
         _ => None,
     };
-    let (status, range) = match asked.map(|spec| spec.resolve(size)) {
-        None => (Status::OK, ByteRange::new(0, size)),
-        Some(Some(range)) => (Status::PARTIAL_CONTENT, range),
-        Some(None) => {
+    let answer = asked.map_or(RangeAnswer::Whole, |ranges| ranges.resolve(size));
+    let name = path.names().next_back().unwrap_or_default();
+    let media_type = media_type::of_name(name);
+    let whole = ByteRange::new(0, size);
+    let (status, content_range, payload) = match answer {
+        RangeAnswer::Whole => (Status::OK, None, Payload::File { object: Arc::clone(&object), range: whole }),
+        RangeAnswer::Single(range) => {
+            let content_range = ContentRange { range, size: Some(size) };
+            let payload = Payload::File { object: Arc::clone(&object), range };
+            (Status::PARTIAL_CONTENT, Some(content_range), payload)
+        }
+        RangeAnswer::Multi(ranges) => match Multipart::new(boundary(), media_type, size, ranges) {
+            Some(parts) => {
+                let payload = Payload::Parts { object: Arc::clone(&object), parts: Box::new(parts) };
+                (Status::PARTIAL_CONTENT, None, payload)
+            }
+            // Longer than a number can say, and far longer than any file.
+            None => (Status::OK, None, Payload::File { object: Arc::clone(&object), range: whole }),
+        },
+        RangeAnswer::Unsatisfiable => {
             return Reply::failure(Status::RANGE_NOT_SATISFIABLE, format!("the file has {size} bytes"))
                 .field("Content-Range", UnsatisfiedRange { size }.to_string());
         }
     };
-    let name = path.names().next_back().unwrap_or_default();
-    let media_type = media_type::of_name(name);
+    let content_type = match &payload {
+        Payload::Parts { parts, .. } => parts.content_type(),
+        _ => media_type.to_owned(),
+    };
     let mut reply = with_validators(Reply::new(status))
         .field("Accept-Ranges", "bytes")
-        .field("Content-Type", media_type)
+        .field("Content-Type", content_type)
         .field("X-Content-Type-Options", "nosniff");
     if media_type::is_active(media_type) {
         // Whoever may write a page must not thereby act as this server's origin in a reader's browser.
         reply = reply.field("Content-Security-Policy", "sandbox");
     }
-    if status == Status::PARTIAL_CONTENT {
-        reply = reply.field("Content-Range", ContentRange { range, size: Some(size) }.to_string());
+    if let Some(content_range) = content_range {
+        reply = reply.field("Content-Range", content_range.to_string());
     }
     if let Some(checksum) = digest_of(shared, head, &object).await {
         reply = reply.field("Digest", digest::encode(&checksum));
     }
-    reply.payload(Payload::File { object, range })
+    reply.tells_status = head.method == Method::Get && wants_status(head);
+    reply.payload(payload)
+}
+
+/// A new one for each answer, which nobody can guess: the hasher's keys are random.
+fn boundary() -> Boundary {
+    let bits = || u128::from(RandomState::new().build_hasher().finish());
+    Boundary::from_bits(bits() << 64 | bits())
+}
+
+/// Whether the client wants to be told in a trailer how the transfer ended: XRootD's and Pelican's way. Never
+/// by `TE` alone, which neon sends with every request; and HTTP/1.0 has no chunks.
+fn wants_status(head: &RequestHead) -> bool {
+    let is_asked = head.headers.single("x-transfer-status");
+    head.version >= Version::Http11
+        && head.headers.list("te").any(|coding| {
+            coding.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("trailers"))
+        })
+        && is_asked.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 /// The checksum of the whole file, if the request wants one that we offer.

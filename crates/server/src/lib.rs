@@ -27,6 +27,7 @@ mod connection;
 mod delete;
 mod digests;
 pub mod export;
+mod gather;
 mod get;
 mod put;
 mod reply;

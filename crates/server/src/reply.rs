@@ -6,11 +6,12 @@ use std::time::SystemTime;
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::Rejection;
-use gridlane_dav::{Status, Version, date};
+use gridlane_dav::{Multipart, Status, Version, date};
 use gridlane_store::{Object, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::PRODUCT;
+use crate::gather::STATUS_TRAILER;
 
 /// What follows the head.
 pub(crate) enum Payload {
@@ -25,6 +26,13 @@ pub(crate) enum Payload {
         /// Which part of it.
         range: ByteRange,
     },
+    /// These parts of this file.
+    Parts {
+        /// The file.
+        object: Arc<dyn Object>,
+        /// Which parts, and what stands between them.
+        parts: Box<Multipart>,
+    },
     /// Something of unknown length that a HEAD does not get to see.
     Unmeasured,
 }
@@ -37,6 +45,8 @@ pub(crate) struct Reply {
     pub(crate) payload: Payload,
     /// The connection cannot be used after this answer.
     pub(crate) closes: bool,
+    /// The payload, bytes of a file, goes in chunks, and a trailer says whether all of it was sent.
+    pub(crate) tells_status: bool,
     /// For the log.
     pub(crate) cause: Option<String>,
     /// Held until the answer is sent, by a payload that takes much memory.
@@ -46,7 +56,15 @@ pub(crate) struct Reply {
 impl Reply {
     /// An answer without a payload.
     pub(crate) fn new(status: Status) -> Reply {
-        Reply { status, fields: Vec::new(), payload: Payload::None, closes: false, cause: None, permit: None }
+        Reply {
+            status,
+            fields: Vec::new(),
+            payload: Payload::None,
+            closes: false,
+            tells_status: false,
+            cause: None,
+            permit: None,
+        }
     }
 
     /// Adds a field.
@@ -132,6 +150,7 @@ impl Reply {
             Payload::None | Payload::Unmeasured => 0,
             Payload::Bytes(bytes) => bytes.len() as u64,
             Payload::File { range, .. } => range.len(),
+            Payload::Parts { parts, .. } => parts.content_length(),
         }
     }
 
@@ -145,7 +164,10 @@ impl Reply {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         match self.payload {
-            Payload::Bytes(_) | Payload::File { .. } => {
+            Payload::File { .. } | Payload::Parts { .. } if self.tells_status => {
+                let _ = write!(head, "Transfer-Encoding: chunked\r\nTrailer: {STATUS_TRAILER}\r\n");
+            }
+            Payload::Bytes(_) | Payload::File { .. } | Payload::Parts { .. } => {
                 let _ = write!(head, "Content-Length: {}\r\n", self.payload_len());
             }
             Payload::None | Payload::Unmeasured => {}
