@@ -28,14 +28,11 @@ use tokio::time::{Instant as Deadline, timeout, timeout_at};
 use crate::access_log::{Record, timestamp};
 use crate::body::{Body, Inbox, Wire};
 use crate::export::{Operation, Place};
-use crate::gather::{Framing, Layout, Piece};
+use crate::gather::{Ending, Piece, SmallPayload};
 use crate::reply::{Payload, Reply};
 use crate::shared::{Counters, Shared};
-use crate::transfer::{Patience, Sender};
+use crate::transfer::{Framing, Patience, Sender};
 use crate::{delete, gather, get, put, transfer};
-
-/// Payloads up to this size are sent in one piece with their head.
-pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
@@ -140,16 +137,23 @@ impl Connection {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let small = match self.read_small(head, &reply).await {
-            Ok(small) => small,
-            Err(failure) => {
-                reply = failure;
-                None
-            }
+        let is_read = head.method != Method::Head && self.shared.pace.is_none() && !reply.tells_status;
+        let small = is_read.then(|| SmallPayload::of(&reply.payload)).flatten();
+        let small = match small {
+            Some(small) => match small.read(&self.shared.disk).await {
+                Ok(small) => small,
+                Err(failure) => {
+                    reply = failure;
+                    None
+                }
+            },
+            None => None,
         };
         reply.closes |= !head.keeps_alive || !body.is_ended() || *self.stopping.borrow();
+        // Only its end tells a client without chunks where a stream ends.
+        reply.closes |= head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
         let mut sent = 0;
-        let outcome = self.send(&reply, head, small.as_deref(), &mut sent).await;
+        let outcome = self.send(&mut reply, head, small.as_deref(), &mut sent).await;
         let failure = outcome.as_ref().map_or_else(Some, Option::as_ref);
         self.record(&reply, Some(head), body.received(), sent, failure);
         outcome.map(|_| reply.closes)
@@ -203,51 +207,11 @@ impl Connection {
         }
     }
 
-    /// The bytes of a small payload, to be sent in one piece with the head; `None` for any other. What
-    /// goes wrong here is still an answer.
-    async fn read_small(&self, head: &RequestHead, reply: &Reply) -> Result<Option<Vec<u8>>, Reply> {
-        let is_small = reply.payload_len() <= SMALL_BYTES && reply.payload_len() > 0;
-        if head.method == Method::Head || !is_small || reply.tells_status || self.shared.pace.is_some() {
-            return Ok(None);
-        }
-        let mut bytes = vec![0; reply.payload_len() as usize];
-        let mut layout = Layout::new(0);
-        let object = match &reply.payload {
-            Payload::File { object, range } => {
-                layout.hole(range.start(), bytes.len());
-                object
-            }
-            Payload::Parts { object, parts } => {
-                for piece in gather::pieces(parts) {
-                    match piece {
-                        Piece::Text(text) => layout.text(&mut bytes, &text),
-                        // It fits: all of them together do.
-                        Piece::File(range) => layout.hole(range.start(), range.len() as usize),
-                    }
-                }
-                object
-            }
-            Payload::None | Payload::Unmeasured | Payload::Bytes(_) => return Ok(None),
-        };
-        let disk = &self.shared.disk;
-        let is_unchanged = match layout.fill(disk, object.as_ref(), &mut bytes).await {
-            Ok(false) => object.is_unchanged(),
-            Ok(true) => disk.run(|| object.is_unchanged()).await,
-            // The data plane sends what there is.
-            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
-            Err(cause) => return Err(Reply::store_failure(&StoreError::Io(cause))),
-        };
-        if !is_unchanged {
-            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
-        }
-        Ok(Some(bytes))
-    }
-
     /// The data plane of an answer, whose payload may have been read already. Counts the payload's bytes in
     /// `sent`, also when it fails. A failure that the client was told of is inside of `Ok`.
     async fn send(
         &mut self,
-        reply: &Reply,
+        reply: &mut Reply,
         head: &RequestHead,
         small: Option<&[u8]>,
         sent: &mut u64,
@@ -259,11 +223,15 @@ impl Connection {
         let mut written = 0;
         let (together, behind) = match &reply.payload {
             _ if head.method == Method::Head => (None, None),
-            Payload::Bytes(bytes) if bytes.len() as u64 > SMALL_BYTES => (None, Some(bytes.as_slice())),
-            Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
-            Payload::None | Payload::Unmeasured | Payload::File { .. } | Payload::Parts { .. } => {
-                (small, None)
+            Payload::Bytes(bytes) if bytes.len() as u64 > gather::SMALL_BYTES => {
+                (None, Some(bytes.as_slice()))
             }
+            Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
+            Payload::None
+            | Payload::Unmeasured
+            | Payload::File { .. }
+            | Payload::Parts { .. }
+            | Payload::Stream { .. } => (small, None),
         };
         first.extend_from_slice(together.unwrap_or_default());
         let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
@@ -275,18 +243,28 @@ impl Connection {
         if small.is_some() || head.method == Method::Head {
             return Ok(None);
         }
-        let mut sender = Sender::new(&self.shared, stream, sent);
-        match &reply.payload {
+        let shared = &self.shared;
+        match &mut reply.payload {
             Payload::File { object, range } if reply.tells_status => {
                 let whole = std::iter::once(Piece::File(*range));
-                gather::send(&mut sender, object.as_ref(), whole, Framing::WithStatus).await
+                let mut sender = Sender::new(shared, stream, sent);
+                gather::send(&mut sender, object.as_ref(), whole, Ending::Status).await
             }
             Payload::File { object, range } => {
+                let mut sender = Sender::new(shared, stream, sent);
                 sender.send_object(object.as_ref(), *range).await.map(|()| None)
             }
             Payload::Parts { object, parts } => {
-                let framing = if reply.tells_status { Framing::WithStatus } else { Framing::Length };
-                gather::send(&mut sender, object.as_ref(), gather::pieces(parts), framing).await
+                let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
+                let mut sender = Sender::new(shared, stream, sent);
+                gather::send(&mut sender, object.as_ref(), gather::pieces(parts), ending).await
+            }
+            Payload::Stream { first, rest } => {
+                let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
+                let first = std::mem::take(first);
+                transfer::send_pieces(shared, stream, first, rest.as_mut(), framing, sent)
+                    .await
+                    .map(|()| None)
             }
             Payload::None | Payload::Unmeasured | Payload::Bytes(_) => Ok(None),
         }
@@ -301,7 +279,7 @@ impl Connection {
         let mut sent = 0;
         let mut patience = Patience::new(&self.shared.deadlines);
         let outcome = transfer::write(&mut self.wire.stream, &bytes, &mut patience, &mut sent).await;
-        self.record(&reply, None, 0, reply.payload_len(), outcome.as_ref().err());
+        self.record(&reply, None, 0, reply.payload.len(), outcome.as_ref().err());
         outcome.map(|()| true)
     }
 

@@ -8,17 +8,22 @@
 //! here: [`Sender::send_object`] lets the kernel move them.
 //!
 //! A body in chunks is for clients that asked to be told, in a trailer, how it ended
-//! ([`Framing::WithStatus`]): a chunk's size is said before its bytes, so they have to be there by then.
+//! ([`Ending::Status`]): a chunk's size is said before its bytes, so they have to be there by then.
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use gridlane_core::{ByteRange, limits};
-use gridlane_dav::Multipart;
-use gridlane_store::Object;
+use gridlane_dav::{Multipart, Status};
+use gridlane_store::{Object, StoreError};
 
 use crate::blocking::Disk;
+use crate::reply::{Payload, Reply};
 use crate::transfer::{self, Sender};
+
+/// Payloads up to this size are sent in one piece with their head.
+pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
 
 /// Ranges that are longer are not copied through a buffer: a look at the page cache and a `sendfile` cost
 /// about as much as a copy of this many bytes.
@@ -46,14 +51,14 @@ pub(crate) fn pieces(parts: &Multipart) -> impl Iterator<Item = Piece> + Send + 
 
 /// How a body's end is told.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum Ending {
     /// By its length, which was said before.
     Length,
     /// By a last chunk, and a trailer that says whether everything went well.
-    WithStatus,
+    Status,
 }
 
-/// The trailer of [`Framing::WithStatus`].
+/// The trailer of [`Ending::Status`].
 pub(crate) const STATUS_TRAILER: &str = "X-Transfer-Status";
 
 /// Sends pieces of `object`. A failure of the source that the client was told of in the trailer is inside of
@@ -62,16 +67,16 @@ pub(crate) async fn send(
     sender: &mut Sender<'_>,
     object: &dyn Object,
     pieces: impl Iterator<Item = Piece>,
-    framing: Framing,
+    ending: Ending,
 ) -> io::Result<Option<io::Error>> {
-    let outcome = send_pieces(sender, object, pieces, framing).await;
-    let (told, line) = match (framing, outcome) {
-        (_, Err(Failure::Client(cause))) | (Framing::Length, Err(Failure::Source(cause))) => {
+    let outcome = send_pieces(sender, object, pieces, ending).await;
+    let (told, line) = match (ending, outcome) {
+        (_, Err(Failure::Client(cause))) | (Ending::Length, Err(Failure::Source(cause))) => {
             return Err(cause);
         }
-        (Framing::Length, Ok(())) => return Ok(None),
-        (Framing::WithStatus, Ok(())) => (None, "200: OK".to_owned()),
-        (Framing::WithStatus, Err(Failure::Source(cause))) => {
+        (Ending::Length, Ok(())) => return Ok(None),
+        (Ending::Status, Ok(())) => (None, "200: OK".to_owned()),
+        (Ending::Status, Err(Failure::Source(cause))) => {
             let line = format!("500: {}", transfer::told(&cause));
             (Some(cause), line)
         }
@@ -93,7 +98,7 @@ async fn send_pieces(
     sender: &mut Sender<'_>,
     object: &dyn Object,
     pieces: impl Iterator<Item = Piece>,
-    framing: Framing,
+    ending: Ending,
 ) -> Result<(), Failure> {
     let shared = sender.shared;
     let mut buffer = shared.buffers.lend();
@@ -104,22 +109,22 @@ async fn send_pieces(
             Piece::Text(mut bytes) => {
                 while !bytes.is_empty() {
                     if layout.end == end {
-                        flush(sender, object, &mut buffer, &mut layout, framing, Last::No).await?;
+                        flush(sender, object, &mut buffer, &mut layout, ending, Last::No).await?;
                     }
                     let count = bytes.len().min(end - layout.end);
                     layout.text(&mut buffer, &bytes[..count]);
                     bytes.drain(..count);
                 }
             }
-            Piece::File(range) if framing == Framing::Length && range.len() > DIRECT_BYTES_MIN => {
-                flush(sender, object, &mut buffer, &mut layout, framing, Last::No).await?;
+            Piece::File(range) if ending == Ending::Length && range.len() > DIRECT_BYTES_MIN => {
+                flush(sender, object, &mut buffer, &mut layout, ending, Last::No).await?;
                 sender.send_object(object, range).await.map_err(Failure::Client)?;
             }
             Piece::File(range) => {
                 let mut at = range.start();
                 while at < range.end() {
                     if layout.end == end {
-                        flush(sender, object, &mut buffer, &mut layout, framing, Last::No).await?;
+                        flush(sender, object, &mut buffer, &mut layout, ending, Last::No).await?;
                     }
                     let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
                     let count = left.min(end - layout.end);
@@ -129,7 +134,7 @@ async fn send_pieces(
             }
         }
     }
-    flush(sender, object, &mut buffer, &mut layout, framing, Last::Yes).await
+    flush(sender, object, &mut buffer, &mut layout, ending, Last::Yes).await
 }
 
 /// Whether a body ends with what is flushed.
@@ -145,7 +150,7 @@ async fn flush(
     object: &dyn Object,
     buffer: &mut [u8],
     layout: &mut Layout,
-    framing: Framing,
+    ending: Ending,
     last: Last,
 ) -> Result<(), Failure> {
     sender.has_waited |= layout.fill(&sender.shared.disk, object, buffer).await.map_err(Failure::Source)?;
@@ -157,9 +162,9 @@ async fn flush(
     if start == end {
         return Ok(());
     }
-    let wire = match framing {
-        Framing::Length => &buffer[start..end],
-        Framing::WithStatus => {
+    let wire = match ending {
+        Ending::Length => &buffer[start..end],
+        Ending::Status => {
             let size = format!("{:x}\r\n", end - start);
             let from = start - size.len();
             buffer[from..start].copy_from_slice(size.as_bytes());
@@ -170,11 +175,63 @@ async fn flush(
     sender.write_paced(wire).await.map_err(Failure::Client)
 }
 
+/// A part or parts of a file, few bytes that are sent in one piece with the head.
+pub(crate) struct SmallPayload {
+    object: Arc<dyn Object>,
+    layout: Layout,
+    /// What stands between the parts; the file's bytes are missing.
+    bytes: Vec<u8>,
+}
+
+impl SmallPayload {
+    /// That of an answer, if it has one.
+    pub(crate) fn of(payload: &Payload) -> Option<SmallPayload> {
+        if payload.len() == 0 || payload.len() > SMALL_BYTES {
+            return None;
+        }
+        // It fits: all of it is no more than that.
+        let (mut layout, mut bytes) = (Layout::new(0), vec![0; payload.len() as usize]);
+        let object = match payload {
+            Payload::File { object, range } => {
+                layout.hole(range.start(), bytes.len());
+                object
+            }
+            Payload::Parts { object, parts } => {
+                for piece in pieces(parts) {
+                    match piece {
+                        Piece::Text(text) => layout.text(&mut bytes, &text),
+                        Piece::File(range) => layout.hole(range.start(), range.len() as usize),
+                    }
+                }
+                object
+            }
+            Payload::None | Payload::Unmeasured | Payload::Bytes(_) | Payload::Stream { .. } => return None,
+        };
+        Some(SmallPayload { object: Arc::clone(object), layout, bytes })
+    }
+
+    /// All of its bytes; `None` when there are fewer by now. What goes wrong here is still an answer.
+    pub(crate) async fn read(self, disk: &Disk) -> Result<Option<Vec<u8>>, Reply> {
+        let SmallPayload { object, layout, mut bytes } = self;
+        let is_unchanged = match layout.fill(disk, object.as_ref(), &mut bytes).await {
+            Ok(false) => object.is_unchanged(),
+            Ok(true) => disk.run(|| object.is_unchanged()).await,
+            // The data plane sends those that there are.
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(cause) => return Err(Reply::store_failure(&StoreError::Io(cause))),
+        };
+        if !is_unchanged {
+            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
+        }
+        Ok(Some(bytes))
+    }
+}
+
 /// Bytes that are sent together: some are in the buffer already, the others are holes.
-pub(crate) struct Layout {
+struct Layout {
     holes: Vec<Hole>,
     /// How far the buffer is laid out.
-    pub(crate) end: usize,
+    end: usize,
 }
 
 /// Where bytes of the file are missing.
@@ -185,24 +242,24 @@ struct Hole {
 
 impl Layout {
     /// Nothing yet, from this place of the buffer on.
-    pub(crate) fn new(start: usize) -> Layout {
+    fn new(start: usize) -> Layout {
         Layout { holes: Vec::new(), end: start }
     }
 
     /// Puts bytes behind what is there; they have to fit.
-    pub(crate) fn text(&mut self, buffer: &mut [u8], bytes: &[u8]) {
+    fn text(&mut self, buffer: &mut [u8], bytes: &[u8]) {
         buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();
     }
 
     /// Leaves room for bytes of the file.
-    pub(crate) fn hole(&mut self, offset: u64, len: usize) {
+    fn hole(&mut self, offset: u64, len: usize) {
         self.holes.push(Hole { place: self.end..self.end + len, offset });
         self.end += len;
     }
 
     /// Fills all holes; returns whether a device may have been waited for.
-    pub(crate) async fn fill(&self, disk: &Disk, object: &dyn Object, buffer: &mut [u8]) -> io::Result<bool> {
+    async fn fill(&self, disk: &Disk, object: &dyn Object, buffer: &mut [u8]) -> io::Result<bool> {
         let mut left = self.holes.as_slice();
         while let [hole, rest @ ..] = left {
             if object.read_at_nowait(&mut buffer[hole.place.clone()], hole.offset)? != Some(hole.place.len())

@@ -15,8 +15,8 @@ use gridlane_dav::{
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
-use crate::connection::SMALL_BYTES;
 use crate::export::Spot;
+use crate::gather::SMALL_BYTES;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 
@@ -43,7 +43,7 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
             let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
             let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
             // A small one takes no memory worth counting: slow readers of those hinder nobody.
-            reply.permit = (reply.payload_len() > SMALL_BYTES).then_some(permit);
+            reply.permit = (reply.payload.len() > SMALL_BYTES).then_some(permit);
             reply
         }
         Err(error) => Reply::store_failure(&error),

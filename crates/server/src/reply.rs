@@ -1,6 +1,7 @@
 //! An answer before it is sent: status, fields, and a descriptor of the payload.
 
 use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -35,6 +36,34 @@ pub(crate) enum Payload {
     },
     /// Something of unknown length that a HEAD does not get to see.
     Unmeasured,
+    /// Something that is made piece by piece while it is sent, in chunks, or up to the end of the connection of
+    /// a client that knows no chunks. These pieces come after `first`.
+    Stream {
+        /// What there is already.
+        first: Vec<u8>,
+        /// Where the rest comes from.
+        rest: Box<dyn Pieces>,
+    },
+}
+
+impl Payload {
+    /// How many bytes it has, as far as that is known before it is sent.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::File { range, .. } => range.len(),
+            Payload::Parts { parts, .. } => parts.content_length(),
+        }
+    }
+}
+
+/// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
+pub(crate) trait Pieces: Send {
+    /// Appends the next piece: about [`STREAM_PIECE_BYTES`](limits::STREAM_PIECE_BYTES), and never nothing unless
+    /// it is the last. Whether more follows. Called where blocking is allowed. After a failure the connection is
+    /// cut: what was sent is not made to look complete.
+    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
 }
 
 /// An answer.
@@ -144,16 +173,6 @@ impl Reply {
         }
     }
 
-    /// How many bytes the payload has.
-    pub(crate) fn payload_len(&self) -> u64 {
-        match &self.payload {
-            Payload::None | Payload::Unmeasured => 0,
-            Payload::Bytes(bytes) => bytes.len() as u64,
-            Payload::File { range, .. } => range.len(),
-            Payload::Parts { parts, .. } => parts.content_length(),
-        }
-    }
-
     /// The head as it goes over the wire, for a client of this version.
     pub(crate) fn head(&self, version: Version) -> String {
         let mut head = String::with_capacity(512);
@@ -168,9 +187,12 @@ impl Reply {
                 let _ = write!(head, "Transfer-Encoding: chunked\r\nTrailer: {STATUS_TRAILER}\r\n");
             }
             Payload::Bytes(_) | Payload::File { .. } | Payload::Parts { .. } => {
-                let _ = write!(head, "Content-Length: {}\r\n", self.payload_len());
+                let _ = write!(head, "Content-Length: {}\r\n", self.payload.len());
             }
-            Payload::None | Payload::Unmeasured => {}
+            Payload::Stream { .. } if version == Version::Http11 => {
+                head.push_str("Transfer-Encoding: chunked\r\n");
+            }
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => {}
         }
         match (self.closes, version) {
             (true, _) => head.push_str("Connection: close\r\n"),

@@ -30,6 +30,7 @@ use gridlane_store::Object;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
+use crate::reply::Pieces;
 use crate::settings::Deadlines;
 use crate::shared::Shared;
 
@@ -172,6 +173,64 @@ fn is_in_page_cache(object: &dyn Object, at: u64, len: usize) -> io::Result<bool
 struct Step {
     at: u64,
     len: usize,
+}
+
+/// How a client learns where a payload of unknown length ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// In chunks (RFC 9112, 7.1).
+    Chunks,
+    /// With the connection.
+    Close,
+}
+
+/// Room for a chunk's size and line end in front of it: eight digits.
+const CHUNK_HEAD_BYTES: usize = 10;
+
+/// Sends `first`, then what `rest` makes, one piece at a time: the next is made when the one before it is in
+/// the kernel's hands. Counts the payload's bytes, without what is around them.
+pub(crate) async fn send_pieces(
+    shared: &Shared,
+    stream: &mut Stream,
+    first: Vec<u8>,
+    rest: &mut dyn Pieces,
+    framing: Framing,
+    sent: &mut u64,
+) -> io::Result<()> {
+    let mut patience = Patience::new(&shared.deadlines);
+    let mut buffer = vec![0; CHUNK_HEAD_BYTES];
+    buffer.extend_from_slice(&first);
+    drop(first);
+    let mut has_more = true;
+    loop {
+        let len = buffer.len() - CHUNK_HEAD_BYTES;
+        let mut paid = 0;
+        while let (Some(pace), true) = (&shared.pace, paid < len) {
+            paid += pace.ready(len - paid).await;
+        }
+        let mut start = CHUNK_HEAD_BYTES;
+        if framing == Framing::Chunks {
+            // A chunk of no bytes would be the end.
+            if len > 0 {
+                let size = format!("{len:x}\r\n");
+                start -= size.len();
+                buffer[start..CHUNK_HEAD_BYTES].copy_from_slice(size.as_bytes());
+                buffer.extend_from_slice(b"\r\n");
+            }
+            if !has_more {
+                buffer.extend_from_slice(b"0\r\n\r\n");
+            }
+        }
+        let mut written = 0;
+        let outcome = write(stream, &buffer[start..], &mut patience, &mut written).await;
+        *sent += written.saturating_sub((CHUNK_HEAD_BYTES - start) as u64).min(len as u64);
+        outcome?;
+        if !has_more {
+            return Ok(());
+        }
+        buffer.truncate(CHUNK_HEAD_BYTES);
+        has_more = shared.disk.run(|| rest.next(&mut buffer)).await?;
+    }
 }
 
 /// Writes all of `bytes`.
