@@ -32,7 +32,7 @@ use crate::gather::{Ending, Piece, SmallPayload};
 use crate::reply::{Payload, Reply};
 use crate::shared::{Counters, Shared};
 use crate::transfer::{Framing, Patience, Sender};
-use crate::{delete, gather, get, put, transfer};
+use crate::{cors, delete, gather, get, put, transfer};
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
@@ -132,7 +132,8 @@ impl Connection {
     /// Answers a request; returns whether the connection is to be closed.
     async fn exchange(&mut self, head: &RequestHead) -> io::Result<bool> {
         let mut body = Body::new(head.body);
-        let mut reply = self.decide(head, &mut body).await;
+        let reply = self.decide(head, &mut body).await;
+        let mut reply = cors::apply(&self.shared.exports, head, reply);
         if reply.status == Status::CLIENT_LEFT {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -197,7 +198,7 @@ impl Connection {
         match head.method {
             Method::Get | Method::Head => tokio::select! {
                 biased;
-                reply = get::answer(shared, head, path, &spot) => reply,
+                reply = get::answer(shared, head, path, &spot, self.wire.stream.is_tls()) => reply,
                 // A checksum may take half an hour, and whoever left does not want it any longer.
                 () = self.wire.stream.closed() => client_left(),
             },

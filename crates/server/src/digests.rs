@@ -63,9 +63,12 @@ impl Digests {
         }
     }
 
-    /// Whether the checksum of a file is known without reading it.
-    pub(crate) fn is_known(&self, metadata: &Metadata, kind: ChecksumKind) -> bool {
-        self.lock().known.contains_key(&Key::new(metadata, kind))
+    /// The checksums of a file that are known without reading it.
+    pub(crate) fn known(&self, object: &Arc<dyn Object>) -> Vec<Checksum> {
+        let metadata = object.metadata();
+        let state = self.lock();
+        let of = |kind| state.known.get(&Key::new(metadata, kind)).cloned();
+        ChecksumKind::ALL.into_iter().filter_map(of).collect()
     }
 
     /// Remembers the checksum of an upload.

@@ -4,24 +4,32 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, limits};
+use gridlane_core::{ByteRange, ChecksumKind, limits};
 use gridlane_dav::conditional::{self, Validators, Verdict};
 use gridlane_dav::path::encode_query;
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{
     Boundary, ContentRange, ETag, Entry, EntryKind, Method, Multipart, RangeAnswer, RangeList, ResourcePath,
-    Status, UnsatisfiedRange, Version, date, digest, listing, media_type,
+    Status, UnsatisfiedRange, Version, date, listing, media_type,
 };
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
 use crate::export::Spot;
 use crate::gather::SMALL_BYTES;
+use crate::mirrors::{self, Mirrored};
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
+use crate::wanted::Wanted;
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
-pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
+pub(crate) async fn answer(
+    shared: &Shared,
+    head: &RequestHead,
+    path: &ResourcePath,
+    spot: &Spot,
+    is_tls: bool,
+) -> Reply {
     let opened = match spot.storage().open_nowait(&spot.object) {
         Ok(None) => shared.disk.run(|| spot.storage().open(&spot.object)).await,
         Ok(Some(opened)) => Ok(opened),
@@ -29,7 +37,11 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
     };
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
-        Ok(Opened::File(object)) => file(shared, head, path, object).await,
+        Ok(Opened::File(object)) => {
+            let base = mirrors::base_of(head, is_tls);
+            let mirrored = base.as_ref().map(|base| Mirrored { base, export: &spot.export, path });
+            file(shared, head, path, mirrored, object).await
+        }
         Ok(Opened::Directory) if !path.is_directory_form() => redirect_to_directory(head, path),
         Ok(Opened::Directory) if head.method == Method::Head => {
             directory_reply(head).payload(Payload::Unmeasured)
@@ -69,8 +81,19 @@ pub(crate) fn validators(metadata: &Metadata) -> Option<Validators> {
     Some(Validators { etag: ETag::strong(metadata.tag.as_str())?, modified: metadata.modified })
 }
 
-async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: Arc<dyn Object>) -> Reply {
+async fn file(
+    shared: &Shared,
+    head: &RequestHead,
+    path: &ResourcePath,
+    mirrored: Option<Mirrored<'_>>,
+    object: Arc<dyn Object>,
+) -> Reply {
     let metadata = object.metadata();
+    let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
+    if let (Some(mirrored), Some(format)) = (&mirrored, mirrors::wanted(head, media_type)) {
+        // Conditions are about the file, and this is none of its bytes.
+        return mirrored.metalink(format, metadata.size_bytes, &shared.digests.known(&object));
+    }
     let Some(validators) = validators(metadata) else {
         return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
     };
@@ -78,6 +101,7 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
         reply
             .field("ETag", validators.etag.to_string())
             .field("Last-Modified", date::format(metadata.modified))
+            .field("Vary", "Accept")
     };
     match conditional::evaluate(&head.headers, &head.method, Some(&validators)) {
         Verdict::NotModified => return with_validators(Reply::new(Status::NOT_MODIFIED)),
@@ -95,8 +119,6 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
         _ => None,
     };
     let answer = asked.map_or(RangeAnswer::Whole, |ranges| ranges.resolve(size));
-    let name = path.names().next_back().unwrap_or_default();
-    let media_type = media_type::of_name(name);
     let whole = ByteRange::new(0, size);
     let (status, content_range, payload) = match answer {
         RangeAnswer::Whole => (Status::OK, None, Payload::File { object: Arc::clone(&object), range: whole }),
@@ -133,9 +155,10 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
     if let Some(content_range) = content_range {
         reply = reply.field("Content-Range", content_range.to_string());
     }
-    if let Some(checksum) = digest_of(shared, head, &object).await {
-        reply = reply.field("Digest", digest::encode(&checksum));
+    if let Some(mirrored) = mirrored {
+        reply = mirrored.link(reply);
     }
+    reply = tell_digests(shared, head, &object, reply).await;
     reply.tells_status = head.method == Method::Get && wants_status(head);
     reply.payload(payload)
 }
@@ -157,25 +180,37 @@ fn wants_status(head: &RequestHead) -> bool {
         && is_asked.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// The checksum of the whole file, if the request wants one that we offer.
+/// The checksums of the whole file that the request wants and that we offer.
 ///
 /// A HEAD gets any that we can compute. A GET waits for its first byte meanwhile, so it gets only what is
 /// known, or soon will be: aria2 asks for sha-256 with every GET, and gives up after a minute.
-async fn digest_of(shared: &Shared, head: &RequestHead, object: &Arc<dyn Object>) -> Option<Checksum> {
+async fn tell_digests(shared: &Shared, head: &RequestHead, object: &Arc<dyn Object>, reply: Reply) -> Reply {
+    if Wanted::of(&head.headers, &ChecksumKind::ALL) == Wanted::default() {
+        return reply;
+    }
+    let known = shared.digests.known(object);
     let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
     let is_offered = |kind: ChecksumKind| {
         head.method == Method::Head
             || is_small && kind.is_combinable()
-            || shared.digests.is_known(object.metadata(), kind)
+            || known.iter().any(|checksum| checksum.kind() == kind)
     };
     let offered: Vec<ChecksumKind> = ChecksumKind::ALL.into_iter().filter(|kind| is_offered(*kind)).collect();
-    let kind = digest::negotiate(&head.headers, &offered)?;
+    let wanted = Wanted::of(&head.headers, &offered);
     let wait = match head.method {
         Method::Head => limits::DIGEST_ANSWER_MAX,
         // It may stand in line behind two large files.
         _ => limits::DIGEST_GET_MAX,
     };
-    timeout(wait, shared.digests.of(object, kind)).await.ok()?
+    let mut checksums = known;
+    for kind in wanted.kinds() {
+        if !checksums.iter().any(|checksum| checksum.kind() == kind)
+            && let Ok(Some(checksum)) = timeout(wait, shared.digests.of(object, kind)).await
+        {
+            checksums.push(checksum);
+        }
+    }
+    wanted.tell(reply, &checksums)
 }
 
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.
