@@ -57,6 +57,10 @@ pub const LISTING_ENTRIES_MAX: usize = 100_000;
 pub const LISTINGS_MAX: usize = 16;
 /// How long a request waits for its turn to be one of them: then the answer is 503.
 pub const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Directories inside each other that one COPY copies: each holds a descriptor.
+pub const COPY_DEPTH_MAX: usize = 128;
+/// Failures that the answer to one COPY or MOVE names; with more it is given up.
+pub const COPY_FAILURES_MAX: usize = 1000;
 /// Bytes made at a time of an answer that is streamed: what a slow reader holds in memory.
 pub const STREAM_PIECE_BYTES: usize = 64 * 1024;
 /// Bytes of the body of a PROPFIND or PROPPATCH: beyond it the answer is 413. Real ones have a few hundred.

@@ -63,6 +63,7 @@ statuses! {
     SERVICE_UNAVAILABLE = 503 "Service Unavailable";
     VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
     INSUFFICIENT_STORAGE = 507 "Insufficient Storage";
+    LOOP_DETECTED = 508 "Loop Detected";
 }
 
 impl Status {

@@ -29,10 +29,13 @@ use crate::access_log::{Record, timestamp};
 use crate::body::{Body, Inbox, Wire};
 use crate::export::{Operation, Place};
 use crate::gather::{Ending, Piece, SmallPayload};
+use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::shared::{Counters, Shared};
 use crate::transfer::{Framing, Patience, Sender};
-use crate::{cors, delete, gather, get, put, transfer};
+use crate::{
+    conditions, cors, delete, gather, get, mkcol, options, propfind, proppatch, put, relocate, transfer,
+};
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
@@ -171,40 +174,58 @@ impl Connection {
             (Method::Unknown(_), _) => {
                 return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
             }
-            (Method::Options, _) => {
-                return Reply::new(Status::OK)
-                    .field("Allow", shared.allowed_methods())
-                    .payload(Payload::Bytes(Vec::new()));
-            }
+            (Method::Options, Target::Server) => return options::of_server(shared),
             (_, Target::Resource { path, .. }) => path,
-            (_, Target::Server) => return not_allowed(shared),
+            (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
         };
-        let spot = match shared.exports.find(path) {
+        let place = shared.exports.find(path);
+        let operation = match head.method {
+            Method::Options => return options::answer(shared, &place),
+            Method::Post | Method::Lock | Method::Unlock | Method::Other(_) | Method::Unknown(_) => {
+                return options::not_allowed(shared, head, &place);
+            }
+            Method::Get | Method::Head | Method::Propfind | Method::Copy => Operation::Read,
+            Method::Put | Method::Delete | Method::Proppatch | Method::Mkcol | Method::Move => {
+                Operation::Write
+            }
+        };
+        let spot = match place {
             Place::Inside(spot) => spot,
-            Place::Above(names) => return above(shared, head, path, &names),
-            Place::Nowhere if head.method == Method::Put => {
+            Place::Above(names) => return above(shared, &mut self.wire, head, path, names, body).await,
+            Place::Nowhere if matches!(head.method, Method::Put | Method::Mkcol) => {
                 let what = "no export has this path, or its name '.gridlane' is the server's own";
                 return Reply::failure(Status::FORBIDDEN, what);
             }
             Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),
         };
-        let operation = match head.method {
-            Method::Get | Method::Head => Operation::Read,
-            _ => Operation::Write,
-        };
         if let Err(refusal) = spot.check(operation) {
             return refusal;
+        }
+        let origin = Origin::new(head, self.wire.stream.is_tls());
+        if head.headers.contains("if") {
+            let checked = shared.disk.run(|| conditions::check_if(shared, head, &origin, &spot)).await;
+            if let Err(refusal) = checked {
+                return refusal;
+            }
         }
         match head.method {
             Method::Get | Method::Head => tokio::select! {
                 biased;
-                reply = get::answer(shared, head, path, &spot, self.wire.stream.is_tls()) => reply,
+                reply = get::answer(shared, head, path, &spot, &origin) => reply,
                 // A checksum may take half an hour, and whoever left does not want it any longer.
                 () = self.wire.stream.closed() => client_left(),
             },
             Method::Put => put::answer(shared, &mut self.wire, head, path, &spot, body).await,
             Method::Delete => delete::answer(shared, head, path, &spot).await,
-            _ => not_allowed(shared),
+            Method::Propfind => propfind::answer(shared, &mut self.wire, head, path, &spot, body).await,
+            Method::Proppatch => proppatch::answer(shared, &mut self.wire, head, path, &spot, body).await,
+            Method::Mkcol => mkcol::answer(shared, head, spot).await,
+            Method::Copy | Method::Move => tokio::select! {
+                biased;
+                reply = relocate::answer(shared, head, path, &spot, &origin) => reply,
+                () = self.wire.stream.closed() => client_left(),
+            },
+            _ => options::not_allowed(shared, head, &Place::Inside(spot)),
         }
     }
 
@@ -382,19 +403,20 @@ fn client_left() -> Reply {
 }
 
 /// The answer for a directory that exists only because exports are below it.
-fn above(shared: &Shared, head: &RequestHead, path: &ResourcePath, names: &[Vec<u8>]) -> Reply {
+async fn above(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    names: Vec<Vec<u8>>,
+    body: &mut Body,
+) -> Reply {
     match head.method {
-        Method::Get | Method::Head => get::above(head, path, names),
-        Method::Put | Method::Delete => {
-            Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it")
-        }
-        _ => not_allowed(shared),
+        Method::Get | Method::Head => get::above(head, path, &names),
+        Method::Propfind => propfind::above(shared, wire, head, path, &names, body).await,
+        Method::Mkcol => options::exists(shared, &Place::Above(names)),
+        _ => Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it"),
     }
-}
-
-fn not_allowed(shared: &Shared) -> Reply {
-    Reply::failure(Status::METHOD_NOT_ALLOWED, "the server does not offer this method")
-        .field("Allow", shared.allowed_methods())
 }
 
 #[cfg(test)]

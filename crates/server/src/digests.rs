@@ -64,11 +64,10 @@ impl Digests {
     }
 
     /// The checksums of a file that are known without reading it.
-    pub(crate) fn known(&self, object: &Arc<dyn Object>) -> Vec<Checksum> {
-        let metadata = object.metadata();
+    pub(crate) fn known(&self, metadata: &Metadata) -> Vec<Checksum> {
         let state = self.lock();
-        let of = |kind| state.known.get(&Key::new(metadata, kind)).cloned();
-        ChecksumKind::ALL.into_iter().filter_map(of).collect()
+        let known = |kind| state.known.get(&Key::new(metadata, kind)).cloned();
+        ChecksumKind::ALL.into_iter().filter_map(known).collect()
     }
 
     /// Remembers the checksum of an upload.

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::export::Spot;
 use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
+use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 use crate::wanted::Wanted;
@@ -28,7 +29,7 @@ pub(crate) async fn answer(
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
-    is_tls: bool,
+    origin: &Origin<'_>,
 ) -> Reply {
     let opened = match spot.storage().open_nowait(&spot.object) {
         Ok(None) => shared.disk.run(|| spot.storage().open(&spot.object)).await,
@@ -38,7 +39,7 @@ pub(crate) async fn answer(
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
         Ok(Opened::File(object)) => {
-            let base = mirrors::base_of(head, is_tls);
+            let base = origin.url();
             let mirrored = base.as_ref().map(|base| Mirrored { base, export: &spot.export, path });
             file(shared, head, path, mirrored, object).await
         }
@@ -92,7 +93,7 @@ async fn file(
     let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
     if let (Some(mirrored), Some(format)) = (&mirrored, mirrors::wanted(head, media_type)) {
         // Conditions are about the file, and this is none of its bytes.
-        return mirrored.metalink(format, metadata.size_bytes, &shared.digests.known(&object));
+        return mirrored.metalink(format, metadata.size_bytes, &shared.digests.known(metadata));
     }
     let Some(validators) = validators(metadata) else {
         return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
@@ -188,7 +189,7 @@ async fn tell_digests(shared: &Shared, head: &RequestHead, object: &Arc<dyn Obje
     if Wanted::of(&head.headers, &ChecksumKind::ALL) == Wanted::default() {
         return reply;
     }
-    let known = shared.digests.known(object);
+    let known = shared.digests.known(object.metadata());
     let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
     let is_offered = |kind: ChecksumKind| {
         head.method == Method::Head
@@ -249,9 +250,9 @@ fn directory(head: &RequestHead, path: &ResourcePath, listing: Listing) -> Reply
         .into_iter()
         .map(|entry| Entry {
             name: entry.name,
-            kind: if entry.is_directory { EntryKind::Directory } else { EntryKind::File },
-            size_bytes: (!entry.is_directory).then_some(entry.size_bytes),
-            modified: Some(entry.modified),
+            kind: if entry.metadata.is_directory() { EntryKind::Directory } else { EntryKind::File },
+            size_bytes: (!entry.metadata.is_directory()).then_some(entry.metadata.size_bytes),
+            modified: Some(entry.metadata.modified),
         })
         .collect();
     page(head, path, entries, listing.is_cut)

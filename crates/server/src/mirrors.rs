@@ -126,15 +126,6 @@ fn root_of(root: &Url) -> &str {
     root.as_str().split('?').next().unwrap_or_default().trim_end_matches('/')
 }
 
-/// The scheme and host by which the client reached the server: `https://h:1094`. `None` when it did not say,
-/// or said something that cannot be a host.
-pub(crate) fn base_of(head: &RequestHead, is_tls: bool) -> Option<String> {
-    let host = head.headers.single("host")?;
-    let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
-    let scheme = if is_tls { "https" } else { "http" };
-    (!host.is_empty() && host.bytes().all(is_host)).then(|| format!("{scheme}://{host}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,19 +165,6 @@ mod tests {
             [("/f?metalink", v4), ("/f?x=1&metalink=1", v4), ("/f?metalinks", None), ("/f?x=metalink", None)]
         {
             assert_eq!(wanted_by(target, "", own), expected, "{target}");
-        }
-    }
-
-    #[test]
-    fn how_it_was_reached() {
-        let base = |host: &str| {
-            let head = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-            base_of(&RequestHead::parse(head.as_bytes()).ok()??.0, true)
-        };
-        assert_eq!(base("h.example:1094").as_deref(), Some("https://h.example:1094"));
-        assert_eq!(base("[::1]").as_deref(), Some("https://[::1]"));
-        for host in ["", "h/x", "h>", "a@b"] {
-            assert_eq!(base(host), None, "{host}");
         }
     }
 }

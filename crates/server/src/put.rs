@@ -5,17 +5,16 @@
 //! write. Then what the client says of its bytes is compared with the bytes, and only then they are committed.
 
 use gridlane_core::{Checksum, ChecksumKind, Hasher};
-use gridlane_dav::conditional::{self, Verdict};
 use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::{ETag, ResourcePath, Status, digest};
-use gridlane_store::{Expectation, Metadata, StoreError, StoreResult, Upload};
+use gridlane_store::{Metadata, StoreError, StoreResult, Upload};
 
-use crate::body::{Body, BodyError, Wire};
+use crate::body::{Body, BodyError, Wire, invite};
+use crate::conditions::expectation_of;
 use crate::export::Spot;
-use crate::get;
 use crate::reply::Reply;
 use crate::shared::Shared;
-use crate::transfer::{self, Patience};
+use crate::transfer::Patience;
 
 /// How far a PUT came that was not completed.
 enum Failure {
@@ -75,14 +74,7 @@ async fn receive(
         RequestBody::Absent | RequestBody::Chunked => None,
     };
     let mut upload = shared.disk.run(|| spot.storage().create(&spot.object, expected_bytes)).await?;
-    if head.expects_continue && wire.inbox.unread().is_empty() {
-        let mut uncounted = 0;
-        let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
-        let patience = &mut Patience::new(&shared.deadlines);
-        transfer::write(&mut wire.stream, interim, patience, &mut uncounted)
-            .await
-            .map_err(|cause| BodyError::Cut(Some(cause)))?;
-    }
+    invite(wire, head, &mut Patience::new(&shared.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
     let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
     // Always computed: it costs .03 CPU-seconds per GB now, and a whole read of the file later.
@@ -131,31 +123,6 @@ fn check_head(head: &RequestHead, path: &ResourcePath, upload_bytes_max: u64) ->
         RequestBody::Known(len) if len > upload_bytes_max => Err(too_large(upload_bytes_max)),
         RequestBody::Known(_) | RequestBody::Chunked => Ok(()),
     }
-}
-
-/// Evaluates the conditions now, to refuse early, and makes of them what must still hold when the file
-/// is committed.
-pub(crate) fn expectation_of(spot: &Spot, head: &RequestHead) -> Result<Expectation, Reply> {
-    const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
-    if !CONDITIONS.iter().any(|name| head.headers.contains(name)) {
-        return Ok(Expectation::Anything);
-    }
-    let current = match spot.storage().stat(&spot.object) {
-        Ok(metadata) => Some(metadata),
-        Err(StoreError::NotFound) => None,
-        Err(error) => return Err(Reply::store_failure(&error)),
-    };
-    let validators = current.as_ref().and_then(get::validators);
-    match conditional::evaluate(&head.headers, &head.method, validators.as_ref()) {
-        Verdict::Proceed => {}
-        Verdict::Failed | Verdict::NotModified => {
-            return Err(Reply::failure(
-                Status::PRECONDITION_FAILED,
-                "the file is not in the state asked for",
-            ));
-        }
-    }
-    Ok(current.map_or(Expectation::Absent, |current| Expectation::Tag(current.tag)))
 }
 
 /// The data plane: the body goes to the storage; returns its checksums.

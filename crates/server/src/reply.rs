@@ -149,9 +149,17 @@ impl Reply {
     pub(crate) fn store_failure(error: &StoreError) -> Reply {
         let status = match error {
             StoreError::NotFound => Status::NOT_FOUND,
-            StoreError::ParentMissing | StoreError::NotAFile | StoreError::NotADirectory => Status::CONFLICT,
+            StoreError::ParentMissing
+            | StoreError::NotAFile
+            | StoreError::NotADirectory
+            | StoreError::NotEmpty
+            | StoreError::AcrossDevices => Status::CONFLICT,
             StoreError::Unexpected => Status::PRECONDITION_FAILED,
-            StoreError::Denied => Status::FORBIDDEN,
+            // RFC 4918, 9.9.4, for a source that is its own destination.
+            StoreError::Denied | StoreError::ReadOnly | StoreError::InUse | StoreError::IntoItself => {
+                Status::FORBIDDEN
+            }
+            StoreError::TooLarge => Status::CONTENT_TOO_LARGE,
             StoreError::Busy => Status::SERVICE_UNAVAILABLE,
             StoreError::NameTooLong => Status::URI_TOO_LONG,
             StoreError::NoSpace => Status::INSUFFICIENT_STORAGE,

@@ -30,13 +30,6 @@ pub(crate) struct Shared {
     pub(crate) started_s: u64,
 }
 
-impl Shared {
-    /// The methods that the server answers, for `Allow`.
-    pub(crate) fn allowed_methods(&self) -> &'static str {
-        if self.exports.allow_write() { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" }
-    }
-}
-
 /// What happened since the start.
 #[derive(Default)]
 pub(crate) struct Counters {

@@ -17,12 +17,24 @@ pub enum StoreError {
     NotAFile,
     /// A directory was asked for, and there is a file.
     NotADirectory,
+    /// The directory to be removed is not empty.
+    NotEmpty,
     /// The object is there already, or is not in the state that was expected.
     Unexpected,
+    /// A file or directory was to be moved onto itself, into itself, or onto a directory that holds it.
+    IntoItself,
+    /// From here to there nothing can be moved, only copied: they are on different file systems.
+    AcrossDevices,
+    /// It cannot be removed or moved: it is the export's root, or something is mounted there.
+    InUse,
     /// The operating system does not let this process do it.
     Denied,
-    /// The name is longer than the file system allows.
+    /// The file system is mounted read-only.
+    ReadOnly,
+    /// The name or the path is longer than the file system allows.
     NameTooLong,
+    /// The file is larger than the file system allows.
+    TooLarge,
     /// The device or the quota is full.
     NoSpace,
     /// The process or the machine has no descriptor left to open a file with: later it may have one.
@@ -43,9 +55,15 @@ impl fmt::Display for StoreError {
             StoreError::ParentMissing => "the directory to put it in does not exist",
             StoreError::NotAFile => "it is not a regular file",
             StoreError::NotADirectory => "it is not a directory",
+            StoreError::NotEmpty => "the directory is not empty",
             StoreError::Unexpected => "the file is not in the expected state",
+            StoreError::IntoItself => "it cannot be moved onto or into itself",
+            StoreError::AcrossDevices => "it is on another file system than its new place: copy it",
+            StoreError::InUse => "it is the export's root, or something is mounted there",
             StoreError::Denied => "the operating system denies it to the server",
+            StoreError::ReadOnly => "the file system is read-only",
             StoreError::NameTooLong => "the name is too long for the file system",
+            StoreError::TooLarge => "the file is too large for the file system",
             StoreError::NoSpace => "there is not enough space",
             StoreError::Busy => "the server has too many files open",
             StoreError::NotOurs(path) => {
@@ -77,11 +95,19 @@ impl From<io::Error> for StoreError {
         }
         match cause.kind() {
             io::ErrorKind::NotFound => StoreError::NotFound,
-            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => StoreError::Denied,
+            io::ErrorKind::PermissionDenied => StoreError::Denied,
+            io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly,
+            io::ErrorKind::DirectoryNotEmpty => StoreError::NotEmpty,
+            io::ErrorKind::CrossesDevices => StoreError::AcrossDevices,
+            io::ErrorKind::ResourceBusy => StoreError::InUse,
+            io::ErrorKind::FileTooLarge => StoreError::TooLarge,
             io::ErrorKind::AlreadyExists => StoreError::Unexpected,
             io::ErrorKind::IsADirectory => StoreError::NotAFile,
             io::ErrorKind::NotADirectory => StoreError::NotADirectory,
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::NoSpace,
+            // The last one: a directory that can hold no further directory.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::TooManyLinks => {
+                StoreError::NoSpace
+            }
             io::ErrorKind::InvalidFilename => StoreError::NameTooLong,
             _ => StoreError::Io(cause),
         }
@@ -98,10 +124,18 @@ impl From<StoreError> for Error {
     fn from(error: StoreError) -> Error {
         let kind = match error {
             StoreError::NotFound | StoreError::ParentMissing => ErrorKind::NotFound,
-            StoreError::NotAFile | StoreError::NotADirectory | StoreError::NameTooLong => ErrorKind::Usage,
-            StoreError::Unexpected => ErrorKind::Precondition,
-            StoreError::Denied | StoreError::NotOurs(_) => ErrorKind::Denied,
-            StoreError::NoSpace | StoreError::Busy | StoreError::Io(_) => ErrorKind::LocalIo,
+            StoreError::NotAFile
+            | StoreError::NotADirectory
+            | StoreError::NameTooLong
+            | StoreError::IntoItself
+            | StoreError::AcrossDevices => ErrorKind::Usage,
+            StoreError::Unexpected | StoreError::NotEmpty => ErrorKind::Precondition,
+            StoreError::Denied | StoreError::ReadOnly | StoreError::InUse | StoreError::NotOurs(_) => {
+                ErrorKind::Denied
+            }
+            StoreError::NoSpace | StoreError::TooLarge | StoreError::Busy | StoreError::Io(_) => {
+                ErrorKind::LocalIo
+            }
         };
         Error::new(kind, error.to_string()).fault(Fault::Local)
     }
@@ -117,5 +151,25 @@ mod tests {
             assert!(matches!(StoreError::from(errno), StoreError::Busy), "{errno}");
         }
         assert!(matches!(StoreError::from(Errno::IO), StoreError::Io(_)));
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_keeps_its_meaning() {
+        type Is = fn(&StoreError) -> bool;
+        let meanings: [(Errno, Is); 9] = [
+            (Errno::DQUOT, |error| matches!(error, StoreError::NoSpace)),
+            (Errno::NOSPC, |error| matches!(error, StoreError::NoSpace)),
+            (Errno::MLINK, |error| matches!(error, StoreError::NoSpace)),
+            (Errno::NOTEMPTY, |error| matches!(error, StoreError::NotEmpty)),
+            (Errno::XDEV, |error| matches!(error, StoreError::AcrossDevices)),
+            (Errno::ROFS, |error| matches!(error, StoreError::ReadOnly)),
+            (Errno::BUSY, |error| matches!(error, StoreError::InUse)),
+            (Errno::NAMETOOLONG, |error| matches!(error, StoreError::NameTooLong)),
+            (Errno::FBIG, |error| matches!(error, StoreError::TooLarge)),
+        ];
+        for (errno, is_meant) in meanings {
+            let error = StoreError::from(errno);
+            assert!(is_meant(&error), "{errno}: {error:?}");
+        }
     }
 }

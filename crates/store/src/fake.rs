@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::storage::{Committed, Expectation, Listing, Metadata, Object, Opened, Storage, Upload};
+use crate::storage::{Committed, Entries, Expectation, Metadata, Object, Opened, Space, Storage, Upload};
 
 /// A gate in front of a disk: closed, every blocking read waits; open, none does.
 #[derive(Clone, Default)]
@@ -74,6 +75,57 @@ impl Gate {
     }
 }
 
+/// What a wrapper of files passes on as it is.
+macro_rules! delegate_names {
+    () => {
+        fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
+            self.inner.look(path)
+        }
+
+        fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
+            self.inner.entries(path)
+        }
+
+        fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.inner.make_directory(path)
+        }
+
+        fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
+            self.inner.remove(path, expectation)
+        }
+
+        fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.inner.remove_directory(path)
+        }
+
+        fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.inner.remove_tree(path)
+        }
+
+        fn rename(
+            &self,
+            from: &ObjectPath,
+            to: &ObjectPath,
+            overwrite: bool,
+            expectation: &Expectation,
+        ) -> StoreResult<bool> {
+            self.inner.rename(from, to, overwrite, expectation)
+        }
+
+        fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
+            self.inner.set_modified(path, modified)
+        }
+
+        fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
+            self.inner.space(path)
+        }
+
+        fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
+            self.inner.remove_abandoned(age)
+        }
+    };
+}
+
 /// A storage whose files are never in memory: every read has to pass a [`Gate`].
 pub struct SlowStorage<S> {
     inner: S,
@@ -95,13 +147,7 @@ impl<S: Storage> Storage for SlowStorage<S> {
         })
     }
 
-    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
-        self.inner.list(path)
-    }
-
-    fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
-        self.inner.remove(path, expectation)
-    }
+    delegate_names!();
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
         self.inner.create(path, expected_bytes)
@@ -177,13 +223,7 @@ impl<S: Storage> Storage for FaultyStorage<S> {
         })
     }
 
-    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
-        self.inner.list(path)
-    }
-
-    fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
-        self.inner.remove(path, expectation)
-    }
+    delegate_names!();
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
         let inner = self.inner.create(path, expected_bytes)?;
@@ -232,6 +272,10 @@ impl Upload for FaultyUpload {
             return Err(StoreError::NoSpace);
         }
         self.inner.write_at(bytes, offset)
+    }
+
+    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
+        self.inner.set_modified(modified)
     }
 
     fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {

@@ -9,7 +9,7 @@
 //!
 //! One rule holds for both: nothing half-written is ever visible under its name.
 //!
-//! It is no cache and no file-system abstraction: there is no seek, no append, no rename.
+//! It is no cache and no file-system abstraction: there is no seek, no append, no change in place.
 //!
 //! Read first: [`storage`], then [`posix`].
 
@@ -25,7 +25,8 @@ pub mod storage;
 pub use error::{StoreError, StoreResult};
 pub use memory::MemoryStorage;
 pub use path::ObjectPath;
-pub use posix::{Durability, PosixStorage};
+pub use posix::{Durability, PosixOptions, PosixStorage};
 pub use storage::{
-    Committed, DirectoryEntry, Expectation, Listing, Metadata, Object, Opened, Storage, Upload,
+    Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, NodeKind, Object, Opened, Space,
+    Storage, Upload,
 };

@@ -1,31 +1,38 @@
 //! A storage in memory: for tests, and the reference for what [`Storage`] means.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use gridlane_core::limits;
-
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    Committed, DirectoryEntry, Expectation, FileIdentity, Listing, Metadata, Object, Opened, Storage, Upload,
+    Committed, DirectoryEntry, Entries, Expectation, FileIdentity, Metadata, NodeKind, Object, Opened, Space,
+    Storage, Upload,
 };
 
 /// A tree of files and directories in memory. Clones share it.
 #[derive(Clone, Default)]
 pub struct MemoryStorage {
     tree: Arc<Mutex<Tree>>,
-    /// Free bytes; without a bound when `None`.
+    /// For all files together; without a bound when `None`.
     capacity_bytes: Option<u64>,
 }
 
 #[derive(Default)]
 struct Tree {
-    files: BTreeMap<ObjectPath, Arc<MemoryObject>>,
-    directories: BTreeSet<ObjectPath>,
+    /// Everything but the root.
+    nodes: BTreeMap<ObjectPath, Node>,
+    /// Of all files together.
+    used_bytes: u64,
+}
+
+#[derive(Clone)]
+enum Node {
+    File(Arc<MemoryObject>),
+    Directory(Metadata),
 }
 
 impl MemoryStorage {
@@ -34,7 +41,7 @@ impl MemoryStorage {
         MemoryStorage::default()
     }
 
-    /// Lets no file become larger than this.
+    /// Lets all files together become no larger than this.
     pub fn with_capacity(mut self, bytes: u64) -> MemoryStorage {
         self.capacity_bytes = Some(bytes);
         self
@@ -42,78 +49,159 @@ impl MemoryStorage {
 
     /// Makes a directory, in a directory that exists.
     pub fn add_directory(&self, path: &ObjectPath) {
-        self.lock().directories.insert(path.clone());
+        self.lock().nodes.insert(path.clone(), Node::new_directory());
     }
 
     /// Puts a file there, in a directory that exists, last changed in 1970.
     pub fn add_file(&self, path: &ObjectPath, bytes: impl Into<Vec<u8>>) {
-        let object = MemoryObject::new(bytes.into(), SystemTime::UNIX_EPOCH);
-        self.lock().files.insert(path.clone(), object);
+        self.lock().put(path, MemoryObject::new(Arc::new(bytes.into()), SystemTime::UNIX_EPOCH));
     }
 
     /// How many files there are.
     pub fn file_count(&self) -> usize {
-        self.lock().files.len()
+        self.lock().nodes.values().filter(|node| matches!(node, Node::File(_))).count()
     }
 
     fn lock(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    fn free_bytes(&self, tree: &Tree) -> u64 {
+        self.capacity_bytes.unwrap_or(u64::MAX).saturating_sub(tree.used_bytes)
+    }
+}
+
+impl Node {
+    fn new_directory() -> Node {
+        Node::Directory(metadata(NodeKind::Directory, 0, SystemTime::now()))
+    }
+
+    fn metadata(&self) -> &Metadata {
+        match self {
+            Node::File(object) => &object.metadata,
+            Node::Directory(metadata) => metadata,
+        }
+    }
+
+    fn is_directory(&self) -> bool {
+        matches!(self, Node::Directory(_))
+    }
 }
 
 impl Tree {
     fn is_directory(&self, path: &ObjectPath) -> bool {
-        path.is_root() || self.directories.contains(path)
+        path.is_root() || self.nodes.get(path).is_some_and(Node::is_directory)
+    }
+
+    fn get(&self, path: &ObjectPath) -> StoreResult<&Node> {
+        self.nodes.get(path).ok_or(StoreError::NotFound)
+    }
+
+    /// Returns whether there was something before.
+    fn put(&mut self, path: &ObjectPath, object: Arc<MemoryObject>) -> bool {
+        let replaced = self.take(path).is_some();
+        self.used_bytes += object.metadata.size_bytes;
+        self.nodes.insert(path.clone(), Node::File(object));
+        replaced
+    }
+
+    fn take(&mut self, path: &ObjectPath) -> Option<Node> {
+        let node = self.nodes.remove(path)?;
+        self.used_bytes -= node.metadata().size_bytes;
+        Some(node)
+    }
+
+    /// Everything below a directory, parents before their children.
+    fn below(&self, path: &ObjectPath) -> impl Iterator<Item = (&ObjectPath, &Node)> {
+        self.nodes.range(path.subtree_start()..).take_while(|(below, _)| below.is_below(path))
+    }
+
+    /// Takes a node out, with everything below it.
+    fn take_tree(&mut self, path: &ObjectPath) -> Vec<(ObjectPath, Node)> {
+        let mut paths: Vec<_> = self.below(path).map(|(below, _)| below.clone()).collect();
+        paths.push(path.clone());
+        paths.into_iter().filter_map(|path| self.take(&path).map(|node| (path, node))).collect()
+    }
+
+    fn require_parent(&self, path: &ObjectPath) -> StoreResult<()> {
+        match path.split_last() {
+            Some((parent, _)) if !self.is_directory(&parent) => Err(StoreError::ParentMissing),
+            _ => Ok(()),
+        }
     }
 
     fn check(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
-        let current = self.files.get(path);
+        let current = self.nodes.get(path);
         let is_as_expected = match expectation {
             Expectation::Anything => true,
             Expectation::Absent => current.is_none(),
-            Expectation::Tag(tag) => current.is_some_and(|object| object.metadata.tag == *tag),
+            Expectation::Tag(tag) => current.is_some_and(|node| node.metadata().tag == *tag),
         };
         if is_as_expected { Ok(()) } else { Err(StoreError::Unexpected) }
+    }
+
+    /// For removing the directory at `path`.
+    fn require_removable(&self, path: &ObjectPath) -> StoreResult<()> {
+        if path.is_root() {
+            return Err(StoreError::InUse);
+        }
+        if self.get(path)?.is_directory() { Ok(()) } else { Err(StoreError::NotADirectory) }
     }
 }
 
 impl Storage for MemoryStorage {
+    fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
+        if path.is_root() {
+            return Ok(Metadata {
+                tag: "memory-root".to_owned(),
+                // An address, for everything else a count: no two trees have the same root.
+                identity: FileIdentity { device: 0, number: Arc::as_ptr(&self.tree).addr() as u64 },
+                ..metadata(NodeKind::Directory, 0, SystemTime::UNIX_EPOCH)
+            });
+        }
+        Ok(self.lock().get(path)?.metadata().clone())
+    }
+
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
-        let tree = self.lock();
-        if tree.is_directory(path) {
+        if path.is_root() {
             return Ok(Opened::Directory);
         }
-        let object = tree.files.get(path).ok_or(StoreError::NotFound)?;
-        Ok(Opened::File(Arc::<MemoryObject>::clone(object)))
+        Ok(match self.lock().get(path)? {
+            Node::File(object) => Opened::File(Arc::<MemoryObject>::clone(object)),
+            Node::Directory(_) => Opened::Directory,
+        })
     }
 
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
         self.open(path).map(Some)
     }
 
-    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
+    fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
         let tree = self.lock();
         if !tree.is_directory(path) {
-            let is_file = tree.files.contains_key(path);
-            return Err(if is_file { StoreError::NotADirectory } else { StoreError::NotFound });
+            tree.get(path)?;
+            return Err(StoreError::NotADirectory);
         }
-        let directories = tree.directories.iter().map(|path| (path, None));
-        let files = tree.files.iter().map(|(path, object)| (path, Some(&object.metadata)));
-        let mut listing = Listing::default();
-        for (below, metadata) in directories.chain(files) {
-            let Some((_, name)) = below.split_last().filter(|(parent, _)| parent == path) else { continue };
-            if listing.entries.len() == limits::LISTING_ENTRIES_MAX {
-                listing.is_cut = true;
-                break;
-            }
-            listing.entries.push(DirectoryEntry {
-                name: name.to_vec(),
-                is_directory: metadata.is_none(),
-                size_bytes: metadata.map_or(0, |metadata| metadata.size_bytes),
-                modified: metadata.map_or(SystemTime::UNIX_EPOCH, |metadata| metadata.modified),
-            });
+        let is_in = |below: &ObjectPath| below.split_last().is_some_and(|(parent, _)| parent == *path);
+        let paths: Vec<_> =
+            tree.below(path).map(|(below, _)| below).filter(|below| is_in(below)).cloned().collect();
+        drop(tree);
+        let storage = self.clone();
+        Ok(Box::new(paths.into_iter().filter_map(move |path| {
+            let metadata = storage.look(&path).ok()?;
+            let (_, name) = path.split_last()?;
+            Some(Ok(DirectoryEntry { name: name.to_vec(), metadata }))
+        })))
+    }
+
+    fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+        let mut tree = self.lock();
+        tree.require_parent(path)?;
+        if path.is_root() || tree.nodes.contains_key(path) {
+            return Err(StoreError::Unexpected);
         }
-        Ok(listing)
+        tree.nodes.insert(path.clone(), Node::new_directory());
+        Ok(())
     }
 
     fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
@@ -121,50 +209,130 @@ impl Storage for MemoryStorage {
         if tree.is_directory(path) {
             return Err(StoreError::NotAFile);
         }
-        if !tree.files.contains_key(path) {
-            return Err(StoreError::NotFound);
-        }
+        tree.get(path)?;
         tree.check(path, expectation)?;
-        tree.files.remove(path);
+        tree.take(path);
         Ok(())
     }
 
-    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-        let (parent, _) = path.split_last().ok_or(StoreError::NotAFile)?;
-        let tree = self.lock();
-        if !tree.is_directory(&parent) {
-            return Err(StoreError::ParentMissing);
+    fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+        let mut tree = self.lock();
+        tree.require_removable(path)?;
+        if tree.below(path).next().is_some() {
+            return Err(StoreError::NotEmpty);
         }
+        tree.take(path);
+        Ok(())
+    }
+
+    fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
+        let mut tree = self.lock();
+        tree.require_removable(path)?;
+        tree.take_tree(path);
+        Ok(())
+    }
+
+    fn rename(
+        &self,
+        from: &ObjectPath,
+        to: &ObjectPath,
+        overwrite: bool,
+        expectation: &Expectation,
+    ) -> StoreResult<bool> {
+        if from.is_root() || to.is_root() {
+            return Err(StoreError::InUse);
+        }
+        let mut tree = self.lock();
+        tree.get(from)?;
+        tree.check(from, expectation)?;
+        if from == to || to.is_below(from) || from.is_below(to) {
+            return Err(StoreError::IntoItself);
+        }
+        tree.require_parent(to)?;
+        let replaced = tree.nodes.contains_key(to);
+        if replaced && !overwrite {
+            return Err(StoreError::Unexpected);
+        }
+        tree.take_tree(to);
+        for (path, node) in tree.take_tree(from) {
+            tree.used_bytes += node.metadata().size_bytes;
+            tree.nodes.insert(path.moved(from, to), node);
+        }
+        Ok(replaced)
+    }
+
+    fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
+        if path.is_root() {
+            return Err(StoreError::InUse);
+        }
+        let mut tree = self.lock();
+        match tree.get(path)?.clone() {
+            Node::File(object) => {
+                let metadata = Metadata { modified, ..object.metadata.clone() };
+                let bytes = Arc::clone(&object.bytes);
+                tree.nodes.insert(path.clone(), Node::File(Arc::new(MemoryObject { metadata, bytes })));
+            }
+            Node::Directory(metadata) => {
+                tree.nodes.insert(path.clone(), Node::Directory(Metadata { modified, ..metadata }));
+            }
+        }
+        Ok(())
+    }
+
+    fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
+        self.look(path)?;
+        let tree = self.lock();
+        Ok(Space {
+            total_bytes: self.capacity_bytes.unwrap_or(u64::MAX),
+            used_bytes: tree.used_bytes,
+            available_bytes: self.free_bytes(&tree),
+        })
+    }
+
+    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+        let tree = self.lock();
         if tree.is_directory(path) {
             return Err(StoreError::NotAFile);
         }
-        if let (Some(expected), Some(capacity)) = (expected_bytes, self.capacity_bytes)
-            && expected > capacity
-        {
+        tree.require_parent(path)?;
+        if expected_bytes.unwrap_or(0) > self.free_bytes(&tree) {
             return Err(StoreError::NoSpace);
         }
-        Ok(Box::new(MemoryUpload { storage: self.clone(), path: path.clone(), bytes: Vec::new() }))
+        let (storage, path) = (self.clone(), path.clone());
+        Ok(Box::new(MemoryUpload { storage, path, bytes: Vec::new(), modified: None }))
+    }
+}
+
+/// Of something new.
+fn metadata(kind: NodeKind, size_bytes: u64, modified: SystemTime) -> Metadata {
+    static NODES: AtomicU64 = AtomicU64::new(1);
+    let number = NODES.fetch_add(1, Ordering::Relaxed);
+    Metadata {
+        kind,
+        size_bytes,
+        modified,
+        // Never in place: other bytes are another object.
+        changed: modified,
+        created: Some(modified),
+        tag: format!("memory-{number:x}"),
+        identity: FileIdentity { device: 0, number },
+        mode: match kind {
+            NodeKind::File => 0o100_644,
+            NodeKind::Directory => 0o040_755,
+        },
+        owner: 0,
+        group: 0,
     }
 }
 
 struct MemoryObject {
     metadata: Metadata,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
 }
 
 impl MemoryObject {
-    fn new(bytes: Vec<u8>, modified: SystemTime) -> Arc<MemoryObject> {
-        static OBJECTS: AtomicU64 = AtomicU64::new(1);
-        let number = OBJECTS.fetch_add(1, Ordering::Relaxed);
-        let metadata = Metadata {
-            size_bytes: bytes.len() as u64,
-            modified,
-            // Never in place: a change is another object.
-            changed: modified,
-            tag: format!("memory-{number:x}"),
-            identity: FileIdentity { device: 0, number },
-        };
-        Arc::new(MemoryObject { metadata, bytes })
+    fn new(bytes: Arc<Vec<u8>>, modified: SystemTime) -> Arc<MemoryObject> {
+        Arc::new(MemoryObject { metadata: metadata(NodeKind::File, bytes.len() as u64, modified), bytes })
     }
 }
 
@@ -194,12 +362,13 @@ struct MemoryUpload {
     storage: MemoryStorage,
     path: ObjectPath,
     bytes: Vec<u8>,
+    modified: Option<SystemTime>,
 }
 
 impl Upload for MemoryUpload {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
         let end = offset.saturating_add(bytes.len() as u64);
-        if self.storage.capacity_bytes.is_some_and(|capacity| end > capacity) {
+        if end > self.storage.free_bytes(&self.storage.lock()) {
             return Err(StoreError::NoSpace);
         }
         let (start, end) = match (usize::try_from(offset), usize::try_from(end)) {
@@ -213,12 +382,22 @@ impl Upload for MemoryUpload {
         Ok(())
     }
 
+    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
+        self.modified = Some(modified);
+        Ok(())
+    }
+
     fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
         let mut tree = self.storage.lock();
         tree.check(&self.path, expectation)?;
-        let object = MemoryObject::new(self.bytes, SystemTime::now());
+        // Both may have been changed since the upload began.
+        tree.require_parent(&self.path)?;
+        if tree.is_directory(&self.path) {
+            return Err(StoreError::NotAFile);
+        }
+        let object = MemoryObject::new(Arc::new(self.bytes), self.modified.unwrap_or_else(SystemTime::now));
         let metadata = object.metadata.clone();
-        let replaced = tree.files.insert(self.path, object).is_some();
+        let replaced = tree.put(&self.path, object);
         Ok(Committed { metadata, replaced })
     }
 }

@@ -61,6 +61,36 @@ impl ObjectPath {
         })
     }
 
+    /// The names from the root to it; none for the root.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.joined.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
+    }
+
+    /// Whether it is somewhere below `directory`, which nothing is of itself.
+    pub fn is_below(&self, directory: &ObjectPath) -> bool {
+        match self.joined.strip_prefix(directory.joined.as_slice()) {
+            Some(rest) if directory.is_root() => !rest.is_empty(),
+            Some(rest) => rest.first() == Some(&b'/'),
+            None => false,
+        }
+    }
+
+    /// Sorts before everything that is [below](ObjectPath::is_below) this directory, with nothing else in
+    /// between.
+    pub(crate) fn subtree_start(&self) -> ObjectPath {
+        let mut joined = self.joined.clone();
+        if !self.is_root() {
+            joined.push(b'/');
+        }
+        ObjectPath { joined }
+    }
+
+    /// Where what is at this path, in or at `from`, is when `from` has become `to`.
+    pub(crate) fn moved(&self, from: &ObjectPath, to: &ObjectPath) -> ObjectPath {
+        let rest = self.joined.get(from.joined.len()..).unwrap_or_default();
+        ObjectPath { joined: [&to.joined, rest].concat() }
+    }
+
     /// Whether it is the export's root.
     pub fn is_root(&self) -> bool {
         self.joined.is_empty()
@@ -98,6 +128,20 @@ mod tests {
         let (parent, name) = path.split_last().unwrap();
         assert_eq!((parent.to_string().as_str(), name), ("/a/...", &b".gridlane2"[..]));
         assert!(ObjectPath::root().split_last().is_none());
+        assert!(path.names().eq([&b"a"[..], b"...", b".gridlane2"]));
+        assert_eq!(ObjectPath::root().names().count(), 0);
         assert_eq!(ObjectPath::root().as_relative(), Path::new("."));
+    }
+
+    #[test]
+    fn what_is_below_what() {
+        let path = |text: &str| ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap();
+        assert!(path("a/b").is_below(&path("a")) && path("a/b/c").is_below(&path("a")));
+        assert!(path("a").is_below(&ObjectPath::root()));
+        for not_below in ["a", "ab", "a-b", "b/a"] {
+            assert!(!path(not_below).is_below(&path("a")), "{not_below}");
+        }
+        assert!(!ObjectPath::root().is_below(&ObjectPath::root()));
+        assert_eq!(path("a/b/c").moved(&path("a/b"), &path("x")), path("x/c"));
     }
 }

@@ -5,10 +5,12 @@
 //! first and takes everything else to a place where it may block.
 //!
 //! ```text
+//! look ─▶ metadata
 //! open ─▶ Opened::File(object)  ─▶ read_at_nowait / read_at, or sendfile from as_file
-//!      └▶ Opened::Directory     ─▶ list
-//! create ─▶ upload ─▶ write_at … ─▶ commit(expectation)      visible by rename
-//!                 └▶ drop                                     gone without a trace
+//!      └▶ Opened::Directory     ─▶ entries, a few at a time; or list
+//! create ─▶ upload ─▶ write_at, copy_range … ─▶ commit(expectation)   visible by rename
+//!                 └▶ drop                                              gone without a trace
+//! make_directory · remove · remove_directory · remove_tree · rename · set_modified · space
 //! ```
 
 use std::fs::File;
@@ -16,22 +18,50 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::error::StoreResult;
+use gridlane_core::limits;
+
+use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 
-/// What is known of a file without reading it.
+/// What there can be at a path. Anything else (devices, pipes, sockets) is not served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NodeKind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+}
+
+/// What is known of a file or directory without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Its length.
+    /// Which of the two it is.
+    pub kind: NodeKind,
+    /// Its length; 0 for a directory.
     pub size_bytes: u64,
-    /// When its bytes were last changed.
+    /// When its bytes, or a directory's entries, were last changed.
     pub modified: SystemTime,
     /// When anything about it was last changed. Unlike [`modified`](Metadata::modified) nobody can set it.
     pub changed: SystemTime,
+    /// When it was made, where the storage knows.
+    pub created: Option<SystemTime>,
     /// What its strong entity tag holds between the quotes: other bytes, another tag.
     pub tag: String,
     /// Which file it is within the storage, whatever its name and its bytes.
     pub identity: FileIdentity,
+    /// Type and permissions as in `st_mode`.
+    pub mode: u32,
+    /// The number of the user it belongs to.
+    pub owner: u32,
+    /// The number of the group it belongs to.
+    pub group: u32,
+}
+
+impl Metadata {
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == NodeKind::Directory
+    }
 }
 
 /// Tells files of one storage apart.
@@ -78,13 +108,12 @@ pub trait Object: Send + Sync {
 pub struct DirectoryEntry {
     /// Its name.
     pub name: Vec<u8>,
-    /// Whether it is a directory.
-    pub is_directory: bool,
-    /// Its length; 0 for a directory.
-    pub size_bytes: u64,
-    /// When it was last changed.
-    pub modified: SystemTime,
+    /// What is known of it; of what it points to if it is a link.
+    pub metadata: Metadata,
 }
+
+/// The entries of a directory, read as they are asked for.
+pub type Entries = Box<dyn Iterator<Item = StoreResult<DirectoryEntry>> + Send>;
 
 /// The entries of a directory, in no particular order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -116,17 +145,70 @@ pub struct Committed {
     pub replaced: bool,
 }
 
+/// How much fits into an export, or into the part of it that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Used and free together.
+    pub total_bytes: u64,
+    /// What is there.
+    pub used_bytes: u64,
+    /// What can still be written. Less than the difference where some is reserved for others.
+    pub available_bytes: u64,
+}
+
 /// A file that is being written and that nobody sees yet. Dropped without a commit, it is gone.
 pub trait Upload: Send {
     /// Writes all of `bytes` at `offset`, waiting as long as it takes.
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()>;
 
+    /// Copies `len` bytes of `source` from `offset` to the same place of this file, by the storage's own
+    /// means where it has some (it may share blocks); returns how many there were: fewer at the end of the
+    /// source. A caller that wants to stop in between, or to tell of progress, asks for a few at a time.
+    fn copy_range(&mut self, source: &dyn Object, offset: u64, len: u64) -> StoreResult<u64> {
+        copy_by_reading(source, offset, len, |bytes, at| self.write_at(bytes, at))
+    }
+
+    /// What [`Metadata::modified`] shall be when the file is visible; else it is when it was written.
+    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()>;
+
     /// Makes the file visible under its name, all at once, after what durability asks for.
     fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed>;
 }
 
+/// Reads from `source` and hands what it read, and where it was, to `write`.
+pub(crate) fn copy_by_reading(
+    source: &dyn Object,
+    offset: u64,
+    len: u64,
+    mut write: impl FnMut(&[u8], u64) -> StoreResult<()>,
+) -> StoreResult<u64> {
+    let room = usize::try_from(len).unwrap_or(usize::MAX).min(limits::IO_BYTES);
+    let mut buffer = vec![0; room];
+    let mut copied = 0;
+    while copied < len {
+        let wanted = usize::try_from(len - copied).unwrap_or(usize::MAX).min(room);
+        let at = offset.saturating_add(copied);
+        match source.read_at(&mut buffer[..wanted], at) {
+            Ok(0) => break,
+            Ok(count) => {
+                write(&buffer[..count], at)?;
+                copied += count as u64;
+            }
+            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+    Ok(copied)
+}
+
 /// An export: a tree of files and directories.
+///
+/// Where a path goes through a link, the link is followed if it stays inside. What is at the end of a path
+/// is followed for looking and reading; removing, moving and replacing mean the link.
 pub trait Storage: Send + Sync {
+    /// What is known of the file or directory at `path`. Nothing is opened for reading.
+    fn look(&self, path: &ObjectPath) -> StoreResult<Metadata>;
+
     /// Opens what is at `path` for reading. Never waits for a peer of a pipe or for a device to be ready.
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened>;
 
@@ -138,25 +220,91 @@ pub trait Storage: Send + Sync {
 
     /// The metadata of the file at `path`.
     fn stat(&self, path: &ObjectPath) -> StoreResult<Metadata> {
-        match self.open(path)? {
-            Opened::File(object) => Ok(object.metadata().clone()),
-            Opened::Directory => Err(crate::StoreError::NotAFile),
-        }
+        self.look(path).and_then(|metadata| match metadata.kind {
+            NodeKind::File => Ok(metadata),
+            NodeKind::Directory => Err(StoreError::NotAFile),
+        })
     }
 
-    /// The entries of the directory at `path`.
-    fn list(&self, path: &ObjectPath) -> StoreResult<Listing>;
+    /// The entries of the directory at `path`, in no particular order and in bounded memory, whatever their
+    /// number: each `next` may read from the disk, and the caller takes as many at a time as it likes. What
+    /// is neither file nor directory, and what was removed meanwhile, is left out. After an error there is
+    /// nothing more.
+    fn entries(&self, path: &ObjectPath) -> StoreResult<Entries>;
+
+    /// The entries of the directory at `path`, at once and at most
+    /// [`LISTING_ENTRIES_MAX`](gridlane_core::limits::LISTING_ENTRIES_MAX) of them.
+    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
+        let mut entries = self.entries(path)?;
+        let found = entries.by_ref().take(limits::LISTING_ENTRIES_MAX).collect::<StoreResult<Vec<_>>>()?;
+        Ok(Listing { entries: found, is_cut: entries.next().transpose()?.is_some() })
+    }
+
+    /// Makes a directory. [`Unexpected`](StoreError::Unexpected): something is there;
+    /// [`ParentMissing`](StoreError::ParentMissing): nothing to make it in.
+    fn make_directory(&self, path: &ObjectPath) -> StoreResult<()>;
+
+    /// Makes a directory and those above it, as far as they are not there.
+    /// [`NotADirectory`](StoreError::NotADirectory): there is a file in the way.
+    fn make_directories(&self, path: &ObjectPath) -> StoreResult<()> {
+        let require = |path: &ObjectPath| match self.look(path)?.kind {
+            NodeKind::Directory => Ok(()),
+            NodeKind::File => Err(StoreError::NotADirectory),
+        };
+        match require(path) {
+            Err(StoreError::NotFound) => {}
+            known => return known,
+        }
+        let mut at = ObjectPath::root();
+        for name in path.names() {
+            let Some(below) = at.join(name) else { return Err(StoreError::NotFound) };
+            match self.make_directory(&below) {
+                Ok(()) => {}
+                Err(StoreError::Unexpected) => require(&below)?,
+                Err(other) => return Err(other),
+            }
+            at = below;
+        }
+        Ok(())
+    }
 
     /// Removes the file at `path`.
     fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()>;
+
+    /// Removes the directory at `path` if it is [empty](StoreError::NotEmpty).
+    fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()>;
+
+    /// Removes the directory at `path` with all that is in it. Where the storage can, it is gone from sight
+    /// all at once, and what cannot be deleted then is left to [`remove_abandoned`](Storage::remove_abandoned).
+    /// Links are removed, never followed, and what is mounted inside is left alone:
+    /// [`InUse`](StoreError::InUse).
+    fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()>;
+
+    /// Moves the file or directory at `from`, which has to be as expected, to `to`, all at once; returns
+    /// whether something was replaced. With `overwrite`, what is at `to` is replaced, a directory with all
+    /// that is in it, and there is no moment without either; else it is [`Unexpected`](StoreError::Unexpected).
+    /// [`AcrossDevices`](StoreError::AcrossDevices): copy it and remove the source.
+    fn rename(
+        &self,
+        from: &ObjectPath,
+        to: &ObjectPath,
+        overwrite: bool,
+        expectation: &Expectation,
+    ) -> StoreResult<bool>;
+
+    /// Sets [`Metadata::modified`] of a file or directory.
+    fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()>;
+
+    /// How much fits where `path` is, which exists.
+    fn space(&self, path: &ObjectPath) -> StoreResult<Space>;
 
     /// Begins an upload of a file that shall be at `path`. Everything that can be refused before the bytes
     /// come is refused here: a missing parent, a directory in the way, and fewer free bytes than
     /// `expected_bytes`.
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>>;
 
-    /// Removes what uploads that ended with their process left behind, if it is older than `age`; returns
-    /// how many.
+    /// Removes what uploads and removals that ended with their process left behind: of uploads what is older
+    /// than `age`; returns how many.
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
         let _ = age;
         Ok(0)

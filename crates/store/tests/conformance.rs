@@ -5,9 +5,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::time::{Duration, SystemTime};
+
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{
-    Durability, Expectation, MemoryStorage, ObjectPath, Opened, PosixStorage, Storage, StoreError,
+    Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixStorage, Storage, StoreError,
 };
 
 /// A storage, and what has to live as long as it.
@@ -74,7 +76,7 @@ fn names(storage: &dyn Storage, at: &ObjectPath) -> Vec<String> {
         .entries
         .into_iter()
         .map(|entry| {
-            let slash = if entry.is_directory { "/" } else { "" };
+            let slash = if entry.metadata.is_directory() { "/" } else { "" };
             format!("{}{slash}", String::from_utf8(entry.name).unwrap())
         })
         .collect();
@@ -203,7 +205,7 @@ fn every_storage_passes_every_check() {
         ("posix, durability file", || posix_with(Durability::File)),
         ("posix, durability dir", || posix_with(Durability::Dir)),
     ];
-    let checks: [fn(&dyn Storage); 10] = [
+    let checks: [fn(&dyn Storage); 20] = [
         complete_uploads_are_visible,
         incomplete_uploads_are_not,
         pieces_may_come_in_any_order,
@@ -214,6 +216,16 @@ fn every_storage_passes_every_check() {
         removal,
         what_cannot_be,
         what_cannot_be_twice,
+        looking_tells_all,
+        entries_come_one_by_one,
+        directories_are_made,
+        directories_are_removed,
+        trees_are_removed,
+        files_are_moved,
+        directories_are_moved,
+        moves_that_cannot_be,
+        copies_are_made_in_steps,
+        times_and_space,
     ];
     for (name, prepare) in storages {
         eprintln!("{name}");
@@ -229,6 +241,207 @@ fn what_cannot_be_twice(storage: &dyn Storage) {
     what_cannot_be(storage);
     what_cannot_be(storage);
     assert_eq!(names(storage, &ObjectPath::root()), ["f", "sub/"]);
+}
+
+fn looking_tells_all(storage: &dyn Storage) {
+    write(storage, "sub/f", b"12345", &Expectation::Anything).unwrap();
+    let file = storage.look(&path("sub/f")).unwrap();
+    assert_eq!((file.kind, file.size_bytes, file.mode & 0o170_000), (NodeKind::File, 5, 0o100_000));
+    assert_eq!(storage.stat(&path("sub/f")).unwrap(), file);
+    for directory in [path("sub"), ObjectPath::root()] {
+        let found = storage.look(&directory).unwrap();
+        assert_eq!((found.kind, found.size_bytes), (NodeKind::Directory, 0));
+        assert_eq!(found.mode & 0o170_000, 0o040_000);
+    }
+    let entry = &storage.list(&path("sub")).unwrap().entries[0];
+    assert_eq!((entry.name.as_slice(), &entry.metadata), (&b"f"[..], &file));
+    assert!(matches!(storage.look(&path("none")), Err(StoreError::NotFound)));
+    assert!(matches!(storage.look(&path("sub/f/g")), Err(StoreError::NotFound)));
+}
+
+fn entries_come_one_by_one(storage: &dyn Storage) {
+    for number in 0..50 {
+        write(storage, &format!("sub/{number}"), b"", &Expectation::Anything).unwrap();
+    }
+    let mut entries = storage.entries(&path("sub")).unwrap();
+    let first: Vec<_> = entries.by_ref().take(10).collect();
+    assert_eq!(first.len(), 10);
+    // What is removed while it is read is in it or is not, and spoils nothing.
+    storage.remove_tree(&path("sub")).unwrap();
+    assert!(entries.all(|entry| entry.is_ok()));
+    assert!(entries.next().is_none());
+    assert!(matches!(storage.entries(&path("sub")).err(), Some(StoreError::NotFound)));
+    assert!(matches!(storage.entries(&path("f/g")).err(), Some(StoreError::NotFound)));
+}
+
+fn directories_are_made(storage: &dyn Storage) {
+    storage.make_directory(&path("new")).unwrap();
+    storage.make_directory(&path("new/below")).unwrap();
+    assert_eq!(names(storage, &ObjectPath::root()), ["new/", "sub/"]);
+    write(storage, "f", b"one", &Expectation::Anything).unwrap();
+    for taken in ["new", "f", "sub"] {
+        assert!(matches!(storage.make_directory(&path(taken)), Err(StoreError::Unexpected)));
+    }
+    assert!(matches!(storage.make_directory(&ObjectPath::root()), Err(StoreError::Unexpected)));
+    for orphan in ["none/below", "f/below"] {
+        assert!(matches!(storage.make_directory(&path(orphan)), Err(StoreError::ParentMissing)));
+    }
+    for _ in 0..2 {
+        storage.make_directories(&path("new/a/b/c")).unwrap();
+        storage.make_directories(&ObjectPath::root()).unwrap();
+    }
+    assert_eq!(names(storage, &path("new/a/b")), ["c/"]);
+    for through in ["f", "f/a", "f/a/b"] {
+        assert!(matches!(storage.make_directories(&path(through)), Err(StoreError::NotADirectory)));
+    }
+}
+
+fn directories_are_removed(storage: &dyn Storage) {
+    write(storage, "sub/f", b"one", &Expectation::Anything).unwrap();
+    assert!(matches!(storage.remove_directory(&path("sub")), Err(StoreError::NotEmpty)));
+    assert!(matches!(storage.remove_directory(&path("sub/f")), Err(StoreError::NotADirectory)));
+    assert!(matches!(storage.remove_directory(&path("none")), Err(StoreError::NotFound)));
+    assert!(matches!(storage.remove_directory(&path("none/f")), Err(StoreError::NotFound)));
+    assert!(matches!(storage.remove_directory(&ObjectPath::root()), Err(StoreError::InUse)));
+    storage.remove(&path("sub/f"), &Expectation::Anything).unwrap();
+    storage.remove_directory(&path("sub")).unwrap();
+    assert!(matches!(storage.look(&path("sub")), Err(StoreError::NotFound)));
+}
+
+fn trees_are_removed(storage: &dyn Storage) {
+    storage.make_directories(&path("sub/a/b/c")).unwrap();
+    storage.make_directory(&path("sub-2")).unwrap();
+    for at in ["sub/f", "sub/a/f", "sub/a/b/c/f", "f", "sub-2/f"] {
+        write(storage, at, b"one", &Expectation::Anything).unwrap();
+    }
+    assert!(matches!(storage.remove_tree(&path("f")), Err(StoreError::NotADirectory)));
+    assert!(matches!(storage.remove_tree(&path("none")), Err(StoreError::NotFound)));
+    assert!(matches!(storage.remove_tree(&ObjectPath::root()), Err(StoreError::InUse)));
+    let mut upload = storage.create(&path("sub/late"), None).unwrap();
+    upload.write_at(b"late", 0).unwrap();
+    storage.remove_tree(&path("sub")).unwrap();
+    assert_eq!(names(storage, &ObjectPath::root()), ["f", "sub-2/"]);
+    assert_eq!(names(storage, &path("sub-2")), ["f"]);
+    // What was said to be there would be nowhere.
+    assert!(matches!(upload.commit(&Expectation::Anything), Err(StoreError::ParentMissing)));
+    // The name is free again.
+    storage.make_directory(&path("sub")).unwrap();
+    assert!(names(storage, &path("sub")).is_empty());
+}
+
+fn files_are_moved(storage: &dyn Storage) {
+    write(storage, "f", b"one", &Expectation::Anything).unwrap();
+    let rename = |from: &str, to: &str, overwrite, expectation: &Expectation| {
+        storage.rename(&path(from), &path(to), overwrite, expectation)
+    };
+    assert!(!rename("f", "sub/g", false, &Expectation::Anything).unwrap());
+    assert!(matches!(read(storage, "f"), Err(StoreError::NotFound)));
+    assert_eq!(read(storage, "sub/g").unwrap(), b"one");
+    write(storage, "f", b"two", &Expectation::Anything).unwrap();
+    let refused = rename("f", "sub/g", false, &Expectation::Anything);
+    assert!(matches!(refused, Err(StoreError::Unexpected)));
+    for wrong in [Expectation::Tag("other".to_owned()), Expectation::Absent] {
+        assert!(matches!(rename("f", "sub/g", true, &wrong), Err(StoreError::Unexpected)));
+    }
+    assert_eq!(read(storage, "sub/g").unwrap(), b"one");
+    let tag = Expectation::Tag(storage.stat(&path("f")).unwrap().tag);
+    assert!(rename("f", "sub/g", true, &tag).unwrap());
+    assert_eq!(read(storage, "sub/g").unwrap(), b"two");
+    assert_eq!(names(storage, &ObjectPath::root()), ["sub/"]);
+}
+
+fn directories_are_moved(storage: &dyn Storage) {
+    let rename = |from: &str, to: &str, overwrite| {
+        storage.rename(&path(from), &path(to), overwrite, &Expectation::Anything)
+    };
+    storage.make_directories(&path("sub/a/b")).unwrap();
+    write(storage, "sub/a/b/f", b"one", &Expectation::Anything).unwrap();
+    assert!(!rename("sub/a", "moved", false).unwrap());
+    assert_eq!(read(storage, "moved/b/f").unwrap(), b"one");
+    assert!(names(storage, &path("sub")).is_empty());
+    // Onto a directory, an empty one and a full one, onto a file, and a file onto a directory.
+    storage.make_directories(&path("other/c")).unwrap();
+    write(storage, "other/c/g", b"two", &Expectation::Anything).unwrap();
+    assert!(matches!(rename("moved", "other", false), Err(StoreError::Unexpected)));
+    assert!(rename("moved", "other", true).unwrap());
+    assert_eq!(names(storage, &path("other")), ["b/"]);
+    assert!(rename("other", "sub", true).unwrap());
+    assert_eq!(read(storage, "sub/b/f").unwrap(), b"one");
+    write(storage, "f", b"three", &Expectation::Anything).unwrap();
+    assert!(rename("sub", "f", true).unwrap());
+    assert_eq!(read(storage, "f/b/f").unwrap(), b"one");
+    write(storage, "g", b"four", &Expectation::Anything).unwrap();
+    assert!(rename("g", "f", true).unwrap());
+    assert_eq!(read(storage, "f").unwrap(), b"four");
+    assert_eq!(names(storage, &ObjectPath::root()), ["f"]);
+}
+
+fn moves_that_cannot_be(storage: &dyn Storage) {
+    let rename = |from: &str, to: &str| {
+        storage.rename(&path(from), &path(to), true, &Expectation::Anything).unwrap_err()
+    };
+    storage.make_directories(&path("sub/a/b")).unwrap();
+    write(storage, "f", b"one", &Expectation::Anything).unwrap();
+    for (from, to) in [("sub", "sub"), ("f", "f"), ("sub", "sub/a"), ("sub", "sub/a/b/c"), ("sub/a/b", "sub")]
+    {
+        assert!(matches!(rename(from, to), StoreError::IntoItself), "{from} to {to}");
+    }
+    assert!(matches!(rename("none", "g"), StoreError::NotFound));
+    assert!(matches!(rename("none/f", "g"), StoreError::NotFound));
+    assert!(matches!(rename("f", "none/g"), StoreError::ParentMissing));
+    assert!(matches!(rename("sub", "f/g"), StoreError::ParentMissing));
+    for (from, to) in [(ObjectPath::root(), path("g")), (path("f"), ObjectPath::root())] {
+        let refused = storage.rename(&from, &to, true, &Expectation::Anything);
+        assert!(matches!(refused, Err(StoreError::InUse)));
+    }
+    assert_eq!(names(storage, &ObjectPath::root()), ["f", "sub/"]);
+    assert_eq!(names(storage, &path("sub/a")), ["b/"]);
+}
+
+fn copies_are_made_in_steps(storage: &dyn Storage) {
+    let bytes: Vec<u8> = (0..700_000_u32).map(|number| (number % 251) as u8).collect();
+    write(storage, "f", &bytes, &Expectation::Anything).unwrap();
+    let Opened::File(source) = storage.open(&path("f")).unwrap() else { panic!("a file") };
+    let mut upload = storage.create(&path("sub/g"), Some(bytes.len() as u64)).unwrap();
+    let mut at = 0;
+    loop {
+        match upload.copy_range(source.as_ref(), at, 300_000).unwrap() {
+            0 => break,
+            count => at += count,
+        }
+    }
+    assert_eq!(at, bytes.len() as u64);
+    upload.commit(&Expectation::Absent).unwrap();
+    let Opened::File(copy) = storage.open(&path("sub/g")).unwrap() else { panic!("a file") };
+    let mut read = vec![0; bytes.len()];
+    let mut len = 0;
+    while len < read.len() {
+        len += copy.read_at(&mut read[len..], len as u64).unwrap();
+    }
+    assert!(read == bytes && copy.metadata().size_bytes == at);
+}
+
+fn times_and_space(storage: &dyn Storage) {
+    let moment = SystemTime::UNIX_EPOCH + Duration::new(784_111_777, 123_456_789);
+    let earlier = SystemTime::UNIX_EPOCH - Duration::from_millis(1500);
+    for modified in [moment, earlier] {
+        let mut upload = storage.create(&path("f"), None).unwrap();
+        upload.set_modified(modified).unwrap();
+        upload.write_at(b"one", 0).unwrap();
+        assert_eq!(upload.commit(&Expectation::Anything).unwrap().metadata.modified, modified);
+        assert_eq!(storage.look(&path("f")).unwrap().modified, modified);
+        storage.set_modified(&path("sub"), modified).unwrap();
+        assert_eq!(storage.look(&path("sub")).unwrap().modified, modified);
+    }
+    storage.set_modified(&path("f"), moment).unwrap();
+    assert_eq!(storage.look(&path("f")).unwrap().modified, moment);
+    assert_eq!(read(storage, "f").unwrap(), b"one");
+    assert!(matches!(storage.set_modified(&path("none"), moment), Err(StoreError::NotFound)));
+    for at in [ObjectPath::root(), path("sub"), path("f")] {
+        let space = storage.space(&at).unwrap();
+        assert!(space.available_bytes <= space.total_bytes && space.used_bytes <= space.total_bytes);
+    }
+    assert!(matches!(storage.space(&path("none")), Err(StoreError::NotFound)));
 }
 
 #[test]

@@ -188,7 +188,7 @@ impl Client {
             BodyLength::Known(len) => self.take(len as usize),
             BodyLength::UntilClose => self.rest(),
             BodyLength::Chunked => {
-                let (body, trailers) = self.chunks();
+                let (body, trailers) = self.chunks_and_trailers();
                 return Response { head, body, trailers };
             }
         };
@@ -196,7 +196,7 @@ impl Client {
     }
 
     /// Reads chunks up to the last one, and what is behind it.
-    fn chunks(&mut self) -> (Vec<u8>, Headers) {
+    fn chunks_and_trailers(&mut self) -> (Vec<u8>, Headers) {
         let (mut decoder, mut body) = (ChunkedDecoder::new(), Vec::new());
         loop {
             let (step, used) = decoder.step(&self.ahead).unwrap();
@@ -212,6 +212,44 @@ impl Client {
                 assert!(self.fill().unwrap() > 0, "ended within chunks");
             }
         }
+    }
+
+    /// Reads chunks up to the last one; without that, what came is the error.
+    pub(crate) fn chunks(&mut self) -> Result<Vec<u8>, Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            match self.try_chunk() {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => return Ok(body),
+                Err(_) => return Err(body),
+            }
+        }
+    }
+
+    /// Reads one chunk; `None` for the last one.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
+        self.try_chunk().unwrap()
+    }
+
+    fn try_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let line_len = loop {
+            match self.ahead.windows(2).position(|two| two == b"\r\n") {
+                Some(at) => break at,
+                None if self.fill()? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                None => {}
+            }
+        };
+        let size = std::str::from_utf8(&self.ahead[..line_len]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        while self.ahead.len() < line_len + size + 4 {
+            if self.fill()? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let chunk = self.ahead[line_len + 2..line_len + 2 + size].to_vec();
+        assert_eq!(&self.ahead[line_len + 2 + size..line_len + size + 4], b"\r\n");
+        self.ahead.drain(..line_len + size + 4);
+        Ok((size > 0).then_some(chunk))
     }
 
     /// Reads exactly `len` bytes.

@@ -9,32 +9,35 @@
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
 //! for its other end) and never makes a terminal ours (`O_NOCTTY`).
 //!
-//! How uploads become visible is told in `posix/upload.rs`.
+//! How uploads become visible is told in `posix/upload.rs`, how directories are removed and moved in
+//! `posix/names.rs`.
 
+mod entries;
+mod hidden;
 mod metadata;
+mod names;
+mod options;
+mod tree;
 mod upload;
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits;
 use gridlane_sys::file::CacheProbe;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, fstat, openat2, statat, unlinkat};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstatvfs, openat2};
 use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::storage::{DirectoryEntry, Expectation, Listing, Metadata, Object, Opened, Storage, Upload};
-use metadata::{kind_of, metadata_of, modified_of};
+use crate::storage::{Entries, Expectation, Metadata, NodeKind, Object, Opened, Space, Storage, Upload};
+use metadata::{look_at, metadata_of};
 
-pub use upload::Durability;
+pub use options::{Durability, PosixOptions};
 
 /// How often a lookup is tried again that lost a race against a rename in one of its directories.
 const RESOLVE_TRIES_MAX: usize = 16;
@@ -58,7 +61,7 @@ struct Shared {
     root: OwnedFd,
     /// For messages.
     root_path: PathBuf,
-    durability: Durability,
+    options: PosixOptions,
     /// Held from checking what is at a path to changing it, so that an [`Expectation`] means something.
     change: Mutex<()>,
     /// How to ask for cached bytes, by device: there is one for each file system mounted in the export.
@@ -66,8 +69,13 @@ struct Shared {
 }
 
 impl PosixStorage {
-    /// Exports `directory`.
+    /// Exports `directory`; what is made in it belongs to this process's user and has what the umask leaves.
     pub fn open(directory: &Path, durability: Durability) -> gridlane_core::Result<PosixStorage> {
+        PosixStorage::open_with(directory, PosixOptions { durability, ..PosixOptions::default() })
+    }
+
+    /// Exports `directory`.
+    pub fn open_with(directory: &Path, options: PosixOptions) -> gridlane_core::Result<PosixStorage> {
         let fail = |cause: io::Error| {
             gridlane_core::Error::local_io(format!("cannot export {}", directory.display()), &cause)
         };
@@ -77,7 +85,7 @@ impl PosixStorage {
         let shared = Shared {
             root,
             root_path: directory.to_owned(),
-            durability,
+            options,
             change: Mutex::new(()),
             probes: RwLock::default(),
         };
@@ -114,13 +122,25 @@ impl Shared {
         self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::PATH).map_err(lookup_error)
     }
 
-    /// Whether the file at `path` has the tag that is expected, if one is. The caller holds `change`; that
+    /// The directory that something is to be made in.
+    fn resolve_parent(&self, path: &ObjectPath) -> StoreResult<OwnedFd> {
+        self.resolve_directory(path).map_err(|error| match error {
+            StoreError::NotFound | StoreError::NotADirectory => StoreError::ParentMissing,
+            other => other,
+        })
+    }
+
+    fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
+        let descriptor = self.resolve(path.as_relative(), OFlags::PATH).map_err(lookup_error)?;
+        metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound)
+    }
+
+    /// Whether what is at `path` has the tag that is expected, if one is. The caller holds `change`; that
     /// an expected absence is still true is the rename's business.
     fn check(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
         let Expectation::Tag(expected) = expectation else { return Ok(()) };
-        let current = self.resolve(path.as_relative(), OFlags::PATH).map_err(lookup_error);
-        let is_as_expected = match current {
-            Ok(file) => metadata_of(&fstat(&file)?).tag == *expected,
+        let is_as_expected = match self.look(path) {
+            Ok(current) => current.tag == *expected,
             Err(StoreError::NotFound) => false,
             Err(other) => return Err(other),
         };
@@ -129,16 +149,15 @@ impl Shared {
 
     /// What a descriptor that was opened for reading is.
     fn opened(&self, descriptor: OwnedFd) -> StoreResult<Opened> {
-        let stat = fstat(&descriptor)?;
-        match kind_of(&stat) {
-            FileType::Directory => Ok(Opened::Directory),
-            FileType::RegularFile => Ok(Opened::File(Arc::new(PosixObject {
-                metadata: metadata_of(&stat),
-                probe: self.probe(stat.st_dev, &descriptor),
+        let metadata = metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound)?;
+        Ok(match metadata.kind {
+            NodeKind::Directory => Opened::Directory,
+            NodeKind::File => Opened::File(Arc::new(PosixObject {
+                probe: self.probe(metadata.identity.device, &descriptor),
+                metadata,
                 file: File::from(descriptor),
-            }))),
-            _ => Err(StoreError::NotFound),
-        }
+            })),
+        })
     }
 
     /// How to ask for cached bytes on `device`, which `descriptor` is on.
@@ -186,57 +205,65 @@ impl Storage for PosixStorage {
         }
     }
 
-    fn stat(&self, path: &ObjectPath) -> StoreResult<Metadata> {
-        let descriptor = self.shared.resolve(path.as_relative(), OFlags::PATH).map_err(lookup_error)?;
-        let stat = fstat(&descriptor)?;
-        match kind_of(&stat) {
-            FileType::RegularFile => Ok(metadata_of(&stat)),
-            FileType::Directory => Err(StoreError::NotAFile),
-            _ => Err(StoreError::NotFound),
-        }
+    fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
+        self.shared.look(path)
     }
 
-    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
+    fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY;
-        let directory = self.shared.resolve(path.as_relative(), flags).map_err(|cause| match cause {
-            Errno::NOTDIR => StoreError::NotADirectory,
-            other => lookup_error(other),
-        })?;
-        let mut listing = Listing::default();
-        for entry in Dir::read_from(&directory)? {
-            let entry = entry?;
-            let name = entry.file_name().to_bytes();
-            let Some(below) = path.join(name) else { continue };
-            let Some(described) = self.describe(&directory, name, &below) else { continue };
-            if listing.entries.len() == limits::LISTING_ENTRIES_MAX {
-                listing.is_cut = true;
-                break;
+        let directory = match self.shared.resolve(path.as_relative(), flags) {
+            Ok(directory) => directory,
+            // The path goes through a file, or ends at one.
+            Err(Errno::NOTDIR) => {
+                self.shared.look(path)?;
+                return Err(StoreError::NotADirectory);
             }
-            listing.entries.push(described);
-        }
-        Ok(listing)
+            Err(cause) => return Err(lookup_error(cause)),
+        };
+        Ok(Box::new(entries::PosixEntries::new(&self.shared, path, directory)?))
+    }
+
+    fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+        names::make_directory(&self.shared, path)
     }
 
     fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
-        let (parent, name) = path.split_last().ok_or(StoreError::NotAFile)?;
-        let parent = self.shared.resolve_directory(&parent)?;
-        let name = OsStr::from_bytes(name);
-        let _changing = self.shared.lock_changes();
-        // Not followed: the link is removed, never what it points to.
-        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        match kind_of(&stat) {
-            FileType::Directory => return Err(StoreError::NotAFile),
-            FileType::RegularFile => {}
-            // Whatever is not served is not there.
-            _ => {
-                self.stat(path)?;
-            }
-        }
-        if *expectation == Expectation::Absent {
-            return Err(StoreError::Unexpected);
-        }
-        self.shared.check(path, expectation)?;
-        Ok(unlinkat(&parent, name, AtFlags::empty())?)
+        names::remove(&self.shared, path, expectation)
+    }
+
+    fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+        names::remove_directory(&self.shared, path)
+    }
+
+    fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
+        names::remove_tree(&self.shared, path)
+    }
+
+    fn rename(
+        &self,
+        from: &ObjectPath,
+        to: &ObjectPath,
+        overwrite: bool,
+        expectation: &Expectation,
+    ) -> StoreResult<bool> {
+        names::rename(&self.shared, from, to, overwrite, expectation)
+    }
+
+    fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
+        self.shared.look(path)?;
+        let opened = self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?;
+        metadata_of(&look_at(&opened)?).ok_or(StoreError::NotFound)?;
+        upload::set_modified(opened, modified)
+    }
+
+    fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
+        let space = fstatvfs(self.shared.resolve(path.as_relative(), OFlags::PATH).map_err(lookup_error)?)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+        Ok(Space {
+            total_bytes: bytes(space.f_blocks),
+            used_bytes: bytes(space.f_blocks.saturating_sub(space.f_bfree)),
+            available_bytes: bytes(space.f_bavail),
+        })
     }
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
@@ -244,28 +271,7 @@ impl Storage for PosixStorage {
     }
 
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
-        upload::remove_abandoned(self.shared.root.as_fd(), &self.shared.root_path, age)
-    }
-}
-
-impl PosixStorage {
-    /// What a listing says of `name`; `None` for what is not served.
-    fn describe(&self, directory: &OwnedFd, name: &[u8], path: &ObjectPath) -> Option<DirectoryEntry> {
-        let mut stat = statat(directory, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        if kind_of(&stat) == FileType::Symlink {
-            stat = fstat(self.shared.resolve(path.as_relative(), OFlags::PATH).ok()?).ok()?;
-        }
-        let is_directory = match kind_of(&stat) {
-            FileType::Directory => true,
-            FileType::RegularFile => false,
-            _ => return None,
-        };
-        Some(DirectoryEntry {
-            name: name.to_vec(),
-            is_directory,
-            size_bytes: if is_directory { 0 } else { u64::try_from(stat.st_size).unwrap_or(0) },
-            modified: modified_of(&stat),
-        })
+        hidden::remove_abandoned(self.shared.root.as_fd(), &self.shared.root_path, age)
     }
 }
 
@@ -293,6 +299,8 @@ impl Object for PosixObject {
     }
 
     fn is_unchanged(&self) -> bool {
-        fstat(&self.file).is_ok_and(|stat| metadata_of(&stat) == self.metadata)
+        // The tag changes with everything that there is.
+        let now = look_at(&self.file).ok().and_then(|stat| metadata_of(&stat));
+        now.is_some_and(|now| now.tag == self.metadata.tag)
     }
 }

@@ -1,0 +1,158 @@
+//! The hidden directory: partial uploads, and trees on their way out.
+//!
+//! It is the one at the export's root, or, where what is changed is on another mounted file system, one
+//! beside it: a rename cannot cross. It belongs to this process's user and nobody else can enter it; one
+//! that is a link, or somebody else's, is refused.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gridlane_core::limits;
+use rustix::fs::{
+    AtFlags, Dir, Mode, OFlags, RenameFlags, StatxFlags, mkdirat, openat, renameat_with, statx,
+};
+use rustix::fs::{renameat, unlinkat};
+use rustix::io::Errno;
+
+use super::Shared;
+use super::metadata::{look_at, look_in, modified_of};
+use super::tree;
+use crate::error::{StoreError, StoreResult};
+use crate::path::{HIDDEN_NAME, ObjectPath};
+
+/// Names of partial uploads begin and end like this.
+const PARTIAL: (&str, &str) = ("upload-", ".part");
+
+/// And those of trees that are being deleted. Nothing else in a hidden directory is ours to remove.
+const REMOVED: (&str, &str) = ("removed-", ".tree");
+
+/// The hidden directory for changes in `parent`, which is at `parent_path`; made when it is not there.
+pub(super) fn hidden_for(
+    shared: &Shared,
+    parent: &OwnedFd,
+    parent_path: &ObjectPath,
+) -> StoreResult<OwnedFd> {
+    if mount_of(shared.root.as_fd())? == mount_of(parent.as_fd())? {
+        return make(shared.root.as_fd(), &shared.root_path);
+    }
+    let parent_path = shared.root_path.join(parent_path.as_relative());
+    remove_abandoned(parent.as_fd(), &parent_path, limits::PARTIAL_AGE_MAX)?;
+    make(parent.as_fd(), &parent_path)
+}
+
+/// Within one of these a rename works. The device alone does not tell: a bind mount has its origin's.
+fn mount_of(directory: BorrowedFd<'_>) -> StoreResult<(u32, u32, u64)> {
+    match statx(directory, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID) {
+        Ok(stat) if stat.stx_mask & StatxFlags::MNT_ID.bits() != 0 => {
+            Ok((stat.stx_dev_major, stat.stx_dev_minor, stat.stx_mnt_id))
+        }
+        Ok(stat) => Ok((stat.stx_dev_major, stat.stx_dev_minor, 0)),
+        Err(cause) => Err(cause.into()),
+    }
+}
+
+/// The hidden directory in `base`, made when it is not there. `base_path` is for messages.
+fn make(base: BorrowedFd<'_>, base_path: &Path) -> StoreResult<OwnedFd> {
+    match mkdirat(base, HIDDEN_NAME, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(cause) => return Err(cause.into()),
+    }
+    open(base, base_path)
+}
+
+fn open(base: BorrowedFd<'_>, base_path: &Path) -> StoreResult<OwnedFd> {
+    let not_ours = || StoreError::NotOurs(base_path.join(HIDDEN_NAME));
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let hidden = openat(base, HIDDEN_NAME, flags, Mode::empty()).map_err(|cause| match cause {
+        Errno::LOOP | Errno::NOTDIR | Errno::ACCESS => not_ours(),
+        other => other.into(),
+    })?;
+    let is_ours = look_at(&hidden)?.stx_uid == rustix::process::geteuid().as_raw();
+    if is_ours { Ok(hidden) } else { Err(not_ours()) }
+}
+
+/// A name that no other process and no other thread chooses.
+fn unused_name((prefix, suffix): (&str, &str)) -> String {
+    static NAMES: AtomicU64 = AtomicU64::new(0);
+    let number = NAMES.fetch_add(1, Ordering::Relaxed);
+    let moment = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    format!("{prefix}{}-{number}-{moment:x}{suffix}", std::process::id())
+}
+
+/// Makes the file of an upload; returns its name, too.
+pub(super) fn create_partial(hidden: &OwnedFd) -> StoreResult<(String, File)> {
+    // Readable by whom the umask says, since the rename keeps the mode; until then the directory protects it.
+    let mode = Mode::from_raw_mode(0o666);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    loop {
+        let name = unused_name(PARTIAL);
+        match openat(hidden, name.as_str(), flags, mode) {
+            Ok(descriptor) => return Ok((name, File::from(descriptor))),
+            Err(Errno::EXIST) => {}
+            Err(cause) => return Err(cause.into()),
+        }
+    }
+}
+
+/// Takes `name` out of sight, to be deleted; returns what it is called now.
+pub(super) fn discard(parent: &OwnedFd, name: &OsStr, hidden: &OwnedFd) -> Result<String, Errno> {
+    loop {
+        let removed = unused_name(REMOVED);
+        match renameat_with(parent, name, hidden, removed.as_str(), RenameFlags::NOREPLACE) {
+            Ok(()) => return Ok(removed),
+            Err(Errno::EXIST) => {}
+            // A file system without the flag. Nobody else chooses that name.
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                return renameat(parent, name, hidden, removed.as_str()).map(|()| removed);
+            }
+            Err(cause) => return Err(cause),
+        }
+    }
+}
+
+/// Deletes what was discarded. Nobody sees it any more: what fails now is tried again by
+/// [`remove_abandoned`].
+pub(super) fn delete_discarded(hidden: &OwnedFd, removed: &str) {
+    let _ = tree::delete(hidden.as_fd(), OsStr::new(removed));
+}
+
+/// Removes the hidden directory in `base` if it is ours and empty, and returns whether it did.
+pub(super) fn remove_unused(base: BorrowedFd<'_>) -> bool {
+    open(base, Path::new("")).is_ok() && unlinkat(base, HIDDEN_NAME, AtFlags::REMOVEDIR).is_ok()
+}
+
+/// Removes discarded trees, and partial uploads older than `age`, from the hidden directory in `base`, if
+/// there is one. A tree that is being deleted is no business of `age`: two may delete it at once.
+pub(super) fn remove_abandoned(base: BorrowedFd<'_>, base_path: &Path, age: Duration) -> StoreResult<usize> {
+    let hidden = match open(base, base_path) {
+        Ok(hidden) => hidden,
+        Err(StoreError::NotFound) => return Ok(0),
+        Err(other) => return Err(other),
+    };
+    let now = SystemTime::now();
+    let mut removed = 0;
+    for entry in Dir::read_from(&hidden)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        let is = |(prefix, suffix): (&str, &str)| {
+            name.starts_with(prefix.as_bytes()) && name.ends_with(suffix.as_bytes())
+        };
+        let name = OsStr::from_bytes(name);
+        let is_gone = if is(REMOVED) {
+            tree::delete(hidden.as_fd(), name).is_ok()
+        } else if is(PARTIAL) {
+            let is_old = look_in(&hidden, name)
+                .is_ok_and(|stat| now.duration_since(modified_of(&stat)).is_ok_and(|since| since >= age));
+            is_old && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
+        } else {
+            false
+        };
+        removed += usize::from(is_gone);
+    }
+    Ok(removed)
+}

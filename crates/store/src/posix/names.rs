@@ -1,0 +1,363 @@
+//! Changes of names: making, removing and moving directories, and moving files.
+//!
+//! What is removed with all that is in it is first renamed into the hidden directory, where nobody sees it,
+//! and deleted there. What a crash leaves, in the order of the steps:
+//!
+//! 1. `remove_tree` renames the tree into `.gridlane/`. From here on it is gone for everybody; a crash leaves
+//!    it to `remove_abandoned`.
+//! 2. `rename` onto a directory exchanges the two (`RENAME_EXCHANGE`): the new one is in place at the very
+//!    moment when the old one is not. A crash here leaves the old one under the name that was moved.
+//! 3. The old one, now there, goes the way of 1.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, linkat, mkdirat, openat, renameat, renameat_with,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use super::metadata::{identity_of, kind_of, look_in};
+use super::{Shared, hidden, tree};
+use crate::error::{StoreError, StoreResult};
+use crate::path::{HIDDEN_NAME, ObjectPath};
+use crate::storage::{Expectation, NodeKind};
+
+/// For `mkdir` before its umask.
+const DIRECTORY_PERMISSIONS: u32 = 0o777;
+
+pub(super) fn make_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<()> {
+    let (parent_path, name) = path.split_last().ok_or(StoreError::Unexpected)?;
+    let parent = shared.resolve_parent(&parent_path)?;
+    let name = OsStr::from_bytes(name);
+    let _changing = shared.lock_changes();
+    mkdirat(&parent, name, Mode::from_raw_mode(DIRECTORY_PERMISSIONS)).map_err(|cause| match cause {
+        // The parent was removed since.
+        Errno::NOENT => StoreError::ParentMissing,
+        other => other.into(),
+    })?;
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let applied = openat(&parent, name, flags, Mode::empty())
+        .map_err(StoreError::from)
+        .and_then(|made| shared.options.apply(made, DIRECTORY_PERMISSIONS));
+    if let Err(error) = applied {
+        // A directory of the wrong owner is worse than none.
+        let _ = unlinkat(&parent, name, AtFlags::REMOVEDIR);
+        return Err(error);
+    }
+    shared.options.sync_names(&parent)
+}
+
+pub(super) fn remove(shared: &Shared, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
+    let (parent, name) = path.split_last().ok_or(StoreError::NotAFile)?;
+    let parent = shared.resolve_directory(&parent)?;
+    let name = OsStr::from_bytes(name);
+    let _changing = shared.lock_changes();
+    // Not followed: the link is removed, never what it points to.
+    match kind_of(&look_in(&parent, name)?) {
+        FileType::Directory => return Err(StoreError::NotAFile),
+        FileType::RegularFile => {}
+        // Whatever is not served is not there.
+        _ => {
+            if shared.look(path)?.is_directory() {
+                return Err(StoreError::NotAFile);
+            }
+        }
+    }
+    if *expectation == Expectation::Absent {
+        return Err(StoreError::Unexpected);
+    }
+    shared.check(path, expectation)?;
+    unlinkat(&parent, name, AtFlags::empty())?;
+    shared.options.sync_names(&parent)
+}
+
+pub(super) fn remove_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<()> {
+    let (parent_path, name) = path.split_last().ok_or(StoreError::InUse)?;
+    let parent = shared.resolve_directory(&parent_path)?;
+    let name = OsStr::from_bytes(name);
+    let _changing = shared.lock_changes();
+    if is_link_to_directory(shared, path, &parent, name)? {
+        unlinkat(&parent, name, AtFlags::empty())?;
+    } else {
+        match unlinkat(&parent, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOTEMPTY | Errno::EXIST) if clear_of_ours(&parent, name) => {
+                unlinkat(&parent, name, AtFlags::REMOVEDIR)?;
+            }
+            other => other?,
+        }
+    }
+    shared.options.sync_names(&parent)
+}
+
+pub(super) fn remove_tree(shared: &Shared, path: &ObjectPath) -> StoreResult<()> {
+    let (parent_path, name) = path.split_last().ok_or(StoreError::InUse)?;
+    let parent = shared.resolve_directory(&parent_path)?;
+    let name = OsStr::from_bytes(name);
+    let discarded = {
+        let _changing = shared.lock_changes();
+        if is_link_to_directory(shared, path, &parent, name)? {
+            unlinkat(&parent, name, AtFlags::empty())?;
+            return shared.options.sync_names(&parent);
+        }
+        if tree::holds_mounts(&parent, name) {
+            return Err(StoreError::InUse);
+        }
+        discard(shared, &parent, &parent_path, name)?
+    };
+    match discarded {
+        Some((hidden, removed)) => {
+            shared.options.sync_names(&parent)?;
+            hidden::delete_discarded(&hidden, &removed);
+            Ok(())
+        }
+        None => {
+            tree::delete(parent.as_fd(), name)?;
+            shared.options.sync_names(&parent)
+        }
+    }
+}
+
+/// Takes `name` out of sight; `None` where no rename can: an overlay file system refuses to move a directory
+/// of its lower layer, and there may be no hidden directory.
+fn discard(
+    shared: &Shared,
+    parent: &OwnedFd,
+    parent_path: &ObjectPath,
+    name: &OsStr,
+) -> StoreResult<Option<(OwnedFd, String)>> {
+    let Ok(hidden) = hidden::hidden_for(shared, parent, parent_path) else { return Ok(None) };
+    match hidden::discard(parent, name, &hidden) {
+        Ok(removed) => Ok(Some((hidden, removed))),
+        Err(Errno::XDEV) => Ok(None),
+        Err(cause) => Err(cause.into()),
+    }
+}
+
+/// For removing a directory: whether `name` is one itself, or a link to one. Everything else is an error.
+fn is_link_to_directory(
+    shared: &Shared,
+    path: &ObjectPath,
+    parent: &OwnedFd,
+    name: &OsStr,
+) -> StoreResult<bool> {
+    if kind_of(&look_in(parent, name)?) == FileType::Directory {
+        return Ok(false);
+    }
+    match shared.look(path)?.kind {
+        NodeKind::Directory => Ok(true),
+        NodeKind::File => Err(StoreError::NotADirectory),
+    }
+}
+
+/// Whether nothing was in the directory but a hidden directory of ours that nobody uses, which is gone now.
+fn clear_of_ours(parent: &OwnedFd, name: &OsStr) -> bool {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let Ok(mut directory) = openat(parent, name, flags, Mode::empty()).and_then(Dir::new) else {
+        return false;
+    };
+    while let Some(entry) = directory.read() {
+        let Ok(entry) = entry else { return false };
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") && name != HIDDEN_NAME.as_bytes() {
+            return false;
+        }
+    }
+    directory.fd().is_ok_and(hidden::remove_unused)
+}
+
+/// Both ends of a move.
+struct Move<'a> {
+    from_parent: OwnedFd,
+    from: &'a OsStr,
+    to_parent: OwnedFd,
+    to: &'a OsStr,
+}
+
+pub(super) fn rename(
+    shared: &Shared,
+    from_path: &ObjectPath,
+    to_path: &ObjectPath,
+    overwrite: bool,
+    expectation: &Expectation,
+) -> StoreResult<bool> {
+    let (from_parent_path, from) = from_path.split_last().ok_or(StoreError::InUse)?;
+    let (to_parent_path, to) = to_path.split_last().ok_or(StoreError::InUse)?;
+    let from_parent = shared.resolve_directory(&from_parent_path)?;
+    // Before the parent of its new place: that may be something in it.
+    shared.look(from_path)?;
+    if from_path == to_path || to_path.is_below(from_path) || from_path.is_below(to_path) {
+        return Err(StoreError::IntoItself);
+    }
+    let moving = Move {
+        from_parent,
+        from: OsStr::from_bytes(from),
+        to_parent: shared.resolve_parent(&to_parent_path)?,
+        to: OsStr::from_bytes(to),
+    };
+    let (replaced, discarded) = {
+        let _changing = shared.lock_changes();
+        shared.look(from_path)?;
+        if *expectation == Expectation::Absent {
+            return Err(StoreError::Unexpected);
+        }
+        shared.check(from_path, expectation)?;
+        match moving.onto_nothing() {
+            Ok(()) => (false, None),
+            Err(Errno::EXIST) if !overwrite => return Err(StoreError::Unexpected),
+            Err(Errno::EXIST) => (true, moving.onto_something(shared, &from_parent_path, &to_parent_path)?),
+            Err(cause) => return Err(move_error(cause)),
+        }
+    };
+    shared.options.sync_names(&moving.to_parent)?;
+    shared.options.sync_names(&moving.from_parent)?;
+    if let Some((hidden, removed)) = discarded {
+        hidden::delete_discarded(&hidden, &removed);
+    }
+    Ok(replaced)
+}
+
+/// What a failed rename means.
+fn move_error(cause: Errno) -> StoreError {
+    match cause {
+        Errno::INVAL => StoreError::IntoItself,
+        // What is moved was looked at, so it is the other end's directory.
+        Errno::NOENT => StoreError::ParentMissing,
+        other => other.into(),
+    }
+}
+
+impl Move<'_> {
+    /// Fails when something is there.
+    fn onto_nothing(&self) -> Result<(), Errno> {
+        rename_new(&self.from_parent, self.from, &self.to_parent, self.to)
+    }
+
+    /// Replaces what is there; returns what has been taken out of sight and is to be deleted.
+    fn onto_something(
+        &self,
+        shared: &Shared,
+        from_parent_path: &ObjectPath,
+        to_parent_path: &ObjectPath,
+    ) -> StoreResult<Option<(OwnedFd, String)>> {
+        let (old, new) = (look_in(&self.to_parent, self.to)?, look_in(&self.from_parent, self.from)?);
+        let is_name_of_file = |kind| matches!(kind, FileType::RegularFile | FileType::Symlink);
+        let (old_kind, new_kind) = (kind_of(&old), kind_of(&new));
+        if !is_name_of_file(old_kind) && old_kind != FileType::Directory {
+            return Err(StoreError::NotAFile);
+        }
+        if is_name_of_file(old_kind) && is_name_of_file(new_kind) {
+            renameat(&self.from_parent, self.from, &self.to_parent, self.to).map_err(move_error)?;
+            if identity_of(&old) == identity_of(&new) {
+                // Two names of one file: a rename leaves both (rename(2)).
+                unlinkat(&self.from_parent, self.from, AtFlags::empty())?;
+            }
+            return Ok(None);
+        }
+        if old_kind == FileType::Directory && tree::holds_mounts(&self.to_parent, self.to) {
+            return Err(StoreError::InUse);
+        }
+        let exchanged =
+            renameat_with(&self.from_parent, self.from, &self.to_parent, self.to, RenameFlags::EXCHANGE);
+        match exchanged {
+            Ok(()) if is_name_of_file(old_kind) => {
+                unlinkat(&self.from_parent, self.from, AtFlags::empty())?;
+                Ok(None)
+            }
+            Ok(()) => match discard(shared, &self.from_parent, from_parent_path, self.from)? {
+                None => {
+                    tree::delete(self.from_parent.as_fd(), self.from)?;
+                    Ok(None)
+                }
+                discarded => Ok(discarded),
+            },
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                let hidden = hidden::hidden_for(shared, &self.to_parent, to_parent_path)?;
+                self.by_turns(&hidden).map(|removed| Some((hidden, removed)))
+            }
+            Err(cause) => Err(move_error(cause)),
+        }
+    }
+
+    /// Where the file system cannot exchange two names (some network ones): the old one is moved away, the
+    /// new one into its place. There is a moment without either; a failure puts the old one back.
+    fn by_turns(&self, hidden: &OwnedFd) -> StoreResult<String> {
+        let removed = hidden::discard(&self.to_parent, self.to, hidden)?;
+        match renameat(&self.from_parent, self.from, &self.to_parent, self.to) {
+            Ok(()) => Ok(removed),
+            Err(cause) => {
+                renameat(hidden, removed.as_str(), &self.to_parent, self.to)?;
+                Err(move_error(cause))
+            }
+        }
+    }
+}
+
+/// Renames without replacing, also where the file system has no such rename (some network ones): for a file,
+/// a hard link fails as atomically when the name is taken.
+pub(super) fn rename_new(
+    from_parent: &OwnedFd,
+    from: &OsStr,
+    to_parent: &OwnedFd,
+    to: &OsStr,
+) -> Result<(), Errno> {
+    match renameat_with(from_parent, from, to_parent, to, RenameFlags::NOREPLACE) {
+        Err(cause @ (Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)) => {
+            let is_directory = kind_of(&look_in(from_parent, from)?) == FileType::Directory;
+            match look_in(to_parent, to) {
+                Ok(_) => Err(Errno::EXIST),
+                // The kernel replaces at most an empty directory that somebody made since we looked. And it
+                // says for certain whether the first refusal was one of the flag or one of the move.
+                Err(Errno::NOENT) if is_directory => renameat(from_parent, from, to_parent, to),
+                Err(Errno::NOENT) => {
+                    linkat(from_parent, from, to_parent, to, AtFlags::empty())?;
+                    // The file is there under its name: a second name of an upload is removed when it is old.
+                    let _ = unlinkat(from_parent, from, AtFlags::empty());
+                    Ok(())
+                }
+                Err(_) => Err(cause),
+            }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::posix::{PosixOptions, PosixStorage};
+    use crate::storage::Storage;
+
+    fn path(text: &str) -> ObjectPath {
+        ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()
+    }
+
+    #[test]
+    fn without_an_exchange_the_two_take_turns() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(directory.path().join("old/sub")).unwrap();
+        std::fs::write(directory.path().join("new"), b"new").unwrap();
+        let storage = PosixStorage::open_with(directory.path(), PosixOptions::default()).unwrap();
+        let shared = &storage.shared;
+        let turn = |from: &str, to: &str| {
+            let parent = || shared.resolve_directory(&ObjectPath::root()).unwrap();
+            let moving = Move {
+                from_parent: parent(),
+                from: OsStr::new(from),
+                to_parent: parent(),
+                to: OsStr::new(to),
+            };
+            let hidden = hidden::hidden_for(shared, &parent(), &ObjectPath::root()).unwrap();
+            moving.by_turns(&hidden)
+        };
+        assert!(matches!(turn("none", "old"), Err(StoreError::ParentMissing)));
+        assert!(storage.look(&path("old/sub")).unwrap().is_directory(), "put back");
+        turn("new", "old").unwrap();
+        assert_eq!(std::fs::read(directory.path().join("old")).unwrap(), b"new");
+        assert!(matches!(storage.look(&path("new")), Err(StoreError::NotFound)));
+        assert_eq!(storage.remove_abandoned(std::time::Duration::MAX).unwrap(), 1);
+        assert_eq!(std::fs::read_dir(directory.path().join(HIDDEN_NAME)).unwrap().count(), 0);
+    }
+}

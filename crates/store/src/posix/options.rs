@@ -1,0 +1,80 @@
+//! What an operator decides for one exported directory.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use gridlane_core::{Error, ErrorKind};
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, fsync, openat};
+use rustix::io::Errno;
+
+use crate::error::StoreResult;
+
+/// What is certain to be on the device when an upload or another change is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing: after a power failure the file may be empty, short or missing.
+    None,
+    /// The bytes: after a power failure the name has the old file or the new one, whole.
+    #[default]
+    File,
+    /// The bytes and the name: after a power failure the new file is there, what was removed is not, and
+    /// what was moved is where it was moved to.
+    Dir,
+}
+
+impl std::str::FromStr for Durability {
+    type Err = Error;
+
+    fn from_str(text: &str) -> gridlane_core::Result<Durability> {
+        match text {
+            "none" => Ok(Durability::None),
+            "file" => Ok(Durability::File),
+            "dir" => Ok(Durability::Dir),
+            _ => Err(Error::new(ErrorKind::Usage, format!("unknown durability {text:?}"))
+                .hint("use none, file or dir")),
+        }
+    }
+}
+
+/// How files and directories are made in an exported directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PosixOptions {
+    /// What is synced before an answer.
+    pub durability: Durability,
+    /// The number of the user to whom new files and directories shall belong. Ignored where the operating
+    /// system does not let this process give them away.
+    pub uid: Option<u32>,
+    /// The number of their group; ignored likewise.
+    pub gid: Option<u32>,
+    /// Permissions that new files (of `0666`) and directories (of `0777`) do not get. `None`: the process's
+    /// own umask says.
+    pub umask: Option<u32>,
+}
+
+const PERMISSIONS: u32 = 0o777;
+
+impl PosixOptions {
+    /// Gives something new, which nobody sees yet or which is empty, the owner and the permissions that the
+    /// operator wants. `permissions` are those that an umask is taken from.
+    pub(super) fn apply(&self, made: impl AsFd, permissions: u32) -> StoreResult<()> {
+        if self.uid.is_some() || self.gid.is_some() {
+            let (uid, gid) = (self.uid.map(Uid::from_raw), self.gid.map(Gid::from_raw));
+            match fchown(&made, uid, gid) {
+                Ok(()) | Err(Errno::PERM) => {}
+                Err(cause) => return Err(cause.into()),
+            }
+        }
+        if let Some(umask) = self.umask {
+            fchmod(&made, Mode::from_raw_mode(permissions & !umask & PERMISSIONS))?;
+        }
+        Ok(())
+    }
+
+    /// Brings the names in `directory` to the device, if that is promised.
+    pub(super) fn sync_names(&self, directory: &OwnedFd) -> StoreResult<()> {
+        if self.durability == Durability::Dir {
+            let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
+            fsync(openat(directory, ".", flags, Mode::empty())?)?;
+        }
+        Ok(())
+    }
+}
