@@ -51,6 +51,10 @@ pub const DIGEST_ANSWER_MAX: Duration = Duration::from_secs(1800);
 pub const DIGEST_GET_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// How long a GET waits for it; then it is answered without.
 pub const DIGEST_GET_MAX: Duration = Duration::from_secs(5);
+/// Checksums that a storage keeps beside its files: 128 bytes each, so at most 128 MiB in each export.
+pub const SIDE_CHECKSUMS_MAX: usize = 1 << 20;
+/// After this time without a new one they are removed: who asks for them seldom can wait for one.
+pub const SIDE_CHECKSUMS_AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
 /// Listings in memory at the same time, from making to the end of sending: each is up to 20 MB.

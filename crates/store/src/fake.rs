@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use gridlane_core::{Checksum, ChecksumKind};
 use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
@@ -180,6 +181,14 @@ impl Object for SlowObject {
     fn is_unchanged(&self) -> bool {
         self.inner.is_unchanged()
     }
+
+    fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
+        self.inner.kept_checksum(kind)
+    }
+
+    fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
+        self.inner.keep_checksum(checksum)
+    }
 }
 
 /// A storage whose disk breaks behind a given offset: reads end there as if the file had been cut, and
@@ -259,6 +268,14 @@ impl Object for FaultyObject {
     fn is_unchanged(&self) -> bool {
         !self.is_changing && self.inner.is_unchanged()
     }
+
+    fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
+        if self.is_changing { None } else { self.inner.kept_checksum(kind) }
+    }
+
+    fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
+        if self.is_changing { Ok(()) } else { self.inner.keep_checksum(checksum) }
+    }
 }
 
 struct FaultyUpload {
@@ -276,6 +293,10 @@ impl Upload for FaultyUpload {
 
     fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
         self.inner.set_modified(modified)
+    }
+
+    fn keep_checksums(&mut self, checksums: &[Checksum]) {
+        self.inner.keep_checksums(checksums);
     }
 
     fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {

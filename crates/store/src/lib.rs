@@ -1,8 +1,8 @@
 //! Storage behind the server, and the partial files of the client's copies.
 //!
 //! [`storage`] says in traits what a server needs of an export. [`posix`] is a directory of this
-//! machine; [`memory`] and [`fake`] are for tests: one that shows what the traits mean, and ones that are slow or
-//! broken. All of them pass one conformance suite (`tests/conformance.rs`).
+//! machine, [`quota`] a limit around one; [`memory`] and [`fake`] are for tests: one that shows what the traits
+//! mean, and ones that are slow or broken. All of them pass one conformance suite (`tests/conformance.rs`).
 //!
 //! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
 //! what of it is verified, so that a killed copy goes on.
@@ -20,12 +20,14 @@ pub mod memory;
 pub mod partial;
 pub mod path;
 pub mod posix;
+pub mod quota;
 pub mod storage;
 
 pub use error::{StoreError, StoreResult};
 pub use memory::MemoryStorage;
 pub use path::ObjectPath;
 pub use posix::{Durability, PosixOptions, PosixStorage};
+pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{
     Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, NodeKind, Object, Opened, Space,
     Storage, Upload,

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use gridlane_core::{Checksum, ChecksumKind};
+
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
@@ -97,9 +99,9 @@ impl Tree {
         self.nodes.get(path).ok_or(StoreError::NotFound)
     }
 
-    /// Returns whether there was something before.
-    fn put(&mut self, path: &ObjectPath, object: Arc<MemoryObject>) -> bool {
-        let replaced = self.take(path).is_some();
+    /// Returns the length of what was there before.
+    fn put(&mut self, path: &ObjectPath, object: Arc<MemoryObject>) -> Option<u64> {
+        let replaced = self.take(path).map(|node| node.metadata().size_bytes);
         self.used_bytes += object.metadata.size_bytes;
         self.nodes.insert(path.clone(), Node::File(object));
         replaced
@@ -190,7 +192,7 @@ impl Storage for MemoryStorage {
         Ok(Box::new(paths.into_iter().filter_map(move |path| {
             let metadata = storage.look(&path).ok()?;
             let (_, name) = path.split_last()?;
-            Some(Ok(DirectoryEntry { name: name.to_vec(), metadata }))
+            Some(Ok(DirectoryEntry { name: name.to_vec(), metadata, is_link: false }))
         })))
     }
 
@@ -244,11 +246,11 @@ impl Storage for MemoryStorage {
         }
         let mut tree = self.lock();
         tree.get(from)?;
-        tree.check(from, expectation)?;
         if from == to || to.is_below(from) || from.is_below(to) {
             return Err(StoreError::IntoItself);
         }
         tree.require_parent(to)?;
+        tree.check(from, expectation)?;
         let replaced = tree.nodes.contains_key(to);
         if replaced && !overwrite {
             return Err(StoreError::Unexpected);
@@ -269,8 +271,8 @@ impl Storage for MemoryStorage {
         match tree.get(path)?.clone() {
             Node::File(object) => {
                 let metadata = Metadata { modified, ..object.metadata.clone() };
-                let bytes = Arc::clone(&object.bytes);
-                tree.nodes.insert(path.clone(), Node::File(Arc::new(MemoryObject { metadata, bytes })));
+                let (bytes, kept) = (Arc::clone(&object.bytes), Mutex::default());
+                tree.nodes.insert(path.clone(), Node::File(Arc::new(MemoryObject { metadata, bytes, kept })));
             }
             Node::Directory(metadata) => {
                 tree.nodes.insert(path.clone(), Node::Directory(Metadata { modified, ..metadata }));
@@ -299,7 +301,7 @@ impl Storage for MemoryStorage {
             return Err(StoreError::NoSpace);
         }
         let (storage, path) = (self.clone(), path.clone());
-        Ok(Box::new(MemoryUpload { storage, path, bytes: Vec::new(), modified: None }))
+        Ok(Box::new(MemoryUpload { storage, path, bytes: Vec::new(), modified: None, checksums: Vec::new() }))
     }
 }
 
@@ -328,11 +330,17 @@ fn metadata(kind: NodeKind, size_bytes: u64, modified: SystemTime) -> Metadata {
 struct MemoryObject {
     metadata: Metadata,
     bytes: Arc<Vec<u8>>,
+    kept: Mutex<Vec<Checksum>>,
 }
 
 impl MemoryObject {
     fn new(bytes: Arc<Vec<u8>>, modified: SystemTime) -> Arc<MemoryObject> {
-        Arc::new(MemoryObject { metadata: metadata(NodeKind::File, bytes.len() as u64, modified), bytes })
+        let metadata = metadata(NodeKind::File, bytes.len() as u64, modified);
+        Arc::new(MemoryObject { metadata, bytes, kept: Mutex::default() })
+    }
+
+    fn lock_kept(&self) -> MutexGuard<'_, Vec<Checksum>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -356,6 +364,17 @@ impl Object for MemoryObject {
     fn is_unchanged(&self) -> bool {
         true
     }
+
+    fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
+        self.lock_kept().iter().find(|kept| kept.kind() == kind).cloned()
+    }
+
+    fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
+        let mut kept = self.lock_kept();
+        kept.retain(|kept| kept.kind() != checksum.kind());
+        kept.push(checksum.clone());
+        Ok(())
+    }
 }
 
 struct MemoryUpload {
@@ -363,6 +382,7 @@ struct MemoryUpload {
     path: ObjectPath,
     bytes: Vec<u8>,
     modified: Option<SystemTime>,
+    checksums: Vec<Checksum>,
 }
 
 impl Upload for MemoryUpload {
@@ -379,12 +399,17 @@ impl Upload for MemoryUpload {
             self.bytes.resize(end, 0);
         }
         self.bytes[start..end].copy_from_slice(bytes);
+        self.checksums.clear();
         Ok(())
     }
 
     fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
         self.modified = Some(modified);
         Ok(())
+    }
+
+    fn keep_checksums(&mut self, checksums: &[Checksum]) {
+        self.checksums = checksums.to_vec();
     }
 
     fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
@@ -396,8 +421,9 @@ impl Upload for MemoryUpload {
             return Err(StoreError::NotAFile);
         }
         let object = MemoryObject::new(Arc::new(self.bytes), self.modified.unwrap_or_else(SystemTime::now));
+        *object.lock_kept() = self.checksums;
         let metadata = object.metadata.clone();
         let replaced = tree.put(&self.path, object);
-        Ok(Committed { metadata, replaced })
+        Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 }

@@ -18,7 +18,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits;
+use gridlane_core::{Checksum, ChecksumKind, limits};
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
@@ -101,6 +101,21 @@ pub trait Object: Send + Sync {
     /// Whether the bytes are, as far as can be told without reading them, still those of
     /// [`metadata`](Object::metadata).
     fn is_unchanged(&self) -> bool;
+
+    /// A checksum of the whole file that was kept when it was written, or by
+    /// [`keep_checksum`](Object::keep_checksum); never one of other bytes than these. May read from the disk.
+    fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
+        let _ = kind;
+        None
+    }
+
+    /// Keeps a checksum that was computed from all of this file's bytes, for as long as they stay as they are.
+    /// It may be forgotten at any time. A file that [changed](Object::is_unchanged) meanwhile keeps none. The
+    /// tag stays. May make the storage's own directory: not for an export that nobody may write to.
+    fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
+        let _ = checksum;
+        Ok(())
+    }
 }
 
 /// An entry of a directory: a file or a directory, never anything else.
@@ -110,6 +125,9 @@ pub struct DirectoryEntry {
     pub name: Vec<u8>,
     /// What is known of it; of what it points to if it is a link.
     pub metadata: Metadata,
+    /// Whether it is a symbolic link. Who walks a tree and follows those to directories may never come to an
+    /// end, and meets files twice.
+    pub is_link: bool,
 }
 
 /// The entries of a directory, read as they are asked for.
@@ -143,6 +161,8 @@ pub struct Committed {
     pub metadata: Metadata,
     /// Whether there was one of that name before.
     pub replaced: bool,
+    /// The length of that one; 0 if it was a link.
+    pub replaced_bytes: u64,
 }
 
 /// How much fits into an export, or into the part of it that was asked for.
@@ -170,6 +190,10 @@ pub trait Upload: Send {
 
     /// What [`Metadata::modified`] shall be when the file is visible; else it is when it was written.
     fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()>;
+
+    /// Keeps these checksums with the file, from the moment when it is visible. They have to be of all its
+    /// bytes: whatever is written later makes them be forgotten.
+    fn keep_checksums(&mut self, checksums: &[Checksum]);
 
     /// Makes the file visible under its name, all at once, after what durability asks for.
     fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed>;
@@ -292,7 +316,8 @@ pub trait Storage: Send + Sync {
         expectation: &Expectation,
     ) -> StoreResult<bool>;
 
-    /// Sets [`Metadata::modified`] of a file or directory.
+    /// Sets [`Metadata::modified`] of a file or directory. Kept checksums are forgotten: nobody could tell
+    /// whether the bytes were changed meanwhile.
     fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()>;
 
     /// How much fits where `path` is, which exists.

@@ -7,9 +7,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{
-    Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixStorage, Storage, StoreError,
+    Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixOptions, PosixStorage,
+    QuotaStorage, Storage, StoreError,
 };
 
 /// A storage, and what has to live as long as it.
@@ -34,9 +36,19 @@ fn faulty() -> Prepared {
 }
 
 fn posix_with(durability: Durability) -> Prepared {
+    posix_of(PosixOptions { durability, ..PosixOptions::default() })
+}
+
+fn posix_of(options: PosixOptions) -> Prepared {
     let directory = tempfile::tempdir().unwrap();
     std::fs::create_dir(directory.path().join("sub")).unwrap();
-    (Box::new(PosixStorage::open(directory.path(), durability).unwrap()), Some(directory))
+    (Box::new(PosixStorage::open_with(directory.path(), options).unwrap()), Some(directory))
+}
+
+fn with_quota((storage, kept): Prepared) -> Prepared {
+    let storage = QuotaStorage::new(storage.into(), 1 << 40);
+    storage.recount().unwrap();
+    (Box::new(storage), kept)
 }
 
 fn path(text: &str) -> ObjectPath {
@@ -197,15 +209,20 @@ fn what_cannot_be(storage: &dyn Storage) {
 #[test]
 fn every_storage_passes_every_check() {
     type Named = (&'static str, fn() -> Prepared);
-    let storages: [Named; 6] = [
+    let storages: [Named; 9] = [
         ("memory", memory),
+        ("memory, quota", || with_quota(memory())),
+        ("posix, quota", || with_quota(posix_with(Durability::None))),
         ("slow", slow),
         ("faulty", faulty),
         ("posix, durability none", || posix_with(Durability::None)),
         ("posix, durability file", || posix_with(Durability::File)),
         ("posix, durability dir", || posix_with(Durability::Dir)),
+        ("posix, side file", || {
+            posix_of(PosixOptions { without_attributes: true, ..PosixOptions::default() })
+        }),
     ];
-    let checks: [fn(&dyn Storage); 20] = [
+    let checks: [fn(&dyn Storage); 21] = [
         complete_uploads_are_visible,
         incomplete_uploads_are_not,
         pieces_may_come_in_any_order,
@@ -226,6 +243,7 @@ fn every_storage_passes_every_check() {
         moves_that_cannot_be,
         copies_are_made_in_steps,
         times_and_space,
+        checksums_stay_with_the_file,
     ];
     for (name, prepare) in storages {
         eprintln!("{name}");
@@ -442,6 +460,52 @@ fn times_and_space(storage: &dyn Storage) {
         assert!(space.available_bytes <= space.total_bytes && space.used_bytes <= space.total_bytes);
     }
     assert!(matches!(storage.space(&path("none")), Err(StoreError::NotFound)));
+}
+
+fn kept(storage: &dyn Storage, at: &str, kind: ChecksumKind) -> Option<Checksum> {
+    let Opened::File(object) = storage.open(&path(at)).unwrap() else { panic!("a file") };
+    object.kept_checksum(kind)
+}
+
+fn checksums_stay_with_the_file(storage: &dyn Storage) {
+    let (adler32, md5) = (ChecksumKind::Adler32, ChecksumKind::Md5);
+    let checksums = [Checksum::adler32(7), Checksum::from_bytes(md5, &[1; 16]).unwrap()];
+    let upload = |at: &str| {
+        let mut upload = storage.create(&path(at), None).unwrap();
+        upload.write_at(b"one", 0).unwrap();
+        upload.keep_checksums(&checksums);
+        upload
+    };
+    upload("f").commit(&Expectation::Anything).unwrap();
+    assert_eq!(kept(storage, "f", adler32).as_ref(), Some(&checksums[0]));
+    assert_eq!(kept(storage, "f", md5).as_ref(), Some(&checksums[1]));
+    assert_eq!(kept(storage, "f", ChecksumKind::Sha256), None);
+    // With times of its own, and wherever it is moved to.
+    let mut timed = upload("sub/g");
+    timed.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).unwrap();
+    timed.commit(&Expectation::Anything).unwrap();
+    storage.rename(&path("sub/g"), &path("g"), false, &Expectation::Anything).unwrap();
+    storage.rename(&path("sub"), &path("h"), false, &Expectation::Anything).unwrap();
+    storage.rename(&path("g"), &path("h/g"), false, &Expectation::Anything).unwrap();
+    storage.rename(&path("h"), &path("sub"), false, &Expectation::Anything).unwrap();
+    assert_eq!(kept(storage, "sub/g", adler32).as_ref(), Some(&checksums[0]));
+    // One of these bytes is not one of others.
+    let mut longer = upload("f");
+    longer.write_at(b"more", 3).unwrap();
+    longer.commit(&Expectation::Anything).unwrap();
+    assert_eq!(kept(storage, "f", adler32), None);
+    write(storage, "sub/g", b"two", &Expectation::Anything).unwrap();
+    assert_eq!(kept(storage, "sub/g", adler32), None);
+    // Computed later: known to all who open it, and the tag stays.
+    let Opened::File(object) = storage.open(&path("sub/g")).unwrap() else { panic!("a file") };
+    for value in [8, 9] {
+        object.keep_checksum(&Checksum::adler32(value)).unwrap();
+        assert_eq!(object.kept_checksum(adler32), Some(Checksum::adler32(value)));
+        assert_eq!(kept(storage, "sub/g", adler32), Some(Checksum::adler32(value)));
+    }
+    assert_eq!(storage.stat(&path("sub/g")).unwrap().tag, object.metadata().tag);
+    storage.set_modified(&path("sub/g"), SystemTime::UNIX_EPOCH).unwrap();
+    assert_eq!(kept(storage, "sub/g", adler32), None);
 }
 
 #[test]

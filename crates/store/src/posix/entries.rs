@@ -38,21 +38,27 @@ impl PosixEntries {
             let name = entry.file_name().to_bytes();
             // There is no path to what is hidden, to `.` and to `..`.
             let Some(below) = self.path.join(name).filter(|_| is_served) else { continue };
-            if let Some(metadata) = describe(&self.shared, directory.fd()?, name, &below) {
-                return Ok(Some(DirectoryEntry { name: name.to_vec(), metadata }));
+            if let Some((metadata, is_link)) = describe(&self.shared, directory.fd()?, name, &below) {
+                return Ok(Some(DirectoryEntry { name: name.to_vec(), metadata, is_link }));
             }
         }
         Ok(None)
     }
 }
 
-/// What a listing says of `name`; `None` for what is not served.
-fn describe(shared: &Shared, directory: BorrowedFd<'_>, name: &[u8], path: &ObjectPath) -> Option<Metadata> {
+/// What a listing says of `name`, and whether it is a link; `None` for what is not served.
+fn describe(
+    shared: &Shared,
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    path: &ObjectPath,
+) -> Option<(Metadata, bool)> {
     let mut stat = look_in(directory, OsStr::from_bytes(name)).ok()?;
-    if kind_of(&stat) == FileType::Symlink {
+    let is_link = kind_of(&stat) == FileType::Symlink;
+    if is_link {
         stat = look_at(shared.resolve(path.as_relative(), OFlags::PATH).ok()?).ok()?;
     }
-    metadata_of(&stat)
+    Some((metadata_of(&stat)?, is_link))
 }
 
 impl Iterator for PosixEntries {

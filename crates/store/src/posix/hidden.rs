@@ -1,4 +1,4 @@
-//! The hidden directory: partial uploads, and trees on their way out.
+//! The hidden directory: partial uploads, trees on their way out, and the side file of checksums.
 //!
 //! It is the one at the export's root, or, where what is changed is on another mounted file system, one
 //! beside it: a rename cannot cross. It belongs to this process's user and nobody else can enter it; one
@@ -19,9 +19,8 @@ use rustix::fs::{
 use rustix::fs::{renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::Shared;
 use super::metadata::{look_at, look_in, modified_of};
-use super::tree;
+use super::{Shared, side_file, tree};
 use crate::error::{StoreError, StoreResult};
 use crate::path::{HIDDEN_NAME, ObjectPath};
 
@@ -38,11 +37,21 @@ pub(super) fn hidden_for(
     parent_path: &ObjectPath,
 ) -> StoreResult<OwnedFd> {
     if mount_of(shared.root.as_fd())? == mount_of(parent.as_fd())? {
-        return make(shared.root.as_fd(), &shared.root_path);
+        return at_root(shared);
     }
     let parent_path = shared.root_path.join(parent_path.as_relative());
     remove_abandoned(parent.as_fd(), &parent_path, limits::PARTIAL_AGE_MAX)?;
     make(parent.as_fd(), &parent_path)
+}
+
+/// The hidden directory at the export's root, made when it is not there.
+pub(super) fn at_root(shared: &Shared) -> StoreResult<OwnedFd> {
+    make(shared.root.as_fd(), &shared.root_path)
+}
+
+/// The same, when it is there.
+pub(super) fn at_root_if_there(shared: &Shared) -> Option<OwnedFd> {
+    open(shared.root.as_fd(), &shared.root_path).ok()
 }
 
 /// Within one of these a rename works. The device alone does not tell: a bind mount has its origin's.
@@ -154,5 +163,5 @@ pub(super) fn remove_abandoned(base: BorrowedFd<'_>, base_path: &Path, age: Dura
         };
         removed += usize::from(is_gone);
     }
-    Ok(removed)
+    Ok(removed + side_file::remove_unused(hidden.as_fd()))
 }

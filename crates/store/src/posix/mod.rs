@@ -10,13 +10,15 @@
 //! for its other end) and never makes a terminal ours (`O_NOCTTY`).
 //!
 //! How uploads become visible is told in `posix/upload.rs`, how directories are removed and moved in
-//! `posix/names.rs`.
+//! `posix/names.rs`, and where checksums are kept in `posix/checksums.rs`.
 
+mod checksums;
 mod entries;
 mod hidden;
 mod metadata;
 mod names;
 mod options;
+mod side_file;
 mod tree;
 mod upload;
 
@@ -28,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
+use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_sys::file::CacheProbe;
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstatvfs, openat2};
 use rustix::io::Errno;
@@ -148,7 +151,7 @@ impl Shared {
     }
 
     /// What a descriptor that was opened for reading is.
-    fn opened(&self, descriptor: OwnedFd) -> StoreResult<Opened> {
+    fn opened(self: &Arc<Self>, descriptor: OwnedFd) -> StoreResult<Opened> {
         let metadata = metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound)?;
         Ok(match metadata.kind {
             NodeKind::Directory => Opened::Directory,
@@ -156,6 +159,7 @@ impl Shared {
                 probe: self.probe(metadata.identity.device, &descriptor),
                 metadata,
                 file: File::from(descriptor),
+                shared: Arc::clone(self),
             })),
         })
     }
@@ -279,6 +283,7 @@ struct PosixObject {
     file: File,
     probe: CacheProbe,
     metadata: Metadata,
+    shared: Arc<Shared>,
 }
 
 impl Object for PosixObject {
@@ -302,5 +307,16 @@ impl Object for PosixObject {
         // The tag changes with everything that there is.
         let now = look_at(&self.file).ok().and_then(|stat| metadata_of(&stat));
         now.is_some_and(|now| now.tag == self.metadata.tag)
+    }
+
+    fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
+        checksums::kept(&self.shared, &self.file, &self.metadata, kind)
+    }
+
+    fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
+        if !self.is_unchanged() {
+            return Ok(());
+        }
+        checksums::keep(&self.shared, &self.file, &self.metadata, checksum)
     }
 }

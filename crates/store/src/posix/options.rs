@@ -48,6 +48,8 @@ pub struct PosixOptions {
     /// Permissions that new files (of `0666`) and directories (of `0777`) do not get. `None`: the process's
     /// own umask says.
     pub umask: Option<u32>,
+    /// Keeps no checksums in extended attributes and looks for none, as where the file system has none.
+    pub without_attributes: bool,
 }
 
 const PERMISSIONS: u32 = 0o777;

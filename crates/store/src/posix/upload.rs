@@ -20,6 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gridlane_core::Checksum;
 use gridlane_sys::file::start_writeback;
 use rustix::fs::{
     Access, AtFlags, FileType, Timespec, Timestamps, UTIME_OMIT, accessat, copy_file_range, fstatvfs, fsync,
@@ -30,7 +31,7 @@ use rustix::io::Errno;
 use super::hidden::{create_partial, hidden_for};
 use super::metadata::{kind_of, look_at, look_in, metadata_of};
 use super::names::rename_new;
-use super::{Durability, Shared};
+use super::{Durability, Shared, checksums};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Expectation, Object, Upload, copy_by_reading};
@@ -54,6 +55,8 @@ pub(super) struct PosixUpload {
     partial_name: Option<String>,
     file: File,
     modified: Option<SystemTime>,
+    /// Of all that was written.
+    checksums: Vec<Checksum>,
     /// Bytes that the kernel was told of.
     written_back: u64,
 }
@@ -88,12 +91,13 @@ impl PosixUpload {
             partial_name: Some(partial_name),
             file,
             modified: None,
+            checksums: Vec::new(),
             written_back: 0,
         })
     }
 
-    /// Renames the partial to its target; returns whether it replaced something.
-    fn rename(&mut self, expectation: &Expectation) -> StoreResult<bool> {
+    /// Renames the partial to its target; returns the length of what it replaced.
+    fn rename(&mut self, expectation: &Expectation) -> StoreResult<Option<u64>> {
         let (parent_path, name) = self.path.split_last().ok_or(StoreError::NotAFile)?;
         let name = OsStr::from_bytes(name);
         let Some(partial) = self.partial_name.as_deref() else { return Err(StoreError::Unexpected) };
@@ -103,11 +107,15 @@ impl PosixUpload {
         let parent = self.shared.resolve_parent(&parent_path)?;
         self.shared.check(&self.path, expectation)?;
         let replaced = match rename_new(&self.hidden, OsStr::new(partial), &parent, name) {
-            Ok(()) => false,
+            Ok(()) => None,
             Err(Errno::EXIST) if *expectation == Expectation::Absent => return Err(StoreError::Unexpected),
             Err(Errno::EXIST) => {
+                let old_bytes = match look_in(&parent, name) {
+                    Ok(old) if kind_of(&old) == FileType::RegularFile => old.stx_size,
+                    _ => 0,
+                };
                 renameat(&self.hidden, partial, &parent, name)?;
-                true
+                Some(old_bytes)
             }
             Err(Errno::NOENT) => return Err(StoreError::ParentMissing),
             Err(cause) => return Err(cause.into()),
@@ -119,6 +127,7 @@ impl PosixUpload {
     }
 
     fn wrote_up_to(&mut self, end: u64) {
+        self.checksums.clear();
         let is_due = end >= self.written_back.saturating_add(WRITEBACK_BYTES);
         if self.shared.options.durability != Durability::None && is_due {
             start_writeback(&self.file, self.written_back, end - self.written_back);
@@ -163,10 +172,16 @@ impl Upload for PosixUpload {
         Ok(())
     }
 
+    fn keep_checksums(&mut self, checksums: &[Checksum]) {
+        self.checksums = checksums.to_vec();
+    }
+
     fn commit(mut self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
         if let Some(modified) = self.modified {
             set_modified(&self.file, modified)?;
         }
+        // While the file is ours, and when its times are what they will be.
+        checksums::keep_of_upload(&self.shared, &self.file, &self.checksums);
         self.shared.options.apply(&self.file, FILE_PERMISSIONS)?;
         if self.shared.options.durability != Durability::None {
             fsync(&self.file)?;
@@ -174,7 +189,7 @@ impl Upload for PosixUpload {
         let replaced = self.rename(expectation)?;
         // After the rename, which changes the inode's change time and so the tag.
         let metadata = metadata_of(&look_at(&self.file)?).ok_or(StoreError::NotAFile)?;
-        Ok(Committed { metadata, replaced })
+        Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 }
 
