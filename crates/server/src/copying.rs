@@ -108,21 +108,8 @@ impl Copying<'_> {
             return Err(trouble);
         }
         let source = object.metadata().clone();
-        let checksums = || {
-            let kept = |kind| object.kept_checksum(kind);
-            let mut checksums = self.shared.digests.known(&source);
-            let is_new = |checksums: &[Checksum], new: &Checksum| {
-                checksums.iter().all(|known| known.kind() != new.kind())
-            };
-            for kept in ChecksumKind::ALL.into_iter().filter_map(kept) {
-                if is_new(&checksums, &kept) {
-                    checksums.push(kept);
-                }
-            }
-            checksums
-        };
         let commit = || {
-            let checksums = checksums();
+            let checksums = self.shared.digests.at_hand(object.as_ref());
             upload.keep_checksums(&checksums);
             if !object.is_unchanged() {
                 return Err(changed());

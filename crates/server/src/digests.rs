@@ -63,16 +63,22 @@ impl Digests {
         }
     }
 
-    /// Whether the checksum of a file is known without reading it.
-    pub(crate) fn is_known(&self, metadata: &Metadata, kind: ChecksumKind) -> bool {
-        self.lock().known.contains_key(&Key::new(metadata, kind))
-    }
-
     /// The checksums of a file that are known without reading it.
     pub(crate) fn known(&self, metadata: &Metadata) -> Vec<Checksum> {
         let state = self.lock();
         let known = |kind| state.known.get(&Key::new(metadata, kind)).cloned();
         ChecksumKind::ALL.into_iter().filter_map(known).collect()
+    }
+
+    /// The checksums of a file that are known, or that its storage keeps: all without reading its bytes. May read
+    /// from the disk.
+    pub(crate) fn at_hand(&self, object: &dyn Object) -> Vec<Checksum> {
+        let known = self.known(object.metadata());
+        let find = |kind| {
+            let is_it = |checksum: &&Checksum| checksum.kind() == kind;
+            known.iter().find(is_it).cloned().or_else(|| object.kept_checksum(kind))
+        };
+        ChecksumKind::ALL.into_iter().filter_map(find).collect()
     }
 
     /// Remembers the checksum of an upload.

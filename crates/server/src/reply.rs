@@ -7,11 +7,12 @@ use std::time::SystemTime;
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::Rejection;
-use gridlane_dav::{Status, Version, date};
+use gridlane_dav::{Multipart, Status, Version, date};
 use gridlane_store::{Object, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::PRODUCT;
+use crate::gather::STATUS_TRAILER;
 
 /// What follows the head.
 pub(crate) enum Payload {
@@ -26,6 +27,13 @@ pub(crate) enum Payload {
         /// Which part of it.
         range: ByteRange,
     },
+    /// These parts of this file.
+    Parts {
+        /// The file.
+        object: Arc<dyn Object>,
+        /// Which parts, and what stands between them.
+        parts: Box<Multipart>,
+    },
     /// Something of unknown length that a HEAD does not get to see.
     Unmeasured,
     /// Something that is made piece by piece while it is sent, in chunks, or up to the end of the connection of
@@ -36,6 +44,18 @@ pub(crate) enum Payload {
         /// Where the rest comes from.
         rest: Box<dyn Pieces>,
     },
+}
+
+impl Payload {
+    /// How many bytes it has, as far as that is known before it is sent.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::File { range, .. } => range.len(),
+            Payload::Parts { parts, .. } => parts.content_length(),
+        }
+    }
 }
 
 /// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
@@ -54,6 +74,8 @@ pub(crate) struct Reply {
     pub(crate) payload: Payload,
     /// The connection cannot be used after this answer.
     pub(crate) closes: bool,
+    /// The payload, bytes of a file, goes in chunks, and a trailer says whether all of it was sent.
+    pub(crate) tells_status: bool,
     /// For the log.
     pub(crate) cause: Option<String>,
     /// Held until the answer is sent, by a payload that takes much memory.
@@ -63,7 +85,15 @@ pub(crate) struct Reply {
 impl Reply {
     /// An answer without a payload.
     pub(crate) fn new(status: Status) -> Reply {
-        Reply { status, fields: Vec::new(), payload: Payload::None, closes: false, cause: None, permit: None }
+        Reply {
+            status,
+            fields: Vec::new(),
+            payload: Payload::None,
+            closes: false,
+            tells_status: false,
+            cause: None,
+            permit: None,
+        }
     }
 
     /// Adds a field.
@@ -153,15 +183,6 @@ impl Reply {
         }
     }
 
-    /// How many bytes the payload has.
-    pub(crate) fn payload_len(&self) -> u64 {
-        match &self.payload {
-            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
-            Payload::Bytes(bytes) => bytes.len() as u64,
-            Payload::File { range, .. } => range.len(),
-        }
-    }
-
     /// The head as it goes over the wire, for a client of this version.
     pub(crate) fn head(&self, version: Version) -> String {
         let mut head = String::with_capacity(512);
@@ -172,8 +193,11 @@ impl Reply {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         match self.payload {
-            Payload::Bytes(_) | Payload::File { .. } => {
-                let _ = write!(head, "Content-Length: {}\r\n", self.payload_len());
+            Payload::File { .. } | Payload::Parts { .. } if self.tells_status => {
+                let _ = write!(head, "Transfer-Encoding: chunked\r\nTrailer: {STATUS_TRAILER}\r\n");
+            }
+            Payload::Bytes(_) | Payload::File { .. } | Payload::Parts { .. } => {
+                let _ = write!(head, "Content-Length: {}\r\n", self.payload.len());
             }
             Payload::Stream { .. } if version == Version::Http11 => {
                 head.push_str("Transfer-Encoding: chunked\r\n");

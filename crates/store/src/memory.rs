@@ -246,11 +246,11 @@ impl Storage for MemoryStorage {
         }
         let mut tree = self.lock();
         tree.get(from)?;
-        tree.check(from, expectation)?;
         if from == to || to.is_below(from) || from.is_below(to) {
             return Err(StoreError::IntoItself);
         }
         tree.require_parent(to)?;
+        tree.check(from, expectation)?;
         let replaced = tree.nodes.contains_key(to);
         if replaced && !overwrite {
             return Err(StoreError::Unexpected);

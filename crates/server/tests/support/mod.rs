@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gridlane_dav::{ResponseHead, Status, response::BodyLength};
+use gridlane_dav::chunked::{ChunkedDecoder, Step};
+use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
 use gridlane_server::{AccessLog, Server, Settings, Summary};
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
@@ -137,6 +138,8 @@ pub(crate) struct Client {
 pub(crate) struct Response {
     pub(crate) head: ResponseHead,
     pub(crate) body: Vec<u8>,
+    /// What stood behind a body in chunks.
+    pub(crate) trailers: Headers,
 }
 
 impl Client {
@@ -184,9 +187,31 @@ impl Client {
         let body = match head.body_length(to_head).unwrap() {
             BodyLength::Known(len) => self.take(len as usize),
             BodyLength::UntilClose => self.rest(),
-            BodyLength::Chunked => self.chunks().expect("a body with an end"),
+            BodyLength::Chunked => {
+                let (body, trailers) = self.chunks_and_trailers();
+                return Response { head, body, trailers };
+            }
         };
-        Response { head, body }
+        Response { head, body, trailers: Headers::new() }
+    }
+
+    /// Reads chunks up to the last one, and what is behind it.
+    fn chunks_and_trailers(&mut self) -> (Vec<u8>, Headers) {
+        let (mut decoder, mut body) = (ChunkedDecoder::new(), Vec::new());
+        loop {
+            let (step, used) = decoder.step(&self.ahead).unwrap();
+            let is_end = step == Step::End;
+            if let Step::Data(data) = step {
+                body.extend_from_slice(data);
+            }
+            self.ahead.drain(..used);
+            if is_end {
+                return (body, decoder.trailers().clone());
+            }
+            if used == 0 || self.ahead.is_empty() {
+                assert!(self.fill().unwrap() > 0, "ended within chunks");
+            }
+        }
     }
 
     /// Reads chunks up to the last one; without that, what came is the error.
