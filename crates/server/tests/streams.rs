@@ -115,6 +115,8 @@ impl Upload for EndlessUpload {
         Ok(())
     }
 
+    fn keep_checksums(&mut self, _checksums: &[gridlane_core::Checksum]) {}
+
     fn commit(self: Box<Self>, _: &Expectation) -> StoreResult<Committed> {
         Err(StoreError::NoSpace)
     }
@@ -148,7 +150,7 @@ impl Storage for Endless {
                 return Err(StoreError::Io(io::Error::other("the disk is gone")));
             }
             let name = format!("file-{number:08}.root").into_bytes();
-            Ok(DirectoryEntry { name, metadata: entry.clone() })
+            Ok(DirectoryEntry { name, metadata: entry.clone(), is_link: false })
         })))
     }
 
