@@ -89,6 +89,17 @@ pub const CORS_ANSWER_AGE: Duration = Duration::from_secs(7200);
 pub const ACCESS_RECORDS_MAX: usize = 4096;
 /// How long a stop waits for the access log: its reader may never come back.
 pub const ACCESS_LOG_STOP_MAX: Duration = Duration::from_secs(5);
+/// Bytes of what a client says of a request (`X-Request-Id`, `ClientInfo`) that are recorded: job ids of FTS,
+/// the longest known, take 150.
+pub const LOGGED_FIELD_BYTES_MAX: usize = 256;
+/// Clients whose requests and bytes are counted, for limits of each: about 200 bytes of memory for one.
+pub const THROTTLED_CLIENTS_MAX: usize = 65_536;
+/// Requests on the admin address at the same time: whoever scrapes it is one or two.
+pub const ADMIN_CONNECTIONS_MAX: usize = 16;
+/// After a connection there could not be accepted.
+pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long one of them may take, from connecting to the end of the answer.
+pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Age of an abandoned partial upload before it is removed.

@@ -9,10 +9,11 @@
 
 mod accept;
 mod dial;
+pub mod proxy_protocol;
 mod session;
 mod stream;
 pub mod tls;
 
-pub use accept::{Acceptor, has_ipv6, listen};
+pub use accept::{Acceptor, Proxies, has_ipv6, listen};
 pub use dial::{Dialer, Dialled};
 pub use stream::Stream;

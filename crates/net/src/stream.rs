@@ -24,6 +24,8 @@ const CLOSED_CHECK: Duration = Duration::from_secs(1);
 pub struct Stream {
     socket: TcpStream,
     peer: SocketAddr,
+    /// The proxy that passed the connection on, if one did.
+    proxy: Option<SocketAddr>,
     session: Option<Box<Session>>,
 }
 
@@ -33,7 +35,7 @@ impl Stream {
         let peer = socket.peer_addr()?;
         // Heads and small bodies are written whole; nothing is gained by waiting for more (RFC 896).
         socket.set_nodelay(true)?;
-        Ok(Stream { socket, peer, session: None })
+        Ok(Stream { socket, peer, proxy: None, session: None })
     }
 
     /// Shakes hands as a client that wants to speak to `name`.
@@ -239,9 +241,20 @@ impl Stream {
         self.session.as_ref()?.version()
     }
 
-    /// The other end's address.
+    /// The other end's address, or the client's behind a proxy that is believed.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The address of the proxy that passed the connection on, if one did.
+    pub fn proxy(&self) -> Option<SocketAddr> {
+        self.proxy
+    }
+
+    /// Says that the connection comes from `client` and that the other end is only a proxy.
+    pub(crate) fn set_client(&mut self, client: SocketAddr) {
+        self.proxy = Some(self.peer);
+        self.peer = client;
     }
 
     /// What the kernel knows of the connection.

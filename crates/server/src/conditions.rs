@@ -15,6 +15,7 @@ use crate::export::{Place, Spot};
 use crate::get;
 use crate::origin::Origin;
 use crate::reply::Reply;
+use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// What is at a path; `None` for nothing.
@@ -58,14 +59,14 @@ pub(crate) fn check_if(
     let Some(conditions) = IfHeader::parse(&head.headers).map_err(refused)? else { return Ok(()) };
     let tag_at = |spot: &Spot| {
         // Whoever may not read there is told nothing.
-        spot.check(crate::export::Operation::Read).ok()?;
+        spot.check(Operation::Look).ok()?;
         ETag::strong(look(spot.storage(), &spot.object).ok()??.tag)
     };
     let holds = conditions.holds(|resource| match resource {
         None => tag_at(spot),
         Some(named) => {
             let named = Destination::read(named).ok().filter(|named| origin.is_ours(shared, named))?;
-            match shared.exports.find(&named.resource_path().ok()?) {
+            match shared.exports.find(&named.resource_path().ok()?, spot.client) {
                 Place::Inside(named) => tag_at(&named),
                 Place::Above(_) | Place::Nowhere => None,
             }

@@ -25,16 +25,19 @@ use gridlane_store::StoreError;
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
-use crate::access_log::{Record, timestamp};
+use crate::access_log::{Record, timestamp, told};
 use crate::body::{Body, Inbox, Wire};
-use crate::export::{Operation, Place};
+use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::shared::{Counters, Shared};
-use crate::transfer::{Framing, Patience, Sender};
+use crate::rules::{Client, Operation};
+use crate::settings::LogLevel;
+use crate::shared::{Current, Phase, Shared};
+use crate::transfer::{CLIENT_PACE, Framing, Patience, Sender};
 use crate::{
-    conditions, cors, delete, gather, get, mkcol, options, propfind, proppatch, put, relocate, transfer,
+    conditions, cors, delete, forwarded, gather, get, mkcol, options, propfind, proppatch, put, relocate,
+    transfer,
 };
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
@@ -52,33 +55,51 @@ enum Next {
 
 /// One connection, protocol detected and TLS established.
 pub(crate) struct Connection {
+    /// As of the beginning of the request in hand.
     shared: Arc<Shared>,
+    /// As of now.
+    current: Current,
     wire: Wire,
-    /// Becomes true when the server stops.
-    stopping: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
     /// The client is on this machine, where a web page's scripts are as well: it has to call us by a name
     /// that is ours.
     is_local: bool,
-    /// When the request in hand began.
+    /// The request in hand.
+    request: InHand,
+}
+
+/// What is known of a request beside its head.
+struct InHand {
+    /// When its first byte came.
     began: Instant,
+    /// Unique among the requests of this process, and nearly so among all.
+    id: String,
+    client: Client,
 }
 
 impl Connection {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        mut current: Current,
         stream: Stream,
-        stopping: watch::Receiver<bool>,
+        phase: watch::Receiver<Phase>,
         is_local: bool,
     ) -> Connection {
+        let shared = Arc::clone(&current.borrow_and_update());
+        let client = Client { address: stream.peer().ip().to_canonical() };
+        let request = InHand { began: Instant::now(), id: String::new(), client };
         let wire = Wire { stream, inbox: Inbox::default() };
-        Connection { shared, wire, stopping, is_local, began: Instant::now() }
+        Connection { shared, current, wire, phase, is_local, request }
     }
 
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         loop {
             let closes = match self.next_request().await {
-                Next::Request(head) => self.exchange(&head).await,
+                Next::Request(head) => {
+                    let (address, limits) = (self.request.client.address, &self.shared.client_limits);
+                    let pace = self.shared.throttle.pace(address, limits);
+                    CLIENT_PACE.scope(pace, self.exchange(&head)).await
+                }
                 Next::Refused(reply) => self.refuse(reply).await,
                 Next::Ended => return,
             };
@@ -91,9 +112,15 @@ impl Connection {
         }
     }
 
-    /// Gives the one answer that an overloaded server has.
-    pub(crate) async fn turn_away(mut self) {
-        let reply = Reply::failure(Status::SERVICE_UNAVAILABLE, "the server has too many connections open");
+    /// Gives the one answer that there is when there are too many connections.
+    pub(crate) async fn turn_away(mut self, why: Excess) {
+        let reply = match why {
+            Excess::Server => {
+                Reply::failure(Status::SERVICE_UNAVAILABLE, "the server has too many connections open")
+            }
+            Excess::Client => throttled("this client has too many connections open", limits::RETRY_AFTER),
+        };
+        self.begin();
         if self.refuse(reply.closing()).await.is_ok() {
             self.close().await;
         }
@@ -101,16 +128,17 @@ impl Connection {
 
     async fn next_request(&mut self) -> Next {
         if self.wire.inbox.unread().is_empty() {
+            let _idle = self.shared.metrics.one(|metrics| &metrics.idle);
             let first = tokio::select! {
                 biased;
                 has_come = first_bytes(&mut self.wire, self.shared.deadlines.idle) => has_come,
-                _ = self.stopping.wait_for(|stopping| *stopping) => return Next::Ended,
+                _ = self.phase.wait_for(|phase| *phase == Phase::Stopping) => return Next::Ended,
             };
             if !first {
                 return Next::Ended;
             }
         }
-        self.began = Instant::now();
+        self.begin();
         let deadline = Deadline::now() + self.shared.deadlines.head;
         loop {
             match RequestHead::parse(self.wire.inbox.unread()) {
@@ -132,11 +160,29 @@ impl Connection {
         }
     }
 
+    /// A request begins: with the configuration of this moment, to its end.
+    fn begin(&mut self) {
+        if self.current.has_changed().unwrap_or(false) {
+            self.shared = Arc::clone(&self.current.borrow_and_update());
+        }
+        let number = self.shared.metrics.began.add(1);
+        self.request = InHand {
+            began: Instant::now(),
+            id: format!("{:x}-{number:x}", self.shared.started_s),
+            client: Client { address: self.wire.stream.peer().ip().to_canonical() },
+        };
+    }
+
     /// Answers a request; returns whether the connection is to be closed.
     async fn exchange(&mut self, head: &RequestHead) -> io::Result<bool> {
+        self.request.client.address =
+            forwarded::client(&head.headers, self.request.client.address, &self.shared.trusted_forwarders);
         let mut body = Body::new(head.body);
+        let uploading =
+            (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
         let reply = self.decide(head, &mut body).await;
-        let mut reply = cors::apply(&self.shared.exports, head, reply);
+        drop(uploading);
+        let mut reply = cors::apply(&self.shared.exports, self.request.client, head, reply);
         if reply.status == Status::CLIENT_LEFT {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -153,7 +199,8 @@ impl Connection {
             },
             None => None,
         };
-        reply.closes |= !head.keeps_alive || !body.is_ended() || *self.stopping.borrow();
+        reply.closes |= !head.keeps_alive || !body.is_ended() || *self.phase.borrow() > Phase::Serving;
+        reply = reply.field("X-Request-Id", self.request.id.clone());
         // Only its end tells a client without chunks where a stream ends.
         reply.closes |= head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
         let mut sent = 0;
@@ -170,6 +217,11 @@ impl Connection {
             let what = "the Host is neither an address nor a name of this machine";
             return Reply::failure(Status::MISDIRECTED_REQUEST, what);
         }
+        let client = self.request.client;
+        if let Err(wait) = shared.throttle.request(client.address, &shared.client_limits) {
+            shared.metrics.throttled.add(1);
+            return throttled("this client asks too often", wait);
+        }
         let path = match (&head.method, &head.target) {
             (Method::Unknown(_), _) => {
                 return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
@@ -178,16 +230,16 @@ impl Connection {
             (_, Target::Resource { path, .. }) => path,
             (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
         };
-        let place = shared.exports.find(path);
+        let place = shared.exports.find(path, client);
         let operation = match head.method {
             Method::Options => return options::answer(shared, &place),
             Method::Post | Method::Lock | Method::Unlock | Method::Other(_) | Method::Unknown(_) => {
                 return options::not_allowed(shared, head, &place);
             }
-            Method::Get | Method::Head | Method::Propfind | Method::Copy => Operation::Read,
-            Method::Put | Method::Delete | Method::Proppatch | Method::Mkcol | Method::Move => {
-                Operation::Write
-            }
+            Method::Get | Method::Head | Method::Propfind => Operation::Look,
+            Method::Copy => Operation::Read,
+            Method::Put | Method::Proppatch | Method::Mkcol => Operation::Write,
+            Method::Delete | Method::Move => Operation::Delete,
         };
         let spot = match place {
             Place::Inside(spot) => spot,
@@ -294,6 +346,7 @@ impl Connection {
 
     /// Answers what is not a request.
     async fn refuse(&mut self, reply: Reply) -> io::Result<bool> {
+        let reply = reply.field("X-Request-Id", self.request.id.clone());
         let mut bytes = reply.head(Version::Http11).into_bytes();
         if let Payload::Bytes(text) = &reply.payload {
             bytes.extend_from_slice(text);
@@ -331,11 +384,17 @@ impl Connection {
         bytes_out: u64,
         failure: Option<&io::Error>,
     ) {
-        let counters = &self.shared.counters;
-        let number = Counters::add(&counters.requests, 1);
-        Counters::add(&counters.bytes_in, bytes_in);
-        Counters::add(&counters.bytes_out, bytes_out);
-        if !self.shared.access_log.is_on() {
+        let shared = &*self.shared;
+        shared.metrics.bytes_in.add(bytes_in);
+        shared.metrics.bytes_out.add(bytes_out);
+        let duration = self.request.began.elapsed();
+        shared.metrics.answered(head.map(|head| &head.method), reply.status, duration);
+        let is_logged = match shared.access_log_level {
+            LogLevel::All => true,
+            LogLevel::Failures => reply.status.is_error() || failure.is_some(),
+        } && shared.access_log.is_on();
+        let is_audited = head.is_some_and(|head| changes(&head.method)) && shared.audit_log.is_on();
+        if !is_logged && !is_audited {
             return;
         }
         let path;
@@ -347,22 +406,62 @@ impl Connection {
             None => RequestHead::glimpse(self.wire.inbox.unread()).unwrap_or_default(),
         };
         let failure = failure.map(ToString::to_string);
-        self.shared.access_log.write(&Record {
+        let field = |name| head.and_then(|head| head.headers.get(name));
+        let without_query = |target: &'_ str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let destination = field("destination").map(without_query);
+        let stream = &self.wire.stream;
+        let client = self.request.client.address;
+        let record = Record {
             time: timestamp(SystemTime::now()),
-            id: format!("{:x}-{number:x}", self.shared.started_s),
-            peer: self.wire.stream.peer(),
-            tls: self.wire.stream.tls_version(),
+            id: &self.request.id,
+            peer: stream.peer(),
+            proxy: stream.proxy(),
+            client: (client != stream.peer().ip().to_canonical()).then_some(client),
+            tls: stream.tls_version(),
             method,
             path: path.split('?').next().unwrap_or_default(),
+            destination: destination.as_deref(),
             status: reply.status.code(),
             bytes_in,
             bytes_out,
-            seconds: self.began.elapsed().as_secs_f64(),
-            range: head.and_then(|head| head.headers.get("range")),
-            user_agent: head.and_then(|head| head.headers.get("user-agent")),
+            seconds: duration.as_secs_f64(),
+            range: field("range"),
+            user_agent: field("user-agent"),
+            client_id: field("x-request-id").map(told),
+            client_info: field("clientinfo").map(told),
             error: failure.as_deref().or(reply.cause.as_deref()),
-        });
+        };
+        if is_logged {
+            shared.access_log.write(&record);
+        }
+        if is_audited {
+            shared.audit_log.write(&record);
+        }
     }
+}
+
+/// Of what there is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// Connections altogether.
+    Server,
+    /// Connections of one client.
+    Client,
+}
+
+/// The answer to a client that takes more than its share.
+fn throttled(what: &str, wait: Duration) -> Reply {
+    // In whole seconds, and never too early.
+    let wait_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    Reply::failure(Status::TOO_MANY_REQUESTS, what).field("Retry-After", wait_s.to_string())
+}
+
+/// Whether a method changes something.
+fn changes(method: &Method) -> bool {
+    matches!(
+        method,
+        Method::Put | Method::Delete | Method::Mkcol | Method::Move | Method::Copy | Method::Proppatch
+    )
 }
 
 /// Waits for a request to begin; whether it does.
@@ -377,7 +476,7 @@ async fn first_bytes(wire: &mut Wire, idle: Duration) -> bool {
 
 /// Whether a `Host` is an address, `localhost`, or one of `names`, with any port. Any address is as good as
 /// ours: a page that was fetched from an address belongs to whoever answers there.
-fn is_our_name(host: &str, names: &[String]) -> bool {
+pub(crate) fn is_our_name(host: &str, names: &[String]) -> bool {
     let has_port = |rest: &str| {
         rest.is_empty()
             || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))

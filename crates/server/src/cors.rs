@@ -11,6 +11,7 @@ use gridlane_dav::{Method, Status};
 
 use crate::export::{Export, Exports, Place};
 use crate::reply::Reply;
+use crate::rules::Client;
 
 /// What a script may do.
 const METHODS: &str = "GET, HEAD, OPTIONS";
@@ -25,11 +26,11 @@ const ANSWER_HEADERS: &str =
     "Content-Range, Content-Length, ETag, Digest, Repr-Digest, Accept-Ranges, Last-Modified";
 
 /// Adds to the answer what a browser has to know; a preflight gets an answer of its own.
-pub(crate) fn apply(exports: &Exports, head: &RequestHead, reply: Reply) -> Reply {
+pub(crate) fn apply(exports: &Exports, client: Client, head: &RequestHead, reply: Reply) -> Reply {
     if exports.iter().all(|export| export.cors_origins.is_empty()) {
         return reply;
     }
-    let Some(Place::Inside(spot)) = head.path().map(|path| exports.find(path)) else { return reply };
+    let Some(Place::Inside(spot)) = head.path().map(|path| exports.find(path, client)) else { return reply };
     if spot.export.cors_origins.is_empty() {
         return reply;
     }

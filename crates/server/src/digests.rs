@@ -99,28 +99,33 @@ impl Digests {
     }
 
     /// The checksums by these algorithms that are known without reading the file: in the table, or kept by its
-    /// storage.
+    /// storage. May read from the disk.
+    pub(crate) fn at_hand(&self, object: &dyn Object, kinds: &[ChecksumKind]) -> Vec<Checksum> {
+        let began = SystemTime::now();
+        let known = self.known(object.metadata());
+        let find = |kind: &ChecksumKind| {
+            if let Some(known) = known.iter().find(|checksum| checksum.kind() == *kind) {
+                return Some(known.clone());
+            }
+            let kept = object.kept_checksum(*kind)?;
+            if is_settled(object.metadata(), began) {
+                self.remember(object.metadata(), kept.clone());
+            }
+            Some(kept)
+        };
+        kinds.iter().filter_map(find).collect()
+    }
+
+    /// The same, from where nobody may wait for a disk.
     pub(crate) async fn kept(
         &self,
         disk: &Disk,
         object: &dyn Object,
         kinds: &[ChecksumKind],
     ) -> Vec<Checksum> {
-        let mut found = self.known(object.metadata());
-        found.retain(|checksum| kinds.contains(&checksum.kind()));
-        let is_missing = |kind: &ChecksumKind| found.iter().all(|checksum| checksum.kind() != *kind);
-        let missing: Vec<ChecksumKind> = kinds.iter().copied().filter(is_missing).collect();
-        if missing.is_empty() {
-            return found;
-        }
-        let began = SystemTime::now();
-        let read = || missing.into_iter().filter_map(|kind| object.kept_checksum(kind)).collect();
-        let kept: Vec<Checksum> = disk.run(read).await;
-        if is_settled(object.metadata(), began) {
-            kept.iter().for_each(|checksum| self.remember(object.metadata(), checksum.clone()));
-        }
-        found.extend(kept);
-        found
+        let mut known = self.known(object.metadata());
+        known.retain(|checksum| kinds.contains(&checksum.kind()));
+        if known.len() == kinds.len() { known } else { disk.run(|| self.at_hand(object, kinds)).await }
     }
 
     /// Remembers the checksum of an upload.

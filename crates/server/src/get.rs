@@ -20,6 +20,7 @@ use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
+use crate::rules::Operation;
 use crate::shared::Shared;
 use crate::wanted::Wanted;
 
@@ -36,6 +37,10 @@ pub(crate) async fn answer(
         Ok(Some(opened)) => Ok(opened),
         Err(error) => Err(error),
     };
+    let operation = if matches!(opened, Ok(Opened::Directory)) { Operation::List } else { Operation::Read };
+    if let Err(refusal) = spot.check(operation) {
+        return refusal;
+    }
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
         Ok(Opened::File(object)) => {

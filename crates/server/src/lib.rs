@@ -15,11 +15,15 @@
 //! deadline; a disk never stalls another client; nothing half-written is visible; an answer is never padded.
 //! Every limit is in [`gridlane_core::limits`].
 //!
+//! What an operator decides is one generation of settings; a reload makes the next, with which requests that begin
+//! afterwards are served. What the server does is counted and told on an address of its own (`admin`, `metrics`).
+//!
 //! It is no framework and no general web server: no virtual hosts, no rewriting, no scripts.
 //!
 //! Read first: [`settings`], then [`server`], then `connection`.
 
 pub mod access_log;
+mod admin;
 mod blocking;
 mod body;
 mod buffers;
@@ -30,8 +34,10 @@ mod cors;
 mod delete;
 mod digests;
 pub mod export;
+mod forwarded;
 mod gather;
 mod get;
+mod metrics;
 mod mirrors;
 mod mkcol;
 mod options;
@@ -41,16 +47,20 @@ mod proppatch;
 mod put;
 mod relocate;
 mod reply;
+pub mod rules;
 pub mod server;
 pub mod settings;
 mod shared;
+pub mod throttle;
 mod transfer;
 mod wanted;
 
 pub use access_log::AccessLog;
 pub use export::{Compat, Export};
-pub use server::{Server, Summary};
-pub use settings::{Deadlines, Settings};
+pub use rules::{Grants, Rule, Who};
+pub use server::{Control, Server, Summary};
+pub use settings::{Deadlines, LogLevel, Settings};
+pub use throttle::ClientLimits;
 
 /// What the server calls itself.
 pub(crate) const PRODUCT: &str = concat!("gridlane/", env!("CARGO_PKG_VERSION"));

@@ -13,10 +13,11 @@ use gridlane_store::{Expectation, Metadata, ObjectPath, Storage, StoreError};
 use crate::conditions::{self, refused};
 use crate::copying::{Copying, Outcome};
 use crate::delete::remove_directory;
-use crate::export::{Operation, Place, Spot};
+use crate::export::{Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
+use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.
@@ -94,7 +95,7 @@ fn prepare<'a>(
         shared,
         head,
         from,
-        to: match shared.exports.find(&target) {
+        to: match shared.exports.find(&target, from.client) {
             Place::Inside(spot) => spot,
             Place::Above(_) => return Err(forbidden("there is no export at the Destination, only below it")),
             Place::Nowhere => {
@@ -107,6 +108,8 @@ fn prepare<'a>(
         forms: (path.is_directory_form(), target.is_directory_form()),
     };
     task.to.check(Operation::Write)?;
+    // Who could move it to where they may read it could read it.
+    from.check(Operation::Read)?;
     if moves && from.object.is_root() {
         return Err(forbidden("an export itself cannot be moved, only what is in it"));
     }
@@ -185,6 +188,13 @@ impl Task<'_> {
         if self.forms.1 && !source.is_directory() && !replaces_directory {
             let what = "the Destination of a file ends with a slash, as only a directory's does";
             return Err(Reply::failure(Status::CONFLICT, what));
+        }
+        if source.is_directory() {
+            self.from.check(Operation::List)?;
+        }
+        if target.as_ref().is_some_and(Metadata::is_directory) {
+            // What is in it goes away with it.
+            self.to.check(Operation::Delete)?;
         }
         self.check_apart(&source, target.as_ref())?;
         if self.to.object.is_root() {

@@ -120,7 +120,9 @@ impl Reply {
     pub(crate) fn failure(status: Status, what: impl Into<String>) -> Reply {
         let what = what.into();
         let advice = match status {
-            Status::SERVICE_UNAVAILABLE | Status::REQUEST_TIMEOUT => "Try again later.",
+            Status::SERVICE_UNAVAILABLE | Status::REQUEST_TIMEOUT | Status::TOO_MANY_REQUESTS => {
+                "Try again later."
+            }
             Status::INSUFFICIENT_STORAGE => {
                 "The server is full; trying again helps only after space was freed."
             }

@@ -22,6 +22,7 @@
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridlane_core::{ByteRange, limits};
@@ -32,7 +33,7 @@ use tokio::time::timeout;
 
 use crate::reply::Pieces;
 use crate::settings::Deadlines;
-use crate::shared::Shared;
+use crate::shared::{Pace, Shared};
 
 /// Bytes of one `sendfile` step, between two looks at the page cache.
 const SENDFILE_BYTES: usize = 512 * 1024;
@@ -249,6 +250,12 @@ pub(crate) async fn write(
     Ok(())
 }
 
+tokio::task_local! {
+    /// The rate limit of the client whose request this task has in hand. Every loop that moves a client's bytes does
+    /// it by a [`Patience`], and none of them knows whose they are.
+    pub(crate) static CLIENT_PACE: Option<Arc<Pace>>;
+}
+
 /// How long a client is waited for while a body moves: without a byte for the stall deadline, and without
 /// falling below a mean rate once it was waited for long enough. Only waiting counts: neither the disk nor
 /// the rate limit is the client's fault.
@@ -257,6 +264,8 @@ pub(crate) struct Patience {
     grace: Duration,
     waited: Duration,
     moved: u64,
+    /// The client's rate limit, if it has one.
+    pace: Option<Arc<Pace>>,
 }
 
 /// Why a client is waited for no longer.
@@ -277,6 +286,7 @@ impl Patience {
             grace: deadlines.body_grace,
             waited: Duration::ZERO,
             moved: 0,
+            pace: CLIENT_PACE.try_with(Clone::clone).ok().flatten(),
         }
     }
 
@@ -288,7 +298,11 @@ impl Patience {
         let began = Instant::now();
         let outcome = timeout(self.stall, operation).await.map_err(|_| Impatience::Stalled)?;
         let moved = outcome.map_err(Impatience::Broken)?;
-        self.note(moved as u64, began.elapsed()).map(|()| moved)
+        self.note(moved as u64, began.elapsed())?;
+        if let Some(pace) = &self.pace {
+            pace.charge(moved as u64).await;
+        }
+        Ok(moved)
     }
 
     fn note(&mut self, moved: u64, waited: Duration) -> Result<(), Impatience> {

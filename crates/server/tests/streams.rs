@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits;
+use gridlane_core::{Checksum, limits};
 use gridlane_store::storage::{Entries, Space};
 use gridlane_store::{
     Committed, DirectoryEntry, Expectation, MemoryStorage, Metadata, Object, ObjectPath, Opened, Storage,
@@ -115,7 +115,7 @@ impl Upload for EndlessUpload {
         Ok(())
     }
 
-    fn keep_checksums(&mut self, _checksums: &[gridlane_core::Checksum]) {}
+    fn keep_checksums(&mut self, _: &[Checksum]) {}
 
     fn commit(self: Box<Self>, _: &Expectation) -> StoreResult<Committed> {
         Err(StoreError::NoSpace)
