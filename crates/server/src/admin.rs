@@ -140,6 +140,7 @@ fn page(shared: &Shared, phase: Phase) -> String {
     page.sample("", &[], shared.disk.running());
     page.family("disk_operations_waiting", Kind::Gauge, "", "Operations that wait for the end of others.");
     page.sample("", &[], shared.disk.waiting());
+    shared.digests.render(&mut page);
     page.family(
         "log_records_lost",
         Kind::Counter,

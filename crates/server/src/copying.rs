@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gridlane_core::limits;
+use gridlane_core::{ChecksumKind, limits};
 use gridlane_dav::webdav::Depth;
 use gridlane_dav::{EntryKind, Status};
 use gridlane_store::storage::{Entries, FileIdentity};
@@ -108,7 +108,7 @@ impl Copying<'_> {
         }
         let source = object.metadata().clone();
         let commit = || {
-            let checksums = self.shared.digests.at_hand(object.as_ref());
+            let checksums = self.shared.digests.at_hand(object.as_ref(), &ChecksumKind::ALL);
             upload.keep_checksums(&checksums);
             if !object.is_unchanged() {
                 return Err(changed());

@@ -46,7 +46,7 @@ pub(crate) async fn answer(
         Ok(Opened::File(object)) => {
             let base = origin.url();
             let mirrored = base.as_ref().map(|base| Mirrored { base, export: &spot.export, path });
-            file(shared, head, path, mirrored, object).await
+            file(shared, head, path, spot, mirrored, object).await
         }
         Ok(Opened::Directory) if !path.is_directory_form() => redirect_to_directory(head, path),
         Ok(Opened::Directory) if head.method == Method::Head => {
@@ -91,6 +91,7 @@ async fn file(
     shared: &Shared,
     head: &RequestHead,
     path: &ResourcePath,
+    spot: &Spot,
     mirrored: Option<Mirrored<'_>>,
     object: Arc<dyn Object>,
 ) -> Reply {
@@ -98,7 +99,9 @@ async fn file(
     let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
     if let (Some(mirrored), Some(format)) = (&mirrored, mirrors::wanted(head, media_type)) {
         // Conditions are about the file, and this is none of its bytes.
-        return mirrored.metalink(format, metadata.size_bytes, &shared.digests.known(metadata));
+        let kinds = [ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256];
+        let known = shared.digests.kept(&shared.disk, object.as_ref(), &kinds).await;
+        return mirrored.metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
         return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
@@ -164,7 +167,7 @@ async fn file(
     if let Some(mirrored) = mirrored {
         reply = mirrored.link(reply);
     }
-    reply = tell_digests(shared, head, &object, reply).await;
+    reply = tell_digests(shared, head, spot, &object, reply).await;
     reply.tells_status = head.method == Method::Get && wants_status(head);
     reply.payload(payload)
 }
@@ -190,33 +193,48 @@ fn wants_status(head: &RequestHead) -> bool {
 ///
 /// A HEAD gets any that we can compute. A GET waits for its first byte meanwhile, so it gets only what is
 /// known, or soon will be: aria2 asks for sha-256 with every GET, and gives up after a minute.
-async fn tell_digests(shared: &Shared, head: &RequestHead, object: &Arc<dyn Object>, reply: Reply) -> Reply {
-    if Wanted::of(&head.headers, &ChecksumKind::ALL) == Wanted::default() {
+async fn tell_digests(
+    shared: &Shared,
+    head: &RequestHead,
+    spot: &Spot,
+    object: &Arc<dyn Object>,
+    reply: Reply,
+) -> Reply {
+    let (digests, disk) = (&shared.digests, &shared.disk);
+    let best = Wanted::of(&head.headers, &ChecksumKind::ALL);
+    let kinds: Vec<ChecksumKind> = best.kinds().collect();
+    if kinds.is_empty() {
         return reply;
     }
-    let known = shared.digests.known(object.metadata());
-    let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
-    let is_offered = |kind: ChecksumKind| {
-        head.method == Method::Head
-            || is_small && kind.is_combinable()
-            || known.iter().any(|checksum| checksum.kind() == kind)
+    let mut known = digests.kept(disk, object.as_ref(), &kinds).await;
+    if known.len() == kinds.len() {
+        return best.tell(reply, &known);
+    }
+    let wanted = match head.method {
+        Method::Head => best,
+        _ => {
+            known = digests.kept(disk, object.as_ref(), &ChecksumKind::ALL).await;
+            let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
+            let is_offered = |kind: &ChecksumKind| {
+                is_small && kind.is_combinable() || known.iter().any(|checksum| checksum.kind() == *kind)
+            };
+            let offered: Vec<ChecksumKind> = ChecksumKind::ALL.into_iter().filter(is_offered).collect();
+            Wanted::of(&head.headers, &offered)
+        }
     };
-    let offered: Vec<ChecksumKind> = ChecksumKind::ALL.into_iter().filter(|kind| is_offered(*kind)).collect();
-    let wanted = Wanted::of(&head.headers, &offered);
     let wait = match head.method {
         Method::Head => limits::DIGEST_ANSWER_MAX,
         // It may stand in line behind two large files.
         _ => limits::DIGEST_GET_MAX,
     };
-    let mut checksums = known;
     for kind in wanted.kinds() {
-        if !checksums.iter().any(|checksum| checksum.kind() == kind)
-            && let Ok(Some(checksum)) = timeout(wait, shared.digests.of(object, kind)).await
+        if known.iter().all(|checksum| checksum.kind() != kind)
+            && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, spot.export.allow_write)).await
         {
-            checksums.push(checksum);
+            known.push(checksum);
         }
     }
-    wanted.tell(reply, &checksums)
+    wanted.tell(reply, &known)
 }
 
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.

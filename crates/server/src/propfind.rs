@@ -8,7 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
-use gridlane_core::{Checksum, limits};
+use gridlane_core::{Checksum, ChecksumKind, limits};
 use gridlane_dav::multistatus::{self, Quota};
 use gridlane_dav::property::{LiveProperty, PropertyName};
 use gridlane_dav::request::RequestHead;
@@ -238,7 +238,7 @@ impl Lister {
         let known = digests.known(metadata);
         match known.is_empty().then(|| self.storage.open(object)) {
             Some(Ok(Opened::File(opened))) if opened.metadata().tag == metadata.tag => {
-                digests.at_hand(opened.as_ref())
+                digests.at_hand(opened.as_ref(), &ChecksumKind::ALL)
             }
             _ => known,
         }

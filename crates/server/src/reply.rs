@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::Rejection;
-use gridlane_dav::{Multipart, Status, Version, date};
+use gridlane_dav::{Multipart, Status, Version, date, multistatus};
 use gridlane_store::{Object, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -179,8 +179,28 @@ impl Reply {
                 reply.cause = Some(error.to_string());
                 reply
             }
+            StoreError::NoSpace => {
+                Reply::failure(status, error.to_string()).with_condition("quota-not-exceeded")
+            }
             other => Reply::failure(status, other.to_string()),
         }
+    }
+
+    /// A failure whose text names the condition that did not hold, for programs (RFC 4918, 16; for space RFC
+    /// 4331, 6), and says for people what it said before.
+    fn with_condition(mut self, condition: &str) -> Reply {
+        if let Payload::Bytes(text) = &self.payload {
+            // No text of ours ends a comment.
+            let text = String::from_utf8_lossy(text).replace("--", "- -");
+            let body = format!(
+                "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
+                 <D:error xmlns:D=\"DAV:\"><D:{condition}/></D:error>\n<!--\n{text}-->\n"
+            );
+            self.payload = Payload::Bytes(body.into_bytes());
+            self.fields.retain(|(name, _)| *name != "Content-Type");
+            self = self.field("Content-Type", multistatus::MEDIA_TYPE);
+        }
+        self
     }
 
     /// The head as it goes over the wire, for a client of this version.

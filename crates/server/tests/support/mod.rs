@@ -302,7 +302,12 @@ impl Response {
     /// An error answer says what, and whether to retry.
     pub(crate) fn assert_refused(&self, status: Status, part: &str) {
         assert_eq!(self.head.status, status, "{}", self.text());
-        assert_eq!(self.field("content-type"), Some("text/plain; charset=utf-8"));
+        let media_type = match status {
+            // With the condition for programs (RFC 4331, 6).
+            Status::INSUFFICIENT_STORAGE => "application/xml; charset=utf-8",
+            _ => "text/plain; charset=utf-8",
+        };
+        assert_eq!(self.field("content-type"), Some(media_type));
         assert!(self.text().contains(part), "{}", self.text());
         assert!(self.text().contains("again"), "{}", self.text());
     }
