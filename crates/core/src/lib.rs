@@ -1,4 +1,4 @@
-//! The words every other crate speaks: URLs, byte ranges and sets of them, checksums that can be
+//! The words every other crate speaks: URLs, networks, byte ranges and sets of them, checksums that can be
 //! combined, units, limits and errors.
 //!
 //! Pure: no socket, no file, no clock. Time is a value ([`time::Time`]) that a caller passes in.
@@ -8,6 +8,7 @@
 pub mod checksum;
 pub mod error;
 pub mod limits;
+pub mod network;
 pub mod pacer;
 pub mod range;
 pub mod time;
@@ -16,6 +17,7 @@ pub mod url;
 
 pub use checksum::{Checksum, ChecksumKind, Hasher};
 pub use error::{Error, ErrorKind, Fault, Result};
+pub use network::Network;
 pub use pacer::Pacer;
 pub use range::{ByteRange, RangeSet};
 pub use time::Time;

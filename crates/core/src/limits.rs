@@ -61,6 +61,12 @@ pub const LISTING_ENTRIES_MAX: usize = 100_000;
 pub const LISTINGS_MAX: usize = 16;
 /// How long a request waits for its turn to be one of them: then the answer is 503.
 pub const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Directories inside each other that one COPY copies: each holds a descriptor.
+pub const COPY_DEPTH_MAX: usize = 128;
+/// Failures that the answer to one COPY or MOVE names; with more it is given up.
+pub const COPY_FAILURES_MAX: usize = 1000;
+/// Bytes made at a time of an answer that is streamed: what a slow reader holds in memory.
+pub const STREAM_PIECE_BYTES: usize = 64 * 1024;
 /// Bytes of the body of a PROPFIND or PROPPATCH: beyond it the answer is 413. Real ones have a few hundred.
 pub const DAV_REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// Elements of such a body.
@@ -77,10 +83,23 @@ pub const RANGES_MAX: usize = 1024;
 /// How often a range may begin before the one in front of it: beyond it the header is ignored. Readers of
 /// columns ask in ascending order; who does not wants to move disk heads. Apache's default.
 pub const RANGE_REVERSALS_MAX: usize = 20;
+/// How long a browser may remember what a page's scripts may do here: two hours, the most that Chrome does.
+pub const CORS_ANSWER_AGE: Duration = Duration::from_secs(7200);
 /// Access records that wait for their writer; more are counted and lost.
 pub const ACCESS_RECORDS_MAX: usize = 4096;
 /// How long a stop waits for the access log: its reader may never come back.
 pub const ACCESS_LOG_STOP_MAX: Duration = Duration::from_secs(5);
+/// Bytes of what a client says of a request (`X-Request-Id`, `ClientInfo`) that are recorded: job ids of FTS,
+/// the longest known, take 150.
+pub const LOGGED_FIELD_BYTES_MAX: usize = 256;
+/// Clients whose requests and bytes are counted, for limits of each: about 200 bytes of memory for one.
+pub const THROTTLED_CLIENTS_MAX: usize = 65_536;
+/// Requests on the admin address at the same time: whoever scrapes it is one or two.
+pub const ADMIN_CONNECTIONS_MAX: usize = 16;
+/// After a connection there could not be accepted.
+pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long one of them may take, from connecting to the end of the answer.
+pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Age of an abandoned partial upload before it is removed.

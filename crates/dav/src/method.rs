@@ -22,6 +22,22 @@ pub enum Method {
     Delete,
     /// Tell what is possible.
     Options,
+    /// Hand data to a program behind the address: there is none.
+    Post,
+    /// Tell the properties of a file or of a directory's entries (RFC 4918, 9.1).
+    Propfind,
+    /// Change properties (RFC 4918, 9.2).
+    Proppatch,
+    /// Make a directory (RFC 4918, 9.3).
+    Mkcol,
+    /// Copy a file or a tree (RFC 4918, 9.8).
+    Copy,
+    /// Give a file or a tree another name (RFC 4918, 9.9).
+    Move,
+    /// Take a lock (RFC 4918, 9.10).
+    Lock,
+    /// Give it back (RFC 4918, 9.11).
+    Unlock,
     /// A method that exists (its specification is registered with IANA) and that gridlane does not offer.
     Other(&'static str),
     /// Something else.
@@ -29,50 +45,43 @@ pub enum Method {
 }
 
 /// Methods that clients of storage systems really send: to these the answer is 405, to others 501.
-const KNOWN_METHODS: [&str; 15] = [
-    "POST",
-    "PATCH",
-    "TRACE",
-    "CONNECT",
-    "PROPFIND",
-    "PROPPATCH",
-    "MKCOL",
-    "COPY",
-    "MOVE",
-    "LOCK",
-    "UNLOCK",
-    "SEARCH",
-    "REPORT",
-    "ACL",
-    "MKCALENDAR",
+const KNOWN_METHODS: [&str; 7] = ["PATCH", "TRACE", "CONNECT", "SEARCH", "REPORT", "ACL", "MKCALENDAR"];
+
+/// The methods with a variant of their own.
+const NAMED: [(&str, Method); 13] = [
+    ("GET", Method::Get),
+    ("HEAD", Method::Head),
+    ("PUT", Method::Put),
+    ("DELETE", Method::Delete),
+    ("OPTIONS", Method::Options),
+    ("POST", Method::Post),
+    ("PROPFIND", Method::Propfind),
+    ("PROPPATCH", Method::Proppatch),
+    ("MKCOL", Method::Mkcol),
+    ("COPY", Method::Copy),
+    ("MOVE", Method::Move),
+    ("LOCK", Method::Lock),
+    ("UNLOCK", Method::Unlock),
 ];
 
 impl Method {
     /// The method of this name; names have case (RFC 9110, 9.1).
     pub fn from_name(name: &str) -> Method {
-        match name {
-            "GET" => Method::Get,
-            "HEAD" => Method::Head,
-            "PUT" => Method::Put,
-            "DELETE" => Method::Delete,
-            "OPTIONS" => Method::Options,
-            _ => match KNOWN_METHODS.iter().find(|known| **known == name) {
-                Some(known) => Method::Other(known),
-                None => Method::Unknown(name.to_owned()),
-            },
+        if let Some((_, method)) = NAMED.iter().find(|(known, _)| *known == name) {
+            return method.clone();
+        }
+        match KNOWN_METHODS.iter().find(|known| **known == name) {
+            Some(known) => Method::Other(known),
+            None => Method::Unknown(name.to_owned()),
         }
     }
 
     /// The name on the request line.
     pub fn name(&self) -> &str {
         match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Put => "PUT",
-            Method::Delete => "DELETE",
-            Method::Options => "OPTIONS",
             Method::Other(name) => name,
             Method::Unknown(name) => name,
+            named => NAMED.iter().find(|(_, method)| method == named).map_or("", |(name, _)| name),
         }
     }
 }
@@ -83,10 +92,11 @@ mod tests {
 
     #[test]
     fn names_have_case() {
-        for name in ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PROPFIND", "BREW", "get"] {
+        for name in ["PATCH", "BREW", "get"].into_iter().chain(NAMED.iter().map(|(name, _)| *name)) {
             assert_eq!(Method::from_name(name).name(), name);
         }
-        assert_eq!(Method::from_name("PROPFIND"), Method::Other("PROPFIND"));
+        assert_eq!(Method::from_name("PROPFIND"), Method::Propfind);
+        assert_eq!(Method::from_name("PATCH"), Method::Other("PATCH"));
         assert_eq!(Method::from_name("get"), Method::Unknown("get".into()));
     }
 }

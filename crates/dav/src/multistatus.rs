@@ -34,7 +34,7 @@ use crate::etag::ETag;
 use crate::listing::EntryKind;
 use crate::path::encode_name;
 use crate::property::{LiveProperty, PropertyName};
-use crate::propfind::{PropfindRequest, ProppatchRequest, write_empty};
+use crate::propfind::{PropfindRequest, write_empty};
 use crate::status::Status;
 use crate::timestamp;
 use crate::xml_syntax::write_text;
@@ -70,6 +70,8 @@ pub struct Resource<'a> {
     pub mode: Option<u32>,
     /// The room below a directory; not told of a file.
     pub quota: Option<Quota>,
+    /// The numbers of the user and the group it belongs to.
+    pub owner: Option<(u32, u32)>,
 }
 
 /// How much room there is (RFC 4331).
@@ -95,6 +97,7 @@ impl<'a> Resource<'a> {
             checksums: &[],
             mode: None,
             quota: None,
+            owner: None,
         }
     }
 
@@ -108,6 +111,7 @@ impl<'a> Resource<'a> {
             LiveProperty::ETag => self.etag.is_some(),
             LiveProperty::ContentType => self.content_type.is_some(),
             LiveProperty::Mode => self.mode.is_some(),
+            LiveProperty::Owner | LiveProperty::Group => self.owner.is_some(),
             LiveProperty::QuotaAvailableBytes => {
                 !is_file && self.quota.is_some_and(|quota| quota.available_bytes.is_some())
             }
@@ -148,6 +152,8 @@ impl<'a> Resource<'a> {
                 let type_bits = if self.kind == EntryKind::Directory { 0o040_000 } else { 0o100_000 };
                 element(&format!("0{:o}", type_bits | (self.mode.unwrap_or_default() & 0o7777)));
             }
+            LiveProperty::Owner => element(&self.owner.unwrap_or_default().0.to_string()),
+            LiveProperty::Group => element(&self.owner.unwrap_or_default().1.to_string()),
             LiveProperty::QuotaAvailableBytes => {
                 let bytes = self.quota.and_then(|quota| quota.available_bytes);
                 element(&bytes.unwrap_or_default().to_string());
@@ -232,19 +238,29 @@ impl Multistatus {
         put(out, &["</D:response>\n"]);
     }
 
-    /// Appends the entry that answers a PROPPATCH where no property can be changed: 403 for each (RFC 4918,
-    /// 9.2.1).
-    pub fn refused_changes(
+    /// Appends the entry that answers a PROPPATCH (RFC 4918, 9.2.1): what became of each property. With 403
+    /// stands the reason (16): it is protected.
+    pub fn changes(
         &self,
         out: &mut Vec<u8>,
         path: &[u8],
         kind: EntryKind,
-        request: &ProppatchRequest,
+        outcomes: &[(&PropertyName, Status)],
     ) {
         self.begin(out, path, kind);
-        put(out, &["<D:propstat><D:prop>"]);
-        request.names().into_iter().for_each(|name| write_empty(out, name));
-        end_propstat(out, Status::FORBIDDEN, "<D:error><D:cannot-modify-protected-property/></D:error>");
+        let mut statuses: Vec<Status> = outcomes.iter().map(|(_, status)| *status).collect();
+        statuses.sort();
+        statuses.dedup();
+        for status in statuses {
+            put(out, &["<D:propstat><D:prop>"]);
+            let of_status = outcomes.iter().filter(|(_, own)| *own == status);
+            of_status.for_each(|(name, _)| write_empty(out, name));
+            let error = match status {
+                Status::FORBIDDEN => "<D:error><D:cannot-modify-protected-property/></D:error>",
+                _ => "",
+            };
+            end_propstat(out, status, error);
+        }
         put(out, &["</D:response>\n"]);
     }
 

@@ -35,6 +35,11 @@ pub enum LiveProperty {
     QuotaUsedBytes,
     /// Type and permissions in octal, for davix.
     Mode,
+    /// The number of the user it belongs to: what davix reads from this name, where RFC 3744, 5.1 has a
+    /// principal's URL.
+    Owner,
+    /// The number of the group it belongs to, likewise.
+    Group,
     /// Checksums as ownCloud writes them: `MD5:… ADLER32:…`, for rclone.
     OwncloudChecksums,
     /// Checksums as dCache writes them: like a `Digest` header.
@@ -44,9 +49,9 @@ pub enum LiveProperty {
 /// Where it is declared: namespace, name, and whether it comes unasked.
 struct Row(LiveProperty, &'static str, &'static str, bool);
 
-/// In the order in which they are written. Not in `allprop`: quotas, as RFC 4331 has it (and davix takes
+/// In the order in which they are written. Not in `allprop`: owners, as RFC 3744 has it, quotas, as RFC 4331 has it (and davix takes
 /// a used quota for the size), and checksums, which dCache does not send unasked either.
-const REGISTRY: [Row; 13] = [
+const REGISTRY: [Row; 15] = [
     Row(LiveProperty::ResourceType, DAV, "resourcetype", true),
     Row(LiveProperty::DisplayName, DAV, "displayname", true),
     Row(LiveProperty::ContentLength, DAV, "getcontentlength", true),
@@ -56,6 +61,8 @@ const REGISTRY: [Row; 13] = [
     Row(LiveProperty::ETag, DAV, "getetag", true),
     Row(LiveProperty::SupportedLock, DAV, "supportedlock", true),
     Row(LiveProperty::Mode, LCGDM, "mode", true),
+    Row(LiveProperty::Owner, DAV, "owner", false),
+    Row(LiveProperty::Group, DAV, "group", false),
     Row(LiveProperty::QuotaAvailableBytes, DAV, "quota-available-bytes", false),
     Row(LiveProperty::QuotaUsedBytes, DAV, "quota-used-bytes", false),
     Row(LiveProperty::OwncloudChecksums, OWNCLOUD, "checksums", false),

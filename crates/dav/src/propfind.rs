@@ -5,11 +5,16 @@
 //! is to be changed) and no mistake. Elements that the specification does not have are skipped with all
 //! that is in them (RFC 4918, 17); a body without a question is refused.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use gridlane_core::limits;
 
+use crate::date;
+use crate::header::number;
 use crate::property::{DAV, PropertyName};
 use crate::request::Rejection;
 use crate::status::Status;
+use crate::timestamp;
 use crate::xml::{Bounds, Name, Token, XmlReader};
 use crate::xml_syntax::write_text;
 
@@ -119,8 +124,7 @@ enum Child {
     Unknown,
 }
 
-/// What a PROPPATCH wants to change (RFC 4918, 9.2 and 14.19). Values are not kept: nothing can be changed,
-/// and the answer is about names.
+/// What a PROPPATCH wants to change (RFC 4918, 9.2 and 14.19).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProppatchRequest {
     /// In the order in which they are to be done (RFC 4918, 9.2); at least one.
@@ -134,6 +138,32 @@ pub struct PropertyChange {
     pub name: PropertyName,
     /// Whether it is to be removed (14.23) or set (14.26).
     pub removes: bool,
+    /// The text that it is to be set to. Elements inside it are left out with all that is in them: no property
+    /// that can be set has any.
+    pub text: String,
+}
+
+impl PropertyChange {
+    /// The moment to which it wants to set the time of a resource's last change, under any of the names that
+    /// clients have for it: rclone sends seconds since 1970 as `DAV:lastmodified`, Windows a date as
+    /// `Win32LastModifiedTime`. `None` when it is another property, or no time.
+    pub fn modified(&self) -> Option<SystemTime> {
+        let is_time = matches!(
+            (self.name.namespace(), self.name.local()),
+            (DAV, "lastmodified" | "getlastmodified")
+                | ("urn:schemas-microsoft-com:", "Win32LastModifiedTime")
+        );
+        let text = self.text.trim();
+        if !is_time || self.removes {
+            return None;
+        }
+        match number(text) {
+            Some(seconds) => UNIX_EPOCH
+                .checked_add(Duration::from_secs(seconds))
+                .filter(|time| date::whole_seconds(*time) == seconds),
+            None => timestamp::parse(text),
+        }
+    }
 }
 
 impl ProppatchRequest {
@@ -156,13 +186,14 @@ impl ProppatchRequest {
                     document.skip()?;
                     continue;
                 }
-                document.names(|name| match changes.len() < limits::DAV_REQUEST_PROPERTIES_MAX {
-                    true => {
-                        changes.push(PropertyChange { name, removes });
-                        Ok(())
+                while let Some(name) =
+                    document.child(|name| PropertyName::from_xml(name.namespace, name.local))?
+                {
+                    if changes.len() >= limits::DAV_REQUEST_PROPERTIES_MAX {
+                        return Err(too_many());
                     }
-                    false => Err(too_many()),
-                })?;
+                    changes.push(PropertyChange { name, removes, text: document.text()? });
+                }
             }
         }
         document.end()?;
@@ -270,6 +301,21 @@ impl Document {
             }
         }
         Ok(())
+    }
+
+    /// Takes the text that is directly in the present element, and leaves it.
+    fn text(&mut self) -> Result<String, Rejection> {
+        let mut text = String::new();
+        let mut depth = 1u32;
+        while depth > 0 {
+            match self.next()? {
+                Token::Open(..) => depth += 1,
+                Token::Close => depth -= 1,
+                Token::Text(piece) if depth == 1 => text.push_str(&piece),
+                Token::Text(_) => {}
+            }
+        }
+        Ok(text)
     }
 
     /// Takes the names of the elements inside the present one, and leaves it.

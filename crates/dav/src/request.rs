@@ -363,7 +363,7 @@ mod tests {
         }
         assert_eq!(with("BREW /a HTTP/1.1", "").unwrap().method, Method::Unknown("BREW".into()));
         assert_eq!(with("get /a HTTP/1.1", "").unwrap().method, Method::Unknown("get".into()));
-        assert_eq!(with("PROPFIND /a HTTP/1.1", "").unwrap().method, Method::Other("PROPFIND"));
+        assert_eq!(with("PROPFIND /a HTTP/1.1", "").unwrap().method, Method::Propfind);
     }
 
     #[test]

@@ -51,14 +51,19 @@ statuses! {
     RANGE_NOT_SATISFIABLE = 416 "Range Not Satisfiable";
     EXPECTATION_FAILED = 417 "Expectation Failed";
     MISDIRECTED_REQUEST = 421 "Misdirected Request";
+    UNPROCESSABLE_CONTENT = 422 "Unprocessable Content";
+    LOCKED = 423 "Locked";
+    FAILED_DEPENDENCY = 424 "Failed Dependency";
     TOO_MANY_REQUESTS = 429 "Too Many Requests";
     HEAD_TOO_LARGE = 431 "Request Header Fields Too Large";
     CLIENT_LEFT = 499 "Client Left";
     INTERNAL_SERVER_ERROR = 500 "Internal Server Error";
     NOT_IMPLEMENTED = 501 "Not Implemented";
+    BAD_GATEWAY = 502 "Bad Gateway";
     SERVICE_UNAVAILABLE = 503 "Service Unavailable";
     VERSION_NOT_SUPPORTED = 505 "HTTP Version Not Supported";
     INSUFFICIENT_STORAGE = 507 "Insufficient Storage";
+    LOOP_DETECTED = 508 "Loop Detected";
 }
 
 impl Status {

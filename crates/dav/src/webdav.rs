@@ -85,6 +85,11 @@ impl Destination {
     pub fn parse(headers: &Headers) -> Result<Destination, Rejection> {
         let value = sole(headers, "destination", "the request has more than one Destination")?
             .ok_or(Rejection::bad_request("the request has no Destination"))?;
+        Destination::read(value)
+    }
+
+    /// Reads what may stand in the field; other fields name resources in the same way.
+    pub fn read(value: &str) -> Result<Destination, Rejection> {
         if value.contains(|c: char| c.is_whitespace() || c.is_control() || c == '\\') {
             return Err(Rejection::bad_request("the Destination has a character that no URL has"));
         }

@@ -6,16 +6,17 @@
 //! request parser refuses what it does not understand.
 
 use std::io;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits::DETECT_MAX;
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Network, Result};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use crate::proxy_protocol::{self, HEADER_BYTES_MAX, Header, Origin};
 use crate::stream::Stream;
 
 /// First byte of a TLS connection: the content type "handshake".
@@ -40,23 +41,47 @@ pub fn has_ipv6() -> bool {
     std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
+/// Who may say, by the [PROXY protocol](crate::proxy_protocol), where a connection comes from.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedProxies {
+    /// Where the proxies are. What others say is not read as a header.
+    pub trusted: Vec<Network>,
+    /// Connections from there that do not say it are served as well, as the proxy's own.
+    pub may_be_silent: bool,
+}
+
+/// How long to wait for more of the bytes that tell a header from something else.
+const UNCLEAR_PAUSE: Duration = Duration::from_millis(10);
+
 /// Turns accepted sockets into streams.
 #[derive(Clone)]
 pub struct Acceptor {
     tls: Option<Arc<ServerConfig>>,
     deadline: Duration,
+    proxies: Arc<TrustedProxies>,
 }
 
 impl Acceptor {
     /// With `tls`, connections that start a TLS handshake get one; without, they are refused.
     pub fn new(tls: Option<Arc<ServerConfig>>) -> Acceptor {
-        Acceptor { tls, deadline: DETECT_MAX }
+        Acceptor { tls, deadline: DETECT_MAX, proxies: Arc::default() }
     }
 
     /// Changes how long a connection may take to show its protocol and finish a handshake.
     pub fn deadline(mut self, deadline: Duration) -> Acceptor {
         self.deadline = deadline;
         self
+    }
+
+    /// Believes proxies.
+    pub fn proxies(mut self, proxies: TrustedProxies) -> Acceptor {
+        self.proxies = Arc::new(proxies);
+        self
+    }
+
+    /// Whether connections from `address` are a trusted proxy's, who may speak for others.
+    pub fn is_proxy(&self, address: IpAddr) -> bool {
+        self.proxies.trusted.iter().any(|network| network.contains(address))
     }
 
     /// Whether a failure of `accept` is for want of descriptors: trying again at once would only spin.
@@ -74,6 +99,58 @@ impl Acceptor {
     }
 
     async fn detect(&self, socket: TcpStream) -> Result<Stream> {
+        let client = self.client(&socket).await?;
+        let mut stream = self.detect_tls(socket).await?;
+        if let Some(client) = client {
+            stream.set_client(client);
+        }
+        Ok(stream)
+    }
+
+    /// Where the connection comes from, if it comes from a trusted proxy that says so.
+    async fn client(&self, socket: &TcpStream) -> Result<Option<SocketAddr>> {
+        let unreadable = |cause| Error::network("cannot read", &cause);
+        let peer = socket.peer_addr().map_err(unreadable)?;
+        if !self.is_proxy(peer.ip()) {
+            return Ok(None);
+        }
+        let refused = |why: &str| {
+            Err(Error::new(ErrorKind::Protocol, format!("the proxy's header: {why}")).fault(Fault::Peer))
+        };
+        let mut header = Vec::new();
+        // Not within this future, of which there is one for each connection.
+        let mut ahead = vec![0; HEADER_BYTES_MAX];
+        loop {
+            let peeked = socket.peek(&mut ahead).await.map_err(unreadable)?;
+            if peeked == 0 {
+                return refused("the connection ended in front of it");
+            }
+            let before = header.len();
+            header.extend_from_slice(&ahead[..peeked]);
+            // Only what belongs to the header is taken: what comes behind it is somebody else's.
+            match proxy_protocol::parse(&header) {
+                Err(why) => return refused(why),
+                Ok(Header::Complete(origin, len)) => {
+                    take(socket, len - before).await.map_err(unreadable)?;
+                    return Ok(Some(match origin {
+                        Origin::Client(client) => client,
+                        Origin::Unknown => (Ipv4Addr::UNSPECIFIED, 0).into(),
+                        Origin::Proxy => peer,
+                    }));
+                }
+                Ok(Header::Begun) => take(socket, peeked).await.map_err(unreadable)?,
+                Ok(Header::Absent) if self.proxies.may_be_silent => return Ok(None),
+                Ok(Header::Absent) => return refused("it is missing"),
+                // Rarely: the first few bytes came alone. They may turn out to be a request's.
+                Ok(Header::Unclear) => {
+                    header.truncate(before);
+                    tokio::time::sleep(UNCLEAR_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn detect_tls(&self, socket: TcpStream) -> Result<Stream> {
         let mut first = [0];
         let peeked = socket.peek(&mut first).await.map_err(|cause| Error::network("cannot read", &cause))?;
         if peeked == 0 {
@@ -86,4 +163,19 @@ impl Acceptor {
             _ => Stream::plain(socket).map_err(|cause| Error::network("cannot use the connection", &cause)),
         }
     }
+}
+
+/// Reads bytes that are there already, and forgets them.
+async fn take(socket: &TcpStream, count: usize) -> io::Result<()> {
+    let mut taken = [0; 256];
+    let mut left = count;
+    while left > 0 {
+        match socket.try_read(&mut taken[..left.min(256)]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(some) => left -= some,
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
+            Err(cause) => return Err(cause),
+        }
+    }
+    Ok(())
 }

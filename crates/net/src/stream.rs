@@ -28,6 +28,8 @@ const QUIET_READS_MAX: usize = 4;
 pub struct Stream {
     socket: TcpStream,
     peer: SocketAddr,
+    /// The proxy that passed the connection on, if one did.
+    proxy: Option<SocketAddr>,
     session: Option<Box<Session>>,
 }
 
@@ -37,7 +39,7 @@ impl Stream {
         let peer = socket.peer_addr()?;
         // Heads and small bodies are written whole; nothing is gained by waiting for more (RFC 896).
         socket.set_nodelay(true)?;
-        Ok(Stream { socket, peer, session: None })
+        Ok(Stream { socket, peer, proxy: None, session: None })
     }
 
     /// Shakes hands as a client that wants to speak to `name`.
@@ -292,9 +294,20 @@ impl Stream {
         self.session.as_ref().is_some_and(|session| session.is_resumed())
     }
 
-    /// The other end's address.
+    /// The other end's address, or the client's behind a proxy that is believed.
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// The address of the proxy that passed the connection on, if one did.
+    pub fn proxy(&self) -> Option<SocketAddr> {
+        self.proxy
+    }
+
+    /// Says that the connection comes from `client` and that the other end is only a proxy.
+    pub(crate) fn set_client(&mut self, client: SocketAddr) {
+        self.proxy = Some(self.peer);
+        self.peer = client;
     }
 
     /// What the kernel knows of the connection.

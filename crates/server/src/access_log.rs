@@ -1,4 +1,5 @@
-//! The access log: one JSON object per line and request, written after the answer.
+//! The access log: one JSON object per line and request, written after the answer. And the audit log, which has
+//! only those that change something, in a file of its own.
 //!
 //! A thread of its own writes, so that a slow log stalls no transfer. When it cannot keep up (a pipe whose
 //! reader has stopped) the queue fills; then records are dropped and counted, and a record says how many,
@@ -6,27 +7,79 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Error, Result, limits};
 
-/// Where requests are recorded.
+/// Where requests are recorded. Clones write to the same place.
+#[derive(Clone)]
 pub struct AccessLog {
-    writer: Option<Writer>,
+    writer: Option<Arc<Writer>>,
 }
 
 struct Writer {
-    lines: SyncSender<String>,
-    /// Records that found the queue full since the writer last told of them.
-    lost: Arc<AtomicU64>,
-    /// Hangs up when everything is written.
-    written: Mutex<Receiver<()>>,
+    messages: SyncSender<Message>,
+    lost: Arc<Lost>,
 }
+
+/// Records that found the queue full.
+#[derive(Default)]
+struct Lost {
+    /// Since the writer last told of them.
+    untold: AtomicU64,
+    /// Since the start.
+    total: AtomicU64,
+}
+
+enum Message {
+    Line(String),
+    /// Open the file again, which somebody may have moved away.
+    Reopen,
+    /// Hang up when everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+/// What the writer writes to.
+enum Target {
+    File { path: PathBuf, file: File },
+    Other(Box<dyn Write + Send>),
+}
+
+impl Target {
+    fn open(path: &Path) -> Result<File> {
+        use std::os::unix::fs::OpenOptionsExt;
+        OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o640)
+            .open(path)
+            .map_err(|cause| Error::local_io(format!("cannot open the log {}", path.display()), &cause))
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Target::File { file, .. } => file.write(bytes),
+            Target::Other(other) => other.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Target::File { file, .. } => file.flush(),
+            Target::Other(other) => other.flush(),
+        }
+    }
+}
+
+/// Between two tries to tell the writer something while its queue is full.
+const FULL_PAUSE: Duration = Duration::from_millis(5);
 
 impl AccessLog {
     /// Nowhere.
@@ -36,12 +89,8 @@ impl AccessLog {
 
     /// At the end of a file, which is created readable to its owner and group where it does not exist.
     pub fn to_file(path: &Path) -> Result<AccessLog> {
-        use std::os::unix::fs::OpenOptionsExt;
-        let file: File =
-            OpenOptions::new().append(true).create(true).mode(0o640).open(path).map_err(|cause| {
-                Error::local_io(format!("cannot open the access log {}", path.display()), &cause)
-            })?;
-        Ok(AccessLog::to_writer(file))
+        let target = Target::File { path: path.to_owned(), file: Target::open(path)? };
+        Ok(AccessLog::with_queue(target, limits::ACCESS_RECORDS_MAX))
     }
 
     /// On the standard error output.
@@ -51,24 +100,30 @@ impl AccessLog {
 
     /// Wherever `target` leads.
     pub fn to_writer(target: impl Write + Send + 'static) -> AccessLog {
-        AccessLog::with_queue(target, limits::ACCESS_RECORDS_MAX)
+        AccessLog::with_queue(Target::Other(Box::new(target)), limits::ACCESS_RECORDS_MAX)
     }
 
-    fn with_queue(target: impl Write + Send + 'static, records_max: usize) -> AccessLog {
-        let (lines, queue) = sync_channel(records_max);
-        let lost = Arc::<AtomicU64>::default();
-        let (done, written) = sync_channel(0);
+    fn with_queue(target: Target, records_max: usize) -> AccessLog {
+        let (messages, queue) = sync_channel(records_max);
+        let lost = Arc::<Lost>::default();
         let lost_too = Arc::clone(&lost);
-        std::thread::spawn(move || {
-            // Dropped at the end, also by a panic, which has reported itself.
-            let _done: SyncSender<()> = done;
-            write_lines(&queue, &lost_too, BufWriter::new(target));
-        });
-        AccessLog { writer: Some(Writer { lines, lost, written: Mutex::new(written) }) }
+        std::thread::spawn(move || write_lines(&queue, &lost_too, BufWriter::new(target)));
+        AccessLog { writer: Some(Arc::new(Writer { messages, lost })) }
+    }
+
+    /// Opens the file again: whoever rotates logs has given the old one another name. When that fails the old
+    /// one is written on, and says so. Does nothing where there is no file.
+    pub fn reopen(&self) {
+        self.tell(Message::Reopen, limits::ACCESS_LOG_STOP_MAX);
     }
 
     pub(crate) fn is_on(&self) -> bool {
         self.writer.is_some()
+    }
+
+    /// Records that were dropped since the start.
+    pub(crate) fn lost(&self) -> u64 {
+        self.writer.as_ref().map_or(0, |writer| writer.lost.total.load(Ordering::Relaxed))
     }
 
     pub(crate) fn write(&self, record: &Record<'_>) {
@@ -83,18 +138,36 @@ impl AccessLog {
     fn write_line(&self, record: &impl serde::Serialize) {
         let Some(writer) = &self.writer else { return };
         let Some(line) = line_of(record) else { return };
-        if let Err(TrySendError::Full(_)) = writer.lines.try_send(line) {
-            writer.lost.fetch_add(1, Ordering::Relaxed);
+        if let Err(TrySendError::Full(_)) = writer.messages.try_send(Message::Line(line)) {
+            writer.lost.untold.fetch_add(1, Ordering::Relaxed);
+            writer.lost.total.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Waits until every line is written, though not for ever; returns whether they are.
-    pub(crate) fn finish(self, deadline: Duration) -> bool {
-        let Some(Writer { lines, written, .. }) = self.writer else { return true };
-        drop(lines);
-        let written = written.into_inner().unwrap_or_else(PoisonError::into_inner);
-        // Nothing is ever sent. A thread that hangs in a write ends with the process.
-        written.recv_timeout(deadline) != Err(RecvTimeoutError::Timeout)
+    /// Tells the writer something that must not be lost, unless its queue stays full for too long.
+    fn tell(&self, mut message: Message, deadline: Duration) {
+        let Some(writer) = &self.writer else { return };
+        let began = Instant::now();
+        while let Err(TrySendError::Full(refused)) = writer.messages.try_send(message) {
+            if began.elapsed() >= deadline {
+                return;
+            }
+            message = refused;
+            std::thread::sleep(FULL_PAUSE);
+        }
+    }
+
+    /// Waits until every line so far is written, though not for ever; returns whether they are.
+    pub(crate) fn finish(&self, deadline: Duration) -> bool {
+        if self.writer.is_none() {
+            return true;
+        }
+        let began = Instant::now();
+        let (done, written) = sync_channel(1);
+        self.tell(Message::Flush(done), deadline);
+        // A thread that hangs in a write ends with the process. Hung up without a word: it was never told.
+        let left = deadline.saturating_sub(began.elapsed());
+        !matches!(written.recv_timeout(left), Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected))
     }
 }
 
@@ -104,20 +177,38 @@ fn line_of(record: &impl serde::Serialize) -> Option<String> {
     Some(line)
 }
 
-fn write_lines(queue: &Receiver<String>, lost: &AtomicU64, mut target: BufWriter<impl Write>) {
-    while let Ok(line) = queue.recv() {
-        // A log that fails (a full disk) must not end the service; what can be written later is.
-        let _ = target.write_all(line.as_bytes());
-        while let Ok(line) = queue.try_recv() {
-            let _ = target.write_all(line.as_bytes());
+fn write_lines(queue: &Receiver<Message>, lost: &Lost, mut target: BufWriter<Target>) {
+    let note = |target: &mut BufWriter<Target>, error: &str| {
+        let line = line_of(&Note { time: timestamp(SystemTime::now()), error });
+        let _ = target.write_all(line.unwrap_or_default().as_bytes());
+    };
+    while let Ok(first) = queue.recv() {
+        let mut waiting = Vec::new();
+        for message in std::iter::once(first).chain(std::iter::from_fn(|| queue.try_recv().ok())) {
+            match message {
+                // A log that fails (a full disk) must not end the service; what can be written later is.
+                Message::Line(line) => drop(target.write_all(line.as_bytes())),
+                Message::Reopen => {
+                    let _ = target.flush();
+                    if let Target::File { path, file } = target.get_mut() {
+                        match Target::open(path) {
+                            Ok(again) => *file = again,
+                            Err(error) => note(&mut target, &format!("still in the old file: {error}")),
+                        }
+                    }
+                }
+                Message::Flush(done) => waiting.push(done),
+            }
         }
-        let count = lost.swap(0, Ordering::Relaxed);
+        let count = lost.untold.swap(0, Ordering::Relaxed);
         if count > 0 {
-            let error = format!("{count} records lost: the log was not written fast enough");
-            let note = line_of(&Note { time: timestamp(SystemTime::now()), error: &error });
-            let _ = target.write_all(note.unwrap_or_default().as_bytes());
+            note(&mut target, &format!("{count} records lost: the log was not written fast enough"));
         }
         let _ = target.flush();
+        for done in waiting {
+            // Nobody waits any longer: they had a deadline.
+            let _ = done.send(());
+        }
     }
 }
 
@@ -134,13 +225,23 @@ pub(crate) struct Record<'a> {
     /// When the answer was complete.
     pub(crate) time: String,
     /// Unique among the requests of this process.
-    pub(crate) id: String,
+    pub(crate) id: &'a str,
+    /// The other end of the connection, or the client that a trusted proxy names by the PROXY protocol.
     pub(crate) peer: SocketAddr,
+    /// That proxy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) proxy: Option<SocketAddr>,
+    /// The client that a trusted proxy names in the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tls: Option<&'static str>,
     pub(crate) method: &'a str,
     /// As sent, without the query, which may hold a token.
     pub(crate) path: &'a str,
+    /// Of a COPY or MOVE, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) destination: Option<&'a str>,
     pub(crate) status: u16,
     /// Of the body.
     pub(crate) bytes_in: u64,
@@ -151,8 +252,20 @@ pub(crate) struct Record<'a> {
     pub(crate) range: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user_agent: Option<&'a str>,
+    /// What the client calls the request (`X-Request-Id`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_id: Option<String>,
+    /// What it is for (`ClientInfo`, as FTS sends it).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client_info: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<&'a str>,
+}
+
+/// What a client says of a request, as far as it can be recorded: visible ASCII, and not much of it.
+pub(crate) fn told(value: &str) -> String {
+    let is_plain = |character: &char| character.is_ascii_graphic() || *character == ' ';
+    value.chars().filter(is_plain).take(limits::LOGGED_FIELD_BYTES_MAX).collect()
 }
 
 /// `2015-10-21T07:28:00.123Z` (RFC 3339).
@@ -180,7 +293,7 @@ pub(crate) fn timestamp(moment: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Condvar;
+    use std::sync::{Condvar, Mutex};
 
     /// A reader that has stopped reading, until it goes on.
     #[derive(Clone, Default)]
@@ -220,7 +333,7 @@ mod tests {
     #[test]
     fn who_does_not_read_the_log_loses_records_and_stops_nothing() {
         let reader = Stalled::default();
-        let log = AccessLog::with_queue(reader.clone(), 10);
+        let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10);
         for _ in 0..100 {
             log.note("x");
         }
@@ -234,12 +347,36 @@ mod tests {
             .sum();
         assert!((10..100).contains(&kept), "{kept}");
         assert_eq!(kept + told, 100, "{lines:?}");
+        assert_eq!(log.lost() as usize, told);
+    }
+
+    #[test]
+    fn a_log_that_was_moved_away_is_begun_anew() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, moved) = (directory.path().join("log"), directory.path().join("log.1"));
+        let log = AccessLog::to_file(&path).unwrap();
+        log.note("before");
+        assert!(log.finish(Duration::from_secs(60)));
+        std::fs::rename(&path, &moved).unwrap();
+        log.note("between");
+        log.clone().reopen();
+        log.note("after");
+        assert!(log.finish(Duration::from_secs(60)));
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+        assert!(read(&moved).contains("before") && read(&moved).contains("between"));
+        assert!(read(&path).contains("after") && !read(&path).contains("between"));
+    }
+
+    #[test]
+    fn what_clients_say_is_bounded_and_plain() {
+        assert_eq!(told("a\u{e9}b c\"\u{7f}"), "ab c\"");
+        assert_eq!(told(&"x".repeat(5000)).len(), limits::LOGGED_FIELD_BYTES_MAX);
     }
 
     #[test]
     fn a_stop_does_not_wait_for_a_reader_that_never_comes_back() {
         let reader = Stalled::default();
-        let log = AccessLog::with_queue(reader.clone(), 10);
+        let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10);
         log.note("x");
         assert!(!log.finish(Duration::from_millis(10)));
         reader.go_on();

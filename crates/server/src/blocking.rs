@@ -12,20 +12,39 @@ use gridlane_core::limits;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Semaphore;
 
+use crate::metrics::Gauge;
+
 /// Permission to block.
 pub(crate) struct Disk {
     running: Semaphore,
+    waiting: Gauge,
 }
 
 impl Disk {
     pub(crate) fn new() -> Disk {
-        Disk { running: Semaphore::new(limits::DISK_OPERATIONS_MAX) }
+        Disk { running: Semaphore::new(limits::DISK_OPERATIONS_MAX), waiting: Gauge::default() }
     }
 
     /// Runs something that may wait for a disk.
     pub(crate) async fn run<T>(&self, operation: impl FnOnce() -> T) -> T {
-        let _permit = self.running.acquire().await;
+        let _permit = match self.running.try_acquire() {
+            Ok(permit) => Ok(permit),
+            Err(_) => {
+                let _waiting = self.waiting.one();
+                self.running.acquire().await
+            }
+        };
         in_place(operation)
+    }
+
+    /// How many operations run.
+    pub(crate) fn running(&self) -> usize {
+        limits::DISK_OPERATIONS_MAX.saturating_sub(self.running.available_permits())
+    }
+
+    /// How many wait for their turn.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.waiting.get()
     }
 }
 

@@ -4,13 +4,14 @@ use std::io;
 
 use gridlane_core::limits;
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
-use gridlane_dav::request::RequestBody;
+use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::{Headers, Status};
 use gridlane_net::Stream;
 use tokio::task::coop::consume_budget;
 
 use crate::reply::Reply;
-use crate::transfer::{Impatience, Patience};
+use crate::shared::Shared;
+use crate::transfer::{self, Impatience, Patience};
 
 /// Bytes read at a time where heads and chunk sizes are expected.
 const READ_BYTES: usize = 4096;
@@ -153,6 +154,39 @@ impl Body {
         }
     }
 
+    /// Reads all of it, at most `bytes_max`: more is refused, before it is sent where the head tells.
+    pub(crate) async fn read_whole(
+        &mut self,
+        shared: &Shared,
+        wire: &mut Wire,
+        head: &RequestHead,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, Reply> {
+        let too_large = || {
+            let what = format!("the body of this request may have at most {bytes_max} bytes");
+            Reply::failure(Status::CONTENT_TOO_LARGE, what)
+        };
+        if matches!(head.body, RequestBody::Known(len) if len > bytes_max as u64) {
+            return Err(too_large());
+        }
+        let mut patience = Patience::new(&shared.deadlines);
+        invite(wire, head, &mut patience).await.map_err(|error| error.reply())?;
+        let mut bytes = Vec::new();
+        loop {
+            let end = bytes.len();
+            // One byte more than allowed shows that there is more.
+            bytes.resize((end + READ_BYTES).min(bytes_max + 1), 0);
+            let count = self.read(wire, &mut bytes[end..], &mut patience).await;
+            bytes.truncate(end + count.map_err(|error| error.reply())?);
+            if bytes.len() > bytes_max {
+                return Err(too_large());
+            }
+            if self.is_ended() {
+                return Ok(bytes);
+            }
+        }
+    }
+
     /// Reads until `target` is full or the body has ended; returns how many bytes. 0 is the end.
     pub(crate) async fn read(
         &mut self,
@@ -223,6 +257,23 @@ impl Body {
             }
         }
     }
+}
+
+/// Tells a client that waits for it (RFC 9110, 10.1.1) to send its body.
+pub(crate) async fn invite(
+    wire: &mut Wire,
+    head: &RequestHead,
+    patience: &mut Patience,
+) -> Result<(), BodyError> {
+    // One that has begun does not wait.
+    if head.expects_continue && wire.inbox.unread().is_empty() {
+        let mut uncounted = 0;
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\n";
+        transfer::write(&mut wire.stream, interim, patience, &mut uncounted)
+            .await
+            .map_err(|cause| BodyError::Cut(Some(cause)))?;
+    }
+    Ok(())
 }
 
 /// Takes bytes read ahead, or else waits for some.

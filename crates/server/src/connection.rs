@@ -25,16 +25,20 @@ use gridlane_store::StoreError;
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
-use crate::access_log::{Record, timestamp};
+use crate::access_log::{Record, timestamp, told};
 use crate::body::{Body, Inbox, Wire};
-use crate::export::{Operation, Place};
+use crate::export::Place;
+use crate::gather::{Ending, Piece, SmallPayload};
+use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::shared::{Counters, Shared};
-use crate::transfer::Patience;
-use crate::{delete, get, put, transfer};
-
-/// Payloads up to this size are sent in one piece with their head.
-pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
+use crate::rules::{Client, Operation};
+use crate::settings::LogLevel;
+use crate::shared::{Current, Phase, Shared};
+use crate::transfer::{CLIENT_PACE, Framing, Patience, Sender};
+use crate::{
+    conditions, cors, delete, forwarded, gather, get, mkcol, options, propfind, proppatch, put, relocate,
+    transfer,
+};
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
@@ -51,33 +55,51 @@ enum Next {
 
 /// One connection, protocol detected and TLS established.
 pub(crate) struct Connection {
+    /// As of the beginning of the request in hand.
     shared: Arc<Shared>,
+    /// As of now.
+    current: Current,
     wire: Wire,
-    /// Becomes true when the server stops.
-    stopping: watch::Receiver<bool>,
+    phase: watch::Receiver<Phase>,
     /// The client is on this machine, where a web page's scripts are as well: it has to call us by a name
     /// that is ours.
     is_local: bool,
-    /// When the request in hand began.
+    /// The request in hand.
+    request: InHand,
+}
+
+/// What is known of a request beside its head.
+struct InHand {
+    /// When its first byte came.
     began: Instant,
+    /// Unique among the requests of this process, and nearly so among all.
+    id: String,
+    client: Client,
 }
 
 impl Connection {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        mut current: Current,
         stream: Stream,
-        stopping: watch::Receiver<bool>,
+        phase: watch::Receiver<Phase>,
         is_local: bool,
     ) -> Connection {
+        let shared = Arc::clone(&current.borrow_and_update());
+        let client = Client { address: stream.peer().ip().to_canonical() };
+        let request = InHand { began: Instant::now(), id: String::new(), client };
         let wire = Wire { stream, inbox: Inbox::default() };
-        Connection { shared, wire, stopping, is_local, began: Instant::now() }
+        Connection { shared, current, wire, phase, is_local, request }
     }
 
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         loop {
             let closes = match self.next_request().await {
-                Next::Request(head) => self.exchange(&head).await,
+                Next::Request(head) => {
+                    let (address, limits) = (self.request.client.address, &self.shared.client_limits);
+                    let pace = self.shared.throttle.pace(address, limits);
+                    CLIENT_PACE.scope(pace, self.exchange(&head)).await
+                }
                 Next::Refused(reply) => self.refuse(reply).await,
                 Next::Ended => return,
             };
@@ -90,9 +112,15 @@ impl Connection {
         }
     }
 
-    /// Gives the one answer that an overloaded server has.
-    pub(crate) async fn turn_away(mut self) {
-        let reply = Reply::failure(Status::SERVICE_UNAVAILABLE, "the server has too many connections open");
+    /// Gives the one answer that there is when there are too many connections.
+    pub(crate) async fn turn_away(mut self, why: Excess) {
+        let reply = match why {
+            Excess::Server => {
+                Reply::failure(Status::SERVICE_UNAVAILABLE, "the server has too many connections open")
+            }
+            Excess::Client => throttled("this client has too many connections open", limits::RETRY_AFTER),
+        };
+        self.begin();
         if self.refuse(reply.closing()).await.is_ok() {
             self.close().await;
         }
@@ -100,16 +128,17 @@ impl Connection {
 
     async fn next_request(&mut self) -> Next {
         if self.wire.inbox.unread().is_empty() {
+            let _idle = self.shared.metrics.one(|metrics| &metrics.idle);
             let first = tokio::select! {
                 biased;
                 has_come = first_bytes(&mut self.wire, self.shared.deadlines.idle) => has_come,
-                _ = self.stopping.wait_for(|stopping| *stopping) => return Next::Ended,
+                _ = self.phase.wait_for(|phase| *phase == Phase::Stopping) => return Next::Ended,
             };
             if !first {
                 return Next::Ended;
             }
         }
-        self.began = Instant::now();
+        self.begin();
         let deadline = Deadline::now() + self.shared.deadlines.head;
         loop {
             match RequestHead::parse(self.wire.inbox.unread()) {
@@ -131,26 +160,54 @@ impl Connection {
         }
     }
 
+    /// A request begins: with the configuration of this moment, to its end.
+    fn begin(&mut self) {
+        if self.current.has_changed().unwrap_or(false) {
+            self.shared = Arc::clone(&self.current.borrow_and_update());
+        }
+        let number = self.shared.metrics.began.add(1);
+        self.request = InHand {
+            began: Instant::now(),
+            id: format!("{:x}-{number:x}", self.shared.started_s),
+            client: Client { address: self.wire.stream.peer().ip().to_canonical() },
+        };
+    }
+
     /// Answers a request; returns whether the connection is to be closed.
     async fn exchange(&mut self, head: &RequestHead) -> io::Result<bool> {
+        self.request.client.address =
+            forwarded::client(&head.headers, self.request.client.address, &self.shared.trusted_forwarders);
         let mut body = Body::new(head.body);
-        let mut reply = self.decide(head, &mut body).await;
+        let uploading =
+            (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
+        let reply = self.decide(head, &mut body).await;
+        drop(uploading);
+        let mut reply = cors::apply(&self.shared.exports, self.request.client, head, reply);
         if reply.status == Status::CLIENT_LEFT {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let small = match self.read_small(head, &reply).await {
-            Ok(small) => small,
-            Err(failure) => {
-                reply = failure;
-                None
-            }
+        let is_read = head.method != Method::Head && self.shared.pace.is_none() && !reply.tells_status;
+        let small = is_read.then(|| SmallPayload::of(&reply.payload)).flatten();
+        let small = match small {
+            Some(small) => match small.read(&self.shared.disk).await {
+                Ok(small) => small,
+                Err(failure) => {
+                    reply = failure;
+                    None
+                }
+            },
+            None => None,
         };
-        reply.closes |= !head.keeps_alive || !body.is_ended() || *self.stopping.borrow();
+        reply.closes |= !head.keeps_alive || !body.is_ended() || *self.phase.borrow() > Phase::Serving;
+        reply = reply.field("X-Request-Id", self.request.id.clone());
+        // Only its end tells a client without chunks where a stream ends.
+        reply.closes |= head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
         let mut sent = 0;
-        let outcome = self.send(&reply, head, small.as_deref(), &mut sent).await;
-        self.record(&reply, Some(head), body.received(), sent, outcome.as_ref().err());
-        outcome.map(|()| reply.closes)
+        let outcome = self.send(&mut reply, head, small.as_deref(), &mut sent).await;
+        let failure = outcome.as_ref().map_or_else(Some, Option::as_ref);
+        self.record(&reply, Some(head), body.received(), sent, failure);
+        outcome.map(|_| reply.closes)
     }
 
     /// Looks at method and target; a PUT reads its body here.
@@ -160,82 +217,79 @@ impl Connection {
             let what = "the Host is neither an address nor a name of this machine";
             return Reply::failure(Status::MISDIRECTED_REQUEST, what);
         }
+        let client = self.request.client;
+        if let Err(wait) = shared.throttle.request(client.address, &shared.client_limits) {
+            shared.metrics.throttled.add(1);
+            return throttled("this client asks too often", wait);
+        }
         let path = match (&head.method, &head.target) {
             (Method::Unknown(_), _) => {
                 return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
             }
-            (Method::Options, _) => {
-                return Reply::new(Status::OK)
-                    .field("Allow", shared.allowed_methods())
-                    .payload(Payload::Bytes(Vec::new()));
-            }
+            (Method::Options, Target::Server) => return options::of_server(shared),
             (_, Target::Resource { path, .. }) => path,
-            (_, Target::Server) => return not_allowed(shared),
+            (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
         };
-        let spot = match shared.exports.find(path) {
+        let place = shared.exports.find(path, client);
+        let operation = match head.method {
+            Method::Options => return options::answer(shared, &place),
+            Method::Post | Method::Lock | Method::Unlock | Method::Other(_) | Method::Unknown(_) => {
+                return options::not_allowed(shared, head, &place);
+            }
+            Method::Get | Method::Head | Method::Propfind => Operation::Look,
+            Method::Copy => Operation::Read,
+            Method::Put | Method::Proppatch | Method::Mkcol => Operation::Write,
+            Method::Delete | Method::Move => Operation::Delete,
+        };
+        let spot = match place {
             Place::Inside(spot) => spot,
-            Place::Above(names) => return above(shared, head, path, &names),
-            Place::Nowhere if head.method == Method::Put => {
+            Place::Above(names) => return above(shared, &mut self.wire, head, path, names, body).await,
+            Place::Nowhere if matches!(head.method, Method::Put | Method::Mkcol) => {
                 let what = "no export has this path, or its name '.gridlane' is the server's own";
                 return Reply::failure(Status::FORBIDDEN, what);
             }
             Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),
         };
-        let operation = match head.method {
-            Method::Get | Method::Head => Operation::Read,
-            _ => Operation::Write,
-        };
         if let Err(refusal) = spot.check(operation) {
             return refusal;
+        }
+        let origin = Origin::new(head, self.wire.stream.is_tls());
+        if head.headers.contains("if") {
+            let checked = shared.disk.run(|| conditions::check_if(shared, head, &origin, &spot)).await;
+            if let Err(refusal) = checked {
+                return refusal;
+            }
         }
         match head.method {
             Method::Get | Method::Head => tokio::select! {
                 biased;
-                reply = get::answer(shared, head, path, &spot) => reply,
+                reply = get::answer(shared, head, path, &spot, &origin) => reply,
                 // A checksum may take half an hour, and whoever left does not want it any longer.
                 () = self.wire.stream.closed() => client_left(),
             },
             Method::Put => put::answer(shared, &mut self.wire, head, path, &spot, body).await,
             Method::Delete => delete::answer(shared, head, path, &spot).await,
-            _ => not_allowed(shared),
+            Method::Propfind => propfind::answer(shared, &mut self.wire, head, path, &spot, body).await,
+            Method::Proppatch => proppatch::answer(shared, &mut self.wire, head, path, &spot, body).await,
+            Method::Mkcol => mkcol::answer(shared, head, spot).await,
+            Method::Copy | Method::Move => tokio::select! {
+                biased;
+                reply = relocate::answer(shared, head, path, &spot, &origin) => reply,
+                () = self.wire.stream.closed() => client_left(),
+            },
+            _ => options::not_allowed(shared, head, &Place::Inside(spot)),
         }
-    }
-
-    /// The bytes of a small payload, to be sent in one piece with the head; `None` for any other. What
-    /// goes wrong here is still an answer.
-    async fn read_small(&self, head: &RequestHead, reply: &Reply) -> Result<Option<Vec<u8>>, Reply> {
-        let Payload::File { object, range } = &reply.payload else { return Ok(None) };
-        let is_small = range.len() <= SMALL_BYTES && self.shared.pace.is_none();
-        if head.method == Method::Head || !is_small || range.is_empty() {
-            return Ok(None);
-        }
-        let failed = |cause| Reply::store_failure(&StoreError::Io(cause));
-        let mut bytes = vec![0; range.len() as usize];
-        let (count, is_unchanged) = match object.read_at_nowait(&mut bytes, range.start()).map_err(failed)? {
-            Some(count) => (count, object.is_unchanged()),
-            None => {
-                let disk = &self.shared.disk;
-                let read = || (object.read_at(&mut bytes, range.start()), object.is_unchanged());
-                let (count, is_unchanged) = disk.run(read).await;
-                (count.map_err(failed)?, is_unchanged)
-            }
-        };
-        if !is_unchanged {
-            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
-        }
-        // Read less: the data plane finds out why.
-        Ok((count == bytes.len()).then_some(bytes))
     }
 
     /// The data plane of an answer, whose payload may have been read already. Counts the payload's bytes in
-    /// `sent`, also when it fails.
+    /// `sent`, also when it fails. A failure that the client was told of is inside of `Ok`.
     async fn send(
         &mut self,
-        reply: &Reply,
+        reply: &mut Reply,
         head: &RequestHead,
         small: Option<&[u8]>,
         sent: &mut u64,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<io::Error>> {
         let mut patience = Patience::new(&self.shared.deadlines);
         let stream = &mut self.wire.stream;
         let mut first = reply.head(head.version).into_bytes();
@@ -243,24 +297,56 @@ impl Connection {
         let mut written = 0;
         let (together, behind) = match &reply.payload {
             _ if head.method == Method::Head => (None, None),
-            Payload::Bytes(bytes) if bytes.len() as u64 > SMALL_BYTES => (None, Some(bytes.as_slice())),
+            Payload::Bytes(bytes) if bytes.len() as u64 > gather::SMALL_BYTES => {
+                (None, Some(bytes.as_slice()))
+            }
             Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
-            Payload::None | Payload::Unmeasured | Payload::File { .. } => (small, None),
+            Payload::None
+            | Payload::Unmeasured
+            | Payload::File { .. }
+            | Payload::Parts { .. }
+            | Payload::Stream { .. } => (small, None),
         };
         first.extend_from_slice(together.unwrap_or_default());
         let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
         *sent = written.saturating_sub(head_len);
         outcome?;
-        match &reply.payload {
-            Payload::File { object, range } if small.is_none() && head.method != Method::Head => {
-                transfer::send_object(&self.shared, stream, object.as_ref(), *range, sent).await
+        if let Some(behind) = behind {
+            return transfer::write(stream, behind, &mut patience, sent).await.map(|()| None);
+        }
+        if small.is_some() || head.method == Method::Head {
+            return Ok(None);
+        }
+        let shared = &self.shared;
+        match &mut reply.payload {
+            Payload::File { object, range } if reply.tells_status => {
+                let whole = std::iter::once(Piece::File(*range));
+                let mut sender = Sender::new(shared, stream, sent);
+                gather::send(&mut sender, object.as_ref(), whole, Ending::Status).await
             }
-            _ => transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await,
+            Payload::File { object, range } => {
+                let mut sender = Sender::new(shared, stream, sent);
+                sender.send_object(object.as_ref(), *range).await.map(|()| None)
+            }
+            Payload::Parts { object, parts } => {
+                let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
+                let mut sender = Sender::new(shared, stream, sent);
+                gather::send(&mut sender, object.as_ref(), gather::pieces(parts), ending).await
+            }
+            Payload::Stream { first, rest } => {
+                let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
+                let first = std::mem::take(first);
+                transfer::send_pieces(shared, stream, first, rest.as_mut(), framing, sent)
+                    .await
+                    .map(|()| None)
+            }
+            Payload::None | Payload::Unmeasured | Payload::Bytes(_) => Ok(None),
         }
     }
 
     /// Answers what is not a request.
     async fn refuse(&mut self, reply: Reply) -> io::Result<bool> {
+        let reply = reply.field("X-Request-Id", self.request.id.clone());
         let mut bytes = reply.head(Version::Http11).into_bytes();
         if let Payload::Bytes(text) = &reply.payload {
             bytes.extend_from_slice(text);
@@ -268,7 +354,7 @@ impl Connection {
         let mut sent = 0;
         let mut patience = Patience::new(&self.shared.deadlines);
         let outcome = transfer::write(&mut self.wire.stream, &bytes, &mut patience, &mut sent).await;
-        self.record(&reply, None, 0, reply.payload_len(), outcome.as_ref().err());
+        self.record(&reply, None, 0, reply.payload.len(), outcome.as_ref().err());
         outcome.map(|()| true)
     }
 
@@ -298,11 +384,17 @@ impl Connection {
         bytes_out: u64,
         failure: Option<&io::Error>,
     ) {
-        let counters = &self.shared.counters;
-        let number = Counters::add(&counters.requests, 1);
-        Counters::add(&counters.bytes_in, bytes_in);
-        Counters::add(&counters.bytes_out, bytes_out);
-        if !self.shared.access_log.is_on() {
+        let shared = &*self.shared;
+        shared.metrics.bytes_in.add(bytes_in);
+        shared.metrics.bytes_out.add(bytes_out);
+        let duration = self.request.began.elapsed();
+        shared.metrics.answered(head.map(|head| &head.method), reply.status, duration);
+        let is_logged = match shared.access_log_level {
+            LogLevel::All => true,
+            LogLevel::Failures => reply.status.is_error() || failure.is_some(),
+        } && shared.access_log.is_on();
+        let is_audited = head.is_some_and(|head| changes(&head.method)) && shared.audit_log.is_on();
+        if !is_logged && !is_audited {
             return;
         }
         let path;
@@ -314,22 +406,62 @@ impl Connection {
             None => RequestHead::glimpse(self.wire.inbox.unread()).unwrap_or_default(),
         };
         let failure = failure.map(ToString::to_string);
-        self.shared.access_log.write(&Record {
+        let field = |name| head.and_then(|head| head.headers.get(name));
+        let without_query = |target: &'_ str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
+        let destination = field("destination").map(without_query);
+        let stream = &self.wire.stream;
+        let client = self.request.client.address;
+        let record = Record {
             time: timestamp(SystemTime::now()),
-            id: format!("{:x}-{number:x}", self.shared.started_s),
-            peer: self.wire.stream.peer(),
-            tls: self.wire.stream.tls_version(),
+            id: &self.request.id,
+            peer: stream.peer(),
+            proxy: stream.proxy(),
+            client: (client != stream.peer().ip().to_canonical()).then_some(client),
+            tls: stream.tls_version(),
             method,
             path: path.split('?').next().unwrap_or_default(),
+            destination: destination.as_deref(),
             status: reply.status.code(),
             bytes_in,
             bytes_out,
-            seconds: self.began.elapsed().as_secs_f64(),
-            range: head.and_then(|head| head.headers.get("range")),
-            user_agent: head.and_then(|head| head.headers.get("user-agent")),
+            seconds: duration.as_secs_f64(),
+            range: field("range"),
+            user_agent: field("user-agent"),
+            client_id: field("x-request-id").map(told),
+            client_info: field("clientinfo").map(told),
             error: failure.as_deref().or(reply.cause.as_deref()),
-        });
+        };
+        if is_logged {
+            shared.access_log.write(&record);
+        }
+        if is_audited {
+            shared.audit_log.write(&record);
+        }
     }
+}
+
+/// Of what there is too much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// Connections altogether.
+    Server,
+    /// Connections of one client.
+    Client,
+}
+
+/// The answer to a client that takes more than its share.
+fn throttled(what: &str, wait: Duration) -> Reply {
+    // In whole seconds, and never too early.
+    let wait_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+    Reply::failure(Status::TOO_MANY_REQUESTS, what).field("Retry-After", wait_s.to_string())
+}
+
+/// Whether a method changes something.
+fn changes(method: &Method) -> bool {
+    matches!(
+        method,
+        Method::Put | Method::Delete | Method::Mkcol | Method::Move | Method::Copy | Method::Proppatch
+    )
 }
 
 /// Waits for a request to begin; whether it does.
@@ -344,7 +476,7 @@ async fn first_bytes(wire: &mut Wire, idle: Duration) -> bool {
 
 /// Whether a `Host` is an address, `localhost`, or one of `names`, with any port. Any address is as good as
 /// ours: a page that was fetched from an address belongs to whoever answers there.
-fn is_our_name(host: &str, names: &[String]) -> bool {
+pub(crate) fn is_our_name(host: &str, names: &[String]) -> bool {
     let has_port = |rest: &str| {
         rest.is_empty()
             || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
@@ -370,19 +502,20 @@ fn client_left() -> Reply {
 }
 
 /// The answer for a directory that exists only because exports are below it.
-fn above(shared: &Shared, head: &RequestHead, path: &ResourcePath, names: &[Vec<u8>]) -> Reply {
+async fn above(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    names: Vec<Vec<u8>>,
+    body: &mut Body,
+) -> Reply {
     match head.method {
-        Method::Get | Method::Head => get::above(head, path, names),
-        Method::Put | Method::Delete => {
-            Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it")
-        }
-        _ => not_allowed(shared),
+        Method::Get | Method::Head => get::above(head, path, &names),
+        Method::Propfind => propfind::above(shared, wire, head, path, &names, body).await,
+        Method::Mkcol => options::exists(shared, &Place::Above(names)),
+        _ => Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it"),
     }
-}
-
-fn not_allowed(shared: &Shared) -> Reply {
-    Reply::failure(Status::METHOD_NOT_ALLOWED, "the server does not offer this method")
-        .field("Allow", shared.allowed_methods())
 }
 
 #[cfg(test)]

@@ -1,30 +1,52 @@
-//! DELETE of files. Directories stay: removing a tree by one request is not offered.
+//! DELETE: files, and directories with all that is in them.
 
 use gridlane_dav::request::RequestHead;
+use gridlane_dav::webdav::Depth;
 use gridlane_dav::{ResourcePath, Status};
-use gridlane_store::StoreError;
+use gridlane_store::{ObjectPath, Storage, StoreError};
 
-use crate::export::Spot;
-use crate::put::expectation_of;
+use crate::conditions;
+use crate::export::{Export, Spot};
 use crate::reply::Reply;
 use crate::shared::Shared;
 
-/// Removes a file.
+/// Removes what is there (RFC 4918, 9.6).
 pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
-    if path.is_directory_form() {
-        return Reply::failure(Status::CONFLICT, "a directory cannot be removed, only files can");
+    if let Err(rejection) = Depth::check_whole(&head.headers) {
+        return conditions::refused(rejection);
+    }
+    if spot.object.is_root() {
+        return Reply::failure(Status::FORBIDDEN, "an export itself cannot be removed, only what is in it");
     }
     let outcome = shared.disk.run(|| {
-        let expectation = expectation_of(spot, head)?;
-        spot.storage().remove(&spot.object, &expectation).map_err(|error| match error {
-            StoreError::NotAFile => {
-                Reply::failure(Status::CONFLICT, "a directory cannot be removed, only files can")
-            }
-            other => Reply::store_failure(&other),
-        })
+        let current = conditions::look(spot.storage(), &spot.object)?;
+        let expectation = conditions::evaluate(head, current.as_ref())?;
+        let is_directory = match &current {
+            Some(metadata) if metadata.is_directory() => true,
+            Some(_) if path.is_directory_form() => return Err(Reply::store_failure(&StoreError::NotFound)),
+            Some(_) => false,
+            None => return Err(Reply::store_failure(&StoreError::NotFound)),
+        };
+        let removed = match is_directory {
+            true => remove_directory(&spot.export, spot.storage(), &spot.object),
+            false => spot.storage().remove(&spot.object, &expectation),
+        };
+        removed.map_err(|error| Reply::store_failure(&error))
     });
     match outcome.await {
         Ok(()) => Reply::new(Status::NO_CONTENT),
         Err(reply) => reply,
+    }
+}
+
+/// Removes a directory with all that is in it, as far as the export lets one request do so.
+pub(crate) fn remove_directory(
+    export: &Export,
+    storage: &dyn Storage,
+    path: &ObjectPath,
+) -> Result<(), StoreError> {
+    match export.compat.refuse_recursive_delete {
+        true => storage.remove_directory(path),
+        false => storage.remove_tree(path),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url, limits};
 use gridlane_dav::{ResourcePath, Status};
 use gridlane_store::{ObjectPath, Storage};
 
 use crate::reply::Reply;
+use crate::rules::{self, Client, Operation, Rule};
 
 /// A storage, under the path where clients find it.
 #[derive(Clone)]
@@ -15,12 +16,19 @@ pub struct Export {
     pub path: ResourcePath,
     /// What is there.
     pub storage: Arc<dyn Storage>,
-    /// Whether anyone may store, change and remove.
+    /// Whether anything may be stored, changed and removed: by anyone, or by whom the rules say.
     pub allow_write: bool,
+    /// Who may do what; `None`: anyone may read and list and, with `allow_write`, everything else.
+    pub rules: Option<Vec<Rule>>,
     /// Bytes of one upload: beyond it the answer is 413.
     pub upload_bytes_max: u64,
     /// Where its clients expect something else than RFC 4918 says.
     pub compat: Compat,
+    /// Origins (`https://site.example`) whose pages' scripts may read what anyone may read here; `*` is all
+    /// of them.
+    pub cors_origins: Vec<String>,
+    /// Other roots with the same files below them, the best first: clients are told of them.
+    pub mirrors: Vec<Url>,
 }
 
 /// Departures from RFC 4918 that an operator chooses for clients that expect them.
@@ -41,25 +49,21 @@ impl Export {
             path: ResourcePath::root(),
             storage,
             allow_write: false,
+            rules: None,
             upload_bytes_max: limits::UPLOAD_BYTES_MAX,
             compat: Compat::default(),
+            cors_origins: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
 }
 
-/// What a request does to what is at a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// Reads bytes, or asks what is known of a file or directory.
-    Read,
-    /// Stores, changes or removes.
-    Write,
-}
-
-/// A path inside of an export.
+/// A path inside of an export, as a client sees it.
 pub(crate) struct Spot {
     pub(crate) export: Arc<Export>,
     pub(crate) object: ObjectPath,
+    /// Who asks.
+    pub(crate) client: Client,
 }
 
 impl Spot {
@@ -68,15 +72,24 @@ impl Spot {
         self.export.storage.as_ref()
     }
 
-    /// Whether it may be done: the answer if not. Every method asks here before it looks at the storage.
+    /// Whether its client may do it: the answer if not. Every method asks here before it looks at the storage.
     pub(crate) fn check(&self, operation: Operation) -> std::result::Result<(), Reply> {
-        match operation {
-            Operation::Write if !self.export.allow_write => Err(Reply::failure(
+        let changes = matches!(operation, Operation::Write | Operation::Delete);
+        if changes && !self.export.allow_write {
+            return Err(Reply::failure(
                 Status::FORBIDDEN,
-                "this server does not let anyone write; its operator can with --allow-write",
-            )),
-            Operation::Read | Operation::Write => Ok(()),
+                "this server does not let anyone write here; its operator can with --allow-write",
+            ));
         }
+        let is_granted = self
+            .export
+            .rules
+            .as_ref()
+            .is_none_or(|rules| rules::are_granting(rules, &self.client, operation, &self.object));
+        if is_granted {
+            return Ok(());
+        }
+        Err(Reply::failure(Status::FORBIDDEN, "no rule of this export lets this client do that here"))
     }
 }
 
@@ -123,12 +136,12 @@ impl Exports {
         self.all.iter().any(|export| export.allow_write)
     }
 
-    /// Where `path` leads.
-    pub(crate) fn find(&self, path: &ResourcePath) -> Place {
+    /// Where `path` leads a client.
+    pub(crate) fn find(&self, path: &ResourcePath, client: Client) -> Place {
         for export in &self.all {
             if let Some(rest) = below(&export.path, path) {
                 return match ObjectPath::new(rest) {
-                    Some(object) => Place::Inside(Spot { export: Arc::clone(export), object }),
+                    Some(object) => Place::Inside(Spot { export: Arc::clone(export), object, client }),
                     None => Place::Nowhere,
                 };
             }
@@ -169,7 +182,7 @@ mod tests {
     }
 
     fn found(exports: &Exports, path: &str) -> String {
-        match exports.find(&ResourcePath::parse(path).unwrap()) {
+        match exports.find(&ResourcePath::parse(path).unwrap(), Client { address: Client::UNKNOWN }) {
             Place::Inside(spot) => format!("{} {}", spot.export.path, spot.object),
             Place::Above(names) => names
                 .iter()

@@ -8,37 +8,64 @@
 //! ```
 //!
 //! *Deciding* looks at the head and the storage and ends in a `Reply`: status, fields, and a descriptor
-//! of the payload (bytes, or "this object from here to there"). The data plane then moves the payload in a plain
-//! loop: `sendfile` where there is a file and no TLS, else a page-aligned buffer.
+//! of the payload (bytes, "this object from here to there", or something that makes one piece after the other). The
+//! data plane then moves the payload in a plain loop: `sendfile` where there is a file and no TLS, else a page-aligned
+//! buffer.
+//!
+//! It is a WebDAV server of class 1 (RFC 4918): each method has a module of its own, what several of them ask of a
+//! request is in `conditions` and `origin`, and copies of files and trees are in `copying`. There are no locks and no
+//! dead properties.
 //!
 //! What it guarantees: a client costs a task and never a thread, however slow or silent; every wait has a
 //! deadline; a disk never stalls another client; nothing half-written is visible; an answer is never padded.
 //! Every limit is in [`gridlane_core::limits`].
+//!
+//! What an operator decides is one generation of settings; a reload makes the next, with which requests that begin
+//! afterwards are served. What the server does is counted and told on an address of its own (`admin`, `metrics`).
 //!
 //! It is no framework and no general web server: no virtual hosts, no rewriting, no scripts.
 //!
 //! Read first: [`settings`], then [`server`], then `connection`.
 
 pub mod access_log;
+mod admin;
 mod blocking;
 mod body;
 mod buffers;
+mod conditions;
 mod connection;
+mod copying;
+mod cors;
 mod delete;
 mod digests;
 pub mod export;
+mod forwarded;
+mod gather;
 mod get;
+mod metrics;
+mod mirrors;
+mod mkcol;
+mod options;
+mod origin;
+mod propfind;
+mod proppatch;
 mod put;
+mod relocate;
 mod reply;
+pub mod rules;
 pub mod server;
 pub mod settings;
 mod shared;
+pub mod throttle;
 mod transfer;
+mod wanted;
 
 pub use access_log::AccessLog;
 pub use export::{Compat, Export};
-pub use server::{Server, Summary};
-pub use settings::{Deadlines, Settings};
+pub use rules::{Grants, Rule, Who};
+pub use server::{Control, Server, Summary};
+pub use settings::{Deadlines, LogLevel, Settings};
+pub use throttle::ClientLimits;
 
 /// What the server calls itself.
 pub(crate) const PRODUCT: &str = concat!("gridlane/", env!("CARGO_PKG_VERSION"));

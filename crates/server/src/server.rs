@@ -4,7 +4,6 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,15 +12,13 @@ use gridlane_net::Acceptor;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Instant as Deadline, sleep_until, timeout};
 
-use crate::blocking::{self, Disk};
-use crate::buffers::Buffers;
-use crate::connection::Connection;
-use crate::digests::Digests;
-use crate::export::Exports;
+use crate::admin;
+use crate::blocking;
+use crate::connection::{Connection, Excess};
 use crate::settings::Settings;
-use crate::shared::{Counters, Pace, Shared};
+use crate::shared::{Current, Lasting, Phase, Shared};
 
 /// Connections that are being told that there are too many; more are dropped without a word.
 const TURNED_AWAY_MAX: usize = 256;
@@ -39,9 +36,37 @@ const ACCEPT_NOTE_INTERVAL: Duration = Duration::from_secs(10);
 pub struct Server {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    acceptor: Acceptor,
-    admission: Arc<Semaphore>,
-    shared: Arc<Shared>,
+    admin: Option<(TcpListener, SocketAddr)>,
+    control: Control,
+}
+
+/// Changes a server while it runs.
+#[derive(Clone)]
+pub struct Control {
+    current: watch::Sender<Arc<Shared>>,
+    listen: Arc<[SocketAddr]>,
+    admin: Option<SocketAddr>,
+}
+
+impl Control {
+    /// Serves by other settings from the next request on; what runs ends with those it began with. Fails without
+    /// having changed anything. Returns what did not change because it cannot: where the server listens.
+    pub fn reload(&self, settings: Settings) -> Result<Vec<&'static str>> {
+        let mut kept = Vec::new();
+        if *settings.listen != *self.listen {
+            kept.push("listen");
+        }
+        if settings.admin != self.admin {
+            kept.push("admin");
+        }
+        let before = Arc::clone(&self.current.borrow());
+        let next = Shared::new(settings, before.lasting())?;
+        next.remove_abandoned()?;
+        next.throttle.forget_unless(&next.client_limits);
+        next.metrics.reloads.add(1);
+        self.current.send_replace(Arc::new(next));
+        Ok(kept)
+    }
 }
 
 /// What a server did in its life.
@@ -67,43 +92,21 @@ pub struct Summary {
 impl Server {
     /// Listens at every address, and removes what earlier servers left behind in writable exports.
     pub async fn bind(settings: Settings) -> Result<Server> {
-        let mut listeners = Vec::with_capacity(settings.listen.len());
-        for address in &settings.listen {
-            listeners.push(
-                gridlane_net::listen(*address)
-                    .map_err(|cause| Error::local_io(format!("cannot listen at {address}"), &cause))?,
-            );
-        }
-        let addresses = listeners
-            .iter()
-            .map(TcpListener::local_addr)
-            .collect::<io::Result<_>>()
-            .map_err(|cause| Error::local_io("cannot tell where the server listens", &cause))?;
-        let exports = Exports::new(settings.exports)?;
-        for export in exports.iter().filter(|export| export.allow_write) {
-            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
-        }
-        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let shared = Shared {
-            exports,
-            host_names: settings.host_names,
-            deadlines: settings.deadlines,
-            access_log: settings.access_log,
-            disk: Disk::new(),
-            buffers: Buffers::default(),
-            digests: Digests::new(),
-            listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
-            pace: settings.limit_rate_bytes_per_s.map(Pace::new),
-            counters: Counters::default(),
-            started_s: started.as_secs(),
+        let (listen, admin) = (settings.listen.clone(), settings.admin);
+        let bind = |address: SocketAddr| {
+            let fail = |cause| Error::local_io(format!("cannot listen at {address}"), &cause);
+            let listener = gridlane_net::listen(address).map_err(fail)?;
+            let bound = listener.local_addr().map_err(fail)?;
+            Ok((listener, bound))
         };
-        Ok(Server {
-            listeners,
-            addresses,
-            acceptor: Acceptor::new(settings.tls).deadline(settings.deadlines.detect),
-            admission: Arc::new(Semaphore::new(settings.connections_max)),
-            shared: Arc::new(shared),
-        })
+        let (listeners, addresses) =
+            listen.iter().copied().map(bind).collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let admin_listener = admin.map(bind).transpose()?;
+        let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let shared = Shared::new(settings, Lasting::new(started.as_secs()))?;
+        shared.remove_abandoned()?;
+        let control = Control { current: watch::Sender::new(Arc::new(shared)), listen: listen.into(), admin };
+        Ok(Server { listeners, addresses, admin: admin_listener, control })
     }
 
     /// Where it listens, with the ports that were chosen.
@@ -111,31 +114,53 @@ impl Server {
         &self.addresses
     }
 
-    /// Serves until `shutdown` resolves. Then it stops accepting, closes idle connections at once, lets
-    /// running requests finish for a while, and cuts the rest.
+    /// Where it answers questions about itself, with the port that was chosen.
+    pub fn admin_address(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().map(|(_, address)| *address)
+    }
+
+    /// What changes it while it runs.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Serves until `shutdown` resolves. Then it says so on the admin address, goes on for as long as the drain delay
+    /// says, stops accepting, closes idle connections at once, lets running requests finish for a while, and cuts
+    /// the rest.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
-        let (stop, stopping) = watch::channel(false);
-        let mut connections = JoinSet::new();
-        let mut panicked = 0;
+        let current = self.control.current.subscribe();
+        let shared = || Arc::clone(&current.borrow());
+        let phase = watch::Sender::new(Phase::Serving);
+        let mut crowd = Crowd { connections: JoinSet::new(), panicked: 0 };
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-        let tidying = self.shared.exports.allow_write().then(|| tokio::spawn(tidy(Arc::clone(&self.shared))));
+        let tidying = tokio::spawn(tidy(current.clone()));
+        let asked = self
+            .admin
+            .map(|(listener, _)| tokio::spawn(admin::serve(listener, current.clone(), phase.subscribe())));
         let mut noted: Option<Instant> = None;
         let mut shutdown = std::pin::pin!(shutdown);
+        let mut ends: Option<Deadline> = None;
         loop {
             tokio::select! {
-                () = &mut shutdown => break,
-                Some(ended) = connections.join_next(), if !connections.is_empty() => {
-                    panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
+                () = &mut shutdown, if ends.is_none() => {
+                    phase.send_replace(Phase::Draining);
+                    ends = Some(Deadline::now() + shared().deadlines.drain_delay);
+                }
+                () = sleep_until(ends.unwrap_or_else(Deadline::now)), if ends.is_some() => break,
+                Some(ended) = crowd.connections.join_next(), if !crowd.connections.is_empty() => {
+                    crowd.panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
                 }
                 accepted = accept_any(&self.listeners) => match accepted {
-                    Ok(socket) => self.admit(socket, &mut connections, &turned_away, &stopping),
+                    Ok((socket, peer)) => {
+                        admit(socket, peer, &current, &mut crowd.connections, &turned_away, &phase);
+                    }
                     // A client that left while it waited is no trouble; a lack of descriptors passes.
                     Err(cause) => {
                         let is_news = noted.is_none_or(|noted| noted.elapsed() >= ACCEPT_NOTE_INTERVAL);
                         if Acceptor::lacks_descriptors(&cause) && is_news {
                             noted = Some(Instant::now());
                             let what = format!("connections wait, since none can be accepted: {cause}");
-                            self.shared.access_log.note(&what);
+                            shared().access_log.note(&what);
                         }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
@@ -143,75 +168,126 @@ impl Server {
             }
         }
         drop(self.listeners);
-        stop.send_replace(true);
-        let finish = async {
-            while let Some(ended) = connections.join_next().await {
-                panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
-            }
-        };
-        // Time is up: the rest is cut below.
-        let _ = timeout(self.shared.deadlines.drain, finish).await;
-        let cut = connections.len() as u64;
-        // Waits for the tasks to end, so that their partial uploads are gone; but not for a dead disk.
-        let _ = timeout(CUT_MAX, connections.shutdown()).await;
-        if let Some(tidying) = tidying {
-            tidying.abort();
-            let _ = timeout(CUT_MAX, tidying).await;
+        phase.send_replace(Phase::Stopping);
+        let cut = crowd.end(shared().deadlines.drain).await;
+        tidying.abort();
+        // The last to end: until here somebody may want to know how far it is.
+        if let Some(asked) = asked {
+            asked.abort();
         }
-        let counters = &self.shared.counters;
-        let mut summary = Summary {
-            connections: counters.connections.load(Ordering::Relaxed),
-            requests: counters.requests.load(Ordering::Relaxed),
-            bytes_in: counters.bytes_in.load(Ordering::Relaxed),
-            bytes_out: counters.bytes_out.load(Ordering::Relaxed),
+        let _ = timeout(CUT_MAX, tidying).await;
+        let shared = shared();
+        let finish = || {
+            let audit_is_written = shared.audit_log.finish(limits::ACCESS_LOG_STOP_MAX);
+            shared.access_log.finish(limits::ACCESS_LOG_STOP_MAX) && audit_is_written
+        };
+        let metrics = &shared.metrics;
+        Summary {
+            connections: metrics.accepted.get(),
+            requests: metrics.requests.get(),
+            bytes_in: metrics.bytes_in.get(),
+            bytes_out: metrics.bytes_out.get(),
             cut,
-            panicked,
-            log_is_stalled: false,
-        };
-        if let Ok(shared) = Arc::try_unwrap(self.shared) {
-            let finish = || shared.access_log.finish(limits::ACCESS_LOG_STOP_MAX);
-            summary.log_is_stalled = !blocking::in_place(finish);
+            panicked: crowd.panicked,
+            log_is_stalled: !blocking::in_place(finish),
         }
-        summary
-    }
-
-    /// Gives a connection a task of its own, if there is room; else another one that says so.
-    fn admit(
-        &self,
-        socket: TcpStream,
-        connections: &mut JoinSet<()>,
-        turned_away: &Arc<Semaphore>,
-        stopping: &watch::Receiver<bool>,
-    ) {
-        Counters::add(&self.shared.counters.connections, 1);
-        let (permit, is_admitted) = match Arc::clone(&self.admission).try_acquire_owned() {
-            Ok(permit) => (permit, true),
-            Err(_) => match Arc::clone(turned_away).try_acquire_owned() {
-                Ok(permit) => (permit, false),
-                Err(_) => return,
-            },
-        };
-        // What cannot be told is treated as the more dangerous.
-        let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
-        let (acceptor, shared) = (self.acceptor.clone(), Arc::clone(&self.shared));
-        let mut stopping = stopping.clone();
-        connections.spawn(async move {
-            let _permit = permit;
-            let stream = tokio::select! {
-                stream = acceptor.accept(socket) => stream,
-                _ = stopping.wait_for(|stopping| *stopping) => return,
-            };
-            // A connection that never became a request leaves no record: port scanners would fill the log.
-            let Ok(stream) = stream else { return };
-            let connection = Connection::new(shared, stream, stopping, is_local);
-            if is_admitted { connection.serve().await } else { connection.turn_away().await }
-        });
     }
 }
 
+/// The tasks of all connections.
+struct Crowd {
+    connections: JoinSet<()>,
+    panicked: u64,
+}
+
+impl Crowd {
+    /// Waits for all to end, cuts those that do not in time; returns how many those were.
+    async fn end(&mut self, deadline: Duration) -> u64 {
+        let finish = async {
+            while let Some(ended) = self.connections.join_next().await {
+                self.panicked += u64::from(ended.is_err_and(|error| error.is_panic()));
+            }
+        };
+        // Time is up: the rest is cut below.
+        let _ = timeout(deadline, finish).await;
+        let cut = self.connections.len() as u64;
+        // Waits for the tasks to end, so that their partial uploads are gone; but not for a dead disk.
+        let _ = timeout(CUT_MAX, self.connections.shutdown()).await;
+        cut
+    }
+}
+
+/// Gives a connection a task of its own, if there is room; else another one that says so.
+fn admit(
+    socket: TcpStream,
+    peer: SocketAddr,
+    current: &Current,
+    connections: &mut JoinSet<()>,
+    turned_away: &Arc<Semaphore>,
+    phase: &watch::Sender<Phase>,
+) {
+    let shared = Arc::clone(&current.borrow());
+    let metrics = &shared.metrics;
+    metrics.accepted.add(1);
+    let open = metrics.one(|metrics| &metrics.open);
+    // A proxy's connections are counted for whom they come from, once that is known.
+    let of_client = match shared.acceptor.is_proxy(peer.ip()) {
+        true => None,
+        false => Some(shared.throttle.connect(peer.ip(), &shared.client_limits)),
+    };
+    let mut excess = None;
+    if metrics.open.get() > shared.connections_max as u64 {
+        metrics.refused_server.add(1);
+        excess = Some(Excess::Server);
+    } else if matches!(of_client, Some(None)) {
+        metrics.refused_client.add(1);
+        excess = Some(Excess::Client);
+    }
+    let permit = match excess {
+        None => None,
+        Some(_) => match Arc::clone(turned_away).try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) => return,
+        },
+    };
+    // What cannot be told is treated as the more dangerous.
+    let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
+    let (current, mut phase) = (current.clone(), phase.subscribe());
+    connections.spawn(async move {
+        let _counted = (open, permit);
+        let stream = tokio::select! {
+            stream = shared.acceptor.accept(socket) => stream,
+            _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
+        };
+        // A connection that never became a request leaves no record: port scanners would fill the log.
+        let Ok(stream) = stream else {
+            shared.metrics.refused_unready.add(1);
+            return;
+        };
+        // No web page can have itself passed on by a proxy that says so.
+        let is_local = is_local && stream.proxy().is_none();
+        let of_client = match of_client {
+            Some(counted) => counted,
+            None => shared.throttle.connect(stream.peer().ip(), &shared.client_limits),
+        };
+        if of_client.is_none() && excess.is_none() {
+            shared.metrics.refused_client.add(1);
+            excess = Some(Excess::Client);
+        }
+        drop(shared);
+        let connection = Connection::new(current, stream, phase, is_local);
+        match excess {
+            None => connection.serve().await,
+            Some(excess) => connection.turn_away(excess).await,
+        }
+        drop(of_client);
+    });
+}
+
 /// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.
-async fn tidy(shared: Arc<Shared>) {
+async fn tidy(current: Current) {
     loop {
+        let shared = Arc::clone(&current.borrow());
         tokio::time::sleep(shared.deadlines.tidy).await;
         for export in shared.exports.iter().filter(|export| export.allow_write) {
             let removal = || export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX);
@@ -225,11 +301,11 @@ async fn tidy(shared: Arc<Shared>) {
 }
 
 /// The next connection at any of the listeners.
-async fn accept_any(listeners: &[TcpListener]) -> io::Result<TcpStream> {
+async fn accept_any(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
     poll_fn(|context| {
         for listener in listeners {
             if let Poll::Ready(accepted) = listener.poll_accept(context) {
-                return Poll::Ready(accepted.map(|(socket, _)| socket));
+                return Poll::Ready(accepted);
             }
         }
         Poll::Pending

@@ -2,30 +2,47 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits;
+use gridlane_core::{Network, limits};
+use gridlane_net::TrustedProxies;
 use gridlane_store::Storage;
 
 use crate::access_log::AccessLog;
 use crate::export::Export;
+use crate::throttle::ClientLimits;
 
-/// How to serve.
+/// How to serve. Everything but the addresses can be changed while it runs: [`Control::reload`](crate::Control::reload).
 pub struct Settings {
     /// Where to listen; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
     /// What to serve: none lies in another.
     pub exports: Vec<Export>,
+    /// Where to answer questions about the server itself: health and metrics. Whoever can connect may ask.
+    pub admin: Option<SocketAddr>,
     /// Bytes of bodies sent per second, over all connections.
     pub limit_rate_bytes_per_s: Option<u64>,
     /// Certificate and key, as `gridlane_net::tls::server_config` makes it; without it there is no https.
     pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// When the certificate is of no use any longer, for the metrics.
+    pub certificate_expires: Option<SystemTime>,
     /// Where requests are recorded.
     pub access_log: AccessLog,
+    /// Which of them.
+    pub access_log_level: LogLevel,
+    /// Where requests that change something, or wanted to, are recorded as well.
+    pub audit_log: AccessLog,
     /// Open connections: beyond it the answer is 503.
     pub connections_max: usize,
+    /// What one client may take.
+    pub client_limits: ClientLimits,
+    /// Who says by the PROXY protocol where connections come from.
+    pub proxies: TrustedProxies,
+    /// Whose `Forwarded` and `X-Forwarded-For` are believed.
+    pub trusted_forwarders: Vec<Network>,
     /// Names of this machine, beside `localhost` and addresses, that a client on the same machine may call
-    /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421.
+    /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421. They are also what
+    /// makes a URL one of this server.
     pub host_names: Vec<String>,
     /// How long things may take.
     pub deadlines: Deadlines,
@@ -37,14 +54,30 @@ impl Settings {
         Settings {
             listen,
             exports: vec![Export::new(storage)],
+            admin: None,
             limit_rate_bytes_per_s: None,
             tls: None,
+            certificate_expires: None,
             access_log: AccessLog::off(),
+            access_log_level: LogLevel::All,
+            audit_log: AccessLog::off(),
             connections_max: limits::CONNECTIONS_MAX,
+            client_limits: ClientLimits::default(),
+            proxies: TrustedProxies::default(),
+            trusted_forwarders: Vec::new(),
             host_names: Vec::new(),
             deadlines: Deadlines::default(),
         }
     }
+}
+
+/// Which requests the access log has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// All.
+    All,
+    /// Those that were refused or failed.
+    Failures,
 }
 
 /// How long things may take; by default what the limits say. Tests shorten them.
@@ -64,7 +97,9 @@ pub struct Deadlines {
     pub tidy: Duration,
     /// Reading what a client still sends after its request was refused.
     pub linger: Duration,
-    /// For running requests, once the server is told to stop.
+    /// From being told to stop to not accepting connections any longer: time for a load balancer to notice.
+    pub drain_delay: Duration,
+    /// For running requests, once no connection is accepted any longer.
     pub drain: Duration,
 }
 
@@ -78,6 +113,7 @@ impl Default for Deadlines {
             body_grace: limits::BODY_RATE_GRACE,
             tidy: limits::PARTIAL_INTERVAL,
             linger: limits::BODY_DRAIN_MAX,
+            drain_delay: Duration::ZERO,
             drain: limits::DRAIN_MAX,
         }
     }

@@ -1,58 +1,136 @@
-//! What all connections of a server share.
+//! What all connections of a server share: what the operator decides at the moment, and what outlives that.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use gridlane_core::{Pacer, Time};
-use tokio::sync::Semaphore;
+use gridlane_core::{Network, Pacer, Result, Time, limits};
+use gridlane_net::Acceptor;
+use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessLog;
 use crate::blocking::Disk;
 use crate::buffers::Buffers;
 use crate::digests::Digests;
 use crate::export::Exports;
-use crate::settings::Deadlines;
+use crate::metrics::Metrics;
+use crate::settings::{Deadlines, LogLevel, Settings};
+use crate::throttle::{ClientLimits, Throttle};
 
+/// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
+/// a request that runs keeps the one that it began with.
 pub(crate) struct Shared {
     pub(crate) exports: Exports,
+    pub(crate) acceptor: Acceptor,
+    pub(crate) certificate_expires: Option<std::time::SystemTime>,
+    pub(crate) connections_max: usize,
+    pub(crate) client_limits: ClientLimits,
+    pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
-    pub(crate) disk: Disk,
-    pub(crate) buffers: Buffers,
+    pub(crate) access_log_level: LogLevel,
+    pub(crate) audit_log: AccessLog,
+    pub(crate) pace: Option<Pace>,
+    pub(crate) disk: Arc<Disk>,
+    pub(crate) buffers: Arc<Buffers>,
     pub(crate) digests: Digests,
     /// One for each listing in memory.
     pub(crate) listings: Arc<Semaphore>,
-    pub(crate) pace: Option<Pace>,
-    pub(crate) counters: Counters,
+    pub(crate) throttle: Arc<Throttle>,
+    pub(crate) metrics: Arc<Metrics>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
     pub(crate) started_s: u64,
 }
 
+/// What all generations share.
+pub(crate) struct Lasting {
+    disk: Arc<Disk>,
+    buffers: Arc<Buffers>,
+    digests: Digests,
+    listings: Arc<Semaphore>,
+    throttle: Arc<Throttle>,
+    metrics: Arc<Metrics>,
+    started_s: u64,
+}
+
+impl Lasting {
+    pub(crate) fn new(started_s: u64) -> Lasting {
+        Lasting {
+            disk: Arc::new(Disk::new()),
+            buffers: Arc::default(),
+            digests: Digests::new(),
+            listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
+            throttle: Arc::new(Throttle::new()),
+            metrics: Arc::default(),
+            started_s,
+        }
+    }
+}
+
 impl Shared {
-    /// The methods that the server answers, for `Allow`.
-    pub(crate) fn allowed_methods(&self) -> &'static str {
-        if self.exports.allow_write() { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" }
+    /// Another generation.
+    pub(crate) fn new(settings: Settings, lasting: Lasting) -> Result<Shared> {
+        let deadlines = settings.deadlines;
+        Ok(Shared {
+            exports: Exports::new(settings.exports)?,
+            acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
+            certificate_expires: settings.certificate_expires,
+            connections_max: settings.connections_max,
+            client_limits: settings.client_limits,
+            trusted_forwarders: settings.trusted_forwarders,
+            host_names: settings.host_names,
+            deadlines,
+            access_log: settings.access_log,
+            access_log_level: settings.access_log_level,
+            audit_log: settings.audit_log,
+            pace: settings.limit_rate_bytes_per_s.map(Pace::new),
+            disk: lasting.disk,
+            buffers: lasting.buffers,
+            digests: lasting.digests,
+            listings: lasting.listings,
+            throttle: lasting.throttle,
+            metrics: lasting.metrics,
+            started_s: lasting.started_s,
+        })
+    }
+
+    /// What the next generation takes over.
+    pub(crate) fn lasting(&self) -> Lasting {
+        Lasting {
+            disk: Arc::clone(&self.disk),
+            buffers: Arc::clone(&self.buffers),
+            digests: self.digests.clone(),
+            listings: Arc::clone(&self.listings),
+            throttle: Arc::clone(&self.throttle),
+            metrics: Arc::clone(&self.metrics),
+            started_s: self.started_s,
+        }
+    }
+
+    /// Removes what earlier servers left behind in writable exports, when it is old.
+    pub(crate) fn remove_abandoned(&self) -> Result<()> {
+        for export in self.exports.iter().filter(|export| export.allow_write) {
+            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
+        }
+        Ok(())
     }
 }
 
-/// What happened since the start.
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub(crate) connections: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) bytes_in: AtomicU64,
-    pub(crate) bytes_out: AtomicU64,
+/// The generation of the moment.
+pub(crate) type Current = watch::Receiver<Arc<Shared>>;
+
+/// How far the server is from its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Far.
+    Serving,
+    /// It goes on serving, tells everybody to go elsewhere, and closes connections after their answers.
+    Draining,
+    /// Running requests are finished, and nothing else is done.
+    Stopping,
 }
 
-impl Counters {
-    pub(crate) fn add(counter: &AtomicU64, count: u64) -> u64 {
-        counter.fetch_add(count, Ordering::Relaxed)
-    }
-}
-
-/// The rate limit of the whole server, against the real clock.
+/// A rate limit against the real clock: of the whole server, or of one client.
 pub(crate) struct Pace {
     pacer: Mutex<Pacer>,
     origin: Instant,
@@ -74,5 +152,16 @@ impl Pace {
             tokio::time::sleep(wait).await;
         }
         count
+    }
+
+    /// Accounts for bytes that were moved already: waits until they are due.
+    pub(crate) async fn charge(&self, bytes: u64) {
+        let wait = {
+            let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+            pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
+        };
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
     }
 }

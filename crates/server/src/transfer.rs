@@ -8,6 +8,8 @@
 //! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, encrypted while they
 //! are in the second-level cache.
 //!
+//! Small parts of a file, and bytes that go in chunks, are put together by [`crate::gather`] first.
+//!
 //! A client that takes bytes faster than they are sent never makes a loop wait, so each step also asks the
 //! runtime whether it is somebody else's turn.
 //!
@@ -20,6 +22,7 @@
 use std::fs::File;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridlane_core::{ByteRange, limits};
@@ -28,8 +31,9 @@ use gridlane_store::Object;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
+use crate::reply::Pieces;
 use crate::settings::Deadlines;
-use crate::shared::Shared;
+use crate::shared::{Pace, Shared};
 
 /// Bytes of one `sendfile` step, between two looks at the page cache.
 const SENDFILE_BYTES: usize = 512 * 1024;
@@ -40,52 +44,117 @@ const PROBE_BYTES: usize = 128 * 1024;
 /// Bytes encrypted at a time.
 const TLS_BYTES: usize = 64 * 1024;
 
-/// Sends `range` of `object`; counts in `sent` also when it fails half-way.
-pub(crate) async fn send_object(
-    shared: &Shared,
-    stream: &mut Stream,
-    object: &dyn Object,
-    range: ByteRange,
-    sent: &mut u64,
-) -> io::Result<()> {
-    let file = object.as_file().filter(|_| !stream.is_tls());
-    // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
-    let step_max = match (file, &shared.pace) {
-        (Some(_), None) => SENDFILE_BYTES,
-        _ => limits::IO_BYTES,
-    };
-    let mut patience = Patience::new(&shared.deadlines);
-    let mut has_waited = false;
-    let mut at = range.start();
-    while at < range.end() {
-        let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
-        let step = left.min(step_max);
-        let step = match &shared.pace {
-            Some(pace) => pace.ready(step).await,
-            None => step,
+/// Sends the payload of one answer.
+pub(crate) struct Sender<'a> {
+    pub(crate) shared: &'a Shared,
+    stream: &'a mut Stream,
+    patience: Patience,
+    /// The file system has made us wait, and may do so again.
+    pub(crate) has_waited: bool,
+    /// Bytes sent, also when it fails half-way.
+    sent: &'a mut u64,
+}
+
+impl<'a> Sender<'a> {
+    pub(crate) fn new(shared: &'a Shared, stream: &'a mut Stream, sent: &'a mut u64) -> Sender<'a> {
+        Sender { shared, stream, patience: Patience::new(&shared.deadlines), has_waited: false, sent }
+    }
+
+    /// Sends `range` of `object`.
+    pub(crate) async fn send_object(&mut self, object: &dyn Object, range: ByteRange) -> io::Result<()> {
+        let file = object.as_file().filter(|_| !self.stream.is_tls());
+        // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
+        let step_max = match (file, &self.shared.pace) {
+            (Some(_), None) => SENDFILE_BYTES,
+            _ => limits::IO_BYTES,
         };
-        if step == left {
-            // A file system that waited before may wait for this as well.
-            let is_unchanged = match has_waited {
-                true => shared.disk.run(|| object.is_unchanged()).await,
-                false => object.is_unchanged(),
+        let mut at = range.start();
+        while at < range.end() {
+            let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
+            let step = left.min(step_max);
+            let step = match &self.shared.pace {
+                Some(pace) => pace.ready(step).await,
+                None => step,
             };
-            if !is_unchanged {
-                return Err(changed());
+            if step == left {
+                self.check_unchanged(object).await?;
+            }
+            let moved = match file {
+                Some(file) if is_in_page_cache(object, at, step)? => {
+                    self.send_file_step(file, at, step).await?
+                }
+                _ => self.send_buffered_step(object, Step { at, len: step }).await?,
+            };
+            at += moved as u64;
+        }
+        Ok(())
+    }
+
+    /// Fails when the bytes sent so far may be a mixture of those that the file had and those it has now.
+    pub(crate) async fn check_unchanged(&self, object: &dyn Object) -> io::Result<()> {
+        // A file system that waited before may wait for this as well.
+        let is_unchanged = match self.has_waited {
+            true => self.shared.disk.run(|| object.is_unchanged()).await,
+            false => object.is_unchanged(),
+        };
+        if is_unchanged { Ok(()) } else { Err(changed()) }
+    }
+
+    /// Writes all of `bytes`, as fast as the rate limit lets it.
+    pub(crate) async fn write_paced(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let step = match &self.shared.pace {
+                Some(pace) => pace.ready(bytes.len()).await,
+                None => bytes.len(),
+            };
+            let (now, later) = bytes.split_at(step);
+            write(self.stream, now, &mut self.patience, self.sent).await?;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Sends all of a step, however often the socket is full.
+    async fn send_file_step(&mut self, file: &File, at: u64, len: usize) -> io::Result<usize> {
+        let mut done = 0;
+        while done < len {
+            consume_budget().await;
+            let step = self.stream.send_file(file, at + done as u64, len - done);
+            match self.patience.wait(step).await.map_err(Impatience::of_sending)? {
+                0 => return Err(shrunk()),
+                moved => {
+                    done += moved;
+                    *self.sent += moved as u64;
+                }
             }
         }
-        let moved = match file {
-            Some(file) if is_in_page_cache(object, at, step)? => {
-                send_file_step(stream, file, at, step, &mut patience, sent).await?
-            }
-            _ => {
-                let step = Step { at, len: step };
-                send_buffered_step(shared, stream, object, step, &mut patience, &mut has_waited, sent).await?
-            }
-        };
-        at += moved as u64;
+        Ok(done)
     }
-    Ok(())
+
+    /// Sends a part of a step, as much as one read gives, through a buffer.
+    async fn send_buffered_step(&mut self, object: &dyn Object, step: Step) -> io::Result<usize> {
+        let shared = self.shared;
+        let mut buffer = shared.buffers.lend();
+        let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
+        let mut done = 0;
+        while done < len {
+            let offset = at + done as u64;
+            let warm = (len - done).min(TLS_BYTES);
+            let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
+                Some(count) => count,
+                None => {
+                    self.has_waited = true;
+                    shared.disk.run(|| object.read_at(&mut buffer[..len - done], offset)).await?
+                }
+            };
+            if count == 0 {
+                return Err(shrunk());
+            }
+            write(self.stream, &buffer[..count], &mut self.patience, self.sent).await?;
+            done += count;
+        }
+        Ok(done)
+    }
 }
 
 /// Whether a step can be read without waiting, as far as some of its bytes tell: what lies between two of
@@ -107,60 +176,62 @@ struct Step {
     len: usize,
 }
 
-/// Sends all of a step, however often the socket is full.
-async fn send_file_step(
-    stream: &mut Stream,
-    file: &File,
-    at: u64,
-    len: usize,
-    patience: &mut Patience,
-    sent: &mut u64,
-) -> io::Result<usize> {
-    let mut done = 0;
-    while done < len {
-        consume_budget().await;
-        let step = stream.send_file(file, at + done as u64, len - done);
-        match patience.wait(step).await.map_err(Impatience::of_sending)? {
-            0 => return Err(shrunk()),
-            moved => {
-                done += moved;
-                *sent += moved as u64;
-            }
-        }
-    }
-    Ok(done)
+/// How a client learns where a payload of unknown length ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// In chunks (RFC 9112, 7.1).
+    Chunks,
+    /// With the connection.
+    Close,
 }
 
-/// Sends a part of a step, as much as one read gives, through a buffer.
-async fn send_buffered_step(
+/// Room for a chunk's size and line end in front of it: eight digits.
+const CHUNK_HEAD_BYTES: usize = 10;
+
+/// Sends `first`, then what `rest` makes, one piece at a time: the next is made when the one before it is in
+/// the kernel's hands. Counts the payload's bytes, without what is around them.
+pub(crate) async fn send_pieces(
     shared: &Shared,
     stream: &mut Stream,
-    object: &dyn Object,
-    step: Step,
-    patience: &mut Patience,
-    has_waited: &mut bool,
+    first: Vec<u8>,
+    rest: &mut dyn Pieces,
+    framing: Framing,
     sent: &mut u64,
-) -> io::Result<usize> {
-    let mut buffer = shared.buffers.lend();
-    let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
-    let mut done = 0;
-    while done < len {
-        let offset = at + done as u64;
-        let warm = (len - done).min(TLS_BYTES);
-        let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
-            Some(count) => count,
-            None => {
-                *has_waited = true;
-                shared.disk.run(|| object.read_at(&mut buffer[..len - done], offset)).await?
-            }
-        };
-        if count == 0 {
-            return Err(shrunk());
+) -> io::Result<()> {
+    let mut patience = Patience::new(&shared.deadlines);
+    let mut buffer = vec![0; CHUNK_HEAD_BYTES];
+    buffer.extend_from_slice(&first);
+    drop(first);
+    let mut has_more = true;
+    loop {
+        let len = buffer.len() - CHUNK_HEAD_BYTES;
+        let mut paid = 0;
+        while let (Some(pace), true) = (&shared.pace, paid < len) {
+            paid += pace.ready(len - paid).await;
         }
-        write(stream, &buffer[..count], patience, sent).await?;
-        done += count;
+        let mut start = CHUNK_HEAD_BYTES;
+        if framing == Framing::Chunks {
+            // A chunk of no bytes would be the end.
+            if len > 0 {
+                let size = format!("{len:x}\r\n");
+                start -= size.len();
+                buffer[start..CHUNK_HEAD_BYTES].copy_from_slice(size.as_bytes());
+                buffer.extend_from_slice(b"\r\n");
+            }
+            if !has_more {
+                buffer.extend_from_slice(b"0\r\n\r\n");
+            }
+        }
+        let mut written = 0;
+        let outcome = write(stream, &buffer[start..], &mut patience, &mut written).await;
+        *sent += written.saturating_sub((CHUNK_HEAD_BYTES - start) as u64).min(len as u64);
+        outcome?;
+        if !has_more {
+            return Ok(());
+        }
+        buffer.truncate(CHUNK_HEAD_BYTES);
+        has_more = shared.disk.run(|| rest.next(&mut buffer)).await?;
     }
-    Ok(done)
 }
 
 /// Writes all of `bytes`.
@@ -179,6 +250,12 @@ pub(crate) async fn write(
     Ok(())
 }
 
+tokio::task_local! {
+    /// The rate limit of the client whose request this task has in hand. Every loop that moves a client's bytes does
+    /// it by a [`Patience`], and none of them knows whose they are.
+    pub(crate) static CLIENT_PACE: Option<Arc<Pace>>;
+}
+
 /// How long a client is waited for while a body moves: without a byte for the stall deadline, and without
 /// falling below a mean rate once it was waited for long enough. Only waiting counts: neither the disk nor
 /// the rate limit is the client's fault.
@@ -187,6 +264,8 @@ pub(crate) struct Patience {
     grace: Duration,
     waited: Duration,
     moved: u64,
+    /// The client's rate limit, if it has one.
+    pace: Option<Arc<Pace>>,
 }
 
 /// Why a client is waited for no longer.
@@ -207,6 +286,7 @@ impl Patience {
             grace: deadlines.body_grace,
             waited: Duration::ZERO,
             moved: 0,
+            pace: CLIENT_PACE.try_with(Clone::clone).ok().flatten(),
         }
     }
 
@@ -218,7 +298,11 @@ impl Patience {
         let began = Instant::now();
         let outcome = timeout(self.stall, operation).await.map_err(|_| Impatience::Stalled)?;
         let moved = outcome.map_err(Impatience::Broken)?;
-        self.note(moved as u64, began.elapsed()).map(|()| moved)
+        self.note(moved as u64, began.elapsed())?;
+        if let Some(pace) = &self.pace {
+            pace.charge(moved as u64).await;
+        }
+        Ok(moved)
     }
 
     fn note(&mut self, moved: u64, waited: Duration) -> Result<(), Impatience> {
@@ -243,11 +327,20 @@ impl Impatience {
     }
 }
 
+/// What a client is told of why it does not get all of a file: the operating system's own words are for the
+/// log.
+pub(crate) fn told(cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => cause.to_string(),
+        _ => "the storage fails".to_owned(),
+    }
+}
+
 fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the file was changed while it was sent")
 }
 
-fn shrunk() -> io::Error {
+pub(crate) fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was sent")
 }
 

@@ -156,7 +156,8 @@ impl Storage for MemoryStorage {
         if path.is_root() {
             return Ok(Metadata {
                 tag: "memory-root".to_owned(),
-                identity: FileIdentity { device: 0, number: 0 },
+                // An address, for everything else a count: no two trees have the same root.
+                identity: FileIdentity { device: 0, number: Arc::as_ptr(&self.tree).addr() as u64 },
                 ..metadata(NodeKind::Directory, 0, SystemTime::UNIX_EPOCH)
             });
         }

@@ -1,6 +1,7 @@
 //! What stands in an answer, by request and resource; that names make no markup; that memory does not grow.
 
 use super::*;
+use crate::propfind::ProppatchRequest;
 use std::time::{Duration, UNIX_EPOCH};
 
 fn request(body: &str) -> PropfindRequest {
@@ -174,16 +175,22 @@ fn origins_are_hosts() {
 }
 
 #[test]
-fn refused_changes() {
-    let body = "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag><y xmlns='z'/></prop></set>\
-                <remove><prop><getetag/></prop></remove></propertyupdate>";
+fn changes() {
+    let body = "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag><y xmlns='z'/><lastmodified>5</lastmodified>\
+                </prop></set><remove><prop><getetag/></prop></remove></propertyupdate>";
     let changes = ProppatchRequest::parse(body.as_bytes()).unwrap();
+    let outcomes: Vec<_> = changes
+        .names()
+        .into_iter()
+        .zip([Status::FORBIDDEN, Status::FORBIDDEN, Status::FAILED_DEPENDENCY])
+        .collect();
     let mut out = Vec::new();
-    Multistatus::new(None).refused_changes(&mut out, b"/d", EntryKind::Directory, &changes);
+    Multistatus::new(None).changes(&mut out, b"/d", EntryKind::Directory, &outcomes);
     assert_eq!(
         String::from_utf8(out).unwrap(),
         "<D:response><D:href>/d/</D:href><D:propstat><D:prop><D:getetag/><x:y xmlns:x=\"z\"/></D:prop>\
          <D:status>HTTP/1.1 403 Forbidden</D:status><D:error><D:cannot-modify-protected-property/></D:error>\
-         </D:propstat></D:response>\n"
+         </D:propstat><D:propstat><D:prop><D:lastmodified/></D:prop><D:status>HTTP/1.1 424 Failed Dependency\
+         </D:status></D:propstat></D:response>\n"
     );
 }

@@ -162,6 +162,8 @@ fn changes() {
     let request = read(body).unwrap();
     let shown: Vec<_> = request.changes.iter().map(|change| (change.name.local(), change.removes)).collect();
     assert_eq!(shown, [("lastmodified", false), ("x", false), ("x", true), ("z", true)]);
+    let texts: Vec<_> = request.changes.iter().map(|change| change.text.as_str()).collect();
+    assert_eq!(texts, ["1700000000", "", "", ""]);
     let names: Vec<_> = request.names().into_iter().map(PropertyName::local).collect();
     assert_eq!(names, ["lastmodified", "x", "z"]);
     let many: String = (0..=limits::DAV_REQUEST_PROPERTIES_MAX).map(|n| format!("<x{n}/>")).collect();
@@ -176,6 +178,33 @@ fn changes() {
     ] {
         assert_eq!(read(&body).unwrap_err().status.code(), expected, "{body:.80}");
     }
+}
+
+#[test]
+fn times_that_are_to_be_set() {
+    for (inside, expected_s) in [
+        ("<lastmodified>1700000000</lastmodified>", Some(1_700_000_000)),
+        ("<getlastmodified> Tue, 14 Nov 2023 22:13:20 GMT </getlastmodified>", Some(1_700_000_000)),
+        (
+            "<x:Win32LastModifiedTime xmlns:x='urn:schemas-microsoft-com:'>Tue, 14 Nov 2023 22:13:20 GMT\
+             </x:Win32LastModifiedTime>",
+            Some(1_700_000_000),
+        ),
+        ("<lastmodified/>", None),
+        ("<lastmodified>-5</lastmodified>", None),
+        ("<lastmodified>99999999999999999999</lastmodified>", None),
+        ("<lastmodified>9999999999999999</lastmodified>", None),
+        ("<lastmodified><x>5</x></lastmodified>", None),
+        ("<lastmodified xmlns='x'>5</lastmodified>", None),
+        ("<creationdate>5</creationdate>", None),
+    ] {
+        let body = format!("<propertyupdate xmlns='DAV:'><set><prop>{inside}</prop></set></propertyupdate>");
+        let request = ProppatchRequest::parse(body.as_bytes()).unwrap();
+        let expected = expected_s.map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(request.changes[0].modified(), expected, "{inside}");
+    }
+    let body = b"<propertyupdate xmlns='DAV:'><remove><prop><lastmodified>5</lastmodified></prop></remove></propertyupdate>";
+    assert_eq!(ProppatchRequest::parse(body).unwrap().changes[0].modified(), None);
 }
 
 fn names() -> impl Strategy<Value = Vec<PropertyName>> {

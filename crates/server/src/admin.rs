@@ -1,0 +1,183 @@
+//! The admin address: `/healthz`, `/readyz` and `/metrics`, for whoever can connect.
+//!
+//! It is no part of the service: few connections at a time, one request each, everything within a few seconds.
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use gridlane_core::limits;
+use gridlane_dav::request::RequestHead;
+use gridlane_dav::{Method, Status, Version};
+use gridlane_net::Stream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::connection::is_our_name;
+use crate::metrics::{CONTENT_TYPE, Kind, Page, Process};
+use crate::reply::{Payload, Reply};
+use crate::shared::{Current, Phase, Shared};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 4096;
+
+/// Answers until it is aborted.
+pub(crate) async fn serve(listener: TcpListener, current: Current, phase: watch::Receiver<Phase>) {
+    let room = Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS_MAX));
+    loop {
+        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
+        let socket = match listener.accept().await {
+            Ok((socket, _)) => socket,
+            // For want of descriptors, or a client that left: trying again at once would only spin.
+            Err(_) => {
+                sleep(limits::ADMIN_ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let shared = Arc::clone(&current.borrow());
+        let phase = *phase.borrow();
+        tokio::spawn(async move {
+            // Whoever does not finish in time is cut.
+            let _ = timeout(limits::ADMIN_REQUEST_MAX, exchange(socket, &shared, phase)).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn exchange(socket: TcpStream, shared: &Shared, phase: Phase) -> std::io::Result<()> {
+    let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
+    let mut stream = Stream::plain(socket)?;
+    let mut bytes = Vec::new();
+    let (reply, version, is_head) = loop {
+        match RequestHead::parse(&bytes) {
+            Ok(Some((head, _))) => {
+                let reply = decide(&head, shared, phase, is_local).await;
+                break (reply, head.version, head.method == Method::Head);
+            }
+            Ok(None) => {}
+            Err(rejection) => break (Reply::rejection(rejection), Version::Http11, false),
+        }
+        let end = bytes.len();
+        bytes.resize(end + READ_BYTES, 0);
+        match stream.read(&mut bytes[end..]).await? {
+            0 => return Ok(()),
+            count => bytes.truncate(end + count),
+        }
+    };
+    let reply = reply.closing();
+    let mut answer = reply.head(version).into_bytes();
+    if let (Payload::Bytes(body), false) = (&reply.payload, is_head) {
+        answer.extend_from_slice(body);
+    }
+    stream.write_all(&answer).await?;
+    stream.shutdown().await?;
+    // Until the client has seen the answer: a body that nobody read would make the kernel reset the connection.
+    let mut rest = [0; READ_BYTES];
+    while stream.read(&mut rest).await? > 0 {}
+    Ok(())
+}
+
+async fn decide(head: &RequestHead, shared: &Shared, phase: Phase, is_local: bool) -> Reply {
+    if is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
+        let what = "the Host is neither an address nor a name of this machine";
+        return Reply::failure(Status::MISDIRECTED_REQUEST, what);
+    }
+    let path = head.path().map(ToString::to_string).unwrap_or_default();
+    if !matches!(path.as_str(), "/healthz" | "/readyz" | "/metrics") {
+        return Reply::failure(Status::NOT_FOUND, "there are /healthz, /readyz and /metrics");
+    }
+    if !matches!(head.method, Method::Get | Method::Head) {
+        return Reply::failure(Status::METHOD_NOT_ALLOWED, "the server does not offer this method")
+            .field("Allow", "GET, HEAD");
+    }
+    let text = |status, what: &str| {
+        Reply::new(status)
+            .field("Content-Type", "text/plain; charset=utf-8")
+            .field("Cache-Control", "no-store")
+            .payload(Payload::Bytes(format!("{what}\n").into_bytes()))
+    };
+    match path.as_str() {
+        "/healthz" => text(Status::OK, "alive"),
+        "/readyz" => match phase {
+            Phase::Serving => text(Status::OK, "ready"),
+            Phase::Draining | Phase::Stopping => text(Status::SERVICE_UNAVAILABLE, "stopping"),
+        },
+        _ => Reply::new(Status::OK)
+            .field("Content-Type", CONTENT_TYPE)
+            .field("Cache-Control", "no-store")
+            .payload(Payload::Bytes(page(shared, phase).into_bytes())),
+    }
+}
+
+fn page(shared: &Shared, phase: Phase) -> String {
+    let mut page = Page::default();
+    page.family("build", Kind::Info, "", "Which program this is.");
+    page.sample("_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+    page.family(
+        "start_time_seconds",
+        Kind::Gauge,
+        "seconds",
+        "When the server started, in seconds since 1970.",
+    );
+    page.sample("", &[], shared.started_s);
+    page.family("ready", Kind::Gauge, "", "1 while the server takes new work, 0 once it was told to stop.");
+    page.sample("", &[], u8::from(phase == Phase::Serving));
+    shared.metrics.render(&mut page);
+    page.family(
+        "throttle_clients",
+        Kind::Gauge,
+        "",
+        "Clients that are kept in mind because of limits of each.",
+    );
+    page.sample("", &[], shared.throttle.clients());
+    page.family(
+        "disk_operations_running",
+        Kind::Gauge,
+        "",
+        "Operations that may wait for a disk, running now.",
+    );
+    page.sample("", &[], shared.disk.running());
+    page.family("disk_operations_waiting", Kind::Gauge, "", "Operations that wait for the end of others.");
+    page.sample("", &[], shared.disk.waiting());
+    shared.digests.render(&mut page);
+    page.family(
+        "log_records_lost",
+        Kind::Counter,
+        "",
+        "Records that were not written because a log was too slow.",
+    );
+    for (log, lost) in [("access", shared.access_log.lost()), ("audit", shared.audit_log.lost())] {
+        page.sample("_total", &[("log", log)], lost);
+    }
+    page.family(
+        "certificate_expiry_seconds",
+        Kind::Gauge,
+        "seconds",
+        "When the certificate expires, in seconds since 1970.",
+    );
+    if let Some(expires) = shared.certificate_expires.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
+        page.sample("", &[], expires.as_secs());
+    }
+    page.family(
+        "tasks_alive",
+        Kind::Gauge,
+        "",
+        "Tasks of the runtime: one for each connection, and a few more.",
+    );
+    page.sample("", &[], Handle::current().metrics().num_alive_tasks());
+    let process = Process::now();
+    page.family("resident_memory_bytes", Kind::Gauge, "bytes", "Memory of the process that is in RAM.");
+    sample_if_known(&mut page, process.resident_bytes);
+    page.family("descriptors_open", Kind::Gauge, "", "Files and sockets that the process has open.");
+    sample_if_known(&mut page, process.descriptors);
+    page.family("threads", Kind::Gauge, "", "Threads of the process.");
+    sample_if_known(&mut page, process.threads);
+    page.finish()
+}
+
+fn sample_if_known(page: &mut Page, value: Option<u64>) {
+    if let Some(value) = value {
+        page.sample("", &[], value);
+    }
+}

@@ -1,0 +1,85 @@
+//! What a request demands of the present state of things before anything is done.
+//!
+//! Two kinds of fields do: HTTP's own (RFC 9110, 13) about the resource that is requested, and WebDAV's `If` (RFC
+//! 4918, 10.4) about any. Both are evaluated early, to refuse before a byte is moved; HTTP's become an
+//! [`Expectation`] besides, which the storage checks at the very moment of the change.
+
+use gridlane_dav::conditional::{self, Verdict};
+use gridlane_dav::if_header::IfHeader;
+use gridlane_dav::request::{Rejection, RequestHead};
+use gridlane_dav::webdav::Destination;
+use gridlane_dav::{ETag, Status};
+use gridlane_store::{Expectation, Metadata, ObjectPath, Storage, StoreError};
+
+use crate::export::{Place, Spot};
+use crate::get;
+use crate::origin::Origin;
+use crate::reply::Reply;
+use crate::rules::Operation;
+use crate::shared::Shared;
+
+/// What is at a path; `None` for nothing.
+pub(crate) fn look(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Metadata>, Reply> {
+    match storage.look(path) {
+        Ok(metadata) => Ok(Some(metadata)),
+        Err(StoreError::NotFound | StoreError::ParentMissing | StoreError::NotADirectory) => Ok(None),
+        Err(error) => Err(Reply::store_failure(&error)),
+    }
+}
+
+/// Evaluates HTTP's conditions against what is at the requested path, and makes of them what must still hold
+/// when it is changed.
+pub(crate) fn evaluate(head: &RequestHead, current: Option<&Metadata>) -> Result<Expectation, Reply> {
+    const CONDITIONS: [&str; 3] = ["if-match", "if-none-match", "if-unmodified-since"];
+    if !CONDITIONS.iter().any(|name| head.headers.contains(name)) {
+        return Ok(Expectation::Anything);
+    }
+    let validators = current.and_then(get::validators);
+    match conditional::evaluate(&head.headers, &head.method, validators.as_ref()) {
+        Verdict::Proceed => {
+            Ok(current.map_or(Expectation::Absent, |current| Expectation::Tag(current.tag.clone())))
+        }
+        Verdict::Failed | Verdict::NotModified => Err(failed()),
+    }
+}
+
+/// [Evaluates](evaluate) the conditions of a request that is about a file and nothing else.
+pub(crate) fn expectation_of(spot: &Spot, head: &RequestHead) -> Result<Expectation, Reply> {
+    evaluate(head, look(spot.storage(), &spot.object)?.as_ref())
+}
+
+/// Checks the `If` field, if there is one; may wait for a disk. There are no locks, so who believes to hold
+/// one is refused.
+pub(crate) fn check_if(
+    shared: &Shared,
+    head: &RequestHead,
+    origin: &Origin<'_>,
+    spot: &Spot,
+) -> Result<(), Reply> {
+    let Some(conditions) = IfHeader::parse(&head.headers).map_err(refused)? else { return Ok(()) };
+    let tag_at = |spot: &Spot| {
+        // Whoever may not read there is told nothing.
+        spot.check(Operation::Look).ok()?;
+        ETag::strong(look(spot.storage(), &spot.object).ok()??.tag)
+    };
+    let holds = conditions.holds(|resource| match resource {
+        None => tag_at(spot),
+        Some(named) => {
+            let named = Destination::read(named).ok().filter(|named| origin.is_ours(shared, named))?;
+            match shared.exports.find(&named.resource_path().ok()?, spot.client) {
+                Place::Inside(named) => tag_at(&named),
+                Place::Above(_) | Place::Nowhere => None,
+            }
+        }
+    });
+    if holds { Ok(()) } else { Err(failed()) }
+}
+
+/// The answer to a field or body that cannot be understood. The head as a whole was, so the connection goes on.
+pub(crate) fn refused(rejection: Rejection) -> Reply {
+    Reply::failure(rejection.status, rejection.message)
+}
+
+fn failed() -> Reply {
+    Reply::failure(Status::PRECONDITION_FAILED, "it is not in the state asked for")
+}

@@ -1,0 +1,285 @@
+//! Copies of files and trees from storage to storage: each file appears when it is complete.
+//!
+//! Memory and descriptors are bounded by the depth of a tree, which is, and not by how much is in it. A long copy goes
+//! step by step, and between two steps it can be dropped: then the file in hand is gone without a trace.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gridlane_core::{ChecksumKind, limits};
+use gridlane_dav::webdav::Depth;
+use gridlane_dav::{EntryKind, Status};
+use gridlane_store::storage::{Entries, FileIdentity};
+use gridlane_store::{
+    DirectoryEntry, Expectation, Metadata, Object, ObjectPath, Opened, StoreError, StoreResult, Upload,
+};
+use tokio::task::yield_now;
+
+use crate::export::Export;
+use crate::propfind::{joined, kind_of};
+use crate::reply::Reply;
+use crate::shared::Shared;
+
+/// Bytes copied between two looks at whether anybody waits for them.
+const STEP_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Entries read from a directory at a time.
+const ENTRIES: usize = 64;
+
+/// From where to where.
+pub(crate) struct Copying<'a> {
+    pub(crate) shared: &'a Shared,
+    pub(crate) from: &'a Export,
+    pub(crate) to: &'a Export,
+    /// Whether a file's time of the last change is copied as well.
+    pub(crate) keeps_times: bool,
+}
+
+/// Which end cannot do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Source,
+    Target,
+}
+
+/// Why something was not copied.
+pub(crate) struct Trouble {
+    end: End,
+    pub(crate) reply: Reply,
+}
+
+impl Trouble {
+    fn of(end: End) -> impl Fn(StoreError) -> Trouble {
+        move |error| Trouble { end, reply: Reply::store_failure(&error) }
+    }
+}
+
+/// Something that was not copied with its directory.
+pub(crate) struct Failure {
+    /// Names with slashes in front, from the server's root.
+    pub(crate) path: Vec<u8>,
+    pub(crate) kind: EntryKind,
+    pub(crate) status: Status,
+    /// For the log.
+    pub(crate) cause: String,
+}
+
+/// What became of a tree.
+#[derive(Default)]
+pub(crate) struct Outcome {
+    pub(crate) failures: Vec<Failure>,
+}
+
+impl Outcome {
+    pub(crate) fn is_clean(&self) -> bool {
+        self.failures.is_empty()
+    }
+}
+
+/// Both ends of a file's copy.
+struct Begun {
+    object: Arc<dyn Object>,
+    upload: Box<dyn Upload>,
+}
+
+/// A directory that is being copied.
+struct Level {
+    from: ObjectPath,
+    to: ObjectPath,
+    identity: FileIdentity,
+    entries: Entries,
+    /// Entries that were read and not copied yet.
+    waiting: VecDeque<DirectoryEntry>,
+}
+
+impl Copying<'_> {
+    /// Copies a file, if it and what is at its target are as expected; returns what it was.
+    pub(crate) async fn file(
+        &self,
+        (from, to): (&ObjectPath, &ObjectPath),
+        source_expectation: &Expectation,
+        target_expectation: &Expectation,
+    ) -> Result<Metadata, Trouble> {
+        let disk = &self.shared.disk;
+        let Begun { object, mut upload } = disk.run(|| self.begin(from, to, source_expectation)).await?;
+        if let Err(trouble) = self.bytes(object.as_ref(), upload.as_mut()).await {
+            disk.run(|| drop(upload)).await;
+            return Err(trouble);
+        }
+        let source = object.metadata().clone();
+        let commit = || {
+            let checksums = self.shared.digests.at_hand(object.as_ref(), &ChecksumKind::OFFERED);
+            upload.keep_checksums(&checksums);
+            if !object.is_unchanged() {
+                return Err(changed());
+            }
+            if self.keeps_times {
+                upload.set_modified(source.modified).map_err(Trouble::of(End::Target))?;
+            }
+            let committed = upload.commit(target_expectation).map_err(Trouble::of(End::Target))?;
+            Ok((committed, checksums))
+        };
+        let (committed, checksums) = disk.run(commit).await?;
+        for checksum in checksums {
+            self.shared.digests.remember(&committed.metadata, checksum);
+        }
+        Ok(source)
+    }
+
+    fn begin(&self, from: &ObjectPath, to: &ObjectPath, expectation: &Expectation) -> Result<Begun, Trouble> {
+        let Opened::File(object) = self.from.storage.open(from).map_err(Trouble::of(End::Source))? else {
+            return Err(Trouble::of(End::Source)(StoreError::NotAFile));
+        };
+        if let Expectation::Tag(tag) = expectation
+            && *tag != object.metadata().tag
+        {
+            return Err(Trouble::of(End::Source)(StoreError::Unexpected));
+        }
+        let size_bytes = object.metadata().size_bytes;
+        if size_bytes > self.to.upload_bytes_max {
+            return Err(Trouble::of(End::Target)(StoreError::TooLarge));
+        }
+        let upload = self.to.storage.create(to, Some(size_bytes)).map_err(Trouble::of(End::Target))?;
+        Ok(Begun { object, upload })
+    }
+
+    async fn bytes(&self, object: &dyn Object, upload: &mut dyn Upload) -> Result<(), Trouble> {
+        let size_bytes = object.metadata().size_bytes;
+        let mut at = 0;
+        while at < size_bytes {
+            // Whoever waits for the client to leave gets a turn.
+            yield_now().await;
+            let len = (size_bytes - at).min(STEP_BYTES);
+            let step = self.shared.disk.run(|| upload.copy_range(object, at, len)).await;
+            let copied = step.map_err(Trouble::of(End::Target))?;
+            if copied == 0 {
+                return Err(changed());
+            }
+            at += copied;
+        }
+        Ok(())
+    }
+
+    /// Copies a directory to where nothing is, with what is in it unless the depth is 0. A failure of the directory
+    /// itself is the answer; of anything in it, it goes into `outcome`, and the rest is copied.
+    pub(crate) async fn tree(
+        &self,
+        from: &ObjectPath,
+        to: &ObjectPath,
+        depth: Depth,
+        outcome: &mut Outcome,
+    ) -> Result<(), Reply> {
+        let disk = &self.shared.disk;
+        let (first, target) = disk.run(|| self.enter(from, to)).await.map_err(|trouble| trouble.reply)?;
+        if depth == Depth::Zero {
+            return Ok(());
+        }
+        let mut levels = vec![first];
+        while let Some(level) = levels.last_mut() {
+            yield_now().await;
+            let Some(entry) = level.waiting.pop_front() else {
+                match disk.run(|| level.read()).await {
+                    Ok(true) => {}
+                    Ok(false) => drop(levels.pop()),
+                    Err(error) => {
+                        let path = level.from.clone();
+                        levels.pop();
+                        let trouble = Trouble::of(End::Source)(error);
+                        self.note(outcome, trouble, &path, &path, EntryKind::Directory)?;
+                    }
+                }
+                continue;
+            };
+            let (Some(from), Some(to)) = (level.from.join(&entry.name), level.to.join(&entry.name)) else {
+                continue;
+            };
+            let kind = kind_of(&entry.metadata);
+            let trouble = match kind {
+                EntryKind::File => {
+                    let ends = (&from, &to);
+                    self.file(ends, &Expectation::Anything, &Expectation::Absent).await.err()
+                }
+                // A link may lead back to a directory that is being copied, or to the copy.
+                EntryKind::Directory if is_loop(&levels, target, entry.metadata.identity) => {
+                    let what = "a link makes the directory hold itself";
+                    Some(Trouble { end: End::Source, reply: Reply::failure(Status::LOOP_DETECTED, what) })
+                }
+                EntryKind::Directory if levels.len() >= limits::COPY_DEPTH_MAX => {
+                    let what = format!("a copy goes {} directories deep at most", limits::COPY_DEPTH_MAX);
+                    Some(Trouble { end: End::Source, reply: Reply::failure(Status::FORBIDDEN, what) })
+                }
+                EntryKind::Directory => match disk.run(|| self.enter(&from, &to)).await {
+                    Ok((below, _)) => {
+                        levels.push(below);
+                        None
+                    }
+                    Err(trouble) => Some(trouble),
+                },
+            };
+            if let Some(trouble) = trouble {
+                self.note(outcome, trouble, &from, &to, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a directory: makes it at the target, and opens it at the source.
+    fn enter(&self, from: &ObjectPath, to: &ObjectPath) -> Result<(Level, FileIdentity), Trouble> {
+        let source = self.from.storage.look(from).map_err(Trouble::of(End::Source))?;
+        let entries = self.from.storage.entries(from).map_err(Trouble::of(End::Source))?;
+        let make = || {
+            self.to.storage.make_directory(to)?;
+            self.to.storage.look(to)
+        };
+        let target = make().map_err(Trouble::of(End::Target))?;
+        let waiting = VecDeque::new();
+        let level = Level { from: from.clone(), to: to.clone(), identity: source.identity, entries, waiting };
+        Ok((level, target.identity))
+    }
+
+    /// Writes down what failed; gives up when that becomes pointless.
+    fn note(
+        &self,
+        outcome: &mut Outcome,
+        trouble: Trouble,
+        from: &ObjectPath,
+        to: &ObjectPath,
+        kind: EntryKind,
+    ) -> Result<(), Reply> {
+        let status = trouble.reply.status;
+        if status == Status::INSUFFICIENT_STORAGE || outcome.failures.len() >= limits::COPY_FAILURES_MAX {
+            return Err(trouble.reply);
+        }
+        let (export, path) = match trouble.end {
+            End::Source => (self.from, from),
+            End::Target => (self.to, to),
+        };
+        outcome.failures.push(Failure {
+            path: joined(export.path.names().chain(path.names())),
+            kind,
+            status,
+            cause: trouble.reply.cause.unwrap_or_default(),
+        });
+        Ok(())
+    }
+}
+
+impl Level {
+    /// Reads some entries; whether there were any.
+    fn read(&mut self) -> StoreResult<bool> {
+        for entry in self.entries.by_ref().take(ENTRIES) {
+            self.waiting.push_back(entry?);
+        }
+        Ok(!self.waiting.is_empty())
+    }
+}
+
+/// Whether a directory is one of those that are being copied, or the copy.
+fn is_loop(levels: &[Level], target: FileIdentity, identity: FileIdentity) -> bool {
+    identity == target || levels.iter().any(|level| level.identity == identity)
+}
+
+fn changed() -> Trouble {
+    let reply = Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed");
+    Trouble { end: End::Source, reply }
+}

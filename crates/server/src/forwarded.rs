@@ -1,0 +1,97 @@
+//! The client's address as proxies in front of us tell it: `X-Forwarded-For`, and `Forwarded` (RFC 7239).
+//!
+//! Each proxy appends the address of whoever connected to it. Read from the end, the first address that is not a
+//! trusted proxy's own is the client's: what stands in front of it the client may have made up.
+
+use std::net::{IpAddr, SocketAddr};
+
+use gridlane_core::Network;
+use gridlane_dav::Headers;
+
+use crate::rules::Client;
+
+/// The client of a request that came from `peer`, of whom only those in `trusted` are believed.
+pub(crate) fn client(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> IpAddr {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let mut client = peer;
+    if !is_trusted(client) {
+        return client;
+    }
+    // A proxy writes one of the two; where both stand, one is the client's invention, and nobody can tell which.
+    let elements: Vec<Option<IpAddr>> =
+        match (headers.contains("forwarded"), headers.contains("x-forwarded-for")) {
+            (true, true) => return Client::UNKNOWN,
+            (true, false) => headers.list("forwarded").map(forwarded_for).collect(),
+            (false, _) => headers.list("x-forwarded-for").map(address).collect(),
+        };
+    for element in elements.into_iter().rev() {
+        match element {
+            Some(address) => client = address,
+            None => return Client::UNKNOWN,
+        }
+        if !is_trusted(client) {
+            break;
+        }
+    }
+    client
+}
+
+/// The address in an element of `Forwarded`; `None` when it conceals it, or is malformed. A quoted comma cuts an
+/// element in two that are malformed.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    let mut nodes = element.split(';').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("for").then_some(value.trim())
+    });
+    let (node, None) = (nodes.next()?, nodes.next()) else { return None };
+    address(node.strip_prefix('"').and_then(|node| node.strip_suffix('"')).unwrap_or(node))
+}
+
+/// An address, with or without a port.
+fn address(node: &str) -> Option<IpAddr> {
+    let bracketed = || node.strip_prefix('[')?.strip_suffix(']')?.parse().ok().map(IpAddr::V6);
+    node.parse::<IpAddr>()
+        .ok()
+        .or_else(|| node.parse::<SocketAddr>().ok().map(|address| address.ip()))
+        .or_else(bracketed)
+        .map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_address_that_is_no_trusted_proxy_is_the_client() {
+        let trusted = Network::parse_list(["10.0.0.0/8", "::1"]).unwrap();
+        for (peer, fields, expected) in [
+            ("192.0.2.1", "X-Forwarded-For: 8.8.8.8", "192.0.2.1"),
+            ("10.0.0.1", "", "10.0.0.1"),
+            ("10.0.0.1", "X-Forwarded-For: 8.8.8.8", "8.8.8.8"),
+            ("10.0.0.1", "X-Forwarded-For: 127.0.0.1, 8.8.8.8", "8.8.8.8"),
+            ("10.0.0.1", "X-Forwarded-For: 8.8.8.8, 10.2.2.2", "8.8.8.8"),
+            ("10.0.0.1", "X-Forwarded-For: 8.8.8.8\nX-Forwarded-For: 9.9.9.9,10.2.2.2", "9.9.9.9"),
+            ("10.0.0.1", "X-Forwarded-For: 10.3.3.3, 10.2.2.2", "10.3.3.3"),
+            ("10.0.0.1", "X-Forwarded-For: 8.8.8.8, nonsense", "0.0.0.0"),
+            ("10.0.0.1", "X-Forwarded-For: nonsense, 8.8.8.8", "8.8.8.8"),
+            ("10.0.0.1", "X-Forwarded-For: 8.8.8.8:4711", "8.8.8.8"),
+            ("::1", "X-Forwarded-For: [2001:db8::1]:4711", "2001:db8::1"),
+            ("::1", "X-Forwarded-For: 2001:db8::1", "2001:db8::1"),
+            ("::1", "X-Forwarded-For: ::ffff:8.8.8.8", "8.8.8.8"),
+            ("10.0.0.1", "Forwarded: for=8.8.8.8;proto=https, For=\"[2001:db8::1]:80\"", "2001:db8::1"),
+            ("10.0.0.1", "Forwarded: proto=https; for=8.8.8.8", "8.8.8.8"),
+            ("10.0.0.1", "Forwarded: for=8.8.8.8, for=_hidden", "0.0.0.0"),
+            ("10.0.0.1", "Forwarded: for=8.8.8.8, proto=https", "0.0.0.0"),
+            ("10.0.0.1", "Forwarded: for=8.8.8.8;for=9.9.9.9", "0.0.0.0"),
+            ("10.0.0.1", "Forwarded: for=8.8.8.8\nX-Forwarded-For: 127.0.0.1", "0.0.0.0"),
+        ] {
+            let mut headers = Headers::new();
+            for field in fields.lines() {
+                let (name, value) = field.split_once(": ").unwrap();
+                headers.push(name, value.as_bytes());
+            }
+            let client = client(&headers, peer.parse().unwrap(), &trusted);
+            assert_eq!(client, expected.parse::<IpAddr>().unwrap(), "{peer} {fields}");
+        }
+    }
+}

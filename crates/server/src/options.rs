@@ -1,0 +1,74 @@
+//! OPTIONS, and which methods there are where.
+
+use gridlane_dav::Status;
+use gridlane_dav::request::RequestHead;
+
+use crate::export::Place;
+use crate::reply::{Payload, Reply};
+use crate::rules::Operation;
+use crate::shared::Shared;
+
+/// The methods, and what may be done where they may be used; `None`: everywhere.
+const METHODS: [(&str, Option<Operation>); 10] = [
+    ("GET", None),
+    ("HEAD", None),
+    ("PUT", Some(Operation::Write)),
+    ("DELETE", Some(Operation::Delete)),
+    ("OPTIONS", None),
+    ("PROPFIND", None),
+    ("PROPPATCH", Some(Operation::Write)),
+    ("MKCOL", Some(Operation::Write)),
+    ("MOVE", Some(Operation::Delete)),
+    ("COPY", Some(Operation::Read)),
+];
+
+/// Those methods for which `may` says yes, for `Allow`.
+fn methods(may: impl Fn(Operation) -> bool) -> String {
+    let allowed = METHODS.iter().filter(|(_, operation)| operation.is_none_or(&may));
+    allowed.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// What may be done at a place.
+fn allowed(shared: &Shared, place: &Place) -> String {
+    match place {
+        Place::Inside(spot) => methods(|operation| match operation {
+            // Of a COPY: what may be read can be copied to where something may be written.
+            Operation::Read => shared.exports.allow_write() && spot.check(operation).is_ok(),
+            _ => spot.check(operation).is_ok(),
+        }),
+        Place::Above(_) | Place::Nowhere => methods(|_| false),
+    }
+}
+
+/// Tells what may be done at a path (RFC 4918, 10.1). davix looks for PROPFIND in `Allow`, cadaver and davfs2 for
+/// the class in `DAV`: 1, for there are no locks.
+pub(crate) fn answer(shared: &Shared, place: &Place) -> Reply {
+    reply(allowed(shared, place))
+}
+
+/// `OPTIONS *`: what may be done somewhere.
+pub(crate) fn of_server(shared: &Shared) -> Reply {
+    reply(methods(|_| shared.exports.allow_write()))
+}
+
+fn reply(allowed: String) -> Reply {
+    Reply::new(Status::OK)
+        .field("Allow", allowed)
+        .field("DAV", "1")
+        // Without it Windows takes the server for one that speaks FrontPage.
+        .field("MS-Author-Via", "DAV")
+        .field("Accept-Ranges", "bytes")
+        .payload(Payload::Bytes(Vec::new()))
+}
+
+/// The answer to a method that exists and is not offered there.
+pub(crate) fn not_allowed(shared: &Shared, head: &RequestHead, place: &Place) -> Reply {
+    let what = format!("the server does not offer {} here", head.method.name());
+    Reply::failure(Status::METHOD_NOT_ALLOWED, what).field("Allow", allowed(shared, place))
+}
+
+/// The answer to a MKCOL where something is already (RFC 4918, 9.3.1).
+pub(crate) fn exists(shared: &Shared, place: &Place) -> Reply {
+    Reply::failure(Status::METHOD_NOT_ALLOWED, "something has this name already")
+        .field("Allow", allowed(shared, place))
+}

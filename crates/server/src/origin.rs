@@ -1,0 +1,82 @@
+//! What the client calls this server, and which other names are its own.
+
+use gridlane_dav::request::RequestHead;
+use gridlane_dav::webdav::Destination;
+
+use crate::shared::Shared;
+
+/// How a client reaches the server.
+pub(crate) struct Origin<'a> {
+    is_tls: bool,
+    /// As the client writes it.
+    host: Option<&'a str>,
+}
+
+impl<'a> Origin<'a> {
+    pub(crate) fn new(head: &'a RequestHead, is_tls: bool) -> Origin<'a> {
+        Origin { is_tls, host: head.headers.single("host") }
+    }
+
+    /// Scheme and host: what stands in front of a path to make a URL of it. A client without a `Host` gets
+    /// paths.
+    pub(crate) fn url(&self) -> Option<String> {
+        let scheme = if self.is_tls { "https" } else { "http" };
+        self.host.map(|host| format!("{scheme}://{host}"))
+    }
+
+    /// Whether a URL in a request is one of this server.
+    ///
+    /// The scheme does not count: both are spoken on one port, and where a proxy speaks TLS for the server, its
+    /// clients write `https` into the URLs of requests that come in clear text. Another port is another server.
+    pub(crate) fn is_ours(&self, shared: &Shared, url: &Destination) -> bool {
+        is_ours(self.host, &shared.host_names, url)
+    }
+}
+
+fn is_ours(host: Option<&str>, names: &[String], url: &Destination) -> bool {
+    let Some(authority) = url.authority() else { return true };
+    let Some(host) = host else { return false };
+    if url.is_at(authority.secure, host) {
+        return true;
+    }
+    let (name, port) = split_port(&authority.host);
+    port == split_port(host).1 && names.iter().any(|own| own.eq_ignore_ascii_case(name))
+}
+
+fn split_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (host, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_ours() {
+        let names = ["alias.example".to_owned()];
+        for (url, host, expected) in [
+            ("/a", None, true),
+            ("http://h/a", None, false),
+            ("http://h:1094/a", Some("h:1094"), true),
+            ("https://H:1094/a", Some("h:1094"), true),
+            ("http://h:1095/a", Some("h:1094"), false),
+            ("http://h/a", Some("h:1094"), false),
+            ("https://h/a", Some("h"), true),
+            ("https://h:443/a", Some("h"), true),
+            ("http://h:443/a", Some("h"), false),
+            ("http://alias.example:1094/a", Some("h:1094"), true),
+            ("http://Alias.Example:1094/a", Some("127.0.0.1:1094"), true),
+            ("http://alias.example/a", Some("h:1094"), false),
+            ("http://alias.example/a", Some("h"), true),
+            ("http://other:1094/a", Some("h:1094"), false),
+            ("http://[::1]:1094/a", Some("[::1]:1094"), true),
+            ("http://[::1]/a", Some("[::1]:1094"), false),
+        ] {
+            let url = Destination::read(url).unwrap();
+            assert_eq!(is_ours(host, &names, &url), expected, "{url:?} at {host:?}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! PROPFIND: the properties of a file, or of a directory and what is in it.
+//!
+//! A directory is never in memory: entries are read from the storage, written as XML and sent a piece at a time,
+//! so that one of a million files costs what one piece does. What fits into the first piece is sent with its
+//! length; everything else in chunks. When the storage fails in the middle, the connection is cut: the
+//! client sees XML without an end, and not a directory with fewer files.
+
+use std::io;
+use std::sync::Arc;
+
+use gridlane_core::{Checksum, ChecksumKind, limits};
+use gridlane_dav::multistatus::{self, Quota};
+use gridlane_dav::property::{LiveProperty, PropertyName};
+use gridlane_dav::request::RequestHead;
+use gridlane_dav::webdav::Depth;
+use gridlane_dav::{
+    ETag, EntryKind, Multistatus, PropfindRequest, Resource, ResourcePath, Status, media_type,
+};
+use gridlane_store::storage::Entries;
+use gridlane_store::{Metadata, ObjectPath, Opened, Storage, StoreError, StoreResult};
+
+use crate::body::{Body, Wire};
+use crate::conditions;
+use crate::digests::Digests;
+use crate::export::Spot;
+use crate::origin::Origin;
+use crate::reply::{Payload, Pieces, Reply};
+use crate::rules::Operation;
+use crate::shared::Shared;
+
+/// What a client asks, and how it is answered.
+struct Question {
+    depth: Depth,
+    request: PropfindRequest,
+    writer: Multistatus,
+}
+
+impl Question {
+    async fn read(
+        shared: &Shared,
+        wire: &mut Wire,
+        head: &RequestHead,
+        body: &mut Body,
+    ) -> Result<Question, Reply> {
+        let depth = Depth::of_propfind(&head.headers).map_err(conditions::refused)?;
+        let bytes = body.read_whole(shared, wire, head, limits::DAV_REQUEST_BYTES_MAX).await?;
+        if depth == Depth::Infinity {
+            return Err(finite_depth());
+        }
+        let request = PropfindRequest::parse(&bytes).map_err(conditions::refused)?;
+        let origin = Origin::new(head, wire.stream.is_tls());
+        Ok(Question { depth, request, writer: Multistatus::new(origin.url().as_deref()) })
+    }
+
+    /// Whether it asks for one of these by name.
+    fn names(&self, properties: &[LiveProperty]) -> bool {
+        let is_one = |name: &PropertyName| name.live().is_some_and(|live| properties.contains(&live));
+        match &self.request {
+            PropfindRequest::AllProp { include } => include.iter().any(is_one),
+            PropfindRequest::PropName => true,
+            PropfindRequest::Prop(names) => names.iter().any(is_one),
+        }
+    }
+}
+
+/// Answers with the properties of what is at a path (RFC 4918, 9.1).
+pub(crate) async fn answer(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    spot: &Spot,
+    body: &mut Body,
+) -> Reply {
+    let question = match Question::read(shared, wire, head, body).await {
+        Ok(question) => question,
+        Err(reply) => return reply,
+    };
+    shared.disk.run(|| find(shared, head, path, spot, question)).await.unwrap_or_else(|reply| reply)
+}
+
+/// The answer for a directory that exists only because exports are below it.
+pub(crate) async fn above(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    names: &[Vec<u8>],
+    body: &mut Body,
+) -> Reply {
+    let Question { depth, request, writer } = match Question::read(shared, wire, head, body).await {
+        Ok(question) => question,
+        Err(reply) => return reply,
+    };
+    let mut out = Vec::new();
+    writer.open(&mut out);
+    let children = if depth == Depth::Zero { &[] } else { names };
+    let paths = std::iter::once(joined(path.names()))
+        .chain(children.iter().map(|name| joined(path.join(name).names())));
+    for path in paths {
+        let directory = Resource { mode: Some(0o555), ..Resource::new(&path, EntryKind::Directory) };
+        writer.entry(&mut out, &directory, &request);
+    }
+    writer.close(&mut out);
+    reply(Payload::Bytes(out))
+}
+
+fn find(
+    shared: &Shared,
+    head: &RequestHead,
+    path: &ResourcePath,
+    spot: &Spot,
+    question: Question,
+) -> Result<Reply, Reply> {
+    let current = conditions::look(spot.storage(), &spot.object)?;
+    conditions::evaluate(head, current.as_ref())?;
+    let missing = || Reply::store_failure(&StoreError::NotFound);
+    let current = current.ok_or_else(missing)?;
+    if path.is_directory_form() && !current.is_directory() {
+        return Err(missing());
+    }
+    let quota = [LiveProperty::QuotaAvailableBytes, LiveProperty::QuotaUsedBytes];
+    let checksums = [LiveProperty::OwncloudChecksums, LiveProperty::DcacheChecksums];
+    match (current.is_directory(), question.depth) {
+        (true, Depth::Zero) => {}
+        (true, _) => spot.check(Operation::List)?,
+        (false, _) => spot.check(Operation::Read)?,
+    }
+    // Only of the directory that was asked for: RFC 4331 wants it of collections only, and davix takes what is
+    // used below a directory for its size.
+    let space = match current.is_directory() && question.names(&quota) {
+        true => spot.storage().space(&spot.object).ok(),
+        false => None,
+    };
+    let quota = space.map(|space| Quota {
+        available_bytes: Some(space.available_bytes),
+        used_bytes: Some(space.used_bytes),
+    });
+    let mut out = Vec::new();
+    question.writer.open(&mut out);
+    let (depth, has_entries) = (question.depth, current.is_directory());
+    let mut lister = Lister {
+        storage: Arc::clone(&spot.export.storage),
+        object: spot.object.clone(),
+        allows_write: spot.check(Operation::Write).is_ok(),
+        digests: question.names(&checksums).then(|| shared.digests.clone()),
+        directory: joined(path.names()),
+        question,
+        entries: Box::new(std::iter::empty()),
+    };
+    let itself = lister.directory.clone();
+    lister.write(&mut out, &itself, Some(&spot.object), &current, quota);
+    let failed = |error| Reply::store_failure(&error);
+    if depth == Depth::One && has_entries {
+        lister.entries = spot.storage().entries(&spot.object).map_err(failed)?;
+    }
+    Ok(match lister.fill(&mut out).map_err(failed)? {
+        true => reply(Payload::Stream { first: out, rest: Box::new(lister) }),
+        false => reply(Payload::Bytes(out)),
+    })
+}
+
+/// A listing that is being sent.
+struct Lister {
+    question: Question,
+    storage: Arc<dyn Storage>,
+    /// What was requested, in the storage.
+    object: ObjectPath,
+    /// The same for clients: names with slashes in front.
+    directory: Vec<u8>,
+    entries: Entries,
+    allows_write: bool,
+    /// Where checksums are known, if they are wanted.
+    digests: Option<Digests>,
+}
+
+impl Lister {
+    /// Appends entries until there is a piece; whether there may be more.
+    fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
+        let end = out.len() + limits::STREAM_PIECE_BYTES;
+        while out.len() < end {
+            let Some(entry) = self.entries.next() else {
+                self.question.writer.close(out);
+                return Ok(false);
+            };
+            let entry = entry?;
+            let mut path = self.directory.clone();
+            path.push(b'/');
+            path.extend_from_slice(&entry.name);
+            self.write(out, &path, self.object.join(&entry.name).as_ref(), &entry.metadata, None);
+        }
+        Ok(true)
+    }
+
+    fn write(
+        &self,
+        out: &mut Vec<u8>,
+        path: &[u8],
+        object: Option<&ObjectPath>,
+        metadata: &Metadata,
+        quota: Option<Quota>,
+    ) {
+        let kind = kind_of(metadata);
+        let is_file = kind == EntryKind::File;
+        let etag = if is_file { ETag::strong(metadata.tag.as_str()) } else { None };
+        let checksums = match (&self.digests, object) {
+            (Some(digests), Some(object)) if is_file => self.checksums(digests, object, metadata),
+            _ => Vec::new(),
+        };
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        // What whoever asks may do, which is not what the file system lets the server's user do: gfal2 denies
+        // locally by it.
+        let mode = match (is_file, self.allows_write) {
+            (true, true) => 0o666,
+            (true, false) => 0o444,
+            (false, true) => 0o777,
+            (false, false) => 0o555,
+        };
+        let resource = Resource {
+            size_bytes: Some(metadata.size_bytes),
+            modified: Some(metadata.modified),
+            created: metadata.created,
+            etag: etag.as_ref(),
+            content_type: is_file.then(|| media_type::of_name(name)),
+            checksums: &checksums,
+            mode: Some(mode),
+            quota,
+            owner: Some((metadata.owner, metadata.group)),
+            ..Resource::new(path, kind)
+        };
+        self.question.writer.entry(out, &resource, &self.question.request);
+    }
+}
+
+impl Lister {
+    /// Those that need no reading of the file. It is opened if it has none that are remembered.
+    fn checksums(&self, digests: &Digests, object: &ObjectPath, metadata: &Metadata) -> Vec<Checksum> {
+        let known = digests.known(metadata);
+        match known.is_empty().then(|| self.storage.open(object)) {
+            Some(Ok(Opened::File(opened))) if opened.metadata().tag == metadata.tag => {
+                digests.at_hand(opened.as_ref(), &ChecksumKind::OFFERED)
+            }
+            _ => known,
+        }
+    }
+}
+
+impl Pieces for Lister {
+    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+        self.fill(out).map_err(io::Error::other)
+    }
+}
+
+/// What the metadata is of.
+pub(crate) fn kind_of(metadata: &Metadata) -> EntryKind {
+    if metadata.is_directory() { EntryKind::Directory } else { EntryKind::File }
+}
+
+/// Names with a slash in front of each, not encoded: how [`Multistatus`] takes a path.
+pub(crate) fn joined<'a>(names: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    names.flat_map(|name| [b"/", name]).flatten().copied().collect()
+}
+
+fn reply(payload: Payload) -> Reply {
+    Reply::new(Status::MULTI_STATUS).field("Content-Type", multistatus::MEDIA_TYPE).payload(payload)
+}
+
+fn finite_depth() -> Reply {
+    let mut reply = Reply::new(Status::FORBIDDEN)
+        .field("Content-Type", multistatus::MEDIA_TYPE)
+        .payload(Payload::Bytes(multistatus::FINITE_DEPTH_ERROR.into()));
+    reply.cause = Some("a PROPFIND of unbounded depth is not offered".to_owned());
+    reply
+}

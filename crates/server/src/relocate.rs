@@ -1,0 +1,333 @@
+//! MOVE and COPY within the server.
+//!
+//! A move within a file system is one rename, all at once. Everything else is a [copy](crate::copying), after which
+//! a move removes its source if nothing failed.
+
+use std::sync::Arc;
+
+use gridlane_dav::request::RequestHead;
+use gridlane_dav::webdav::{Depth, Destination, overwrites};
+use gridlane_dav::{Method, Multistatus, ResourcePath, Status, multistatus};
+use gridlane_store::{Expectation, Metadata, ObjectPath, Storage, StoreError};
+
+use crate::conditions::{self, refused};
+use crate::copying::{Copying, Outcome};
+use crate::delete::remove_directory;
+use crate::export::{Place, Spot};
+use crate::mkcol::prepare_parent;
+use crate::origin::Origin;
+use crate::reply::{Payload, Reply};
+use crate::rules::Operation;
+use crate::shared::Shared;
+
+/// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.
+const THIRD_PARTY: [&str; 4] =
+    ["credential", "x-number-of-streams", "requirechecksumverification", "copy-header"];
+const THIRD_PARTY_PREFIX: &str = "transferheader";
+
+/// What is to be done.
+struct Task<'a> {
+    shared: &'a Shared,
+    head: &'a RequestHead,
+    from: &'a Spot,
+    to: Spot,
+    moves: bool,
+    overwrites: bool,
+    /// Of a directory.
+    depth: Depth,
+    /// How the paths were written: with a slash at the end they mean directories.
+    forms: (bool, bool),
+}
+
+/// What was there before anything was done.
+struct Before {
+    source: Metadata,
+    target: Option<Metadata>,
+    /// Of the source.
+    expectation: Expectation,
+}
+
+/// Moves or copies what is at a path (RFC 4918, 9.8 and 9.9).
+pub(crate) async fn answer(
+    shared: &Shared,
+    head: &RequestHead,
+    path: &ResourcePath,
+    from: &Spot,
+    origin: &Origin<'_>,
+) -> Reply {
+    let task = match prepare(shared, head, path, from, origin) {
+        Ok(task) => task,
+        Err(reply) => return reply,
+    };
+    task.run(origin).await.unwrap_or_else(|reply| reply)
+}
+
+/// Reads the head.
+fn prepare<'a>(
+    shared: &'a Shared,
+    head: &'a RequestHead,
+    path: &ResourcePath,
+    from: &'a Spot,
+    origin: &Origin<'_>,
+) -> Result<Task<'a>, Reply> {
+    let moves = head.method == Method::Move;
+    let is_third_party = |name: &str| THIRD_PARTY.contains(&name) || name.starts_with(THIRD_PARTY_PREFIX);
+    if !moves && head.headers.contains("source") {
+        let what = "a COPY with Source would fetch from another server, which this one does not offer";
+        return Err(Reply::failure(Status::NOT_IMPLEMENTED, what));
+    }
+    let destination = Destination::parse(&head.headers).map_err(refused)?;
+    if !origin.is_ours(shared, &destination) {
+        let what = "the Destination is on another server, and this one does not copy to others";
+        return Err(Reply::failure(Status::BAD_GATEWAY, what));
+    }
+    if !moves && head.headers.iter().any(|(name, _)| is_third_party(name)) {
+        let what = "this server offers no third-party copy; within the server a COPY needs no Credential, \
+                    X-Number-Of-Streams, RequireChecksumVerification or TransferHeader fields";
+        return Err(Reply::failure(Status::NOT_IMPLEMENTED, what));
+    }
+    let target = destination.resource_path().map_err(refused)?;
+    let depth = match moves {
+        true => Depth::check_whole(&head.headers).map(|()| Depth::Infinity),
+        false => Depth::of_copy(&head.headers),
+    };
+    let task = Task {
+        shared,
+        head,
+        from,
+        to: match shared.exports.find(&target, from.client) {
+            Place::Inside(spot) => spot,
+            Place::Above(_) => return Err(forbidden("there is no export at the Destination, only below it")),
+            Place::Nowhere => {
+                return Err(forbidden("no export has the Destination, or '.gridlane' is the server's own"));
+            }
+        },
+        moves,
+        overwrites: overwrites(&head.headers).map_err(refused)?,
+        depth: depth.map_err(refused)?,
+        forms: (path.is_directory_form(), target.is_directory_form()),
+    };
+    task.to.check(Operation::Write)?;
+    // Who could move it to where they may read it could read it.
+    from.check(Operation::Read)?;
+    if moves && from.object.is_root() {
+        return Err(forbidden("an export itself cannot be moved, only what is in it"));
+    }
+    Ok(task)
+}
+
+impl Task<'_> {
+    async fn run(&self, origin: &Origin<'_>) -> Result<Reply, Reply> {
+        let disk = &self.shared.disk;
+        let before = disk.run(|| self.look()).await?;
+        if self.moves && self.is_within_export() {
+            match disk.run(|| self.rename(&before)).await {
+                Err(StoreError::AcrossDevices) => {}
+                renamed => {
+                    let replaced = renamed.map_err(|error| Reply::store_failure(&error))?;
+                    return Ok(done(replaced || before.target.is_some()));
+                }
+            }
+        }
+        let copying = Copying {
+            shared: self.shared,
+            from: &self.from.export,
+            to: &self.to.export,
+            // What is moved is the same file as before.
+            keeps_times: self.moves,
+        };
+        let replaced = before.target.is_some();
+        if !before.source.is_directory() {
+            if before.target.as_ref().is_some_and(Metadata::is_directory) {
+                disk.run(|| self.clear_target(&before)).await?;
+            }
+            let expected = if self.overwrites { Expectation::Anything } else { Expectation::Absent };
+            let ends = (&self.from.object, &self.to.object);
+            let copied = copying.file(ends, &before.expectation, &expected).await;
+            let source = copied.map_err(|trouble| trouble.reply)?;
+            if self.moves {
+                let expectation = Expectation::Tag(source.tag);
+                let remove = || self.from.storage().remove(&self.from.object, &expectation);
+                disk.run(remove).await.map_err(|error| Reply::store_failure(&error))?;
+            }
+            return Ok(done(replaced));
+        }
+        disk.run(|| self.clear_target(&before)).await?;
+        let mut outcome = Outcome::default();
+        copying.tree(&self.from.object, &self.to.object, self.depth, &mut outcome).await?;
+        if !outcome.is_clean() {
+            return Ok(partial(origin, &outcome));
+        }
+        if self.moves {
+            // What was added to it since is removed as well: two file systems have no move that is one step.
+            let remove = || self.from.storage().remove_tree(&self.from.object);
+            disk.run(remove).await.map_err(|error| Reply::store_failure(&error))?;
+        }
+        Ok(done(replaced))
+    }
+
+    fn is_within_export(&self) -> bool {
+        Arc::ptr_eq(&self.from.export, &self.to.export)
+    }
+
+    /// Refuses what can be seen to be impossible before anything is changed.
+    fn look(&self) -> Result<Before, Reply> {
+        let (from, to) = (self.from.storage(), self.to.storage());
+        let source = conditions::look(from, &self.from.object)?;
+        let expectation = conditions::evaluate(self.head, source.as_ref())?;
+        let missing = || Reply::store_failure(&StoreError::NotFound);
+        let source = source.ok_or_else(missing)?;
+        if self.forms.0 && !source.is_directory() {
+            return Err(missing());
+        }
+        if !source.is_directory() {
+            // What a copy would find out when the target is gone already.
+            if source.size_bytes > self.to.export.upload_bytes_max {
+                return Err(Reply::store_failure(&StoreError::TooLarge));
+            }
+            from.open(&self.from.object).map_err(|error| Reply::store_failure(&error))?;
+        }
+        let target = conditions::look(to, &self.to.object)?;
+        // litmus means the directory that is to be replaced.
+        let replaces_directory = target.as_ref().is_some_and(Metadata::is_directory);
+        if self.forms.1 && !source.is_directory() && !replaces_directory {
+            let what = "the Destination of a file ends with a slash, as only a directory's does";
+            return Err(Reply::failure(Status::CONFLICT, what));
+        }
+        if source.is_directory() {
+            self.from.check(Operation::List)?;
+        }
+        if target.as_ref().is_some_and(Metadata::is_directory) {
+            // What is in it goes away with it.
+            self.to.check(Operation::Delete)?;
+        }
+        self.check_apart(&source, target.as_ref())?;
+        if self.to.object.is_root() {
+            return Err(forbidden("an export itself cannot be replaced, only what is in it"));
+        }
+        if target.is_some() && !self.overwrites {
+            let what = "something is at the Destination, and the request does not overwrite";
+            return Err(Reply::failure(Status::PRECONDITION_FAILED, what));
+        }
+        prepare_parent(&self.to)?;
+        if let Some((parent, _)) = self.to.object.split_last()
+            && !conditions::look(to, &parent)?.is_some_and(|parent| parent.is_directory())
+        {
+            // Before anything that is to be replaced is removed.
+            return Err(Reply::store_failure(&StoreError::ParentMissing));
+        }
+        Ok(Before { source, target, expectation })
+    }
+
+    /// Neither may be the other or be in it: a copy into itself has no end, and one onto what holds it would
+    /// remove it first. By names, and by what is there, for links give one thing two names.
+    fn check_apart(&self, source: &Metadata, target: Option<&Metadata>) -> Result<(), Reply> {
+        let (from, to) = (&self.from.object, &self.to.object);
+        let refused = Err(forbidden("source and Destination are the same, or one is in the other"));
+        let copies_alone = !self.moves && self.depth == Depth::Zero;
+        if self.is_within_export()
+            && (from == to || from.is_below(to) || (to.is_below(from) && !copies_alone))
+        {
+            return refused;
+        }
+        let is_source = |metadata: &Metadata| metadata.identity == source.identity;
+        if target.is_some_and(|target| target.is_directory() && is_source(target)) {
+            return refused;
+        }
+        if source.is_directory() && !copies_alone && any_above(self.to.storage(), to, is_source)? {
+            return refused;
+        }
+        if let Some(target) = target.filter(|target| target.is_directory())
+            && any_above(self.from.storage(), from, |above| above.identity == target.identity)?
+        {
+            return refused;
+        }
+        Ok(())
+    }
+
+    /// Whether something was replaced.
+    fn rename(&self, before: &Before) -> Result<bool, StoreError> {
+        let storage = self.from.storage();
+        let (from, to) = (&self.from.object, &self.to.object);
+        if before.target.as_ref().is_some_and(Metadata::is_directory)
+            && self.to.export.compat.refuse_recursive_delete
+        {
+            storage.remove_directory(to)?;
+        }
+        let known = self.shared.digests.known(&before.source);
+        if known.is_empty() {
+            return storage.rename(from, to, self.overwrites, &before.expectation);
+        }
+        // The checksums are of these bytes: a file that was changed since is moved without them.
+        let same = Expectation::Tag(before.source.tag.clone());
+        let replaced = match storage.rename(from, to, self.overwrites, &same) {
+            Err(StoreError::Unexpected) => {
+                return storage.rename(from, to, self.overwrites, &before.expectation);
+            }
+            renamed => renamed?,
+        };
+        // A new name makes a new tag.
+        if let Some(after) = storage.look(to).ok().filter(|after| after.identity == before.source.identity) {
+            known.into_iter().for_each(|checksum| self.shared.digests.remember(&after, checksum));
+        }
+        Ok(replaced)
+    }
+
+    /// Removes what a copy cannot replace by itself.
+    fn clear_target(&self, before: &Before) -> Result<(), Reply> {
+        let (storage, to) = (self.to.storage(), &self.to.object);
+        let cleared = match &before.target {
+            Some(target) if target.is_directory() => remove_directory(&self.to.export, storage, to),
+            Some(target) => storage.remove(to, &Expectation::Tag(target.tag.clone())),
+            None => Ok(()),
+        };
+        match cleared {
+            // Somebody else did.
+            Ok(()) | Err(StoreError::NotFound) => Ok(()),
+            Err(error) => Err(Reply::store_failure(&error)),
+        }
+    }
+}
+
+/// Whether one of the directories that lead to a path is such.
+fn any_above(
+    storage: &dyn Storage,
+    path: &ObjectPath,
+    is_such: impl Fn(&Metadata) -> bool,
+) -> Result<bool, Reply> {
+    let mut at = path.clone();
+    while let Some((parent, _)) = at.split_last() {
+        if conditions::look(storage, &parent)?.is_some_and(|parent| is_such(&parent)) {
+            return Ok(true);
+        }
+        at = parent;
+    }
+    Ok(false)
+}
+
+fn done(replaced: bool) -> Reply {
+    match replaced {
+        true => Reply::new(Status::NO_CONTENT),
+        false => Reply::new(Status::CREATED).payload(Payload::Bytes(Vec::new())),
+    }
+}
+
+/// The answer that names what could not be copied; what it does not name is there (RFC 4918, 9.8.5).
+fn partial(origin: &Origin<'_>, outcome: &Outcome) -> Reply {
+    let writer = Multistatus::new(origin.url().as_deref());
+    let mut out = Vec::new();
+    writer.open(&mut out);
+    for failure in &outcome.failures {
+        writer.outcome(&mut out, &failure.path, failure.kind, failure.status);
+    }
+    writer.close(&mut out);
+    let mut reply = Reply::new(Status::MULTI_STATUS)
+        .field("Content-Type", multistatus::MEDIA_TYPE)
+        .payload(Payload::Bytes(out));
+    reply.cause = outcome.failures.first().map(|failure| failure.cause.clone());
+    reply
+}
+
+fn forbidden(what: &str) -> Reply {
+    Reply::failure(Status::FORBIDDEN, what)
+}
