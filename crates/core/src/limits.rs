@@ -83,6 +83,8 @@ pub const RANGES_MAX: usize = 1024;
 /// How often a range may begin before the one in front of it: beyond it the header is ignored. Readers of
 /// columns ask in ascending order; who does not wants to move disk heads. Apache's default.
 pub const RANGE_REVERSALS_MAX: usize = 20;
+/// How long a browser may remember what a page's scripts may do here: two hours, the most that Chrome does.
+pub const CORS_ANSWER_AGE: Duration = Duration::from_secs(7200);
 /// Access records that wait for their writer; more are counted and lost.
 pub const ACCESS_RECORDS_MAX: usize = 4096;
 /// How long a stop waits for the access log: its reader may never come back.

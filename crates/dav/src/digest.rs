@@ -131,6 +131,23 @@ pub fn of_upload(headers: &Headers) -> Vec<Checksum> {
     checksums
 }
 
+/// The algorithms that the trailer behind a body may bring checksums of, as its head announces (RFC 9110,
+/// 6.6.2): whoever receives the body has to compute them meanwhile.
+pub fn announced(headers: &Headers) -> Vec<ChecksumKind> {
+    let mut kinds = Vec::new();
+    for field in headers.list("trailer") {
+        match field.to_ascii_lowercase().as_str() {
+            "digest" | "repr-digest" | "content-digest" => kinds.extend(ChecksumKind::ALL),
+            "content-md5" => kinds.push(ChecksumKind::Md5),
+            "oc-checksum" => kinds.extend([ChecksumKind::Adler32, ChecksumKind::Md5]),
+            _ => {}
+        }
+    }
+    kinds.sort();
+    kinds.dedup();
+    kinds
+}
+
 /// Which of the `supported` algorithms a `Want-Digest` asks for: the one with the highest weight, the
 /// first of equals. `None` when it wants none of them.
 pub fn negotiate(wants: &Headers, supported: &[ChecksumKind]) -> Option<ChecksumKind> {
@@ -234,6 +251,21 @@ mod tests {
             of_upload(&headers),
             [checksum("adler32:091e01de"), checksum("md5:900150983cd24fb0d6963f7d28e17f72")]
         );
+    }
+
+    #[test]
+    fn what_a_trailer_may_bring() {
+        use ChecksumKind::{Adler32, Md5};
+        for (text, expected) in [
+            ("Digest", vec![Adler32, ChecksumKind::Crc32c, Md5, ChecksumKind::Sha256]),
+            ("x, Content-MD5", vec![Md5]),
+            ("OC-Checksum,content-md5", vec![Adler32, Md5]),
+            ("x", vec![]),
+        ] {
+            let mut headers = Headers::new();
+            headers.push("Trailer", text.as_bytes());
+            assert_eq!(announced(&headers), expected, "{text}");
+        }
     }
 
     #[test]

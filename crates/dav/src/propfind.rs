@@ -148,11 +148,11 @@ impl PropertyChange {
     /// clients have for it: rclone sends seconds since 1970 as `DAV:lastmodified`, Windows a date as
     /// `Win32LastModifiedTime`. `None` when it is another property, or no time.
     pub fn modified(&self) -> Option<SystemTime> {
-        let is_time = match (self.name.namespace(), self.name.local()) {
-            (DAV, "lastmodified" | "getlastmodified") => true,
-            ("urn:schemas-microsoft-com:", "Win32LastModifiedTime") => true,
-            _ => false,
-        };
+        let is_time = matches!(
+            (self.name.namespace(), self.name.local()),
+            (DAV, "lastmodified" | "getlastmodified")
+                | ("urn:schemas-microsoft-com:", "Win32LastModifiedTime")
+        );
         let text = self.text.trim();
         if !is_time || self.removes {
             return None;

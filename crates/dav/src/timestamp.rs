@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::date;
+use crate::{date, header};
 
 const DAY_S: i64 = 86_400;
 const MONTHS: [&str; 12] =
@@ -31,6 +31,17 @@ pub fn parse(text: &str) -> Option<SystemTime> {
         return None;
     }
     date::parse(text).or_else(|| parse_rfc3339(text)).or_else(|| parse_words(text))
+}
+
+/// Reads seconds since 1970 with or without a fraction, as ownCloud's `X-OC-Mtime` has them; `None` for
+/// anything else, and for moments behind the year 9999.
+pub fn from_seconds(text: &str) -> Option<SystemTime> {
+    const SECONDS_MAX: u64 = 253_402_300_799;
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let seconds = header::number(seconds).filter(|seconds| *seconds <= SECONDS_MAX)?;
+    header::number(fraction.get(..18).unwrap_or(fraction))?;
+    let nanoseconds: u32 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))
 }
 
 fn parse_rfc3339(text: &str) -> Option<SystemTime> {
@@ -136,6 +147,28 @@ fn civil(days: i64) -> (i64, i64, i64) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn seconds_of_own_cloud() {
+        for (text, expected) in [
+            ("1700000000", Some((1_700_000_000, 0))),
+            ("1700000000.25", Some((1_700_000_000, 250_000_000))),
+            ("1700000000.1234567891", Some((1_700_000_000, 123_456_789))),
+            ("0", Some((0, 0))),
+            ("253402300800", None),
+            ("-5", None),
+            ("1.", None),
+            (".5", None),
+            ("1.x", None),
+            ("1.+5", None),
+            ("1e9", None),
+            ("", None),
+            ("accepted", None),
+        ] {
+            let expected = expected.map(|(seconds, nanos)| UNIX_EPOCH + Duration::new(seconds, nanos));
+            assert_eq!(from_seconds(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn what_servers_write() {

@@ -17,29 +17,28 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gridlane_core::{ByteRange, limits};
+use gridlane_core::limits;
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{Method, ResourcePath, Status, Version};
 use gridlane_net::Stream;
-use gridlane_store::{Object, StoreError};
+use gridlane_store::StoreError;
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::access_log::{Record, timestamp, told};
 use crate::body::{Body, Inbox, Wire};
 use crate::export::Place;
+use crate::gather::{Ending, Piece, SmallPayload};
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::rules::{Client, Operation};
 use crate::settings::LogLevel;
 use crate::shared::{Current, Phase, Shared};
-use crate::transfer::{CLIENT_PACE, Framing, Patience};
+use crate::transfer::{CLIENT_PACE, Framing, Patience, Sender};
 use crate::{
-    conditions, delete, forwarded, get, mkcol, options, propfind, proppatch, put, relocate, transfer,
+    conditions, cors, delete, forwarded, gather, get, mkcol, options, propfind, proppatch, put, relocate,
+    transfer,
 };
-
-/// Payloads up to this size are sent in one piece with their head.
-pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
@@ -181,22 +180,24 @@ impl Connection {
         let mut body = Body::new(head.body);
         let uploading =
             (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
-        let mut reply = self.decide(head, &mut body).await;
+        let reply = self.decide(head, &mut body).await;
         drop(uploading);
+        let mut reply = cors::apply(&self.shared.exports, self.request.client, head, reply);
         if reply.status == Status::CLIENT_LEFT {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let file = match &reply.payload {
-            Payload::File { object, range } => Some((Arc::clone(object), *range)),
-            _ => None,
-        };
-        let small = match self.read_small(head, file).await {
-            Ok(small) => small,
-            Err(failure) => {
-                reply = failure;
-                None
-            }
+        let is_read = head.method != Method::Head && self.shared.pace.is_none() && !reply.tells_status;
+        let small = is_read.then(|| SmallPayload::of(&reply.payload)).flatten();
+        let small = match small {
+            Some(small) => match small.read(&self.shared.disk).await {
+                Ok(small) => small,
+                Err(failure) => {
+                    reply = failure;
+                    None
+                }
+            },
+            None => None,
         };
         reply.closes |= !head.keeps_alive || !body.is_ended() || *self.phase.borrow() > Phase::Serving;
         reply = reply.field("X-Request-Id", self.request.id.clone());
@@ -204,8 +205,9 @@ impl Connection {
         reply.closes |= head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
         let mut sent = 0;
         let outcome = self.send(&mut reply, head, small.as_deref(), &mut sent).await;
-        self.record(&reply, Some(head), body.received(), sent, outcome.as_ref().err());
-        outcome.map(|()| reply.closes)
+        let failure = outcome.as_ref().map_or_else(Some, Option::as_ref);
+        self.record(&reply, Some(head), body.received(), sent, failure);
+        outcome.map(|_| reply.closes)
     }
 
     /// Looks at method and target; a PUT reads its body here.
@@ -261,7 +263,7 @@ impl Connection {
         match head.method {
             Method::Get | Method::Head => tokio::select! {
                 biased;
-                reply = get::answer(shared, head, path, &spot) => reply,
+                reply = get::answer(shared, head, path, &spot, &origin) => reply,
                 // A checksum may take half an hour, and whoever left does not want it any longer.
                 () = self.wire.stream.closed() => client_left(),
             },
@@ -279,45 +281,15 @@ impl Connection {
         }
     }
 
-    /// The bytes of a small payload, to be sent in one piece with the head; `None` for any other. What
-    /// goes wrong here is still an answer.
-    async fn read_small(
-        &self,
-        head: &RequestHead,
-        file: Option<(Arc<dyn Object>, ByteRange)>,
-    ) -> Result<Option<Vec<u8>>, Reply> {
-        let Some((object, range)) = file else { return Ok(None) };
-        let is_small = range.len() <= SMALL_BYTES && self.shared.pace.is_none();
-        if head.method == Method::Head || !is_small || range.is_empty() {
-            return Ok(None);
-        }
-        let failed = |cause| Reply::store_failure(&StoreError::Io(cause));
-        let mut bytes = vec![0; range.len() as usize];
-        let (count, is_unchanged) = match object.read_at_nowait(&mut bytes, range.start()).map_err(failed)? {
-            Some(count) => (count, object.is_unchanged()),
-            None => {
-                let disk = &self.shared.disk;
-                let read = || (object.read_at(&mut bytes, range.start()), object.is_unchanged());
-                let (count, is_unchanged) = disk.run(read).await;
-                (count.map_err(failed)?, is_unchanged)
-            }
-        };
-        if !is_unchanged {
-            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
-        }
-        // Read less: the data plane finds out why.
-        Ok((count == bytes.len()).then_some(bytes))
-    }
-
     /// The data plane of an answer, whose payload may have been read already. Counts the payload's bytes in
-    /// `sent`, also when it fails.
+    /// `sent`, also when it fails. A failure that the client was told of is inside of `Ok`.
     async fn send(
         &mut self,
         reply: &mut Reply,
         head: &RequestHead,
         small: Option<&[u8]>,
         sent: &mut u64,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<io::Error>> {
         let mut patience = Patience::new(&self.shared.deadlines);
         let stream = &mut self.wire.stream;
         let mut first = reply.head(head.version).into_bytes();
@@ -325,34 +297,50 @@ impl Connection {
         let mut written = 0;
         let (together, behind) = match &reply.payload {
             _ if head.method == Method::Head => (None, None),
-            Payload::Bytes(bytes) if bytes.len() as u64 > SMALL_BYTES => (None, Some(bytes.as_slice())),
-            Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
-            Payload::None | Payload::Unmeasured | Payload::File { .. } | Payload::Stream { .. } => {
-                (small, None)
+            Payload::Bytes(bytes) if bytes.len() as u64 > gather::SMALL_BYTES => {
+                (None, Some(bytes.as_slice()))
             }
+            Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
+            Payload::None
+            | Payload::Unmeasured
+            | Payload::File { .. }
+            | Payload::Parts { .. }
+            | Payload::Stream { .. } => (small, None),
         };
         first.extend_from_slice(together.unwrap_or_default());
         let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
         *sent = written.saturating_sub(head_len);
         outcome?;
-        transfer::write(stream, behind.unwrap_or_default(), &mut patience, sent).await?;
+        if let Some(behind) = behind {
+            return transfer::write(stream, behind, &mut patience, sent).await.map(|()| None);
+        }
+        if small.is_some() || head.method == Method::Head {
+            return Ok(None);
+        }
+        let shared = &self.shared;
         match &mut reply.payload {
-            Payload::File { object, range } if small.is_none() && head.method != Method::Head => {
-                transfer::send_object(&self.shared, stream, object.as_ref(), *range, sent).await
+            Payload::File { object, range } if reply.tells_status => {
+                let whole = std::iter::once(Piece::File(*range));
+                let mut sender = Sender::new(shared, stream, sent);
+                gather::send(&mut sender, object.as_ref(), whole, Ending::Status).await
             }
-            Payload::Stream { first, rest } if head.method != Method::Head => {
+            Payload::File { object, range } => {
+                let mut sender = Sender::new(shared, stream, sent);
+                sender.send_object(object.as_ref(), *range).await.map(|()| None)
+            }
+            Payload::Parts { object, parts } => {
+                let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
+                let mut sender = Sender::new(shared, stream, sent);
+                gather::send(&mut sender, object.as_ref(), gather::pieces(parts), ending).await
+            }
+            Payload::Stream { first, rest } => {
                 let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
-                transfer::send_pieces(
-                    &self.shared,
-                    stream,
-                    std::mem::take(first),
-                    rest.as_mut(),
-                    framing,
-                    sent,
-                )
-                .await
+                let first = std::mem::take(first);
+                transfer::send_pieces(shared, stream, first, rest.as_mut(), framing, sent)
+                    .await
+                    .map(|()| None)
             }
-            _ => Ok(()),
+            Payload::None | Payload::Unmeasured | Payload::Bytes(_) => Ok(None),
         }
     }
 
@@ -366,7 +354,7 @@ impl Connection {
         let mut sent = 0;
         let mut patience = Patience::new(&self.shared.deadlines);
         let outcome = transfer::write(&mut self.wire.stream, &bytes, &mut patience, &mut sent).await;
-        self.record(&reply, None, 0, reply.payload_len(), outcome.as_ref().err());
+        self.record(&reply, None, 0, reply.payload.len(), outcome.as_ref().err());
         outcome.map(|()| true)
     }
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use gridlane_core::limits;
+use gridlane_core::{ChecksumKind, limits};
 use gridlane_dav::webdav::Depth;
 use gridlane_dav::{EntryKind, Status};
 use gridlane_store::storage::{Entries, FileIdentity};
@@ -77,6 +77,12 @@ impl Outcome {
     }
 }
 
+/// Both ends of a file's copy.
+struct Begun {
+    object: Arc<dyn Object>,
+    upload: Box<dyn Upload>,
+}
+
 /// A directory that is being copied.
 struct Level {
     from: ObjectPath,
@@ -96,35 +102,32 @@ impl Copying<'_> {
         expectation: &Expectation,
     ) -> Result<(Metadata, Committed), Trouble> {
         let disk = &self.shared.disk;
-        let (object, mut upload) = disk.run(|| self.open(from, to)).await?;
+        let Begun { object, mut upload } = disk.run(|| self.begin(from, to)).await?;
         if let Err(trouble) = self.bytes(object.as_ref(), upload.as_mut()).await {
             disk.run(|| drop(upload)).await;
             return Err(trouble);
         }
         let source = object.metadata().clone();
         let commit = || {
+            let checksums = self.shared.digests.at_hand(object.as_ref(), &ChecksumKind::ALL);
+            upload.keep_checksums(&checksums);
             if !object.is_unchanged() {
                 return Err(changed());
             }
             if self.keeps_times {
                 upload.set_modified(source.modified).map_err(Trouble::of(End::Target))?;
             }
-            upload.commit(expectation).map_err(Trouble::of(End::Target))
+            let committed = upload.commit(expectation).map_err(Trouble::of(End::Target))?;
+            Ok((committed, checksums))
         };
-        let committed = disk.run(commit).await?;
-        let digests = &self.shared.digests;
-        digests
-            .known(&source)
-            .into_iter()
-            .for_each(|checksum| digests.remember(&committed.metadata, checksum));
+        let (committed, checksums) = disk.run(commit).await?;
+        for checksum in checksums {
+            self.shared.digests.remember(&committed.metadata, checksum);
+        }
         Ok((source, committed))
     }
 
-    fn open(
-        &self,
-        from: &ObjectPath,
-        to: &ObjectPath,
-    ) -> Result<(Arc<dyn Object>, Box<dyn Upload>), Trouble> {
+    fn begin(&self, from: &ObjectPath, to: &ObjectPath) -> Result<Begun, Trouble> {
         let Opened::File(object) = self.from.storage.open(from).map_err(Trouble::of(End::Source))? else {
             return Err(Trouble::of(End::Source)(StoreError::NotAFile));
         };
@@ -133,7 +136,7 @@ impl Copying<'_> {
             return Err(Trouble::of(End::Target)(StoreError::TooLarge));
         }
         let upload = self.to.storage.create(to, Some(size_bytes)).map_err(Trouble::of(End::Target))?;
-        Ok((object, upload))
+        Ok(Begun { object, upload })
     }
 
     async fn bytes(&self, object: &dyn Object, upload: &mut dyn Upload) -> Result<(), Trouble> {

@@ -1,11 +1,14 @@
-//! Checksums of whole files: computed when somebody asks, once for all who ask at the same time, and
-//! remembered for as long as the file stays as it is.
+//! Checksums of whole files: known from a table, or kept with the file by its storage (since it was uploaded, or
+//! by XRootD), or else computed when somebody asks, once for all who ask at the same time, and then kept for
+//! as long as the file stays as it is. The table is in front of the storage, and all there is for storages
+//! that keep nothing.
 //!
 //! Whoever asks first starts the computation, which then belongs to nobody: it goes on while anybody
 //! waits for it. Few run at a time, since each reads a whole file.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -14,6 +17,8 @@ use gridlane_store::storage::FileIdentity;
 use gridlane_store::{Metadata, Object};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::{Semaphore, watch};
+
+use crate::blocking::Disk;
 
 /// Which bytes, by which algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -37,7 +42,28 @@ struct State {
     known: HashMap<Key, Checksum>,
     /// The keys of `known`, oldest first.
     order: VecDeque<Key>,
-    running: HashMap<Key, watch::Receiver<Outcome>>,
+    running: HashMap<Key, Computation>,
+}
+
+/// A computation that others may wait for as well.
+struct Computation {
+    outcome: watch::Receiver<Outcome>,
+    size_bytes: u64,
+    done_bytes: Arc<AtomicU64>,
+}
+
+/// How far the computations are that are running or wait for their turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(dead_code, reason = "for whoever tells how the server is")]
+pub(crate) struct Progress {
+    /// How many there are.
+    pub(crate) running: usize,
+    /// Bytes of their files.
+    pub(crate) size_bytes: u64,
+    /// Bytes of those that were read.
+    pub(crate) done_bytes: u64,
+    /// Bytes read since the start by all computations, those that have ended included.
+    pub(crate) hashed_bytes: u64,
 }
 
 /// The checksums of one server.
@@ -45,6 +71,7 @@ struct State {
 pub(crate) struct Digests {
     state: Arc<Mutex<State>>,
     permits: Arc<Semaphore>,
+    hashed_bytes: Arc<AtomicU64>,
     kept_max: usize,
 }
 
@@ -59,20 +86,46 @@ impl Digests {
         Digests {
             state: Arc::default(),
             permits: Arc::new(Semaphore::new(limits::DIGESTS_RUNNING_MAX)),
+            hashed_bytes: Arc::default(),
             kept_max: limits::DIGESTS_KEPT_MAX,
         }
     }
 
-    /// Whether the checksum of a file is known without reading it.
-    pub(crate) fn is_known(&self, metadata: &Metadata, kind: ChecksumKind) -> bool {
-        self.lock().known.contains_key(&Key::new(metadata, kind))
-    }
-
-    /// The checksums of a file that are known without reading it.
+    /// The checksums of a file that are in the table.
     pub(crate) fn known(&self, metadata: &Metadata) -> Vec<Checksum> {
         let state = self.lock();
         let known = |kind| state.known.get(&Key::new(metadata, kind)).cloned();
         ChecksumKind::ALL.into_iter().filter_map(known).collect()
+    }
+
+    /// The checksums by these algorithms that are known without reading the file: in the table, or kept by its
+    /// storage. May read from the disk.
+    pub(crate) fn at_hand(&self, object: &dyn Object, kinds: &[ChecksumKind]) -> Vec<Checksum> {
+        let began = SystemTime::now();
+        let known = self.known(object.metadata());
+        let find = |kind: &ChecksumKind| {
+            if let Some(known) = known.iter().find(|checksum| checksum.kind() == *kind) {
+                return Some(known.clone());
+            }
+            let kept = object.kept_checksum(*kind)?;
+            if is_settled(object.metadata(), began) {
+                self.remember(object.metadata(), kept.clone());
+            }
+            Some(kept)
+        };
+        kinds.iter().filter_map(find).collect()
+    }
+
+    /// The same, from where nobody may wait for a disk.
+    pub(crate) async fn kept(
+        &self,
+        disk: &Disk,
+        object: &dyn Object,
+        kinds: &[ChecksumKind],
+    ) -> Vec<Checksum> {
+        let mut known = self.known(object.metadata());
+        known.retain(|checksum| kinds.contains(&checksum.kind()));
+        if known.len() == kinds.len() { known } else { disk.run(|| self.at_hand(object, kinds)).await }
     }
 
     /// Remembers the checksum of an upload.
@@ -81,9 +134,30 @@ impl Digests {
         self.lock().remember(key, checksum, self.kept_max);
     }
 
-    /// The checksum of a whole file; `None` when it cannot be had: the file cannot be read or changes
-    /// meanwhile. Who does not want to wait any longer drops this; when nobody waits, the reading ends.
-    pub(crate) async fn of(&self, object: &Arc<dyn Object>, kind: ChecksumKind) -> Option<Checksum> {
+    /// How far the computations are.
+    pub(crate) fn progress(&self) -> Progress {
+        let state = self.lock();
+        let mut progress = Progress {
+            running: state.running.len(),
+            hashed_bytes: self.hashed_bytes.load(Ordering::Relaxed),
+            ..Progress::default()
+        };
+        for computation in state.running.values() {
+            progress.size_bytes += computation.size_bytes;
+            progress.done_bytes += computation.done_bytes.load(Ordering::Relaxed);
+        }
+        progress
+    }
+
+    /// The checksum of a whole file, computed unless it is in the table; `None` when it cannot be had: the
+    /// file cannot be read or changes meanwhile. It is kept with the file if the storage `may_keep` it. Who does
+    /// not want to wait any longer drops this; when nobody waits, the reading ends.
+    pub(crate) async fn of(
+        &self,
+        object: &Arc<dyn Object>,
+        kind: ChecksumKind,
+        may_keep: bool,
+    ) -> Option<Checksum> {
         let key = Key::new(object.metadata(), kind);
         for _ in 0..TRIES_MAX {
             let mut outcome = {
@@ -92,12 +166,20 @@ impl Digests {
                     return Some(known.clone());
                 }
                 match state.running.get(&key) {
-                    Some(running) => running.clone(),
+                    Some(running) => running.outcome.clone(),
                     None => {
-                        let (sender, receiver) = watch::channel(None);
-                        state.running.insert(key.clone(), receiver.clone());
-                        tokio::spawn(self.clone().compute(key.clone(), Arc::clone(object), sender));
-                        receiver
+                        let (sender, outcome) = watch::channel(None);
+                        let done_bytes = Arc::default();
+                        let reading = Reading {
+                            object: Arc::clone(object),
+                            done_bytes: Arc::clone(&done_bytes),
+                            hashed_bytes: Arc::clone(&self.hashed_bytes),
+                        };
+                        let size_bytes = object.metadata().size_bytes;
+                        let computation = Computation { outcome: outcome.clone(), size_bytes, done_bytes };
+                        state.running.insert(key.clone(), computation);
+                        tokio::spawn(self.clone().compute(key.clone(), reading, may_keep, sender));
+                        outcome
                     }
                 }
             };
@@ -109,33 +191,38 @@ impl Digests {
         None
     }
 
-    async fn compute(self, key: Key, object: Arc<dyn Object>, sender: watch::Sender<Outcome>) {
+    async fn compute(self, key: Key, reading: Reading, may_keep: bool, sender: watch::Sender<Outcome>) {
         // Removes the entry also when this task ends early; waiters then see a closed channel.
         let running = Running { digests: &self, key: &key };
         let Ok(_permit) = self.permits.acquire().await else { return };
         let kind = key.kind;
-        let (reader, sender) = (Arc::clone(&object), Arc::new(sender));
+        let sender = Arc::new(sender);
         let interest = Arc::clone(&sender);
-        let began = SystemTime::now();
         let hashed = tokio::task::spawn_blocking(move || {
             let is_abandoned = Cell::new(false);
             let is_wanted = || {
                 is_abandoned.set(!has_waiters(&interest));
                 !is_abandoned.get()
             };
-            (hash(reader.as_ref(), kind, &is_wanted), is_abandoned.get())
+            let began = SystemTime::now();
+            let object = reading.object.as_ref();
+            let checksum = reading.hash(kind, &is_wanted).filter(|_| object.is_unchanged());
+            let is_settled = is_settled(object.metadata(), began);
+            if let (Some(checksum), true) = (&checksum, is_settled && may_keep) {
+                // If not, it is computed again when it is asked for again: nobody is worse off.
+                let _ = object.keep_checksum(checksum);
+            }
+            (checksum, is_settled, is_abandoned.get())
         });
         // A panic in there has reported itself; the checksum cannot be had.
-        let (checksum, is_abandoned) = hashed.await.unwrap_or_default();
+        let (checksum, is_settled, is_abandoned) = hashed.await.unwrap_or_default();
         if is_abandoned {
             // In this order: who sees the channel closed must not find it again.
             drop(running);
             drop(sender);
             return;
         }
-        let checksum = checksum.filter(|_| object.is_unchanged());
-        let settled = began.duration_since(object.metadata().changed).is_ok_and(|age| age >= SETTLED);
-        if let (Some(checksum), true) = (&checksum, settled) {
+        if let (Some(checksum), true) = (&checksum, is_settled) {
             self.lock().remember(key.clone(), checksum.clone(), self.kept_max);
         }
         sender.send_replace(Some(checksum));
@@ -176,23 +263,39 @@ impl State {
     }
 }
 
-/// Reads a whole file; `None` when it cannot be read to its end, or when nobody waits any longer.
-fn hash(object: &dyn Object, kind: ChecksumKind, is_wanted: &dyn Fn() -> bool) -> Option<Checksum> {
-    let size = object.metadata().size_bytes;
-    let mut buffer = AlignedBuf::new(limits::IO_BYTES);
-    let mut hasher = Hasher::new(kind);
-    let mut at = 0;
-    while at < size && is_wanted() {
-        let left = usize::try_from(size - at).unwrap_or(usize::MAX).min(buffer.len());
-        match object.read_at(&mut buffer[..left], at) {
-            Ok(count) if count > 0 => {
-                hasher.update(&buffer[..count]);
-                at += count as u64;
+/// Whether a file that is looked at since `began` can be told from what it will be.
+fn is_settled(metadata: &Metadata, began: SystemTime) -> bool {
+    began.duration_since(metadata.changed).is_ok_and(|age| age >= SETTLED)
+}
+
+/// A file that is read from its beginning to its end.
+struct Reading {
+    object: Arc<dyn Object>,
+    done_bytes: Arc<AtomicU64>,
+    hashed_bytes: Arc<AtomicU64>,
+}
+
+impl Reading {
+    /// `None` when it cannot be read to its end, or when nobody waits any longer.
+    fn hash(&self, kind: ChecksumKind, is_wanted: &dyn Fn() -> bool) -> Option<Checksum> {
+        let size = self.object.metadata().size_bytes;
+        let mut buffer = AlignedBuf::new(limits::IO_BYTES);
+        let mut hasher = Hasher::new(kind);
+        let mut at = 0;
+        while at < size && is_wanted() {
+            let left = usize::try_from(size - at).unwrap_or(usize::MAX).min(buffer.len());
+            match self.object.read_at(&mut buffer[..left], at) {
+                Ok(count) if count > 0 => {
+                    hasher.update(&buffer[..count]);
+                    at += count as u64;
+                    self.done_bytes.store(at, Ordering::Relaxed);
+                    self.hashed_bytes.fetch_add(count as u64, Ordering::Relaxed);
+                }
+                _ => return None,
             }
-            _ => return None,
         }
+        (at == size).then(|| hasher.finish())
     }
-    (at == size).then(|| hasher.finish())
 }
 
 #[cfg(test)]

@@ -1,26 +1,37 @@
 //! GET and HEAD: files, ranges of files, and listings of directories.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, limits};
+use gridlane_core::{ByteRange, ChecksumKind, limits};
 use gridlane_dav::conditional::{self, Validators, Verdict};
 use gridlane_dav::path::encode_query;
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{
-    ContentRange, ETag, Entry, EntryKind, Method, RangeSpec, ResourcePath, Status, UnsatisfiedRange, date,
-    digest, listing, media_type,
+    Boundary, ContentRange, ETag, Entry, EntryKind, Method, Multipart, RangeAnswer, RangeList, ResourcePath,
+    Status, UnsatisfiedRange, Version, date, listing, media_type,
 };
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
-use crate::connection::SMALL_BYTES;
 use crate::export::Spot;
+use crate::gather::SMALL_BYTES;
+use crate::mirrors::{self, Mirrored};
+use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::rules::Operation;
 use crate::shared::Shared;
+use crate::wanted::Wanted;
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
-pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
+pub(crate) async fn answer(
+    shared: &Shared,
+    head: &RequestHead,
+    path: &ResourcePath,
+    spot: &Spot,
+    origin: &Origin<'_>,
+) -> Reply {
     let opened = match spot.storage().open_nowait(&spot.object) {
         Ok(None) => shared.disk.run(|| spot.storage().open(&spot.object)).await,
         Ok(Some(opened)) => Ok(opened),
@@ -32,7 +43,11 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
     }
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
-        Ok(Opened::File(object)) => file(shared, head, path, object).await,
+        Ok(Opened::File(object)) => {
+            let base = origin.url();
+            let mirrored = base.as_ref().map(|base| Mirrored { base, export: &spot.export, path });
+            file(shared, head, path, spot, mirrored, object).await
+        }
         Ok(Opened::Directory) if !path.is_directory_form() => redirect_to_directory(head, path),
         Ok(Opened::Directory) if head.method == Method::Head => {
             directory_reply(head).payload(Payload::Unmeasured)
@@ -46,7 +61,7 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
             let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
             let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
             // A small one takes no memory worth counting: slow readers of those hinder nobody.
-            reply.permit = (reply.payload_len() > SMALL_BYTES).then_some(permit);
+            reply.permit = (reply.payload.len() > SMALL_BYTES).then_some(permit);
             reply
         }
         Err(error) => Reply::store_failure(&error),
@@ -72,8 +87,22 @@ pub(crate) fn validators(metadata: &Metadata) -> Option<Validators> {
     Some(Validators { etag: ETag::strong(metadata.tag.as_str())?, modified: metadata.modified })
 }
 
-async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: Arc<dyn Object>) -> Reply {
+async fn file(
+    shared: &Shared,
+    head: &RequestHead,
+    path: &ResourcePath,
+    spot: &Spot,
+    mirrored: Option<Mirrored<'_>>,
+    object: Arc<dyn Object>,
+) -> Reply {
     let metadata = object.metadata();
+    let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
+    if let (Some(mirrored), Some(format)) = (&mirrored, mirrors::wanted(head, media_type)) {
+        // Conditions are about the file, and this is none of its bytes.
+        let kinds = [ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256];
+        let known = shared.digests.kept(&shared.disk, object.as_ref(), &kinds).await;
+        return mirrored.metalink(format, metadata.size_bytes, &known);
+    }
     let Some(validators) = validators(metadata) else {
         return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
     };
@@ -81,6 +110,7 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
         reply
             .field("ETag", validators.etag.to_string())
             .field("Last-Modified", date::format(metadata.modified))
+            .field("Vary", "Accept")
     };
     match conditional::evaluate(&head.headers, &head.method, Some(&validators)) {
         Verdict::NotModified => return with_validators(Reply::new(Status::NOT_MODIFIED)),
@@ -92,57 +122,119 @@ async fn file(shared: &Shared, head: &RequestHead, path: &ResourcePath, object: 
     let size = metadata.size_bytes;
     let asked = match head.method {
         Method::Get if conditional::range_applies(&head.headers, &validators) => {
-            head.headers.single("range").and_then(RangeSpec::parse)
+            head.headers.single("range").and_then(RangeList::parse)
         }
         // RFC 9110, 14.2: a range means something to GET only.
         _ => None,
     };
-    let (status, range) = match asked.map(|spec| spec.resolve(size)) {
-        None => (Status::OK, ByteRange::new(0, size)),
-        Some(Some(range)) => (Status::PARTIAL_CONTENT, range),
-        Some(None) => {
+    let answer = asked.map_or(RangeAnswer::Whole, |ranges| ranges.resolve(size));
+    let whole = ByteRange::new(0, size);
+    let (status, content_range, payload) = match answer {
+        RangeAnswer::Whole => (Status::OK, None, Payload::File { object: Arc::clone(&object), range: whole }),
+        RangeAnswer::Single(range) => {
+            let content_range = ContentRange { range, size: Some(size) };
+            let payload = Payload::File { object: Arc::clone(&object), range };
+            (Status::PARTIAL_CONTENT, Some(content_range), payload)
+        }
+        RangeAnswer::Multi(ranges) => match Multipart::new(boundary(), media_type, size, ranges) {
+            Some(parts) => {
+                let payload = Payload::Parts { object: Arc::clone(&object), parts: Box::new(parts) };
+                (Status::PARTIAL_CONTENT, None, payload)
+            }
+            // Longer than a number can say, and far longer than any file.
+            None => (Status::OK, None, Payload::File { object: Arc::clone(&object), range: whole }),
+        },
+        RangeAnswer::Unsatisfiable => {
             return Reply::failure(Status::RANGE_NOT_SATISFIABLE, format!("the file has {size} bytes"))
                 .field("Content-Range", UnsatisfiedRange { size }.to_string());
         }
     };
-    let name = path.names().next_back().unwrap_or_default();
-    let media_type = media_type::of_name(name);
+    let content_type = match &payload {
+        Payload::Parts { parts, .. } => parts.content_type(),
+        _ => media_type.to_owned(),
+    };
     let mut reply = with_validators(Reply::new(status))
         .field("Accept-Ranges", "bytes")
-        .field("Content-Type", media_type)
+        .field("Content-Type", content_type)
         .field("X-Content-Type-Options", "nosniff");
     if media_type::is_active(media_type) {
         // Whoever may write a page must not thereby act as this server's origin in a reader's browser.
         reply = reply.field("Content-Security-Policy", "sandbox");
     }
-    if status == Status::PARTIAL_CONTENT {
-        reply = reply.field("Content-Range", ContentRange { range, size: Some(size) }.to_string());
+    if let Some(content_range) = content_range {
+        reply = reply.field("Content-Range", content_range.to_string());
     }
-    if let Some(checksum) = digest_of(shared, head, &object).await {
-        reply = reply.field("Digest", digest::encode(&checksum));
+    if let Some(mirrored) = mirrored {
+        reply = mirrored.link(reply);
     }
-    reply.payload(Payload::File { object, range })
+    reply = tell_digests(shared, head, spot, &object, reply).await;
+    reply.tells_status = head.method == Method::Get && wants_status(head);
+    reply.payload(payload)
 }
 
-/// The checksum of the whole file, if the request wants one that we offer.
+/// A new one for each answer, which nobody can guess: the hasher's keys are random.
+fn boundary() -> Boundary {
+    let bits = || u128::from(RandomState::new().build_hasher().finish());
+    Boundary::from_bits(bits() << 64 | bits())
+}
+
+/// Whether the client wants to be told in a trailer how the transfer ended: XRootD's and Pelican's way. Never
+/// by `TE` alone, which neon sends with every request; and HTTP/1.0 has no chunks.
+fn wants_status(head: &RequestHead) -> bool {
+    let is_asked = head.headers.single("x-transfer-status");
+    head.version >= Version::Http11
+        && head.headers.list("te").any(|coding| {
+            coding.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case("trailers"))
+        })
+        && is_asked.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
+/// The checksums of the whole file that the request wants and that we offer.
 ///
 /// A HEAD gets any that we can compute. A GET waits for its first byte meanwhile, so it gets only what is
 /// known, or soon will be: aria2 asks for sha-256 with every GET, and gives up after a minute.
-async fn digest_of(shared: &Shared, head: &RequestHead, object: &Arc<dyn Object>) -> Option<Checksum> {
-    let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
-    let is_offered = |kind: ChecksumKind| {
-        head.method == Method::Head
-            || is_small && kind.is_combinable()
-            || shared.digests.is_known(object.metadata(), kind)
+async fn tell_digests(
+    shared: &Shared,
+    head: &RequestHead,
+    spot: &Spot,
+    object: &Arc<dyn Object>,
+    reply: Reply,
+) -> Reply {
+    let (digests, disk) = (&shared.digests, &shared.disk);
+    let best = Wanted::of(&head.headers, &ChecksumKind::ALL);
+    let kinds: Vec<ChecksumKind> = best.kinds().collect();
+    if kinds.is_empty() {
+        return reply;
+    }
+    let mut known = digests.kept(disk, object.as_ref(), &kinds).await;
+    if known.len() == kinds.len() {
+        return best.tell(reply, &known);
+    }
+    let wanted = match head.method {
+        Method::Head => best,
+        _ => {
+            known = digests.kept(disk, object.as_ref(), &ChecksumKind::ALL).await;
+            let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
+            let is_offered = |kind: &ChecksumKind| {
+                is_small && kind.is_combinable() || known.iter().any(|checksum| checksum.kind() == *kind)
+            };
+            let offered: Vec<ChecksumKind> = ChecksumKind::ALL.into_iter().filter(is_offered).collect();
+            Wanted::of(&head.headers, &offered)
+        }
     };
-    let offered: Vec<ChecksumKind> = ChecksumKind::ALL.into_iter().filter(|kind| is_offered(*kind)).collect();
-    let kind = digest::negotiate(&head.headers, &offered)?;
     let wait = match head.method {
         Method::Head => limits::DIGEST_ANSWER_MAX,
         // It may stand in line behind two large files.
         _ => limits::DIGEST_GET_MAX,
     };
-    timeout(wait, shared.digests.of(object, kind)).await.ok()?
+    for kind in wanted.kinds() {
+        if known.iter().all(|checksum| checksum.kind() != kind)
+            && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, spot.export.allow_write)).await
+        {
+            known.push(checksum);
+        }
+    }
+    wanted.tell(reply, &known)
 }
 
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.

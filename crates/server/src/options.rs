@@ -8,17 +8,35 @@ use crate::reply::{Payload, Reply};
 use crate::rules::Operation;
 use crate::shared::Shared;
 
-const READING: &str = "GET, HEAD, OPTIONS, PROPFIND";
-/// Of a file that may be read, copied to where something may be written.
-const COPYING: &str = "GET, HEAD, OPTIONS, PROPFIND, COPY";
-const WRITING: &str = "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, MOVE, COPY";
+/// The methods, and what may be done where they may be used; `None`: everywhere.
+const METHODS: [(&str, Option<Operation>); 10] = [
+    ("GET", None),
+    ("HEAD", None),
+    ("PUT", Some(Operation::Write)),
+    ("DELETE", Some(Operation::Delete)),
+    ("OPTIONS", None),
+    ("PROPFIND", None),
+    ("PROPPATCH", Some(Operation::Write)),
+    ("MKCOL", Some(Operation::Write)),
+    ("MOVE", Some(Operation::Delete)),
+    ("COPY", Some(Operation::Read)),
+];
 
-/// What may be done at a place, for `Allow`.
-fn allowed(shared: &Shared, place: &Place) -> &'static str {
+/// Those methods for which `may` says yes, for `Allow`.
+fn methods(may: impl Fn(Operation) -> bool) -> String {
+    let allowed = METHODS.iter().filter(|(_, operation)| operation.is_none_or(&may));
+    allowed.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// What may be done at a place.
+fn allowed(shared: &Shared, place: &Place) -> String {
     match place {
-        Place::Inside(spot) if spot.check(Operation::Write).is_ok() => WRITING,
-        Place::Inside(_) if shared.exports.allow_write() => COPYING,
-        Place::Inside(_) | Place::Above(_) | Place::Nowhere => READING,
+        Place::Inside(spot) => methods(|operation| match operation {
+            // Of a COPY: what may be read can be copied to where something may be written.
+            Operation::Read => shared.exports.allow_write() && spot.check(operation).is_ok(),
+            _ => spot.check(operation).is_ok(),
+        }),
+        Place::Above(_) | Place::Nowhere => methods(|_| false),
     }
 }
 
@@ -30,10 +48,10 @@ pub(crate) fn answer(shared: &Shared, place: &Place) -> Reply {
 
 /// `OPTIONS *`: what may be done somewhere.
 pub(crate) fn of_server(shared: &Shared) -> Reply {
-    reply(if shared.exports.allow_write() { WRITING } else { READING })
+    reply(methods(|_| shared.exports.allow_write()))
 }
 
-fn reply(allowed: &str) -> Reply {
+fn reply(allowed: String) -> Reply {
     Reply::new(Status::OK)
         .field("Allow", allowed)
         .field("DAV", "1")

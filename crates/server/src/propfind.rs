@@ -6,8 +6,9 @@
 //! client sees XML without an end, and not a directory with fewer files.
 
 use std::io;
+use std::sync::Arc;
 
-use gridlane_core::{Checksum, limits};
+use gridlane_core::{Checksum, ChecksumKind, limits};
 use gridlane_dav::multistatus::{self, Quota};
 use gridlane_dav::property::{LiveProperty, PropertyName};
 use gridlane_dav::request::RequestHead;
@@ -16,7 +17,7 @@ use gridlane_dav::{
     ETag, EntryKind, Multistatus, PropfindRequest, Resource, ResourcePath, Status, media_type,
 };
 use gridlane_store::storage::Entries;
-use gridlane_store::{Metadata, StoreError, StoreResult};
+use gridlane_store::{Metadata, ObjectPath, Opened, Storage, StoreError, StoreResult};
 
 use crate::body::{Body, Wire};
 use crate::conditions;
@@ -139,6 +140,8 @@ fn find(
     question.writer.open(&mut out);
     let (depth, has_entries) = (question.depth, current.is_directory());
     let mut lister = Lister {
+        storage: Arc::clone(&spot.export.storage),
+        object: spot.object.clone(),
         allows_write: spot.check(Operation::Write).is_ok(),
         digests: question.names(&checksums).then(|| shared.digests.clone()),
         directory: joined(path.names()),
@@ -146,7 +149,7 @@ fn find(
         entries: Box::new(std::iter::empty()),
     };
     let itself = lister.directory.clone();
-    lister.write(&mut out, &itself, &current, quota);
+    lister.write(&mut out, &itself, Some(&spot.object), &current, quota);
     let failed = |error| Reply::store_failure(&error);
     if depth == Depth::One && has_entries {
         lister.entries = spot.storage().entries(&spot.object).map_err(failed)?;
@@ -160,7 +163,10 @@ fn find(
 /// A listing that is being sent.
 struct Lister {
     question: Question,
-    /// Names with slashes in front.
+    storage: Arc<dyn Storage>,
+    /// What was requested, in the storage.
+    object: ObjectPath,
+    /// The same for clients: names with slashes in front.
     directory: Vec<u8>,
     entries: Entries,
     allows_write: bool,
@@ -181,17 +187,24 @@ impl Lister {
             let mut path = self.directory.clone();
             path.push(b'/');
             path.extend_from_slice(&entry.name);
-            self.write(out, &path, &entry.metadata, None);
+            self.write(out, &path, self.object.join(&entry.name).as_ref(), &entry.metadata, None);
         }
         Ok(true)
     }
 
-    fn write(&self, out: &mut Vec<u8>, path: &[u8], metadata: &Metadata, quota: Option<Quota>) {
+    fn write(
+        &self,
+        out: &mut Vec<u8>,
+        path: &[u8],
+        object: Option<&ObjectPath>,
+        metadata: &Metadata,
+        quota: Option<Quota>,
+    ) {
         let kind = kind_of(metadata);
         let is_file = kind == EntryKind::File;
         let etag = if is_file { ETag::strong(metadata.tag.as_str()) } else { None };
-        let checksums: Vec<Checksum> = match &self.digests {
-            Some(digests) if is_file => digests.known(metadata),
+        let checksums = match (&self.digests, object) {
+            (Some(digests), Some(object)) if is_file => self.checksums(digests, object, metadata),
             _ => Vec::new(),
         };
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -216,6 +229,19 @@ impl Lister {
             ..Resource::new(path, kind)
         };
         self.question.writer.entry(out, &resource, &self.question.request);
+    }
+}
+
+impl Lister {
+    /// Those that need no reading of the file. It is opened if it has none that are remembered.
+    fn checksums(&self, digests: &Digests, object: &ObjectPath, metadata: &Metadata) -> Vec<Checksum> {
+        let known = digests.known(metadata);
+        match known.is_empty().then(|| self.storage.open(object)) {
+            Some(Ok(Opened::File(opened))) if opened.metadata().tag == metadata.tag => {
+                digests.at_hand(opened.as_ref(), &ChecksumKind::ALL)
+            }
+            _ => known,
+        }
     }
 }
 

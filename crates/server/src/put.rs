@@ -6,15 +6,17 @@
 
 use gridlane_core::{Checksum, ChecksumKind, Hasher};
 use gridlane_dav::request::{RequestBody, RequestHead};
-use gridlane_dav::{ETag, ResourcePath, Status, digest};
+use gridlane_dav::{ETag, ResourcePath, Status, digest, timestamp};
 use gridlane_store::{Metadata, StoreError, StoreResult, Upload};
 
 use crate::body::{Body, BodyError, Wire, invite};
 use crate::conditions::expectation_of;
 use crate::export::Spot;
+use crate::mkcol::prepare_parent;
 use crate::reply::Reply;
 use crate::shared::Shared;
 use crate::transfer::Patience;
+use crate::wanted::Wanted;
 
 /// How far a PUT came that was not completed.
 enum Failure {
@@ -73,10 +75,17 @@ async fn receive(
         RequestBody::Known(len) => Some(len),
         RequestBody::Absent | RequestBody::Chunked => None,
     };
-    let mut upload = shared.disk.run(|| spot.storage().create(&spot.object, expected_bytes)).await?;
+    let create = || {
+        prepare_parent(spot)?;
+        Ok::<_, Failure>(spot.storage().create(&spot.object, expected_bytes)?)
+    };
+    let mut upload = shared.disk.run(create).await?;
     invite(wire, head, &mut Patience::new(&shared.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
+    let wanted = Wanted::of(&head.headers, &ChecksumKind::ALL);
     let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
+    kinds.extend(digest::announced(&head.headers));
+    kinds.extend(wanted.kinds());
     // Always computed: it costs .03 CPU-seconds per GB now, and a whole read of the file later.
     kinds.push(ChecksumKind::Adler32);
     kinds.sort();
@@ -93,13 +102,29 @@ async fn receive(
         shared.disk.run(|| drop(upload)).await;
         return Err(reply.into());
     }
-    let committed = shared.disk.run(|| upload.commit(&expectation)).await?;
+    let modified = head.headers.single(MODIFIED).and_then(timestamp::from_seconds);
+    let commit = || {
+        if let Some(modified) = modified {
+            upload.set_modified(modified)?;
+        }
+        upload.keep_checksums(&checksums);
+        upload.commit(&expectation)
+    };
+    let committed = shared.disk.run(commit).await?;
     let status = if committed.replaced { Status::NO_CONTENT } else { Status::CREATED };
     for checksum in &checksums {
         shared.digests.remember(&committed.metadata, checksum.clone());
     }
-    Ok(success(status, head, &committed.metadata, &checksums))
+    let mut reply = wanted.tell(success(status, &committed.metadata), &checksums);
+    if modified.is_some() {
+        // ownCloud's way to say so: rclone would set it by another request otherwise.
+        reply = reply.field(MODIFIED, "accepted");
+    }
+    Ok(reply)
 }
+
+/// The field of ownCloud's clients, and of rclone, that says when the file was last changed.
+const MODIFIED: &str = "X-OC-Mtime";
 
 /// Refuses what the head alone shows to be impossible.
 fn check_head(head: &RequestHead, path: &ResourcePath, upload_bytes_max: u64) -> Result<(), Reply> {
@@ -171,16 +196,10 @@ fn too_large(max: u64) -> Reply {
     Reply::failure(Status::CONTENT_TOO_LARGE, format!("an upload may have at most {max} bytes"))
 }
 
-fn success(status: Status, head: &RequestHead, metadata: &Metadata, checksums: &[Checksum]) -> Reply {
+fn success(status: Status, metadata: &Metadata) -> Reply {
     let mut reply = Reply::new(status);
     if let Some(etag) = ETag::strong(metadata.tag.as_str()) {
         reply = reply.field("ETag", etag.to_string());
-    }
-    let computed: Vec<ChecksumKind> = checksums.iter().map(Checksum::kind).collect();
-    let wanted = digest::negotiate(&head.headers, &computed)
-        .and_then(|kind| checksums.iter().find(|checksum| checksum.kind() == kind));
-    if let Some(checksum) = wanted {
-        reply = reply.field("Digest", digest::encode(checksum));
     }
     if status == Status::CREATED {
         reply = reply.payload(crate::reply::Payload::Bytes(Vec::new()));

@@ -182,14 +182,16 @@ impl Task<'_> {
         if self.forms.0 && !source.is_directory() {
             return Err(missing());
         }
-        if self.forms.1 && !source.is_directory() {
+        let target = conditions::look(to, &self.to.object)?;
+        // litmus means the directory that is to be replaced.
+        let replaces_directory = target.as_ref().is_some_and(Metadata::is_directory);
+        if self.forms.1 && !source.is_directory() && !replaces_directory {
             let what = "the Destination of a file ends with a slash, as only a directory's does";
             return Err(Reply::failure(Status::CONFLICT, what));
         }
         if source.is_directory() {
             self.from.check(Operation::List)?;
         }
-        let target = conditions::look(to, &self.to.object)?;
         if target.as_ref().is_some_and(Metadata::is_directory) {
             // What is in it goes away with it.
             self.to.check(Operation::Delete)?;

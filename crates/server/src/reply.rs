@@ -7,11 +7,12 @@ use std::time::SystemTime;
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::Rejection;
-use gridlane_dav::{Status, Version, date};
+use gridlane_dav::{Multipart, Status, Version, date, multistatus};
 use gridlane_store::{Object, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::PRODUCT;
+use crate::gather::STATUS_TRAILER;
 
 /// What follows the head.
 pub(crate) enum Payload {
@@ -26,6 +27,13 @@ pub(crate) enum Payload {
         /// Which part of it.
         range: ByteRange,
     },
+    /// These parts of this file.
+    Parts {
+        /// The file.
+        object: Arc<dyn Object>,
+        /// Which parts, and what stands between them.
+        parts: Box<Multipart>,
+    },
     /// Something of unknown length that a HEAD does not get to see.
     Unmeasured,
     /// Something that is made piece by piece while it is sent, in chunks, or up to the end of the connection of
@@ -36,6 +44,18 @@ pub(crate) enum Payload {
         /// Where the rest comes from.
         rest: Box<dyn Pieces>,
     },
+}
+
+impl Payload {
+    /// How many bytes it has, as far as that is known before it is sent.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
+            Payload::Bytes(bytes) => bytes.len() as u64,
+            Payload::File { range, .. } => range.len(),
+            Payload::Parts { parts, .. } => parts.content_length(),
+        }
+    }
 }
 
 /// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
@@ -54,6 +74,8 @@ pub(crate) struct Reply {
     pub(crate) payload: Payload,
     /// The connection cannot be used after this answer.
     pub(crate) closes: bool,
+    /// The payload, bytes of a file, goes in chunks, and a trailer says whether all of it was sent.
+    pub(crate) tells_status: bool,
     /// For the log.
     pub(crate) cause: Option<String>,
     /// Held until the answer is sent, by a payload that takes much memory.
@@ -63,7 +85,15 @@ pub(crate) struct Reply {
 impl Reply {
     /// An answer without a payload.
     pub(crate) fn new(status: Status) -> Reply {
-        Reply { status, fields: Vec::new(), payload: Payload::None, closes: false, cause: None, permit: None }
+        Reply {
+            status,
+            fields: Vec::new(),
+            payload: Payload::None,
+            closes: false,
+            tells_status: false,
+            cause: None,
+            permit: None,
+        }
     }
 
     /// Adds a field.
@@ -149,17 +179,28 @@ impl Reply {
                 reply.cause = Some(error.to_string());
                 reply
             }
+            StoreError::NoSpace => {
+                Reply::failure(status, error.to_string()).with_condition("quota-not-exceeded")
+            }
             other => Reply::failure(status, other.to_string()),
         }
     }
 
-    /// How many bytes the payload has.
-    pub(crate) fn payload_len(&self) -> u64 {
-        match &self.payload {
-            Payload::None | Payload::Unmeasured | Payload::Stream { .. } => 0,
-            Payload::Bytes(bytes) => bytes.len() as u64,
-            Payload::File { range, .. } => range.len(),
+    /// A failure whose text names the condition that did not hold, for programs (RFC 4918, 16; for space RFC
+    /// 4331, 6), and says for people what it said before.
+    fn with_condition(mut self, condition: &str) -> Reply {
+        if let Payload::Bytes(text) = &self.payload {
+            // No text of ours ends a comment.
+            let text = String::from_utf8_lossy(text).replace("--", "- -");
+            let body = format!(
+                "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
+                 <D:error xmlns:D=\"DAV:\"><D:{condition}/></D:error>\n<!--\n{text}-->\n"
+            );
+            self.payload = Payload::Bytes(body.into_bytes());
+            self.fields.retain(|(name, _)| *name != "Content-Type");
+            self = self.field("Content-Type", multistatus::MEDIA_TYPE);
         }
+        self
     }
 
     /// The head as it goes over the wire, for a client of this version.
@@ -172,8 +213,11 @@ impl Reply {
             let _ = write!(head, "{name}: {value}\r\n");
         }
         match self.payload {
-            Payload::Bytes(_) | Payload::File { .. } => {
-                let _ = write!(head, "Content-Length: {}\r\n", self.payload_len());
+            Payload::File { .. } | Payload::Parts { .. } if self.tells_status => {
+                let _ = write!(head, "Transfer-Encoding: chunked\r\nTrailer: {STATUS_TRAILER}\r\n");
+            }
+            Payload::Bytes(_) | Payload::File { .. } | Payload::Parts { .. } => {
+                let _ = write!(head, "Content-Length: {}\r\n", self.payload.len());
             }
             Payload::Stream { .. } if version == Version::Http11 => {
                 head.push_str("Transfer-Encoding: chunked\r\n");

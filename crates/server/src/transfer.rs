@@ -8,6 +8,8 @@
 //! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, encrypted while they
 //! are in the second-level cache.
 //!
+//! Small parts of a file, and bytes that go in chunks, are put together by [`crate::gather`] first.
+//!
 //! A client that takes bytes faster than they are sent never makes a loop wait, so each step also asks the
 //! runtime whether it is somebody else's turn.
 //!
@@ -42,52 +44,117 @@ const PROBE_BYTES: usize = 128 * 1024;
 /// Bytes encrypted at a time.
 const TLS_BYTES: usize = 64 * 1024;
 
-/// Sends `range` of `object`; counts in `sent` also when it fails half-way.
-pub(crate) async fn send_object(
-    shared: &Shared,
-    stream: &mut Stream,
-    object: &dyn Object,
-    range: ByteRange,
-    sent: &mut u64,
-) -> io::Result<()> {
-    let file = object.as_file().filter(|_| !stream.is_tls());
-    // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
-    let step_max = match (file, &shared.pace) {
-        (Some(_), None) => SENDFILE_BYTES,
-        _ => limits::IO_BYTES,
-    };
-    let mut patience = Patience::new(&shared.deadlines);
-    let mut has_waited = false;
-    let mut at = range.start();
-    while at < range.end() {
-        let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
-        let step = left.min(step_max);
-        let step = match &shared.pace {
-            Some(pace) => pace.ready(step).await,
-            None => step,
+/// Sends the payload of one answer.
+pub(crate) struct Sender<'a> {
+    pub(crate) shared: &'a Shared,
+    stream: &'a mut Stream,
+    patience: Patience,
+    /// The file system has made us wait, and may do so again.
+    pub(crate) has_waited: bool,
+    /// Bytes sent, also when it fails half-way.
+    sent: &'a mut u64,
+}
+
+impl<'a> Sender<'a> {
+    pub(crate) fn new(shared: &'a Shared, stream: &'a mut Stream, sent: &'a mut u64) -> Sender<'a> {
+        Sender { shared, stream, patience: Patience::new(&shared.deadlines), has_waited: false, sent }
+    }
+
+    /// Sends `range` of `object`.
+    pub(crate) async fn send_object(&mut self, object: &dyn Object, range: ByteRange) -> io::Result<()> {
+        let file = object.as_file().filter(|_| !self.stream.is_tls());
+        // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
+        let step_max = match (file, &self.shared.pace) {
+            (Some(_), None) => SENDFILE_BYTES,
+            _ => limits::IO_BYTES,
         };
-        if step == left {
-            // A file system that waited before may wait for this as well.
-            let is_unchanged = match has_waited {
-                true => shared.disk.run(|| object.is_unchanged()).await,
-                false => object.is_unchanged(),
+        let mut at = range.start();
+        while at < range.end() {
+            let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
+            let step = left.min(step_max);
+            let step = match &self.shared.pace {
+                Some(pace) => pace.ready(step).await,
+                None => step,
             };
-            if !is_unchanged {
-                return Err(changed());
+            if step == left {
+                self.check_unchanged(object).await?;
+            }
+            let moved = match file {
+                Some(file) if is_in_page_cache(object, at, step)? => {
+                    self.send_file_step(file, at, step).await?
+                }
+                _ => self.send_buffered_step(object, Step { at, len: step }).await?,
+            };
+            at += moved as u64;
+        }
+        Ok(())
+    }
+
+    /// Fails when the bytes sent so far may be a mixture of those that the file had and those it has now.
+    pub(crate) async fn check_unchanged(&self, object: &dyn Object) -> io::Result<()> {
+        // A file system that waited before may wait for this as well.
+        let is_unchanged = match self.has_waited {
+            true => self.shared.disk.run(|| object.is_unchanged()).await,
+            false => object.is_unchanged(),
+        };
+        if is_unchanged { Ok(()) } else { Err(changed()) }
+    }
+
+    /// Writes all of `bytes`, as fast as the rate limit lets it.
+    pub(crate) async fn write_paced(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let step = match &self.shared.pace {
+                Some(pace) => pace.ready(bytes.len()).await,
+                None => bytes.len(),
+            };
+            let (now, later) = bytes.split_at(step);
+            write(self.stream, now, &mut self.patience, self.sent).await?;
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    /// Sends all of a step, however often the socket is full.
+    async fn send_file_step(&mut self, file: &File, at: u64, len: usize) -> io::Result<usize> {
+        let mut done = 0;
+        while done < len {
+            consume_budget().await;
+            let step = self.stream.send_file(file, at + done as u64, len - done);
+            match self.patience.wait(step).await.map_err(Impatience::of_sending)? {
+                0 => return Err(shrunk()),
+                moved => {
+                    done += moved;
+                    *self.sent += moved as u64;
+                }
             }
         }
-        let moved = match file {
-            Some(file) if is_in_page_cache(object, at, step)? => {
-                send_file_step(stream, file, at, step, &mut patience, sent).await?
-            }
-            _ => {
-                let step = Step { at, len: step };
-                send_buffered_step(shared, stream, object, step, &mut patience, &mut has_waited, sent).await?
-            }
-        };
-        at += moved as u64;
+        Ok(done)
     }
-    Ok(())
+
+    /// Sends a part of a step, as much as one read gives, through a buffer.
+    async fn send_buffered_step(&mut self, object: &dyn Object, step: Step) -> io::Result<usize> {
+        let shared = self.shared;
+        let mut buffer = shared.buffers.lend();
+        let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
+        let mut done = 0;
+        while done < len {
+            let offset = at + done as u64;
+            let warm = (len - done).min(TLS_BYTES);
+            let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
+                Some(count) => count,
+                None => {
+                    self.has_waited = true;
+                    shared.disk.run(|| object.read_at(&mut buffer[..len - done], offset)).await?
+                }
+            };
+            if count == 0 {
+                return Err(shrunk());
+            }
+            write(self.stream, &buffer[..count], &mut self.patience, self.sent).await?;
+            done += count;
+        }
+        Ok(done)
+    }
 }
 
 /// Whether a step can be read without waiting, as far as some of its bytes tell: what lies between two of
@@ -107,62 +174,6 @@ fn is_in_page_cache(object: &dyn Object, at: u64, len: usize) -> io::Result<bool
 struct Step {
     at: u64,
     len: usize,
-}
-
-/// Sends all of a step, however often the socket is full.
-async fn send_file_step(
-    stream: &mut Stream,
-    file: &File,
-    at: u64,
-    len: usize,
-    patience: &mut Patience,
-    sent: &mut u64,
-) -> io::Result<usize> {
-    let mut done = 0;
-    while done < len {
-        consume_budget().await;
-        let step = stream.send_file(file, at + done as u64, len - done);
-        match patience.wait(step).await.map_err(Impatience::of_sending)? {
-            0 => return Err(shrunk()),
-            moved => {
-                done += moved;
-                *sent += moved as u64;
-            }
-        }
-    }
-    Ok(done)
-}
-
-/// Sends a part of a step, as much as one read gives, through a buffer.
-async fn send_buffered_step(
-    shared: &Shared,
-    stream: &mut Stream,
-    object: &dyn Object,
-    step: Step,
-    patience: &mut Patience,
-    has_waited: &mut bool,
-    sent: &mut u64,
-) -> io::Result<usize> {
-    let mut buffer = shared.buffers.lend();
-    let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
-    let mut done = 0;
-    while done < len {
-        let offset = at + done as u64;
-        let warm = (len - done).min(TLS_BYTES);
-        let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
-            Some(count) => count,
-            None => {
-                *has_waited = true;
-                shared.disk.run(|| object.read_at(&mut buffer[..len - done], offset)).await?
-            }
-        };
-        if count == 0 {
-            return Err(shrunk());
-        }
-        write(stream, &buffer[..count], patience, sent).await?;
-        done += count;
-    }
-    Ok(done)
 }
 
 /// How a client learns where a payload of unknown length ends.
@@ -316,11 +327,20 @@ impl Impatience {
     }
 }
 
+/// What a client is told of why it does not get all of a file: the operating system's own words are for the
+/// log.
+pub(crate) fn told(cause: &io::Error) -> String {
+    match cause.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => cause.to_string(),
+        _ => "the storage fails".to_owned(),
+    }
+}
+
 fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the file was changed while it was sent")
 }
 
-fn shrunk() -> io::Error {
+pub(crate) fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter while it was sent")
 }
 

@@ -59,18 +59,24 @@ fn methods() {
     let server = TestServer::start();
     let got = server.request("BREW /", "");
     got.assert_refused(Status::NOT_IMPLEMENTED, "method");
-    for method in ["POST", "PROPFIND", "MKCOL", "TRACE", "COPY"] {
+    for method in ["POST", "LOCK", "UNLOCK", "TRACE", "PATCH"] {
         let got = server.request(&format!("{method} /"), "");
-        got.assert_refused(Status::METHOD_NOT_ALLOWED, "method");
-        assert_eq!(got.field("allow"), Some("GET, HEAD, PUT, DELETE, OPTIONS"));
+        got.assert_refused(Status::METHOD_NOT_ALLOWED, method);
+        assert_eq!(got.field("allow"), server.request("OPTIONS /", "").field("allow"), "{method}");
     }
     assert_eq!(server.request("CONNECT h:1", "").status(), 405);
     for target in ["*", "/", "/none"] {
         let got = server.request(&format!("OPTIONS {target}"), "");
-        assert_eq!((got.status(), got.field("dav")), (200, None));
+        assert_eq!((got.status(), got.field("dav")), (200, Some("1")));
+        let all = "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, MOVE, COPY";
+        assert_eq!(got.field("allow"), Some(all));
+        assert_eq!((got.field("ms-author-via"), got.field("accept-ranges")), (Some("DAV"), Some("bytes")));
     }
     let readable = TestServer::with(|_| {});
-    assert_eq!(readable.request("OPTIONS /", "").field("allow"), Some("GET, HEAD, OPTIONS"));
+    for target in ["*", "/"] {
+        let got = readable.request(&format!("OPTIONS {target}"), "");
+        assert_eq!(got.field("allow"), Some("GET, HEAD, OPTIONS, PROPFIND"));
+    }
     // What such a request carries does not become the next request.
     let mut client = server.connect();
     client.send(

@@ -97,10 +97,8 @@ fn a_reload_counts_from_the_next_request_on() {
         settings.host_names = vec!["h".to_owned()];
         settings
     };
-    let under = |path: &str| Export {
-        path: ResourcePath::parse(path).unwrap(),
-        ..Export::new(storage("new"))
-    };
+    let under =
+        |path: &str| Export { path: ResourcePath::parse(path).unwrap(), ..Export::new(storage("new")) };
     let control = server.control();
     assert!(control.reload(settings(vec![under("/a"), under("/a/b")])).is_err());
     assert_eq!(client.request("GET /old", "").status(), 200, "a configuration that is wrong changes nothing");
@@ -344,8 +342,10 @@ fn requests_have_ids_and_changes_are_audited() {
     server.write("f", b"x");
     let mut client = server.connect();
     let first = client.request("GET /f", "");
-    let second = client.request("GET /none", "X-Request-Id: job-7 \u{e9}\r\nClientInfo: job-id=1;file-id=2\r\n");
-    let (first, second) = (first.field("x-request-id").unwrap().to_owned(), second.field("x-request-id").unwrap().to_owned());
+    let second =
+        client.request("GET /none", "X-Request-Id: job-7 \u{e9}\r\nClientInfo: job-id=1;file-id=2\r\n");
+    let (first, second) =
+        (first.field("x-request-id").unwrap().to_owned(), second.field("x-request-id").unwrap().to_owned());
     assert_ne!(first, second);
     let moved = client.request("MOVE /f", "Destination: /g?authz=secret\r\n");
     assert!(matches!(moved.status(), 201 | 400), "{}", moved.text());

@@ -156,7 +156,8 @@ impl Storage for MemoryStorage {
         if path.is_root() {
             return Ok(Metadata {
                 tag: "memory-root".to_owned(),
-                identity: FileIdentity { device: 0, number: 0 },
+                // An address, for everything else a count: no two trees have the same root.
+                identity: FileIdentity { device: 0, number: Arc::as_ptr(&self.tree).addr() as u64 },
                 ..metadata(NodeKind::Directory, 0, SystemTime::UNIX_EPOCH)
             });
         }
@@ -245,11 +246,11 @@ impl Storage for MemoryStorage {
         }
         let mut tree = self.lock();
         tree.get(from)?;
-        tree.check(from, expectation)?;
         if from == to || to.is_below(from) || from.is_below(to) {
             return Err(StoreError::IntoItself);
         }
         tree.require_parent(to)?;
+        tree.check(from, expectation)?;
         let replaced = tree.nodes.contains_key(to);
         if replaced && !overwrite {
             return Err(StoreError::Unexpected);

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gridlane_dav::{ResponseHead, Status, response::BodyLength};
+use gridlane_dav::chunked::{ChunkedDecoder, Step};
+use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
 use gridlane_server::{AccessLog, Control, Server, Settings, Summary};
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
@@ -151,6 +152,8 @@ pub(crate) struct Client {
 pub(crate) struct Response {
     pub(crate) head: ResponseHead,
     pub(crate) body: Vec<u8>,
+    /// What stood behind a body in chunks.
+    pub(crate) trailers: Headers,
 }
 
 impl Client {
@@ -160,12 +163,9 @@ impl Client {
 
     /// Connects from one of this machine's addresses.
     pub(crate) fn from(source: std::net::IpAddr, address: SocketAddr) -> Client {
-        let socket = rustix::net::socket(
-            rustix::net::AddressFamily::INET,
-            rustix::net::SocketType::STREAM,
-            None,
-        )
-        .unwrap();
+        let socket =
+            rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+                .unwrap();
         rustix::net::bind(&socket, &SocketAddr::new(source, 0)).unwrap();
         rustix::net::connect(&socket, &address).unwrap();
         Client::of(TcpStream::from(socket))
@@ -214,9 +214,69 @@ impl Client {
         let body = match head.body_length(to_head).unwrap() {
             BodyLength::Known(len) => self.take(len as usize),
             BodyLength::UntilClose => self.rest(),
-            BodyLength::Chunked => panic!("the server sends no chunks"),
+            BodyLength::Chunked => {
+                let (body, trailers) = self.chunks_and_trailers();
+                return Response { head, body, trailers };
+            }
         };
-        Response { head, body }
+        Response { head, body, trailers: Headers::new() }
+    }
+
+    /// Reads chunks up to the last one, and what is behind it.
+    fn chunks_and_trailers(&mut self) -> (Vec<u8>, Headers) {
+        let (mut decoder, mut body) = (ChunkedDecoder::new(), Vec::new());
+        loop {
+            let (step, used) = decoder.step(&self.ahead).unwrap();
+            let is_end = step == Step::End;
+            if let Step::Data(data) = step {
+                body.extend_from_slice(data);
+            }
+            self.ahead.drain(..used);
+            if is_end {
+                return (body, decoder.trailers().clone());
+            }
+            if used == 0 || self.ahead.is_empty() {
+                assert!(self.fill().unwrap() > 0, "ended within chunks");
+            }
+        }
+    }
+
+    /// Reads chunks up to the last one; without that, what came is the error.
+    pub(crate) fn chunks(&mut self) -> Result<Vec<u8>, Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            match self.try_chunk() {
+                Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+                Ok(None) => return Ok(body),
+                Err(_) => return Err(body),
+            }
+        }
+    }
+
+    /// Reads one chunk; `None` for the last one.
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
+        self.try_chunk().unwrap()
+    }
+
+    fn try_chunk(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let line_len = loop {
+            match self.ahead.windows(2).position(|two| two == b"\r\n") {
+                Some(at) => break at,
+                None if self.fill()? == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                None => {}
+            }
+        };
+        let size = std::str::from_utf8(&self.ahead[..line_len]).unwrap();
+        let size = usize::from_str_radix(size, 16).unwrap();
+        while self.ahead.len() < line_len + size + 4 {
+            if self.fill()? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        let chunk = self.ahead[line_len + 2..line_len + 2 + size].to_vec();
+        assert_eq!(&self.ahead[line_len + 2 + size..line_len + size + 4], b"\r\n");
+        self.ahead.drain(..line_len + size + 4);
+        Ok((size > 0).then_some(chunk))
     }
 
     /// Reads exactly `len` bytes.
@@ -269,7 +329,12 @@ impl Response {
     /// An error answer says what, and whether to retry.
     pub(crate) fn assert_refused(&self, status: Status, part: &str) {
         assert_eq!(self.head.status, status, "{}", self.text());
-        assert_eq!(self.field("content-type"), Some("text/plain; charset=utf-8"));
+        let media_type = match status {
+            // With the condition for programs (RFC 4331, 6).
+            Status::INSUFFICIENT_STORAGE => "application/xml; charset=utf-8",
+            _ => "text/plain; charset=utf-8",
+        };
+        assert_eq!(self.field("content-type"), Some(media_type));
         assert!(self.text().contains(part), "{}", self.text());
         assert!(self.text().contains("again"), "{}", self.text());
     }

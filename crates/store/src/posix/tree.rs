@@ -151,9 +151,11 @@ fn remove_name(directory: BorrowedFd<'_>, name: &OsStr, is_directory: bool) -> S
 /// Whether something is mounted at `name` in `directory`, or below it. A rename would take it along.
 pub(super) fn holds_mounts(directory: &OwnedFd, name: &OsStr) -> bool {
     use std::os::fd::AsRawFd;
-    let link = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
+    // A thread may have mounts of its own.
+    let link = format!("/proc/thread-self/fd/{}", directory.as_fd().as_raw_fd());
     // Without procfs the mount point itself is still refused, by the kernel.
-    let (Ok(at), Ok(mounts)) = (std::fs::read_link(link), std::fs::read("/proc/self/mountinfo")) else {
+    let (Ok(at), Ok(mounts)) = (std::fs::read_link(link), std::fs::read("/proc/thread-self/mountinfo"))
+    else {
         return false;
     };
     let tree = at.join(name);

@@ -1,0 +1,167 @@
+//! Random sequences of operations: a directory of this machine answers as the storage in memory does, and has
+//! the same tree in the end; a quota around it counts what is there.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::mem::discriminant;
+use std::sync::Arc;
+
+use gridlane_store::{
+    Durability, Expectation, MemoryStorage, ObjectPath, Opened, PosixStorage, QuotaStorage, Storage,
+    StoreError, StoreResult,
+};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Put { at: ObjectPath, len: usize, expect: Expect },
+    Copy { from: ObjectPath, to: ObjectPath },
+    MakeDirectory(ObjectPath),
+    MakeDirectories(ObjectPath),
+    Remove { at: ObjectPath, expect: Expect },
+    RemoveDirectory(ObjectPath),
+    RemoveTree(ObjectPath),
+    Rename { from: ObjectPath, to: ObjectPath, overwrite: bool, expect: Expect },
+    Look(ObjectPath),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Expect {
+    Anything,
+    Absent,
+    /// What is there now, if anything.
+    Current,
+    Other,
+}
+
+impl Expect {
+    fn of(self, storage: &dyn Storage, at: &ObjectPath) -> Expectation {
+        match self {
+            Expect::Anything => Expectation::Anything,
+            Expect::Absent => Expectation::Absent,
+            Expect::Current => {
+                storage.look(at).map_or(Expectation::Absent, |metadata| Expectation::Tag(metadata.tag))
+            }
+            Expect::Other => Expectation::Tag("other".to_owned()),
+        }
+    }
+}
+
+fn any_path() -> impl Strategy<Value = ObjectPath> {
+    let name = prop_oneof![Just(&b"a"[..]), Just(&b"b"[..]), Just(&b"a-"[..])];
+    prop::collection::vec(name, 0..4).prop_map(|names| ObjectPath::new(names).unwrap())
+}
+
+fn any_expect() -> impl Strategy<Value = Expect> {
+    prop_oneof![
+        3 => Just(Expect::Anything),
+        1 => Just(Expect::Absent),
+        1 => Just(Expect::Current),
+        1 => Just(Expect::Other),
+    ]
+}
+
+fn any_operation() -> impl Strategy<Value = Operation> {
+    prop_oneof![
+        3 => (any_path(), 0..100_usize, any_expect())
+            .prop_map(|(at, len, expect)| Operation::Put { at, len, expect }),
+        1 => (any_path(), any_path()).prop_map(|(from, to)| Operation::Copy { from, to }),
+        3 => any_path().prop_map(Operation::MakeDirectory),
+        2 => any_path().prop_map(Operation::MakeDirectories),
+        1 => (any_path(), any_expect()).prop_map(|(at, expect)| Operation::Remove { at, expect }),
+        1 => any_path().prop_map(Operation::RemoveDirectory),
+        1 => any_path().prop_map(Operation::RemoveTree),
+        3 => (any_path(), any_path(), any::<bool>(), any_expect())
+            .prop_map(|(from, to, overwrite, expect)| Operation::Rename { from, to, overwrite, expect }),
+        1 => any_path().prop_map(Operation::Look),
+    ]
+}
+
+/// What came of it: the same for all storages, whatever their times and tags.
+fn apply(storage: &dyn Storage, operation: &Operation) -> StoreResult<String> {
+    match operation {
+        Operation::Put { at, len, expect } => {
+            let expectation = expect.of(storage, at);
+            let mut upload = storage.create(at, Some(*len as u64))?;
+            upload.write_at(&vec![*len as u8; *len], 0)?;
+            let committed = upload.commit(&expectation)?;
+            Ok(format!("{} {}", committed.replaced, committed.replaced_bytes))
+        }
+        Operation::Copy { from, to } => {
+            let Opened::File(source) = storage.open(from)? else { return Err(StoreError::NotAFile) };
+            let mut upload = storage.create(to, None)?;
+            let mut at = 0;
+            while let count @ 1.. = upload.copy_range(source.as_ref(), at, 30)? {
+                at += count;
+            }
+            upload.commit(&Expectation::Anything)?;
+            Ok(at.to_string())
+        }
+        Operation::MakeDirectory(at) => storage.make_directory(at).map(|()| String::new()),
+        Operation::MakeDirectories(at) => storage.make_directories(at).map(|()| String::new()),
+        Operation::Remove { at, expect } => {
+            storage.remove(at, &expect.of(storage, at)).map(|()| String::new())
+        }
+        Operation::RemoveDirectory(at) => storage.remove_directory(at).map(|()| String::new()),
+        Operation::RemoveTree(at) => storage.remove_tree(at).map(|()| String::new()),
+        Operation::Rename { from, to, overwrite, expect } => {
+            let expectation = expect.of(storage, from);
+            storage.rename(from, to, *overwrite, &expectation).map(|replaced| replaced.to_string())
+        }
+        Operation::Look(at) => {
+            storage.look(at).map(|metadata| format!("{:?} {}", metadata.kind, metadata.size_bytes))
+        }
+    }
+}
+
+/// Every path with its kind and length, and with the byte that a file is full of.
+fn tree(storage: &dyn Storage) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut pending = vec![ObjectPath::root()];
+    while let Some(directory) = pending.pop() {
+        for entry in storage.entries(&directory).unwrap() {
+            let entry = entry.unwrap();
+            let path = directory.join(&entry.name).unwrap();
+            let mut byte = [0];
+            match storage.open(&path).unwrap() {
+                Opened::File(object) => {
+                    object.read_at(&mut byte, 0).unwrap();
+                }
+                Opened::Directory => pending.push(path.clone()),
+            }
+            let metadata = entry.metadata;
+            found.push(format!("{path} {:?} {} {}", metadata.kind, metadata.size_bytes, byte[0]));
+        }
+    }
+    found.sort();
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_answer_alike(operations in prop::collection::vec(any_operation(), 1..40)) {
+        let directory = tempfile::tempdir().unwrap();
+        let posix = Arc::new(PosixStorage::open(directory.path(), Durability::None).unwrap());
+        let quota = QuotaStorage::new(posix, 1 << 40);
+        quota.recount().unwrap();
+        let memory = MemoryStorage::new();
+        for operation in &operations {
+            let (expected, found) = (apply(&memory, operation), apply(&quota, operation));
+            match (&expected, &found) {
+                (Ok(expected), Ok(found)) => prop_assert_eq!(expected, found, "{:?}", operation),
+                (Err(expected), Err(found)) => prop_assert_eq!(
+                    discriminant(expected), discriminant(found), "{:?}: {} and {}", operation, expected, found
+                ),
+                _ => prop_assert!(false, "{operation:?}: {expected:?} and {found:?}"),
+            }
+        }
+        prop_assert_eq!(tree(&memory), tree(&quota));
+        let counted = quota.usage();
+        prop_assert_eq!(counted.reserved_bytes, 0);
+        prop_assert_eq!(quota.recount().unwrap().used_bytes, counted.used_bytes);
+        let hidden = std::fs::read_dir(directory.path().join(".gridlane")).map_or(0, Iterator::count);
+        prop_assert_eq!(hidden, 0);
+    }
+}
