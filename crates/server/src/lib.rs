@@ -8,8 +8,13 @@
 //! ```
 //!
 //! *Deciding* looks at the head and the storage and ends in a `Reply`: status, fields, and a descriptor
-//! of the payload (bytes, or "this object from here to there"). The data plane then moves the payload in a plain
-//! loop: `sendfile` where there is a file and no TLS, else a page-aligned buffer.
+//! of the payload (bytes, "this object from here to there", or something that makes one piece after the other). The
+//! data plane then moves the payload in a plain loop: `sendfile` where there is a file and no TLS, else a page-aligned
+//! buffer.
+//!
+//! It is a WebDAV server of class 1 (RFC 4918): each method has a module of its own, what several of them ask of a
+//! request is in `conditions` and `origin`, and copies of files and trees are in `copying`. There are no locks and no
+//! dead properties.
 //!
 //! What it guarantees: a client costs a task and never a thread, however slow or silent; every wait has a
 //! deadline; a disk never stalls another client; nothing half-written is visible; an answer is never padded.
