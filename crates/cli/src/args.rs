@@ -142,16 +142,23 @@ pub(crate) enum Progress {
     Never,
 }
 
-/// Serve a directory over HTTP and HTTPS on one port.
+/// Serve directories over HTTP and HTTPS on one port.
 ///
 /// Anyone who can connect may read; with --allow-write, also store and remove files. Beyond loopback it
 /// refuses to listen unless told --insecure-allow-anonymous, because nobody is asked who they are.
-/// Uploads appear under their name only when complete. SIGTERM or Ctrl-C ends it after the running
-/// requests.
+/// Uploads appear under their name only when complete.
+///
+/// Several directories, and rules about who may do what in them, come from [[export]] tables in the file that
+/// --config names. SIGHUP reads that file, certificates and keys again and reopens the logs; SIGTERM or
+/// Ctrl-C ends the server after the running requests.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The directory
-    pub(crate) directory: PathBuf,
+    /// The directory, unless the configuration file has [[export]] tables
+    pub(crate) directory: Option<PathBuf>,
+    /// Check configuration, certificate, directories and addresses, say what would be served, and end: exit code 0
+    /// if it would work, 2 if not
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Address and port to listen on (repeatable); port 0 takes a free one
     /// `[default: 127.0.0.1:1094 and [::1]:1094]`
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_LISTEN", value_delimiter = ',')]
@@ -171,6 +178,49 @@ pub(crate) struct ServeArgs {
     /// Where requests are recorded, one JSON object a line: a file, `-` for standard error, or `off`
     #[arg(long, value_name = "FILE|-|off", default_value = "-", env = "GRIDLANE_ACCESS_LOG")]
     pub(crate) access_log: String,
+    /// Which requests are recorded there: all, or failures
+    #[arg(long, value_enum, default_value_t = AccessLogLevel::All, env = "GRIDLANE_ACCESS_LOG_LEVEL")]
+    pub(crate) access_log_level: AccessLogLevel,
+    /// Where requests that change something are recorded as well: a file, or `off`
+    #[arg(long, value_name = "FILE|off", default_value = "off", env = "GRIDLANE_AUDIT_LOG")]
+    pub(crate) audit_log: String,
+    /// Answer questions about the server here: /healthz, /readyz, /metrics. Whoever can connect may ask, so only
+    /// loopback addresses are accepted
+    #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_ADMIN")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// Accept an address beyond loopback for --admin
+    #[arg(long, env = "GRIDLANE_INSECURE_ADMIN", value_parser = FalseyValueParser::new())]
+    pub(crate) insecure_admin: bool,
+    /// What clients call this server, in addresses that it makes [default: the machine's name]
+    #[arg(long, value_name = "NAME", env = "GRIDLANE_SERVER_NAME", value_parser = parse_host)]
+    pub(crate) server_name: Option<String>,
+    /// Other names that clients call it by (repeatable): for checks of Host, and for the Destination of MOVE and
+    /// COPY
+    #[arg(long, value_name = "NAME", env = "GRIDLANE_ALIASES", value_delimiter = ',', value_parser = parse_host)]
+    pub(crate) aliases: Vec<String>,
+    /// Proxies that say by the PROXY protocol (1 or 2) where each connection comes from, and have to: addresses,
+    /// networks, `loopback` or `any` (repeatable)
+    #[arg(long, value_name = "NETWORK", env = "GRIDLANE_PROXY_PROTOCOL", value_delimiter = ',')]
+    pub(crate) proxy_protocol: Vec<String>,
+    /// Also serve connections from there that do not say it, as the proxy's own
+    #[arg(long, env = "GRIDLANE_PROXY_PROTOCOL_OPTIONAL", value_parser = FalseyValueParser::new(), requires = "proxy_protocol")]
+    pub(crate) proxy_protocol_optional: bool,
+    /// Proxies whose Forwarded and X-Forwarded-For are believed: addresses, networks, `loopback` or `any`
+    /// (repeatable)
+    #[arg(long, value_name = "NETWORK", env = "GRIDLANE_TRUST_FORWARDED", value_delimiter = ',')]
+    pub(crate) trust_forwarded: Vec<String>,
+    /// Open connections of one client (an IPv4 address, 64 bits of an IPv6 one); beyond it the answer is 429
+    #[arg(long, value_name = "N", env = "GRIDLANE_CLIENT_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) client_connections: Option<u32>,
+    /// Requests of one client per second, and as many at once; beyond it the answer is 429
+    #[arg(long, value_name = "N", env = "GRIDLANE_CLIENT_REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) client_requests: Option<u32>,
+    /// Send to and receive from one client at most this much per second
+    #[arg(long, value_name = "RATE", value_parser = parse_rate_bytes_per_s, env = "GRIDLANE_CLIENT_RATE")]
+    pub(crate) client_rate: Option<u64>,
+    /// Go on accepting connections for so long after SIGTERM, while /readyz says 503
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_delay, env = "GRIDLANE_DRAIN_DELAY")]
+    pub(crate) drain_delay: f64,
     /// Open connections at the same time; beyond it the answer is 503
     #[arg(long, value_name = "N", default_value_t = gridlane_core::limits::CONNECTIONS_MAX as u32, value_parser = clap::value_parser!(u32).range(1..=1_000_000), env = "GRIDLANE_MAX_CONNECTIONS")]
     pub(crate) max_connections: u32,
@@ -183,6 +233,12 @@ pub(crate) struct ServeArgs {
     /// Listen beyond loopback although nobody is asked who they are
     #[arg(long, env = "GRIDLANE_INSECURE_ALLOW_ANONYMOUS", value_parser = FalseyValueParser::new())]
     pub(crate) insecure_allow_anonymous: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccessLogLevel {
+    All,
+    Failures,
 }
 
 #[derive(Debug, Args)]
@@ -221,6 +277,19 @@ fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
         Ok(seconds) if (0.1..=1e6).contains(&seconds) => Ok(seconds),
         _ => Err("write a number of seconds between 0.1 and 1000000".into()),
     }
+}
+
+fn parse_delay(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds between 0 and 3600".into()),
+    }
+}
+
+fn parse_host(text: &str) -> std::result::Result<String, String> {
+    let is_name = !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_'));
+    if is_name { Ok(text.to_owned()) } else { Err("write a host name, without a port".into()) }
 }
 
 fn parse_durability(text: &str) -> std::result::Result<Durability, String> {

@@ -9,6 +9,9 @@
 //!
 //! [wan.up]                # and per command of a command
 //! backend = "netem"
+//!
+//! [[export]]              # what `serve` serves: not options, see `serve::tables`
+//! directory = "/data"
 //! ```
 
 use std::ffi::OsString;
@@ -52,6 +55,8 @@ fn with_defaults(command: Command, text: &str) -> Result<Command> {
 fn with_table(mut command: Command, table: &Table) -> Result<Command> {
     for (name, value) in table {
         match value {
+            // Not options of a command: `serve` reads them itself.
+            Value::Array(_) if name == "export" && command.get_name() == "gridlane" => {}
             Value::Table(options) => {
                 let of = command.find_subcommand(name).cloned();
                 let of = of.ok_or_else(|| wrong(format!("there is no command {name:?}")))?;

@@ -98,6 +98,8 @@ pub const THROTTLED_CLIENTS_MAX: usize = 65_536;
 pub const ADMIN_CONNECTIONS_MAX: usize = 16;
 /// After a connection there could not be accepted.
 pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long the metrics wait for an export to tell how much room it has.
+pub const ADMIN_SPACE_MAX: Duration = Duration::from_secs(1);
 /// How long one of them may take, from connecting to the end of the answer.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Blocking disk operations at the same time on one export.

@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustix::fs::{FlockOperation, flock};
@@ -82,10 +83,30 @@ pub fn server_config(cert_file: &Path, key_file: &Path) -> Result<Arc<ServerConf
     Ok(Arc::new(config))
 }
 
+/// When the first of the certificates in a PEM file begins to be valid, and when it ceases to be.
+pub fn validity(cert_file: &Path) -> Result<(SystemTime, SystemTime)> {
+    let chain = read_certificates(cert_file)?;
+    let first = chain.first().ok_or_else(|| unusable(cert_file, "no certificate in it"))?;
+    let (_, certificate) =
+        x509_parser::parse_x509_certificate(first).map_err(|cause| unusable(cert_file, cause))?;
+    let moment = |time: x509_parser::time::ASN1Time| {
+        let since = Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or(0));
+        // Years of four digits, of which the clock has room for more.
+        SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    let validity = certificate.validity();
+    Ok((moment(validity.not_before), moment(validity.not_after)))
+}
+
+/// Where [`self_signed`] keeps certificate and key in `dir`.
+pub fn self_signed_files(dir: &Path) -> (PathBuf, PathBuf) {
+    (dir.join("cert.pem"), dir.join("key.pem"))
+}
+
 /// The certificate and key in `dir` (`cert.pem`, `key.pem`) that vouch for `names`, made when they are
 /// missing. ECDSA P-256: an RSA key would make handshakes twenty times dearer.
 pub fn self_signed(dir: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)> {
-    let (cert_file, key_file) = (dir.join("cert.pem"), dir.join("key.pem"));
+    let (cert_file, key_file) = self_signed_files(dir);
     let are_there = || cert_file.exists() && key_file.exists();
     let write = || -> io::Result<()> {
         // Without a lock, which a read-only file system would not give: both files appear whole.
@@ -218,6 +239,8 @@ mod tests {
     fn a_pair_that_is_there_needs_no_writing() {
         let dir = tempfile::tempdir().unwrap();
         let first = self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+        let (begins, ends) = validity(&first.0).unwrap();
+        assert!(begins < SystemTime::now() && SystemTime::now() < ends);
         // A lock that nobody can open for writing, root neither, as on a read-only file system.
         fs::remove_file(dir.path().join("lock")).unwrap();
         fs::create_dir(dir.path().join("lock")).unwrap();

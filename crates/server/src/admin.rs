@@ -2,13 +2,15 @@
 //!
 //! It is no part of the service: few connections at a time, one request each, everything within a few seconds.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use gridlane_core::limits;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::{Method, Status, Version};
 use gridlane_net::Stream;
+use gridlane_store::{ObjectPath, Space};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
@@ -24,6 +26,7 @@ const READ_BYTES: usize = 4096;
 
 /// Answers until it is aborted.
 pub(crate) async fn serve(listener: TcpListener, current: Current, phase: watch::Receiver<Phase>) {
+    let looking = Looking::default();
     let room = Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -37,22 +40,28 @@ pub(crate) async fn serve(listener: TcpListener, current: Current, phase: watch:
         };
         let shared = Arc::clone(&current.borrow());
         let phase = *phase.borrow();
+        let looking = Arc::clone(&looking);
         tokio::spawn(async move {
             // Whoever does not finish in time is cut.
-            let _ = timeout(limits::ADMIN_REQUEST_MAX, exchange(socket, &shared, phase)).await;
+            let _ = timeout(limits::ADMIN_REQUEST_MAX, exchange(socket, &shared, phase, &looking)).await;
             drop(permit);
         });
     }
 }
 
-async fn exchange(socket: TcpStream, shared: &Shared, phase: Phase) -> std::io::Result<()> {
+async fn exchange(
+    socket: TcpStream,
+    shared: &Shared,
+    phase: Phase,
+    looking: &Looking,
+) -> std::io::Result<()> {
     let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
     let mut stream = Stream::plain(socket)?;
     let mut bytes = Vec::new();
     let (reply, version, is_head) = loop {
         match RequestHead::parse(&bytes) {
             Ok(Some((head, _))) => {
-                let reply = decide(&head, shared, phase, is_local).await;
+                let reply = decide(&head, shared, phase, looking, is_local).await;
                 break (reply, head.version, head.method == Method::Head);
             }
             Ok(None) => {}
@@ -78,7 +87,13 @@ async fn exchange(socket: TcpStream, shared: &Shared, phase: Phase) -> std::io::
     Ok(())
 }
 
-async fn decide(head: &RequestHead, shared: &Shared, phase: Phase, is_local: bool) -> Reply {
+async fn decide(
+    head: &RequestHead,
+    shared: &Shared,
+    phase: Phase,
+    looking: &Looking,
+    is_local: bool,
+) -> Reply {
     if is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
         let what = "the Host is neither an address nor a name of this machine";
         return Reply::failure(Status::MISDIRECTED_REQUEST, what);
@@ -106,11 +121,40 @@ async fn decide(head: &RequestHead, shared: &Shared, phase: Phase, is_local: boo
         _ => Reply::new(Status::OK)
             .field("Content-Type", CONTENT_TYPE)
             .field("Cache-Control", "no-store")
-            .payload(Payload::Bytes(page(shared, phase).into_bytes())),
+            .payload(Payload::Bytes(page(shared, phase, looking).await.into_bytes())),
     }
 }
 
-fn page(shared: &Shared, phase: Phase) -> String {
+/// How much room there is in each export, as far as its storage tells in time: a dead one must not keep the others
+/// from being told of.
+async fn spaces(shared: &Shared, looking: &Looking) -> Vec<(String, Space)> {
+    let mut spaces = Vec::new();
+    for export in shared.exports.iter() {
+        let path = export.path.to_string();
+        if !lock(looking).insert(path.clone()) {
+            continue;
+        }
+        let (storage, looked, name) = (Arc::clone(&export.storage), Arc::clone(looking), path.clone());
+        let asked = tokio::task::spawn_blocking(move || {
+            let space = storage.space(&ObjectPath::root()).ok();
+            lock(&looked).remove(&name);
+            space
+        });
+        if let Ok(Ok(Some(space))) = timeout(limits::ADMIN_SPACE_MAX, asked).await {
+            spaces.push((path, space));
+        }
+    }
+    spaces
+}
+
+/// The exports whose storage was asked and has not answered yet: each blocks a thread, and one is enough.
+type Looking = Arc<Mutex<HashSet<String>>>;
+
+fn lock(looking: &Looking) -> MutexGuard<'_, HashSet<String>> {
+    looking.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn page(shared: &Shared, phase: Phase, looking: &Looking) -> String {
     let mut page = Page::default();
     page.family("build", Kind::Info, "", "Which program this is.");
     page.sample("_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -140,7 +184,15 @@ fn page(shared: &Shared, phase: Phase) -> String {
     page.sample("", &[], shared.disk.running());
     page.family("disk_operations_waiting", Kind::Gauge, "", "Operations that wait for the end of others.");
     page.sample("", &[], shared.disk.waiting());
-    shared.digests.render(&mut page);
+    let digests = shared.digests.progress();
+    page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
+    page.sample("", &[], digests.running);
+    page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files that these are of.");
+    page.sample("", &[], digests.size_bytes);
+    page.family("digests_done_bytes", Kind::Gauge, "bytes", "Bytes of those files that were read so far.");
+    page.sample("", &[], digests.done_bytes);
+    page.family("digests_read_bytes", Kind::Counter, "bytes", "Bytes read for checksums on demand.");
+    page.sample("_total", &[], digests.hashed_bytes);
     page.family(
         "log_records_lost",
         Kind::Counter,
@@ -158,6 +210,16 @@ fn page(shared: &Shared, phase: Phase) -> String {
     );
     if let Some(expires) = shared.certificate_expires.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
         page.sample("", &[], expires.as_secs());
+    }
+    page.family(
+        "export_quota_bytes",
+        Kind::Gauge,
+        "bytes",
+        "Of each export's quota, or its file system: used and available.",
+    );
+    for (export, space) in spaces(shared, looking).await {
+        page.sample("", &[("export", &export), ("kind", "used")], space.used_bytes);
+        page.sample("", &[("export", &export), ("kind", "available")], space.available_bytes);
     }
     page.family(
         "tasks_alive",

@@ -49,6 +49,11 @@ pub struct Control {
 }
 
 impl Control {
+    /// Records what happened to the server in its access log.
+    pub fn note(&self, what: &str) {
+        self.current.borrow().access_log.note(what);
+    }
+
     /// Serves by other settings from the next request on; what runs ends with those it began with. Fails without
     /// having changed anything. Returns what did not change because it cannot: where the server listens.
     pub fn reload(&self, settings: Settings) -> Result<Vec<&'static str>> {

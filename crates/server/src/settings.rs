@@ -51,9 +51,14 @@ pub struct Settings {
 impl Settings {
     /// Serves `storage` as the only export, read-only, at `listen`, without TLS and without a log.
     pub fn new(listen: Vec<SocketAddr>, storage: Arc<dyn Storage>) -> Settings {
+        Settings { exports: vec![Export::new(storage)], ..Settings::empty(listen) }
+    }
+
+    /// The same without any export.
+    pub fn empty(listen: Vec<SocketAddr>) -> Settings {
         Settings {
             listen,
-            exports: vec![Export::new(storage)],
+            exports: Vec::new(),
             admin: None,
             limit_rate_bytes_per_s: None,
             tls: None,

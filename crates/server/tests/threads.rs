@@ -9,7 +9,7 @@ use gridlane_dav::Status;
 use support::{Client, TestServer};
 
 /// A third of them has an upload each.
-const CLIENTS: usize = 600;
+const CLIENTS: usize = 1500;
 
 #[test]
 fn silent_clients_cost_no_thread() {
@@ -32,8 +32,9 @@ fn silent_clients_cost_no_thread() {
         assert_eq!(client.head().status, Status::CONTINUE);
     }
     assert_eq!(server.request("GET /f", "").status(), 200);
-    // Beginning the uploads may have kept as many threads as disk operations may run, for a while.
-    let most = before + limits::DISK_OPERATIONS_MAX + 8;
-    assert!(most < CLIENTS / 3, "else a thread for each upload would not be noticed");
+    // Beginning the uploads has kept some threads for a while: about as many as disk operations may run, and more
+    // where the machine is busy, since whoever has just ended is not asked to begin again.
+    let most = before + CLIENTS / 6;
+    assert!(most > before + limits::DISK_OPERATIONS_MAX);
     assert!(threads() <= most, "{} threads, {before} before", threads());
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
-use gridlane_server::{AccessLog, Server, Settings, Summary};
+use gridlane_server::{AccessLog, Control, Server, Settings, Summary};
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
 
@@ -22,6 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A server with a runtime of its own.
 pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
+    /// Where it answers questions about itself, if it does.
+    pub(crate) admin: Option<SocketAddr>,
+    control: Control,
     directory: Option<tempfile::TempDir>,
     log: Text,
     stop: Option<oneshot::Sender<()>>,
@@ -59,12 +62,13 @@ impl TestServer {
                 tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
             runtime.block_on(async move {
                 let server = Server::bind(settings).await.unwrap();
-                started.send(server.addresses()[0]).unwrap();
+                let places = (server.addresses()[0], server.admin_address(), server.control());
+                assert!(started.send(places).is_ok());
                 server.run(async { drop(stopped.await) }).await
             })
         });
-        let address = address.recv().unwrap();
-        TestServer { address, directory: None, log, stop: Some(stop), thread: Some(thread) }
+        let (address, admin, control) = address.recv().unwrap();
+        TestServer { address, admin, control, directory: None, log, stop: Some(stop), thread: Some(thread) }
     }
 
     /// A path inside of the export.
@@ -101,6 +105,16 @@ impl TestServer {
     /// `METHOD PATH` with fields, each ending in CRLF.
     pub(crate) fn request(&self, line: &str, fields: &str) -> Response {
         self.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
+    }
+
+    /// What changes the server while it runs.
+    pub(crate) fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Leaves the server to itself: it would take too long to stop.
+    pub(crate) fn abandon(mut self) {
+        drop(self.thread.take());
     }
 
     /// Tells the server to stop, and does not wait.
@@ -144,7 +158,20 @@ pub(crate) struct Response {
 
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Client {
-        let stream = TcpStream::connect(address).unwrap();
+        Client::of(TcpStream::connect(address).unwrap())
+    }
+
+    /// Connects from one of this machine's addresses.
+    pub(crate) fn from(source: std::net::IpAddr, address: SocketAddr) -> Client {
+        let socket =
+            rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None)
+                .unwrap();
+        rustix::net::bind(&socket, &SocketAddr::new(source, 0)).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        Client::of(TcpStream::from(socket))
+    }
+
+    fn of(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -315,10 +342,10 @@ impl Response {
 
 /// What the server logs.
 #[derive(Clone, Default)]
-struct Text(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Text(Arc<Mutex<Vec<u8>>>);
 
 impl Text {
-    fn records(&self) -> Vec<serde_json::Value> {
+    pub(crate) fn records(&self) -> Vec<serde_json::Value> {
         let text = self.0.lock().unwrap();
         text.split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())

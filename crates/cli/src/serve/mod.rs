@@ -1,26 +1,29 @@
 //! `gridlane serve`.
 
+mod check;
+mod notify;
+mod settings;
+mod tables;
+
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
+use clap::FromArgMatches as _;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
-use gridlane_net::{has_ipv6, tls};
-use gridlane_server::{AccessLog, Server, Settings};
-use gridlane_store::posix::PosixStorage;
+use gridlane_server::{Control, Server};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{Global, ServeArgs};
-use crate::output::print_event;
-
-/// The port of XRootD, which HTTP shares on the grid.
-const DEFAULT_PORT: u16 = 1094;
+use self::settings::{Kept, host_name};
+use self::tables::Plan;
+use crate::args::{Cli, Command, Global, ServeArgs};
+use crate::config;
+use crate::output::{error_value, print_event};
 
 /// Descriptors that the process needs beside those of connections.
 const DESCRIPTORS_KEPT: u64 = 64;
@@ -32,23 +35,16 @@ const DESCRIPTORS_PER_CONNECTION: u64 = 4;
 const SAY_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
-    let listen = addresses(args)?;
-    let storage = Arc::new(PosixStorage::open(&args.directory, args.durability)?);
-    let (cert, key, is_self_signed) = certificate(args)?;
-    let mut settings = Settings::new(listen, storage);
-    for export in &mut settings.exports {
-        export.allow_write = args.allow_write;
-        export.upload_bytes_max = args.max_upload;
+    if args.check {
+        return Ok(check::run(args, global));
     }
-    settings.limit_rate_bytes_per_s = args.limit_rate;
-    settings.tls = Some(tls::server_config(&cert, &key)?);
-    settings.access_log = match args.access_log.as_str() {
-        "off" => AccessLog::off(),
-        "-" if global.quiet => AccessLog::off(),
-        "-" => AccessLog::to_stderr(),
-        path => AccessLog::to_file(Path::new(path))?,
-    };
-    settings.host_names = host_name().into_iter().collect();
+    let plans = settings::plans(args, global)?;
+    // Before anything is made on disk.
+    settings::addresses(args)?;
+    let certificate = settings::certificate(args)?;
+    certificate.make(args)?;
+    let mut kept = Kept::default();
+    let mut settings = settings::settings(args, global, &plans, &certificate, &mut kept)?;
     let asked = args.max_connections as usize;
     let descriptors = raise_descriptors();
     settings.connections_max = connections_for(descriptors, asked);
@@ -67,13 +63,30 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     };
     let (mut interrupt, mut terminate) =
         (listen_to(SignalKind::interrupt())?, listen_to(SignalKind::terminate())?);
+    let mut hang_up = listen_to(SignalKind::hangup())?;
     // Who reads the announcement may stop the server at once.
-    announce(server.addresses(), args, global, is_self_signed.then_some(cert.as_path()));
+    announce(&server, args, global, &plans, certificate.is_self_signed.then_some(certificate.cert.as_path()));
+    notify::ready();
+    let control = server.control();
+    let speaks = Speaks { json: global.json, quiet: global.quiet };
+    let reloading = tokio::spawn(async move {
+        while hang_up.recv().await.is_some() {
+            notify::reloading();
+            // Directories and certificates are read: where blocking is allowed.
+            tokio::task::block_in_place(|| {
+                let outcome = reload(&control, &mut kept, descriptors);
+                kept.reopen_logs();
+                speaks.reloaded(outcome, &control);
+            });
+            notify::ready();
+        }
+    });
     let stop = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
+        notify::stopping();
         tokio::spawn(async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
@@ -84,6 +97,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
         });
     };
     let summary = server.run(stop).await;
+    reloading.abort();
     if !global.quiet && !global.json && !summary.log_is_stalled {
         say(format!(
             "gridlane: stopped after {} requests on {} connections: {} sent, {} received{}",
@@ -99,6 +113,58 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Reads everything again and serves by it. Returns which options did not change because they cannot.
+fn reload(control: &Control, kept: &mut Kept, descriptors: Option<u64>) -> Result<Vec<&'static str>> {
+    let usage = |message: String| Error::new(ErrorKind::Usage, message).fault(Fault::Caller);
+    let parsed = config::command_with_file()?
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| usage(error.render().to_string().trim_end().to_owned()))?;
+    let Command::Serve(args) = &parsed.command else {
+        return Err(usage("the command is another one now".to_owned()));
+    };
+    let plans = settings::plans(args, &parsed.global)?;
+    let certificate = settings::certificate(args)?;
+    certificate.make(args)?;
+    certificate.check_validity()?;
+    let mut next = settings::settings(args, &parsed.global, &plans, &certificate, kept)?;
+    next.connections_max = connections_for(descriptors, next.connections_max);
+    control.reload(next)
+}
+
+/// How the server speaks to people while it runs.
+#[derive(Clone, Copy)]
+struct Speaks {
+    json: bool,
+    quiet: bool,
+}
+
+impl Speaks {
+    fn reloaded(self, outcome: Result<Vec<&'static str>>, control: &Control) {
+        match outcome {
+            Ok(kept) => {
+                let rest = match kept.is_empty() {
+                    true => String::new(),
+                    false => format!("; only a restart changes --{}", kept.join(" and --")),
+                };
+                if self.json {
+                    print_event(&mut std::io::stdout().lock(), "reloaded", json!({ "unchanged": kept }));
+                } else if !self.quiet {
+                    say(format!("gridlane: serving by the new configuration{rest}"));
+                }
+            }
+            Err(error) => {
+                control.note(&format!("the new configuration is not used: {error}"));
+                if self.json {
+                    let fields = json!({ "error": error_value(&error) });
+                    print_event(&mut std::io::stdout().lock(), "reload.failed", fields);
+                }
+                say(format!("gridlane: the new configuration is NOT used, the old one stays: {error}"));
+            }
+        }
+    }
 }
 
 /// Writes a line to standard error. Nobody reading it is no reason to fail, nor to wait for ever.
@@ -130,69 +196,28 @@ fn connections_for(descriptors: Option<u64>, asked: usize) -> usize {
     usize::try_from(enough).unwrap_or(usize::MAX).clamp(1, asked.max(1))
 }
 
-/// What this machine calls itself.
-fn host_name() -> Option<String> {
-    let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
-    (!name.is_empty()).then_some(name)
-}
-
-fn addresses(args: &ServeArgs) -> Result<Vec<SocketAddr>> {
-    let mut listen = args.listen.clone();
-    if listen.is_empty() {
-        listen.push((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into());
-        if has_ipv6() {
-            listen.push((Ipv6Addr::LOCALHOST, DEFAULT_PORT).into());
-        }
-    }
-    match listen.iter().find(|address| !is_loopback(address.ip())) {
-        Some(address) if !args.insecure_allow_anonymous => {
-            let message =
-                format!("{address} is reachable from other machines, and nobody is asked who they are");
-            Err(Error::new(ErrorKind::Usage, message)
-                .fault(Fault::Caller)
-                .hint("listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
-        }
-        _ => Ok(listen),
-    }
-}
-
-fn is_loopback(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
-}
-
-/// The certificate and key to use, and whether we made them.
-fn certificate(args: &ServeArgs) -> Result<(PathBuf, PathBuf, bool)> {
-    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
-        return Ok((cert.clone(), key.clone(), false));
-    }
-    let data =
-        std::env::var_os("XDG_DATA_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from).or_else(|| {
-            let home = std::env::var_os("HOME").filter(|dir| !dir.is_empty())?;
-            Some(Path::new(&home).join(".local/share"))
-        });
-    let data = data.ok_or_else(|| {
-        Error::new(
-            ErrorKind::Usage,
-            "there is no place to keep a certificate: neither HOME nor XDG_DATA_HOME is set",
-        )
-        .hint("give one with --cert FILE --key FILE")
-    })?;
-    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
-    names.extend(host_name().filter(|host| !names.contains(host)));
-    let (cert, key) = tls::self_signed(&data.join("gridlane"), &names)?;
-    Ok((cert, key, true))
-}
-
 /// Says where it listens, and how to copy from it.
-fn announce(addresses: &[SocketAddr], args: &ServeArgs, global: &Global, ca: Option<&Path>) {
-    let urls: Vec<String> = addresses
+fn announce(server: &Server, args: &ServeArgs, global: &Global, plans: &[Plan], ca: Option<&Path>) {
+    let host = || args.server_name.clone().or_else(host_name);
+    let urls: Vec<String> = server
+        .addresses()
         .iter()
-        .map(|address| reachable(*address, host_name()))
+        .map(|address| reachable(*address, host()))
         .flat_map(|host| [format!("http://{host}/"), format!("https://{host}/")])
         .collect();
+    let admin = server.admin_address().map(|address| format!("http://{address}/"));
     if global.json {
+        let exports: Vec<_> = plans
+            .iter()
+            .map(|plan| {
+                json!({
+                    "path": plan.path.to_string(), "directory": plan.directory, "writable": plan.allow_write,
+                })
+            })
+            .collect();
         let fields = json!({
             "urls": urls, "ca": ca, "directory": args.directory, "writable": args.allow_write,
+            "exports": exports, "admin": admin,
         });
         print_event(&mut std::io::stdout().lock(), "listening", fields);
         return;
@@ -200,17 +225,25 @@ fn announce(addresses: &[SocketAddr], args: &ServeArgs, global: &Global, ca: Opt
     if global.quiet {
         return;
     }
-    let mut text = format!(
-        "serving {} {}\n",
-        args.directory.display(),
-        if args.allow_write { "(writable)" } else { "(read-only)" }
-    );
+    let mut text = String::new();
+    for plan in plans {
+        let at = if plan.path.is_root() { String::new() } else { format!(" at {}", plan.path) };
+        let how = if plan.allow_write { "writable" } else { "read-only" };
+        text.push_str(&format!("serving {}{at} ({how})\n", plan.directory.display()));
+    }
     for url in &urls {
         text.push_str(&format!("  {url}\n"));
     }
+    if let Some(admin) = &admin {
+        text.push_str(&format!("health and metrics:\n  {admin}\n"));
+    }
     let trust = ca.map_or(String::new(), |ca| format!(" --ca {}", ca.display()));
-    if let Some(url) = urls.iter().find(|url| url.starts_with("https")) {
-        text.push_str(&format!("copy from it:\n  gridlane cp{trust} {url}FILE .\n"));
+    if let (Some(url), Some(plan)) = (urls.iter().find(|url| url.starts_with("https")), plans.first()) {
+        let path = plan.path.to_string();
+        text.push_str(&format!(
+            "copy from it:\n  gridlane cp{trust} {url}{}FILE .\n",
+            path.trim_start_matches('/')
+        ));
     }
     let mut stdout = std::io::stdout().lock();
     // Nobody reading it is no reason not to serve.

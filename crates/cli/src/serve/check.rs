@@ -1,0 +1,235 @@
+//! `gridlane serve --check`: what would be served, and what stands in the way. Leaves nothing behind.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use gridlane_core::units::format_bytes;
+use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_net::tls;
+use gridlane_store::{ObjectPath, PosixStorage, Storage};
+use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, XattrFlags, accessat, fsetxattr, getxattr};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+use serde_json::json;
+
+use super::settings::{self, Certificate};
+use super::tables::Plan;
+use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
+use crate::args::{Global, ServeArgs};
+use crate::output::print_event;
+
+/// A certificate that expires sooner is worth a warning.
+const EXPIRY_DAYS_MIN: u64 = 14;
+
+/// The name of the extended attribute that is tried.
+const ATTRIBUTE: &str = "user.gridlane.check";
+
+/// What was found.
+#[derive(Default)]
+struct Findings {
+    facts: Vec<String>,
+    warnings: Vec<String>,
+    errors: Vec<String>,
+}
+
+/// Checks, and says what it found. Exit code 0, or 2 when the server would not start or not do what it is told.
+pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
+    let mut found = Findings::default();
+    found.addresses(args);
+    let plans = found.ok(settings::plans(args, global)).unwrap_or_default();
+    found.errors.extend(check_paths(&plans));
+    for plan in &plans {
+        found.export(plan);
+    }
+    match settings::certificate(args) {
+        Ok(certificate) => found.certificate(&certificate),
+        Err(error) => found.errors.push(error.to_string()),
+    }
+    for networks in [&args.proxy_protocol, &args.trust_forwarded] {
+        let parsed = gridlane_core::Network::parse_list(networks.iter().map(String::as_str));
+        found.ok(parsed);
+    }
+    for log in [&args.access_log, &args.audit_log] {
+        found.log(log);
+    }
+    found.descriptors(args);
+    found.print(global.json);
+    if found.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Usage.exit_code()) }
+}
+
+/// No export may lie in another one.
+fn check_paths(plans: &[Plan]) -> Vec<String> {
+    let names = |plan: &Plan| plan.path.names().map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let mut wrong = Vec::new();
+    for (index, inner) in plans.iter().enumerate() {
+        for (other, outer) in plans.iter().enumerate() {
+            if index != other && names(inner).starts_with(&names(outer)) {
+                wrong.push(format!("the export {} lies in {}", inner.path, outer.path));
+            }
+        }
+    }
+    wrong
+}
+
+impl Findings {
+    /// Notes a failure.
+    fn ok<T, E: std::fmt::Display>(&mut self, outcome: std::result::Result<T, E>) -> Option<T> {
+        outcome.map_err(|error| self.errors.push(error.to_string())).ok()
+    }
+
+    fn addresses(&mut self, args: &ServeArgs) {
+        let Some(listen) = self.ok(settings::addresses(args)) else { return };
+        for address in listen.into_iter().chain(args.admin) {
+            match bind(address) {
+                Ok(()) => self.facts.push(format!("address {address}: free")),
+                Err(error) => self.errors.push(error.to_string()),
+            }
+        }
+    }
+
+    fn export(&mut self, plan: &Plan) {
+        let directory = plan.directory.display();
+        let storage = match PosixStorage::open_with(&plan.directory, plan.options.clone()) {
+            Ok(storage) => storage,
+            Err(error) => return self.errors.push(error.to_string()),
+        };
+        let how = if plan.allow_write { "writable" } else { "read-only" };
+        let mut facts = vec![how.to_owned()];
+        if let Ok(space) = storage.space(&ObjectPath::root()) {
+            facts.push(format!("{} free", format_bytes(space.available_bytes)));
+            if plan.quota_bytes.is_some_and(|quota| quota > space.total_bytes) {
+                self.warnings.push(format!("{directory}: the quota is larger than the file system"));
+            }
+        }
+        if let Some(quota) = plan.quota_bytes {
+            facts.push(format!("quota {}", format_bytes(quota)));
+        }
+        if let Some(rules) = &plan.rules {
+            facts.push(format!("{} rules", rules.len()));
+        }
+        let access = if plan.allow_write {
+            Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK
+        } else {
+            Access::READ_OK | Access::EXEC_OK
+        };
+        if let Err(cause) = accessat(CWD, &plan.directory, access, AtFlags::EACCESS) {
+            self.errors.push(format!(
+                "{directory} is not {}: {cause}",
+                if plan.allow_write { how } else { "readable" }
+            ));
+        }
+        match keeps_attributes(plan) {
+            Some(true) => facts.push("keeps checksums in extended attributes".to_owned()),
+            Some(false) => facts.push("no extended attributes: checksums in side files".to_owned()),
+            None => {}
+        }
+        self.hidden_directory(plan);
+        self.facts.push(format!("export {} is {directory}: {}", plan.path, facts.join(", ")));
+    }
+
+    /// Uploads are renamed out of it, so it has to be on the same file system, and ours.
+    fn hidden_directory(&mut self, plan: &Plan) {
+        use std::os::unix::fs::MetadataExt as _;
+        let hidden = plan.directory.join(gridlane_store::path::HIDDEN_NAME);
+        let (Ok(inner), Ok(outer)) = (std::fs::symlink_metadata(&hidden), std::fs::metadata(&plan.directory))
+        else {
+            return;
+        };
+        if !plan.allow_write {
+            return;
+        }
+        if !inner.is_dir() || inner.uid() != rustix::process::geteuid().as_raw() {
+            self.errors
+                .push(format!("{} is no directory of this user: uploads cannot be kept", hidden.display()));
+        }
+        if inner.dev() != outer.dev() {
+            self.errors.push(format!("{} is on another file system than its export", hidden.display()));
+        }
+    }
+
+    fn certificate(&mut self, certificate: &Certificate) {
+        let shown = certificate.cert.display();
+        if certificate.is_self_signed && !certificate.cert.exists() && !certificate.key.exists() {
+            return self.facts.push(format!("certificate {shown}: will be made"));
+        }
+        // Also whether they belong together.
+        self.ok(tls::server_config(&certificate.cert, &certificate.key).map(drop));
+        let Some(ends) = self.ok(certificate.check_validity()) else { return };
+        let days = ends.duration_since(SystemTime::now()).unwrap_or_default().as_secs() / 86_400;
+        self.facts.push(format!("certificate {shown}: valid for {days} days"));
+        if days < EXPIRY_DAYS_MIN {
+            self.warnings.push(format!("the certificate {shown} expires in {days} days"));
+        }
+    }
+
+    fn log(&mut self, place: &str) {
+        if matches!(place, "-" | "off") {
+            return;
+        }
+        let path = Path::new(place);
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let target = if path.exists() { path } else { parent };
+        if let Err(cause) = accessat(CWD, target, Access::WRITE_OK, AtFlags::EACCESS) {
+            self.errors.push(format!("the log {place} cannot be written: {cause}"));
+        }
+    }
+
+    fn descriptors(&mut self, args: &ServeArgs) {
+        let asked = u64::from(args.max_connections);
+        let needed = asked * DESCRIPTORS_PER_CONNECTION + DESCRIPTORS_KEPT;
+        match getrlimit(Resource::Nofile).maximum {
+            Some(most) if most < needed => self.warnings.push(format!(
+                "{most} files may be open, which is enough for fewer than {asked} connections: {needed} are needed (ulimit -n)",
+            )),
+            _ => self.facts.push(format!("files that may be open: enough for {asked} connections")),
+        }
+    }
+
+    fn print(&self, json: bool) {
+        let is_ok = self.errors.is_empty();
+        if json {
+            let fields = json!({
+                "ok": is_ok, "facts": self.facts, "warnings": self.warnings, "errors": self.errors,
+            });
+            return print_event(&mut std::io::stdout().lock(), "check", fields);
+        }
+        for fact in &self.facts {
+            println!("{fact}");
+        }
+        for warning in &self.warnings {
+            println!("warning: {warning}");
+        }
+        for error in &self.errors {
+            println!("error: {error}");
+        }
+        println!("{}", if is_ok { "ok" } else { "not ok" });
+    }
+}
+
+/// Whether an address can be listened at, which ends at once.
+fn bind(address: SocketAddr) -> Result<()> {
+    gridlane_net::listen(address)
+        .map(drop)
+        .map_err(|cause| Error::local_io(format!("cannot listen at {address}"), &cause))
+}
+
+/// Whether files here can have extended attributes; `None` when it cannot be told without leaving a trace.
+fn keeps_attributes(plan: &Plan) -> Option<bool> {
+    if !plan.allow_write {
+        return match getxattr(&plan.directory, ATTRIBUTE, &mut [0; 1]) {
+            Ok(_) | Err(Errno::NODATA | Errno::RANGE) => Some(true),
+            Err(Errno::OPNOTSUPP) => Some(false),
+            Err(_) => None,
+        };
+    }
+    // A file without a name, gone when it is closed.
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = rustix::fs::open(&plan.directory, flags, Mode::RUSR | Mode::WUSR).ok()?;
+    match fsetxattr(&file, ATTRIBUTE, b"1", XattrFlags::CREATE) {
+        Ok(()) => Some(true),
+        Err(Errno::OPNOTSUPP) => Some(false),
+        Err(_) => None,
+    }
+}

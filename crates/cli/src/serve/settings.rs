@@ -1,0 +1,299 @@
+//! From options and tables to what the server is told.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
+use gridlane_net::{Proxies, has_ipv6, tls};
+use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
+use gridlane_store::{PosixOptions, PosixStorage, QuotaStorage, Storage};
+
+use super::tables::{self, Defaults, Plan};
+use crate::args::{AccessLogLevel, Global, ServeArgs};
+
+/// The port of XRootD, which HTTP shares on the grid.
+const DEFAULT_PORT: u16 = 1094;
+
+/// How long the server waits for a directory with a quota to be counted before it serves.
+const COUNTING_MAX: Duration = Duration::from_secs(10);
+
+/// What a reload goes on using if it stays the same: an export's locks and counts are worth something only when there
+/// is one of them.
+#[derive(Default)]
+pub(super) struct Kept {
+    storages: Vec<(StorageKey, Arc<dyn Storage>)>,
+    logs: Vec<(String, AccessLog)>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct StorageKey {
+    directory: PathBuf,
+    /// Device and number: another directory may have been mounted there.
+    identity: (u64, u64),
+    options: PosixOptions,
+    quota_bytes: Option<u64>,
+}
+
+/// A certificate and its key.
+pub(super) struct Certificate {
+    pub(super) cert: PathBuf,
+    pub(super) key: PathBuf,
+    /// We made it, or will.
+    pub(super) is_self_signed: bool,
+}
+
+/// What is to be served.
+pub(super) fn plans(args: &ServeArgs, global: &Global) -> Result<Vec<Plan>> {
+    let defaults = Defaults {
+        allow_write: args.allow_write,
+        upload_bytes_max: args.max_upload,
+        durability: args.durability,
+    };
+    let plans = match &global.config {
+        Some(file) => {
+            let text = std::fs::read_to_string(file).map_err(|cause| {
+                Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display()))
+            })?;
+            tables::read(&text, defaults).map_err(|error| match error.endpoint_text() {
+                Some(table) => {
+                    let place = format!("{}, {table}", file.display());
+                    error.endpoint(place)
+                }
+                None => error.endpoint(file.display()),
+            })?
+        }
+        None => Vec::new(),
+    };
+    match (&args.directory, plans.is_empty()) {
+        (Some(directory), true) => Ok(vec![Plan::of_directory(directory, defaults)]),
+        (None, false) => Ok(plans),
+        (Some(directory), false) => {
+            let what = format!(
+                "{} is named on the command line, and the configuration file has [[export]] tables",
+                directory.display()
+            );
+            Err(usage(what).hint("name all directories in one of the two"))
+        }
+        (None, true) => Err(usage("there is nothing to serve".to_owned())
+            .hint("name a directory, or a file with [[export]] tables by --config")),
+    }
+}
+
+/// Everything that the server is told. Opens directories and logs, or takes those that are open already.
+pub(super) fn settings(
+    args: &ServeArgs,
+    global: &Global,
+    plans: &[Plan],
+    certificate: &Certificate,
+    kept: &mut Kept,
+) -> Result<Settings> {
+    let mut next = Kept::default();
+    let exports = plans.iter().map(|plan| export(plan, kept, &mut next)).collect::<Result<Vec<_>>>()?;
+    let mut log = |place: &str| log(place, global.quiet, kept, &mut next);
+    let (access_log, audit_log) = (log(&args.access_log)?, log(&args.audit_log)?);
+    let tls = tls::server_config(&certificate.cert, &certificate.key)?;
+    let (_, expires) = tls::validity(&certificate.cert)?;
+    let mut settings = Settings::empty(addresses(args)?);
+    settings.exports = exports;
+    settings.admin = args.admin;
+    settings.limit_rate_bytes_per_s = args.limit_rate;
+    settings.tls = Some(tls);
+    settings.certificate_expires = Some(expires);
+    settings.access_log = access_log;
+    settings.access_log_level = match args.access_log_level {
+        AccessLogLevel::All => LogLevel::All,
+        AccessLogLevel::Failures => LogLevel::Failures,
+    };
+    settings.audit_log = audit_log;
+    settings.connections_max = args.max_connections as usize;
+    settings.client_limits = ClientLimits {
+        connections_max: args.client_connections,
+        requests_per_s: args.client_requests,
+        bytes_per_s: args.client_rate,
+    };
+    settings.proxies =
+        Proxies { trusted: networks(&args.proxy_protocol)?, may_be_silent: args.proxy_protocol_optional };
+    settings.trusted_forwarders = networks(&args.trust_forwarded)?;
+    settings.host_names = names(args);
+    settings.deadlines.drain_delay = Duration::from_secs_f64(args.drain_delay);
+    *kept = next;
+    Ok(settings)
+}
+
+fn export(plan: &Plan, kept: &Kept, next: &mut Kept) -> Result<Export> {
+    let fail = |cause| Error::local_io(format!("cannot export {}", plan.directory.display()), &cause);
+    let metadata = std::fs::metadata(&plan.directory).map_err(fail)?;
+    let key = StorageKey {
+        directory: plan.directory.clone(),
+        identity: (metadata.dev(), metadata.ino()),
+        options: plan.options.clone(),
+        quota_bytes: plan.quota_bytes,
+    };
+    let open = next.storages.iter().chain(&kept.storages).find(|(open, _)| *open == key);
+    let storage = match open.map(|(_, storage)| Arc::clone(storage)) {
+        Some(storage) => storage,
+        None => open_storage(plan)?,
+    };
+    next.storages.push((key, Arc::clone(&storage)));
+    Ok(Export {
+        path: plan.path.clone(),
+        allow_write: plan.allow_write,
+        rules: plan.rules.clone(),
+        upload_bytes_max: plan.upload_bytes_max,
+        compat: plan.compat,
+        cors_origins: plan.cors_origins.clone(),
+        mirrors: plan.mirrors.clone(),
+        ..Export::new(storage)
+    })
+}
+
+fn open_storage(plan: &Plan) -> Result<Arc<dyn Storage>> {
+    let posix = PosixStorage::open_with(&plan.directory, plan.options.clone())?;
+    let Some(quota_bytes) = plan.quota_bytes else { return Ok(Arc::new(posix)) };
+    let storage = Arc::new(QuotaStorage::new(Arc::new(posix), quota_bytes));
+    let (counted, first) = std::sync::mpsc::channel();
+    let counter = Arc::downgrade(&storage);
+    std::thread::spawn(move || count_now_and_then(&counter, counted));
+    // A huge directory goes on being counted while it is served: until then too much may be stored.
+    let _ = first.recv_timeout(COUNTING_MAX);
+    Ok(storage)
+}
+
+/// Counts what a directory holds: also what others than the server put there. Ends with the storage.
+fn count_now_and_then(storage: &Weak<QuotaStorage>, counted: std::sync::mpsc::Sender<()>) {
+    let mut counted = Some(counted);
+    while let Some(storage) = storage.upgrade() {
+        // What failed may succeed the next time; until then the last count holds.
+        let _ = storage.recount();
+        drop(storage);
+        drop(counted.take());
+        std::thread::sleep(limits::PARTIAL_INTERVAL);
+    }
+}
+
+fn log(place: &str, is_quiet: bool, kept: &Kept, next: &mut Kept) -> Result<AccessLog> {
+    let open = next.logs.iter().chain(&kept.logs).find(|(open, _)| open == place);
+    let log = match (open.map(|(_, log)| log.clone()), place) {
+        (Some(log), _) => log,
+        (None, "off") => AccessLog::off(),
+        (None, "-") if is_quiet => AccessLog::off(),
+        (None, "-") => AccessLog::to_stderr(),
+        (None, path) => AccessLog::to_file(Path::new(path))?,
+    };
+    next.logs.push((place.to_owned(), log.clone()));
+    Ok(log)
+}
+
+impl Kept {
+    /// Opens the files of all logs again.
+    pub(super) fn reopen_logs(&self) {
+        for (_, log) in &self.logs {
+            log.reopen();
+        }
+    }
+}
+
+/// Names of this server, the one that it calls itself first.
+fn names(args: &ServeArgs) -> Vec<String> {
+    let mut names: Vec<String> = args.server_name.iter().cloned().collect();
+    names.extend(args.aliases.iter().cloned());
+    names.extend(host_name());
+    names
+}
+
+/// What this machine calls itself.
+pub(super) fn host_name() -> Option<String> {
+    let name = rustix::system::uname().nodename().to_str().ok()?.to_owned();
+    (!name.is_empty()).then_some(name)
+}
+
+fn networks(texts: &[String]) -> Result<Vec<Network>> {
+    Network::parse_list(texts.iter().map(String::as_str))
+}
+
+/// Where to listen.
+pub(super) fn addresses(args: &ServeArgs) -> Result<Vec<SocketAddr>> {
+    let mut listen = args.listen.clone();
+    if listen.is_empty() {
+        listen.push((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into());
+        if has_ipv6() {
+            listen.push((Ipv6Addr::LOCALHOST, DEFAULT_PORT).into());
+        }
+    }
+    if let Some(address) = args.admin.filter(|address| !is_loopback(address.ip()))
+        && !args.insecure_admin
+    {
+        let message =
+            format!("--admin {address} is reachable from other machines, and nobody is asked who they are");
+        return Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"));
+    }
+    match listen.iter().find(|address| !is_loopback(address.ip())) {
+        Some(address) if !args.insecure_allow_anonymous => {
+            let message =
+                format!("{address} is reachable from other machines, and nobody is asked who they are");
+            Err(usage(message)
+                .hint("listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
+        }
+        _ => Ok(listen),
+    }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// The certificate and key to use. Ours are not made here.
+pub(super) fn certificate(args: &ServeArgs) -> Result<Certificate> {
+    if let (Some(cert), Some(key)) = (&args.cert, &args.key) {
+        return Ok(Certificate { cert: cert.clone(), key: key.clone(), is_self_signed: false });
+    }
+    let (cert, key) = tls::self_signed_files(&data_directory()?);
+    Ok(Certificate { cert, key, is_self_signed: true })
+}
+
+impl Certificate {
+    /// Makes ours if it is not there yet.
+    pub(super) fn make(&self, args: &ServeArgs) -> Result<()> {
+        if self.is_self_signed {
+            let mut all = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+            for name in names(args) {
+                if !all.contains(&name) {
+                    all.push(name);
+                }
+            }
+            tls::self_signed(&data_directory()?, &all)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it is of any use now; fails when not.
+    pub(super) fn check_validity(&self) -> Result<SystemTime> {
+        let (begins, ends) = tls::validity(&self.cert)?;
+        let now = SystemTime::now();
+        let unusable = |why: &str| usage(format!("the certificate {} {why}", self.cert.display()));
+        if now >= ends {
+            return Err(unusable("has expired"));
+        }
+        if now < begins {
+            return Err(unusable("is not valid yet"));
+        }
+        Ok(ends)
+    }
+}
+
+fn data_directory() -> Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|dir| !dir.is_empty()).map(PathBuf::from);
+    let data = set("XDG_DATA_HOME").or_else(|| Some(set("HOME")?.join(".local/share")));
+    let data = data.ok_or_else(|| {
+        usage("there is no place to keep a certificate: neither HOME nor XDG_DATA_HOME is set".to_owned())
+            .hint("give one with --cert FILE --key FILE")
+    })?;
+    Ok(data.join("gridlane"))
+}
+
+fn usage(message: String) -> Error {
+    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+}

@@ -1,0 +1,360 @@
+//! The `[[export]]` tables of a configuration file.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use gridlane_core::units::parse_bytes;
+use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Url};
+use gridlane_dav::ResourcePath;
+use gridlane_server::{Compat, Grants, Rule, Who};
+use gridlane_store::{Durability, PosixOptions};
+use serde::Deserialize;
+
+/// What an export of `gridlane serve` is to be, checked.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) path: ResourcePath,
+    pub(super) directory: PathBuf,
+    pub(super) allow_write: bool,
+    pub(super) options: PosixOptions,
+    pub(super) quota_bytes: Option<u64>,
+    pub(super) upload_bytes_max: u64,
+    pub(super) compat: Compat,
+    pub(super) cors_origins: Vec<String>,
+    pub(super) mirrors: Vec<Url>,
+    pub(super) rules: Option<Vec<Rule>>,
+}
+
+/// What holds for exports that do not say otherwise.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Defaults {
+    pub(super) allow_write: bool,
+    pub(super) upload_bytes_max: u64,
+    pub(super) durability: Durability,
+}
+
+impl Plan {
+    /// A directory as the only export.
+    pub(super) fn of_directory(directory: &Path, defaults: Defaults) -> Plan {
+        Plan {
+            path: ResourcePath::root(),
+            directory: directory.to_owned(),
+            allow_write: defaults.allow_write,
+            options: PosixOptions { durability: defaults.durability, ..PosixOptions::default() },
+            quota_bytes: None,
+            upload_bytes_max: defaults.upload_bytes_max,
+            compat: Compat::default(),
+            cors_origins: Vec::new(),
+            mirrors: Vec::new(),
+            rules: None,
+        }
+    }
+}
+
+/// Reads the tables of a file; none if it has none.
+pub(super) fn read(text: &str, defaults: Defaults) -> Result<Vec<Plan>> {
+    #[derive(Deserialize)]
+    struct File {
+        #[serde(default)]
+        export: Vec<Table>,
+    }
+    // The position and the names that could stand there are in the message.
+    let file: File = toml::from_str(text).map_err(|cause| wrong(cause.to_string().trim_end().to_owned()))?;
+    file.export.into_iter().map(|table| table.plan(defaults)).collect()
+}
+
+/// One table as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Table {
+    path: Option<String>,
+    directory: PathBuf,
+    read_only: Option<bool>,
+    allow_write: Option<bool>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    umask: Option<Word>,
+    quota: Option<Word>,
+    max_upload: Option<Word>,
+    durability: Option<String>,
+    #[serde(default)]
+    compat: CompatTable,
+    #[serde(default)]
+    cors_origins: Vec<String>,
+    #[serde(default)]
+    mirrors: Vec<String>,
+    rules: Option<Vec<RuleTable>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct CompatTable {
+    create_parents: bool,
+    refuse_recursive_delete: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RuleTable {
+    addresses: Words,
+    may: Vec<May>,
+    under: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum May {
+    Read,
+    List,
+    Write,
+    Delete,
+}
+
+/// A number, or a text such as `10TB`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Number(u64),
+    Text(String),
+}
+
+/// A text, or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Words {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Word {
+    fn bytes(self) -> Result<u64> {
+        match self {
+            Word::Number(bytes) => Ok(bytes),
+            Word::Text(text) => parse_bytes(&text),
+        }
+    }
+
+    fn umask(self) -> Result<u32> {
+        let umask = match self {
+            Word::Number(bits) => u32::try_from(bits).ok(),
+            Word::Text(text) => u32::from_str_radix(&text, 8).ok(),
+        };
+        umask.filter(|bits| *bits <= 0o777).ok_or_else(|| wrong("an umask is written as \"027\"".to_owned()))
+    }
+}
+
+impl Table {
+    fn plan(self, defaults: Defaults) -> Result<Plan> {
+        let name = self.path.clone().unwrap_or_else(|| "/".to_owned());
+        self.checked(&name, defaults).map_err(|error| error.endpoint(format!("[[export]] {name}")))
+    }
+
+    fn checked(self, path: &str, defaults: Defaults) -> Result<Plan> {
+        let parsed = ResourcePath::parse(path).map_err(|rejection| wrong(rejection.message.into_owned()))?;
+        let rules: Option<Vec<Rule>> =
+            self.rules.map(|rules| rules.into_iter().map(RuleTable::rule).collect()).transpose()?;
+        let grants_changes =
+            rules.as_ref().map(|rules| rules.iter().any(|rule| rule.may.write || rule.may.delete));
+        let allow_write = match (self.read_only.unwrap_or(false), self.allow_write) {
+            (true, Some(true)) => return Err(wrong("it is both read-only and allow-write".to_owned())),
+            (true, _) | (_, Some(false)) => false,
+            // Where there are rules, they say who.
+            (false, said) => grants_changes.unwrap_or(said.unwrap_or(defaults.allow_write)),
+        };
+        let durability = match self.durability.as_deref() {
+            Some(text) => Durability::from_str(text)?,
+            None => defaults.durability,
+        };
+        Ok(Plan {
+            path: parsed.to_directory_form(),
+            directory: self.directory,
+            allow_write,
+            options: PosixOptions {
+                durability,
+                uid: self.uid,
+                gid: self.gid,
+                umask: self.umask.map(Word::umask).transpose()?,
+                ..PosixOptions::default()
+            },
+            quota_bytes: self.quota.map(Word::bytes).transpose()?,
+            upload_bytes_max: self.max_upload.map_or(Ok(defaults.upload_bytes_max), Word::bytes)?,
+            compat: Compat {
+                create_parents: self.compat.create_parents,
+                refuse_recursive_delete: self.compat.refuse_recursive_delete,
+            },
+            cors_origins: self.cors_origins.into_iter().map(origin).collect::<Result<_>>()?,
+            mirrors: self.mirrors.iter().map(|url| Url::parse_absolute(url)).collect::<Result<_>>()?,
+            rules,
+        })
+    }
+}
+
+impl RuleTable {
+    fn rule(self) -> Result<Rule> {
+        let addresses = match self.addresses {
+            Words::One(address) => vec![address],
+            Words::Several(addresses) => addresses,
+        };
+        let mut may = Grants::default();
+        for word in self.may {
+            match word {
+                May::Read => may.read = true,
+                May::List => may.list = true,
+                May::Write => may.write = true,
+                May::Delete => may.delete = true,
+            }
+        }
+        let under = self.under.as_deref().unwrap_or("/");
+        Ok(Rule {
+            who: Who { networks: Network::parse_list(addresses.iter().map(String::as_str))? },
+            may,
+            under: ResourcePath::parse(under).map_err(|rejection| wrong(rejection.message.into_owned()))?,
+        })
+    }
+}
+
+/// What a browser sends as `Origin`: scheme and host, without a path.
+fn origin(text: String) -> Result<String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let is_origin = host.is_some_and(|host| {
+        !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic() && !b"/?#@,".contains(&byte))
+    });
+    match text == "*" || is_origin {
+        true => Ok(text),
+        false => Err(wrong(format!("{text:?} is no origin: write \"https://site.example\", or \"*\""))),
+    }
+}
+
+fn wrong(message: String) -> Error {
+    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEFAULTS: Defaults =
+        Defaults { allow_write: false, upload_bytes_max: 1000, durability: Durability::File };
+
+    #[test]
+    fn a_table_with_everything() {
+        let text = r#"
+            verbose = true
+            [serve]
+            listen = ["127.0.0.1:0"]
+            [[export]]
+            path = "/data"
+            directory = "/srv/data"
+            uid = 1000
+            gid = 100
+            umask = "027"
+            quota = "10TB"
+            max-upload = 5000
+            durability = "dir"
+            compat = { create-parents = true, refuse-recursive-delete = true }
+            cors-origins = ["https://site.example", "*"]
+            mirrors = ["https://other.example/data/"]
+            rules = [
+                { addresses = "any", may = ["read", "list"] },
+                { addresses = ["loopback", "10.0.0.0/8"], may = ["write", "delete"], under = "/in" },
+            ]
+            [[export]]
+            path = "/scratch"
+            directory = "/scratch"
+            read-only = true
+        "#;
+        let plans = read(text, DEFAULTS).unwrap();
+        let [data, scratch] = &plans[..] else { panic!("{plans:?}") };
+        assert_eq!((data.path.to_string().as_str(), data.allow_write), ("/data/", true));
+        assert_eq!((data.options.uid, data.options.umask), (Some(1000), Some(0o27)));
+        assert_eq!((data.options.durability, data.quota_bytes), (Durability::Dir, Some(10_000_000_000_000)));
+        assert_eq!((data.upload_bytes_max, data.compat.create_parents), (5000, true));
+        assert_eq!(data.rules.as_ref().unwrap().len(), 2);
+        assert_eq!((scratch.allow_write, scratch.upload_bytes_max), (false, 1000));
+        assert!(read("[serve]\n", DEFAULTS).unwrap().is_empty());
+    }
+
+    #[test]
+    fn who_may_write() {
+        let allows = |more: &str, default| {
+            let text = format!("[[export]]\ndirectory = \"/d\"\n{more}\n");
+            let defaults = Defaults { allow_write: default, ..DEFAULTS };
+            read(&text, defaults).map(|plans| plans[0].allow_write).ok()
+        };
+        let writing = "rules = [{ addresses = \"any\", may = [\"delete\"] }]";
+        let reading = "rules = [{ addresses = \"any\", may = [\"read\"] }]";
+        for (more, default, expected) in [
+            ("", false, Some(false)),
+            ("", true, Some(true)),
+            ("read-only = true", true, Some(false)),
+            ("allow-write = true", false, Some(true)),
+            ("allow-write = false", true, Some(false)),
+            (writing, false, Some(true)),
+            (reading, true, Some(false)),
+            ("allow-write = true\nread-only = true", false, None),
+            (&format!("read-only = true\n{writing}"), false, Some(false)),
+        ] {
+            assert_eq!(allows(more, default), expected, "{more} {default}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (table, word) in [
+            ("path = \"/a\"", "directory"),
+            ("directory = \"/d\"\nwings = 2", "wings"),
+            ("directory = \"/d\"\npath = \"a\"", "slash"),
+            ("directory = \"/d\"\nquota = \"much\"", "much"),
+            ("directory = \"/d\"\numask = \"999\"", "umask"),
+            ("directory = \"/d\"\ndurability = \"very\"", "very"),
+            ("directory = \"/d\"\ncors-origins = [\"site.example\"]", "origin"),
+            ("directory = \"/d\"\ncors-origins = [\"https://site.example/\"]", "origin"),
+            ("directory = \"/d\"\nmirrors = [\"x\"]", "x"),
+            ("directory = \"/d\"\nrules = [{ addresses = \"10.0.0.1/8\", may = [] }]", "10.0.0.1/8"),
+            ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [\"fly\"] }]", "fly"),
+            ("directory = \"/d\"\nrules = [{ may = [\"read\"] }]", "addresses"),
+            ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [], who = \"me\" }]", "who"),
+            ("directory = \"/d\"\ncompat = { fly = true }", "fly"),
+        ] {
+            let error = read(&format!("[[export]]\n{table}\n"), DEFAULTS).unwrap_err();
+            assert!(error.to_string().contains(word), "{table}: {error}");
+            assert_eq!(error.kind().exit_code(), 2, "{table}");
+        }
+    }
+
+    /// The names that the tables know are in the message about one that they do not.
+    fn known_keys(table: &str) -> Vec<String> {
+        let error = read(table, DEFAULTS).unwrap_err().to_string();
+        let list = error.split("expected one of").nth(1).or_else(|| error.split("expected").nth(1)).unwrap();
+        list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_reference_page_has_every_key_and_no_other() {
+        use clap::CommandFactory as _;
+        let page = include_str!("../../../../docs/reference/serve-config.md");
+        let documented = |heading: &str| -> Vec<String> {
+            let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap_or_default();
+            let section = section.split("\n## ").next().unwrap_or_default();
+            let row = |line: &str| Some(line.strip_prefix("| `")?.split('`').next()?.to_owned());
+            let mut keys: Vec<String> = section.lines().filter_map(row).collect();
+            keys.sort();
+            keys
+        };
+        let sorted = |mut keys: Vec<String>| {
+            keys.sort();
+            keys
+        };
+        let exports = known_keys("[[export]]\ndirectory = \"/d\"\nno-such-key = 1\n");
+        assert_eq!(documented("Exports"), sorted(exports));
+        let rules = "[[export]]\ndirectory = \"/d\"\nrules = [{ no-such-key = 1 }]\n";
+        assert_eq!(documented("Rules"), sorted(known_keys(rules)));
+        let compat = "[[export]]\ndirectory = \"/d\"\ncompat = { no-such-key = 1 }\n";
+        assert_eq!(documented("Compat"), sorted(known_keys(compat)));
+        let command = crate::args::Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        let options = serve.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned));
+        let options = options.filter(|name| !matches!(name.as_str(), "check" | "help")).collect();
+        assert_eq!(documented("Options"), sorted(options));
+    }
+}
