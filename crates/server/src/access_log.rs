@@ -265,7 +265,8 @@ pub(crate) struct Record<'a> {
 /// What a client says of a request, as far as it can be recorded: visible ASCII, and not much of it.
 pub(crate) fn told(value: &str) -> String {
     let is_plain = |character: &char| character.is_ascii_graphic() || *character == ' ';
-    value.chars().filter(is_plain).take(limits::LOGGED_FIELD_BYTES_MAX).collect()
+    let plain: String = value.chars().filter(is_plain).take(limits::LOGGED_FIELD_BYTES_MAX).collect();
+    plain.trim().to_owned()
 }
 
 /// `2015-10-21T07:28:00.123Z` (RFC 3339).

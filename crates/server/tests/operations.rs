@@ -181,7 +181,7 @@ fn only_trusted_proxies_are_believed_and_a_page_on_this_machine_gains_nothing() 
     let evil = "GET /f HTTP/1.1\r\nHost: evil.example\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n";
     assert_eq!(forwarded.ask(evil).status(), 421);
     let (_, log) = forwarded.stop();
-    assert_eq!(log[0]["client"], "192.0.2.7");
+    assert!(log.iter().any(|record| record["client"] == "192.0.2.7"));
     let unbelieved = TestServer::start();
     unbelieved.request("GET /", "X-Forwarded-For: 192.0.2.7\r\n");
     assert_eq!(unbelieved.stop().1[0].get("client"), None);
@@ -355,7 +355,7 @@ fn requests_have_ids_and_changes_are_audited() {
     drop(client);
     let (_, log) = server.stop();
     assert!(log.iter().all(|record| record["status"].as_u64().unwrap() >= 400), "{log:?}");
-    assert_eq!((&log[0]["id"], &log[0]["client_id"]), (&second.into(), &"job-7 ".trim_end().into()));
+    assert_eq!((&log[0]["id"], &log[0]["client_id"]), (&second.into(), &"job-7".into()));
     assert_eq!(log[0]["client_info"], "job-id=1;file-id=2");
     let audited = audit.records();
     let methods: Vec<_> = audited.iter().map(|record| record["method"].as_str().unwrap()).collect();

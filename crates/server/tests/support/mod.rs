@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
-use gridlane_server::{AccessLog, Control, Server, Settings, Summary};
+use gridlane_server::{AccessLog, Control, Export, Server, Settings, Summary};
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
 
@@ -69,6 +69,11 @@ impl TestServer {
         });
         let (address, admin, control) = address.recv().unwrap();
         TestServer { address, admin, control, directory: None, log, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// The same directory as another export.
+    pub(crate) fn export(&self) -> Export {
+        Export::new(Arc::new(PosixStorage::open(&self.path(""), Durability::None).unwrap()))
     }
 
     /// A path inside of the export.
