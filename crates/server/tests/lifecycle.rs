@@ -219,7 +219,7 @@ fn both_protocols_on_one_port() {
     let dialer = Dialer::new(trust.clone());
     let url = Url::parse_absolute(&format!("https://localhost:{}/f", server.address.port())).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let mut stream = dialer.dial(&url).await.unwrap().stream;
+        let mut stream = dialer.dial(&dialer.route(&url).unwrap()).await.unwrap().stream;
         stream.write_all(b"GET /f HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
         let (head, body) = receive(&mut stream).await;
         assert!(head.status == Status::OK && body == bytes, "encrypted");
@@ -264,7 +264,7 @@ fn a_full_server_says_so_over_tls() {
     let dialer = Dialer::new(trust.clone());
     let url = Url::parse_absolute(&format!("https://localhost:{}/", server.address.port())).unwrap();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
-        let mut stream = dialer.dial(&url).await.unwrap().stream;
+        let mut stream = dialer.dial(&dialer.route(&url).unwrap()).await.unwrap().stream;
         stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
         let (head, body) = receive(&mut stream).await;
         assert_eq!(head.status, Status::SERVICE_UNAVAILABLE);

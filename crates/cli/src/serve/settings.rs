@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
-use gridlane_net::{Proxies, has_ipv6, tls};
+use gridlane_net::{TrustedProxies, has_ipv6, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{PosixOptions, PosixStorage, QuotaStorage, Storage};
 
@@ -114,8 +114,10 @@ pub(super) fn settings(
         requests_per_s: args.client_requests,
         bytes_per_s: args.client_rate,
     };
-    settings.proxies =
-        Proxies { trusted: networks(&args.proxy_protocol)?, may_be_silent: args.proxy_protocol_optional };
+    settings.proxies = TrustedProxies {
+        trusted: networks(&args.proxy_protocol)?,
+        may_be_silent: args.proxy_protocol_optional,
+    };
     settings.trusted_forwarders = networks(&args.trust_forwarded)?;
     settings.host_names = names(args);
     settings.deadlines.drain_delay = Duration::from_secs_f64(args.drain_delay);
