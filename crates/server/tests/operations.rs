@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::Network;
 use gridlane_dav::{ResourcePath, Status};
-use gridlane_net::Proxies;
+use gridlane_net::TrustedProxies;
 use gridlane_server::{AccessLog, ClientLimits, Export, Grants, LogLevel, Rule, Settings, Who};
 use gridlane_store::MemoryStorage;
 use support::{Client, TestServer, Text};
@@ -154,7 +154,7 @@ fn proxies_that_are_trusted_say_who_the_client_is() {
 fn only_trusted_proxies_are_believed_and_a_page_on_this_machine_gains_nothing() {
     let optional = TestServer::with(|settings| {
         settings.proxies =
-            Proxies { trusted: Network::parse_list(["127.0.0.1"]).unwrap(), may_be_silent: true };
+            TrustedProxies { trusted: Network::parse_list(["127.0.0.1"]).unwrap(), may_be_silent: true };
     });
     // Silent is allowed there; then it is a client of this machine, which has to know our name.
     assert_eq!(optional.request("GET /", "").status(), 200);
