@@ -37,6 +37,10 @@ pub const CHUNK_LINE_BYTES_MAX: usize = 1024;
 pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
 /// Open connections: beyond it the answer is 503 with `Retry-After`.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// How often a server looks whether a crowd has left, to give back its memory.
+pub const SHRINK_INTERVAL: Duration = Duration::from_secs(1);
+/// Connections that make a crowd, of which half have to leave: their tasks take a few megabytes.
+pub const SHRINK_CONNECTIONS_MIN: u64 = 256;
 /// `Retry-After` of a 503.
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long a graceful stop waits for running requests.

@@ -17,6 +17,7 @@ use tokio::time::{Instant as Deadline, sleep_until, timeout};
 use crate::admin;
 use crate::blocking;
 use crate::connection::{Connection, Excess};
+use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::shared::{Current, Lasting, Phase, Shared};
 
@@ -139,6 +140,7 @@ impl Server {
         let mut crowd = Crowd { connections: JoinSet::new(), panicked: 0 };
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         let tidying = tokio::spawn(tidy(current.clone()));
+        let shrinking = tokio::spawn(shrink(Arc::clone(&shared().metrics)));
         let asked = self
             .admin
             .map(|(listener, _)| tokio::spawn(admin::serve(listener, current.clone(), phase.subscribe())));
@@ -176,6 +178,7 @@ impl Server {
         phase.send_replace(Phase::Stopping);
         let cut = crowd.end(shared().deadlines.drain).await;
         tidying.abort();
+        shrinking.abort();
         // The last to end: until here somebody may want to know how far it is.
         if let Some(asked) = asked {
             asked.abort();
@@ -301,6 +304,21 @@ async fn tidy(current: Current) {
                     .access_log
                     .note(&format!("cannot remove abandoned uploads in {}: {error}", export.path));
             }
+        }
+    }
+}
+
+/// Gives back the memory of a crowd that has left: the allocator would keep it for the next one.
+async fn shrink(metrics: Arc<Metrics>) {
+    let mut most = 0;
+    loop {
+        tokio::time::sleep(limits::SHRINK_INTERVAL).await;
+        let open = metrics.open.get();
+        most = open.max(most);
+        if most >= limits::SHRINK_CONNECTIONS_MIN && open <= most / 2 {
+            most = open;
+            // What comes of it shows in the metrics.
+            let _ = tokio::task::spawn_blocking(gridlane_sys::process::give_back_memory).await;
         }
     }
 }

@@ -32,7 +32,11 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 #[test]
 fn a_crowd_leaves_no_trace() {
+    let data = tempfile::tempdir().unwrap();
+    let (cert, key) = gridlane_net::tls::self_signed(data.path(), &["localhost".to_owned()]).unwrap();
+    let tls = gridlane_net::tls::server_config(&cert, &key).unwrap();
     let server = TestServer::with(|settings| {
+        settings.tls = Some(tls.clone());
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
         settings.exports[0].allow_write = true;
         settings.connections_max = CROWD + 100;
@@ -48,12 +52,16 @@ fn a_crowd_leaves_no_trace() {
     let began = Instant::now();
     crowd.say("round");
     let took = began.elapsed();
-    let first = until_quiet(&server);
+    until_quiet(&server);
     crowd.say("leave");
+    // The memory of a crowd is given back when it has left.
+    std::thread::sleep(2 * gridlane_core::limits::SHRINK_INTERVAL);
+    let first = metrics(&server)["resident_memory_bytes"];
     // Longer than it takes for all of them to come, so that all are there at once.
     let deadline = Duration::from_secs(6).max(3 * took);
     let mut next = gridlane_server::Settings::empty(vec!["127.0.0.1:0".parse().unwrap()]);
     next.exports = vec![gridlane_server::Export { allow_write: true, ..server.export() }];
+    next.tls = Some(tls);
     next.host_names = vec!["h".to_owned()];
     next.connections_max = CROWD + 100;
     set_deadlines(&mut next, deadline);
@@ -73,7 +81,13 @@ fn a_crowd_leaves_no_trace() {
     for name in ["tasks_alive", "descriptors_open", "connections_idle", "uploads_running"] {
         assert!(last[name] <= quiet[name] + 2, "{name}: {} before, {} after", quiet[name], last[name]);
     }
-    let (before, after) = (first["resident_memory_bytes"], last["resident_memory_bytes"]);
+    // Given back a little later. As little as after the first round: allocators keep some for ever.
+    let small = |server: &TestServer| metrics(server)["resident_memory_bytes"];
+    let (before, mut after, left) = (first, small(&server), Instant::now());
+    while after > before + MARGIN_BYTES && left.elapsed() < PATIENCE / 5 {
+        std::thread::sleep(Duration::from_millis(100));
+        after = small(&server);
+    }
     assert!(after <= before + MARGIN_BYTES, "{before} bytes before the second round, {after} after it");
     eprintln!(
         "resident: {} at first, {} with the crowd, {before} and {after} after it; {took:?} to come",

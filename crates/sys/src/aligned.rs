@@ -3,8 +3,12 @@
 //! The kernel copies with `rep movsb`, which on common CPUs is three to four times slower when the
 //! destination lies 1 to 16 bytes ahead of the source modulo 4096. The allocator puts large buffers at
 //! page + 16 and file pages start at 0: exactly that case. So buffers for I/O come from here.
+//!
+//! They are mappings of their own: a page takes memory when it is first written to, and all are given back at once.
+//! An allocator would zero the whole buffer for a client that sends ten bytes, and after a crowd keep what it cannot
+//! give back because something small lies behind it.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
@@ -26,17 +30,23 @@ impl AlignedBuf {
     pub fn new(len: usize) -> AlignedBuf {
         assert!(len > 0, "an empty buffer has no address");
         let layout = Layout::from_size_align(len, PAGE_BYTES).expect("the length fits the address space");
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        let (protection, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, wherever the kernel has room, of a length that is not 0. It is zeroed, and begins at
+        // a page.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if start == libc::MAP_FAILED {
+            handle_alloc_error(layout);
+        }
+        let Some(start) = NonNull::new(start.cast::<u8>()) else { handle_alloc_error(layout) };
         AlignedBuf { start, layout }
     }
 }
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        // SAFETY: `start` was allocated with exactly this layout and is freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        // SAFETY: `start` was mapped with exactly this length and is given back once.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.layout.size()) };
     }
 }
 

@@ -19,6 +19,16 @@ pub fn cpu_time() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
+/// Gives memory that the allocator keeps and nobody uses back to the kernel; may take milliseconds. With allocators
+/// other than glibc's it does nothing.
+pub fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number, and touches only what is free.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// Lets the kernel kill what the command becomes when the thread that started it ends, however it does.
 pub fn end_with_thread(command: &mut Command) {
     // SAFETY: between fork and exec only a system call is made that takes numbers.
