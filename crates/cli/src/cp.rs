@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gridlane_client::Destination;
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::{CopySpec, Observer, Options, Report, copy};
+use gridlane_engine::{CopySpec, Observer, Options, RateLimit, Report, copy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CpArgs, Global};
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Resu
         options: Options {
             checksum: args.checksum.clone(),
             streams: args.streams.map(usize::from),
-            limit_bytes_per_s: args.limit_rate,
+            limit: args.limit_rate.map(RateLimit::new),
             patience: Duration::from_secs_f64(args.timeout),
         },
     };

@@ -37,7 +37,7 @@ pub fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: bool) ->
             false => url,
         };
         let name = url.to_string();
-        return Ok(Destination { spec: TargetSpec::Upload { url, overwrite }, name, is_resumable: false });
+        return Ok(Destination { spec: TargetSpec::Upload { url, overwrite, modified: None }, name, is_resumable: false });
     };
     let path = match fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => path.join(plain_name(source)?),

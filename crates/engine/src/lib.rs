@@ -41,12 +41,13 @@ mod verdict;
 use std::fs::File;
 use std::future::Future;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
+pub use pace::RateLimit;
 pub use verdict::Basis;
 
 /// What to copy, to where, and how.
@@ -78,6 +79,8 @@ pub enum TargetSpec {
         url: Url,
         /// Whether an existing file is replaced.
         overwrite: bool,
+        /// When the file was last changed, for a server that keeps it ([`Report::modified_accepted`]).
+        modified: Option<SystemTime>,
     },
 }
 
@@ -88,15 +91,15 @@ pub struct Options {
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
     /// Exactly so many connections to each source, instead of what measuring finds best.
     pub streams: Option<usize>,
-    /// Bytes per second at most, over all sources.
-    pub limit_bytes_per_s: Option<u64>,
+    /// The most to receive, over all sources, and over all copies that share the limit.
+    pub limit: Option<RateLimit>,
     /// How long no source at all may deliver a byte before the copy is given up.
     pub patience: Duration,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { checksum: None, streams: None, limit_bytes_per_s: None, patience: Duration::from_secs(60) }
+        Options { checksum: None, streams: None, limit: None, patience: Duration::from_secs(60) }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
@@ -78,6 +79,8 @@ pub(crate) struct Run<'a> {
     pub(crate) options: Options,
     pub(crate) overwrite: bool,
     pub(crate) upload_url: Option<gridlane_core::Url>,
+    /// Whether the server has said that it keeps the time which an upload told it.
+    pub(crate) modified_accepted: Option<Arc<AtomicBool>>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) plan: Plan,
     pub(crate) target: Arc<Target>,
@@ -142,6 +145,7 @@ impl<'a> Run<'a> {
             _ => None,
         };
         let mut found = Found::Nothing;
+        let mut modified_accepted = None;
         let (sink, overwrite, upload_url) = match spec.target {
             TargetSpec::File { path, overwrite } => {
                 if !overwrite && path.symlink_metadata().is_ok() {
@@ -154,8 +158,9 @@ impl<'a> Run<'a> {
             TargetSpec::Stream(file) => {
                 (Sink::Ordered(Feed::new(Output::File(file), hasher, notify.clone())), true, None)
             }
-            TargetSpec::Upload { url, overwrite } => {
-                let upload = Upload::new(client.clone(), url.clone(), overwrite);
+            TargetSpec::Upload { url, overwrite, modified } => {
+                let upload = Upload::new(client.clone(), url.clone(), overwrite, modified);
+                modified_accepted = upload.modified_accepted();
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hasher, notify.clone())), overwrite, Some(url))
             }
@@ -166,10 +171,11 @@ impl<'a> Run<'a> {
             client,
             overwrite,
             upload_url,
+            modified_accepted,
             replicas: replicas.collect(),
             plan: Plan::new(Settings::default()),
             target: Arc::new(Target::new(sink)),
-            pace: Arc::new(Pace::new(spec.options.limit_bytes_per_s)),
+            pace: Arc::new(Pace::new(spec.options.limit.clone())),
             options: spec.options,
             size_bytes: None,
             resumed_bytes: 0,

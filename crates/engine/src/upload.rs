@@ -4,7 +4,10 @@
 //! bytes are sent only when the whole object is known to be right (see `ordered`), so a server that
 //! discards short uploads, as ours and nginx do, never shows wrong bytes.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits::{BODY_STALL_MAX, REDIRECTS_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
@@ -22,13 +25,22 @@ pub(crate) struct Upload {
     client: Client,
     url: Url,
     overwrite: bool,
+    modified_s: Option<u64>,
+    modified_accepted: Arc<AtomicBool>,
     connection: Option<Connection>,
 }
 
 impl Upload {
-    /// A PUT to `url`, which replaces an existing file only when `overwrite` says so.
-    pub(crate) fn new(client: Client, url: Url, overwrite: bool) -> Upload {
-        Upload { client, url, overwrite, connection: None }
+    /// A PUT to `url`, which replaces an existing file only when `overwrite` says so, and tells the server
+    /// when the file was `modified`.
+    pub(crate) fn new(client: Client, url: Url, overwrite: bool, modified: Option<SystemTime>) -> Upload {
+        let modified_s = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
+        Upload { client, url, overwrite, modified_s, modified_accepted: Arc::default(), connection: None }
+    }
+
+    /// Becomes true when the server says that it keeps the time; `None` when it is not told one.
+    pub(crate) fn modified_accepted(&self) -> Option<Arc<AtomicBool>> {
+        self.modified_s.map(|_| self.modified_accepted.clone())
     }
 
     /// Sends the head and learns whether the server wants the body; does nothing the second time.
@@ -48,6 +60,10 @@ impl Upload {
             }
             if !self.overwrite {
                 request = request.header("If-None-Match", "*");
+            }
+            if let Some(modified_s) = self.modified_s {
+                // ownCloud's way, which rclone and other servers took over: seconds since 1970.
+                request = request.header("X-OC-Mtime", modified_s.to_string());
             }
             connection.send(&request).await.map_err(|error| error.endpoint(&self.url))?;
             let early = match size_bytes {
@@ -102,6 +118,8 @@ impl Upload {
                 return Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url));
             }
         };
+        let accepted = response.head.headers.get("x-oc-mtime").is_some_and(|said| said.trim() == "accepted");
+        self.modified_accepted.store(accepted, Relaxed);
         match response.head.status.is_success() {
             true => Ok(()),
             false => Err(self.refused(&mut connection, &response).await),
