@@ -24,7 +24,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 /// Makes the HTTP client that all calls share.
 pub fn connect(trust: Trust) -> Client {
-    Client { dialer: Dialer::new(trust), answer_max: ANSWER_MAX }
+    Client::new(Dialer::new(trust), ANSWER_MAX)
 }
 
 /// The checksum of a file: the server's word if it gives one, else computed from the bytes.

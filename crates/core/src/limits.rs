@@ -92,6 +92,9 @@ pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 pub const RESPONSE_HEADERS_MAX: usize = 128;
 /// Redirects followed for one request.
 pub const REDIRECTS_MAX: usize = 10;
+/// Bytes of a body that nobody wants, such as an error's page, which are read so that the connection can be
+/// used again: more costs more than a new connection.
+pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a listing that is read whole.
 pub const LISTING_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Elements inside each other, in a WebDAV listing. Five are what it is made of; dead properties bring more.

@@ -77,7 +77,7 @@ impl Upload {
                     return Ok(());
                 }
                 Ok(Err(error)) => return Err(error.endpoint(&self.url)),
-                Ok(Ok(Some(response))) => match follow(&self.url, &response.head)? {
+                Ok(Ok(Some(response))) => match follow("PUT", &self.url, &response.head)? {
                     Some(next) => self.url = next,
                     None => return Err(self.refused(&mut connection, &response).await),
                 },

@@ -70,9 +70,11 @@ impl Connection {
         self.stream.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())
     }
 
-    /// Sends a head; the body of a PUT follows with [`Connection::write_body`].
+    /// Sends a request; a body that is not part of it follows with [`Connection::write_body`].
     pub async fn send(&mut self, request: &Request<'_>) -> Result<()> {
-        self.stream.write_all(&request.head()).await.map_err(|cause| broken("cannot send", &cause))?;
+        let mut bytes = request.head()?;
+        bytes.extend_from_slice(request.body.unwrap_or_default());
+        self.stream.write_all(&bytes).await.map_err(|cause| broken("cannot send", &cause))?;
         self.unanswered.push_back(request.method == "HEAD");
         Ok(())
     }

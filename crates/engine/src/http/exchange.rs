@@ -2,20 +2,21 @@
 
 use std::time::Duration;
 
-use gridlane_core::limits::REDIRECTS_MAX;
-use gridlane_core::{Error, ErrorKind, Result, Scheme, Url};
-use gridlane_dav::ResponseHead;
+use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
+use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_dav::Status;
 use gridlane_net::Dialer;
 use tokio::time::timeout;
 
+use super::redirect::{follow, redirect_loop, travels};
 use super::{Connection, Request, Response, status_error};
 
-/// Makes single requests, each on a connection of its own.
+/// Makes single requests.
 #[derive(Clone)]
 pub struct Client {
     /// Makes the connections.
     pub dialer: Dialer,
-    /// How long an answer's head may take.
+    /// How long an answer's head may take, for each of the servers that redirects lead to.
     pub answer_max: Duration,
 }
 
@@ -30,85 +31,125 @@ pub struct Exchange {
 }
 
 impl Client {
-    /// Sends a request without a body and waits for the head of a successful answer.
+    /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
+    pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
+        Client { dialer, answer_max }
+    }
+
+    /// Sends a request without a body and waits for the head of a successful answer (2xx).
     ///
-    /// Redirects of GET and HEAD are followed; any other status than 2xx is an error that names the endpoint.
+    /// Redirects are followed as [`follow`] says; any other status is an error that names the endpoint.
     pub async fn request(
         &self,
         method: &'static str,
         url: &Url,
         headers: &[(&'static str, String)],
     ) -> Result<Exchange> {
-        let mut at = url.clone();
+        let request = Request { headers: headers.to_vec(), ..Request::new(method, url) };
+        self.exchange(&request).await?.success().await
+    }
+
+    /// Sends a request and waits for the head of its answer, whatever its status is.
+    ///
+    /// Redirects are followed as [`follow`] says; one that is not followed is the answer. Its method, fields
+    /// and body are the same at every place, but credentials stay at the endpoint they were given for. An
+    /// error means that there was no answer; it names the endpoint.
+    pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
+        let mut at = request.url.clone();
+        let mut headers = request.headers.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let name = at.clone();
-            let once = self.once(method, &at, headers);
-            let mut exchange = match timeout(self.answer_max, once).await {
-                Ok(outcome) => outcome.map_err(|error| error.endpoint(&name))?,
+            let once = Request { url: &at, headers, ..request.clone() };
+            let exchange = match timeout(self.answer_max, self.once(&once)).await {
+                Ok(outcome) => outcome.map_err(|error| error.endpoint(&at))?,
                 Err(_) => {
                     let message = format!("no answer within {} s", self.answer_max.as_secs());
-                    return Err(Error::new(ErrorKind::Timeout, message).endpoint(&name));
+                    return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
                 }
             };
-            // A redirect is followed for questions only: what is removed is what was named.
-            if matches!(method, "GET" | "HEAD")
-                && let Some(next) = follow(&at, &exchange.response.head)?
-            {
-                at = next;
-                continue;
-            }
-            if exchange.response.head.status.is_success() {
+            let Some(next) = follow(request.method, &at, &exchange.response.head)? else {
                 return Ok(exchange);
+            };
+            headers = once.headers;
+            if !next.same_endpoint(&at) {
+                headers.retain(|(name, _)| travels(name));
             }
-            let said = exchange.connection.first_line().await;
-            return Err(status_error(&exchange.response.head, &said).endpoint(&name));
+            exchange.finish().await;
+            at = next;
         }
-        Err(redirect_loop().endpoint(url))
+        Err(redirect_loop().endpoint(request.url))
     }
 
-    async fn once(
-        &self,
-        method: &'static str,
-        url: &Url,
-        headers: &[(&'static str, String)],
-    ) -> Result<Exchange> {
-        let mut connection = Connection::new(self.dialer.dial(url).await?.stream);
-        let request = Request { method, url, headers: headers.to_vec() };
-        connection.send(&request).await?;
+    async fn once(&self, request: &Request<'_>) -> Result<Exchange> {
+        let mut connection = Connection::new(self.dialer.dial(request.url).await?.stream);
+        connection.send(request).await?;
         let response = connection.response().await?;
-        Ok(Exchange { connection, response, url: url.clone() })
+        Ok(Exchange { connection, response, url: request.url.clone() })
     }
 }
 
-/// Where a redirect points; `None` when the answer is no redirect with a place.
-///
-/// From https to http is refused: what TLS protected so far would travel in clear.
-pub fn follow(from: &Url, head: &ResponseHead) -> Result<Option<Url>> {
-    if !matches!(head.status.code(), 301 | 302 | 303 | 307 | 308) {
-        return Ok(None);
+impl Exchange {
+    /// What the server answered.
+    pub fn status(&self) -> Status {
+        self.response.head.status
     }
-    let Some(location) = head.location() else { return Ok(None) };
-    let to = from.join(location).map_err(|error| {
-        Error::new(ErrorKind::Protocol, format!("it redirects to nowhere: {}", error.message()))
-            .endpoint(from)
-    })?;
-    match (from.scheme(), to.scheme()) {
-        (_, Scheme::File) => {
-            let message = "it redirects to a file of this machine";
-            Err(Error::new(ErrorKind::Protocol, message).endpoint(from))
-        }
-        (Scheme::Https, Scheme::Http) => {
-            let message = format!("it redirects from https to {to}, which is not encrypted");
-            Err(Error::new(ErrorKind::Denied, message)
-                .endpoint(from)
-                .hint("use that URL yourself if it is right"))
-        }
-        _ => Ok(Some(to)),
-    }
-}
 
-/// The error for more redirects than anyone needs.
-pub(crate) fn redirect_loop() -> Error {
-    let message = format!("more than {REDIRECTS_MAX} redirects: it leads in a circle");
-    Error::new(ErrorKind::Protocol, message)
+    /// This answer if it is 2xx, or else the error that it is.
+    pub async fn success(self) -> Result<Exchange> {
+        match self.status().is_success() {
+            true => Ok(self),
+            false => Err(self.into_error().await),
+        }
+    }
+
+    /// This answer if its status is one of `codes`, or else the error that it is. A 2xx that is not
+    /// among them is one of kind `Protocol`.
+    pub async fn accept(self, codes: &[u16]) -> Result<Exchange> {
+        match codes.contains(&self.status().code()) {
+            true => Ok(self),
+            false => Err(self.into_error().await),
+        }
+    }
+
+    /// The error that this answer is, with the first line of its text. The rest of a short body is read, so
+    /// that the connection can be used again.
+    pub async fn into_error(mut self) -> Error {
+        let said = self.connection.first_line().await;
+        let error = status_error(&self.response.head, &said).endpoint(&self.url);
+        self.finish().await;
+        error
+    }
+
+    /// Waits for bytes of the body; 0 when it has ended. Nothing for too long is an error of kind
+    /// `Timeout`. Errors name the endpoint. May be dropped and called again: no byte is lost.
+    pub async fn read(&mut self, target: &mut [u8]) -> Result<usize> {
+        match timeout(BODY_STALL_MAX, self.connection.read_body(target)).await {
+            Ok(count) => count.map_err(|error| error.endpoint(&self.url)),
+            Err(_) => {
+                let message = format!("the answer stopped coming for {} s", BODY_STALL_MAX.as_secs());
+                Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url))
+            }
+        }
+    }
+
+    /// The whole body; an error of kind `Unsupported` when it is longer than `bytes_max`.
+    pub async fn read_whole(&mut self, bytes_max: usize) -> Result<Vec<u8>> {
+        let mut body = Vec::new();
+        let mut buf = vec![0; 32 * 1024];
+        loop {
+            match self.read(&mut buf).await? {
+                0 => return Ok(body),
+                count if count <= bytes_max - body.len() => body.extend_from_slice(&buf[..count]),
+                _ => {
+                    let message = format!("the answer is longer than {bytes_max} bytes");
+                    return Err(Error::new(ErrorKind::Unsupported, message).endpoint(&self.url));
+                }
+            }
+        }
+    }
+
+    /// Nobody wants the rest of the body. What is short is read, so that the connection can be used again;
+    /// what is not read closes it.
+    pub async fn finish(mut self) {
+        let _ = self.connection.drain(ERROR_BODY_BYTES_MAX).await;
+    }
 }

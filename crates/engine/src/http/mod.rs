@@ -7,32 +7,37 @@
 
 mod connection;
 mod exchange;
+mod redirect;
 mod status;
 
 pub use connection::{Connection, Response};
-pub(crate) use exchange::redirect_loop;
-pub use exchange::{Client, Exchange, follow};
+pub use exchange::{Client, Exchange};
+pub use redirect::follow;
+pub(crate) use redirect::redirect_loop;
 pub use status::status_error;
 
 use base64::Engine as _;
-use gridlane_core::Url;
+use gridlane_core::{Error, ErrorKind, Result, Url};
 use percent_encoding::percent_decode_str;
 
-/// A request without its body.
+/// A request: of any method, with a body that is in memory, or without.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// `GET`, `HEAD`, `PUT` or `DELETE`.
+    /// `GET`, `PROPFIND` or any other.
     pub method: &'static str,
     /// What it is about.
     pub url: &'a Url,
     /// Further header lines: name and value.
     pub headers: Vec<(&'static str, String)>,
+    /// The body, sent with its length directly behind the head. `None`: there is none, or it is sent
+    /// later (then a header says how long it is).
+    pub body: Option<&'a [u8]>,
 }
 
 impl<'a> Request<'a> {
     /// A request with the headers that every request has.
     pub fn new(method: &'static str, url: &'a Url) -> Request<'a> {
-        Request { method, url, headers: Vec::new() }
+        Request { method, url, headers: Vec::new(), body: None }
     }
 
     /// Adds a header line.
@@ -41,8 +46,14 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// The bytes of the head.
-    pub fn head(&self) -> Vec<u8> {
+    /// Gives it a body; an empty one is announced as such.
+    pub fn body(mut self, body: &'a [u8]) -> Request<'a> {
+        self.body = Some(body);
+        self
+    }
+
+    /// The bytes of the head. A value with a line break in it is an error of the caller.
+    pub fn head(&self) -> Result<Vec<u8>> {
         let mut head = format!(
             "{} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: gridlane/{}\r\nAccept-Encoding: identity\r\n",
             self.method,
@@ -50,7 +61,8 @@ impl<'a> Request<'a> {
             self.url.host_header(),
             env!("CARGO_PKG_VERSION"),
         );
-        if let Some((user, password)) = self.url.credentials() {
+        let has_own = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
+        if let Some((user, password)) = self.url.credentials().filter(|_| !has_own) {
             let mut pair = percent_decode_str(user).collect::<Vec<u8>>();
             pair.push(b':');
             pair.extend(percent_decode_str(password));
@@ -58,11 +70,17 @@ impl<'a> Request<'a> {
             head.push_str(&format!("Authorization: Basic {pair}\r\n"));
         }
         for (name, value) in &self.headers {
-            debug_assert!(!value.contains(['\r', '\n']), "a header value of ours has no line break");
+            if value.contains(['\r', '\n', '\0']) {
+                let message = format!("the header {name} would have a line break in it");
+                return Err(Error::new(ErrorKind::Usage, message));
+            }
             head.push_str(&format!("{name}: {value}\r\n"));
         }
+        if let Some(body) = self.body {
+            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
         head.push_str("\r\n");
-        head.into_bytes()
+        Ok(head.into_bytes())
     }
 }
 
@@ -73,9 +91,23 @@ mod tests {
     #[test]
     fn a_head_is_what_servers_expect() {
         let url = Url::parse_absolute("http://ada:l%40ve@[::1]:8080/a%20b?x=1").unwrap();
-        let head = String::from_utf8(Request::new("GET", &url).header("Range", "bytes=0-9").head()).unwrap();
+        let request = Request::new("GET", &url).header("Range", "bytes=0-9");
+        let head = String::from_utf8(request.head().unwrap()).unwrap();
         assert!(head.starts_with("GET /a%20b?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\n"), "{head}");
         assert!(head.contains("Authorization: Basic YWRhOmxAdmU=\r\n"), "{head}");
         assert!(head.ends_with("Range: bytes=0-9\r\n\r\n"), "{head}");
+    }
+    #[test]
+    fn a_body_is_announced_and_nothing_is_smuggled() {
+        let url = Url::parse_absolute("http://h/d/").unwrap();
+        let head = |request: Request<'_>| request.head().map(|head| String::from_utf8(head).unwrap());
+        let some = head(Request::new("PROPFIND", &url).header("Depth", "1").body(b"<x/>")).unwrap();
+        assert!(some.starts_with("PROPFIND /d/ HTTP/1.1\r\n"), "{some}");
+        assert!(some.ends_with("Depth: 1\r\nContent-Length: 4\r\n\r\n"), "{some}");
+        assert!(head(Request::new("PUT", &url).body(b"")).unwrap().contains("Content-Length: 0\r\n"));
+        assert!(!head(Request::new("MKCOL", &url)).unwrap().contains("Content-Length"));
+        for bad in ["a\r\nHost: x", "a\nb", "a\0"] {
+            assert!(head(Request::new("MOVE", &url).header("Destination", bad)).is_err());
+        }
     }
 }

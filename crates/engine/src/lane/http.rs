@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits::{IO_BYTES, REDIRECTS_MAX};
+use gridlane_core::limits::{ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_dav::range::RangeSpec;
 use gridlane_plan::Loss;
@@ -14,9 +14,6 @@ use super::{Command, Commands, End, Lane, bounded};
 use crate::http::{Connection, Request, Response, follow, redirect_loop, status_error};
 use crate::notice::Notice;
 use crate::source::Identity;
-
-/// An error body that is read so that the connection can be used again.
-const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// The answer that is being read.
 struct Answer {
@@ -244,7 +241,7 @@ async fn begin(
             connection.drain(ERROR_BODY_BYTES_MAX).await.map_err(|error| broken(error.endpoint(url)))?;
             Ok(Begun::Nothing)
         }
-        _ => match follow(url, head) {
+        _ => match follow("GET", url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),
             Ok(Some(next)) => {
                 lane.source.set_resolved(Some(next));

@@ -259,7 +259,7 @@ impl Observer for Quiet {
 
 /// Copies, and fails the test if the copy does not end.
 pub(crate) async fn copy_quietly(spec: CopySpec) -> Outcome {
-    let client = Client { dialer: Dialer::new(Trust::default()), answer_max: Duration::from_secs(10) };
+    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(10));
     let mut quiet = Quiet;
     let ends = copy(spec, client, &mut quiet, std::future::pending());
     tokio::time::timeout(Duration::from_secs(60), ends).await.expect("a copy always ends")
