@@ -3,8 +3,13 @@
 //! Every call takes URLs of any scheme; what a scheme cannot do is an error of kind `Unsupported`. Bytes
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
+mod backlog;
 mod files;
+mod filter;
+mod listing;
+mod place;
 mod target;
+mod tree;
 
 use std::fs::File;
 use std::time::Duration;
@@ -15,9 +20,13 @@ use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 
-pub use files::{Stat, list, remove, stat};
+pub use files::{Stat, remove, stat};
+pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
+pub use listing::{Item, Lister, Listing, OddKind};
+pub use place::{Place, TreePath};
 pub use target::{Destination, resolve};
+pub use tree::*;
 
 /// How long the answer to a short question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
