@@ -79,6 +79,7 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = match command {
         Command::Serve(_) => cores,
+        Command::Cp(args) if args.is_tree() => cores,
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };

@@ -131,6 +131,12 @@ impl Lister {
         crate::files::stat(&self.client, url).await.map(|stat| stat.entry)
     }
 
+    /// Whether a URL names a directory. One of a server that ends with a slash is taken at its word.
+    pub async fn is_directory(&self, url: &Url) -> Result<bool> {
+        let says_so = url.to_path().is_none() && url.is_directory_form();
+        Ok(says_so || self.look_at(url).await?.kind == EntryKind::Directory)
+    }
+
     /// Asks by WebDAV; `None` when the endpoint does not speak it.
     async fn propfind(&self, url: &Url, depth: &'static str) -> Result<Option<Exchange>> {
         let endpoint = format!("{}://{}", url.scheme().name(), url.host_header());

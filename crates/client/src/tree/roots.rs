@@ -50,7 +50,7 @@ pub async fn resolve_roots(
     let mut roots = Vec::new();
     for text in sources {
         let url = Url::parse(text, current_dir)?;
-        let is_directory = is_directory(lister, &url).await?;
+        let is_directory = lister.is_directory(&url).await?;
         if is_directory && !recursive {
             return Err(usage("it is a directory", &url).hint("copy it with -r"));
         }
@@ -107,15 +107,6 @@ async fn kind_of_target(lister: &Lister, url: &Url) -> Result<Option<EntryKind>>
         Err(error) if url.is_directory_form() && error.status().is_some() && !error.is_retryable() => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-async fn is_directory(lister: &Lister, url: &Url) -> Result<bool> {
-    if let Some(path) = url.to_path() {
-        let meta = fs::metadata(&path)
-            .map_err(|cause| Error::local_io("cannot look at it", &cause).endpoint(url))?;
-        return Ok(meta.is_dir());
-    }
-    Ok(url.is_directory_form() || lister.look_at(url).await?.kind == EntryKind::Directory)
 }
 
 /// A copy that is put into its own source would find itself there.
