@@ -100,9 +100,14 @@ pub(crate) enum Command {
 /// again from another replica, and the liar is named. With nothing to compare with, the result says
 /// "unverified".
 ///
+/// SRC may be a metalink (version 3 or 4): a file or URL that ends in `.meta4` or `.metalink`, or any URL
+/// answered as one. The files that it describes are copied from all the replicas that it names, and compared
+/// with its checksums, piece by piece where it has them. With one file DST may be its name; several go
+/// into a directory.
+///
 /// With -r, SRC may be a directory. It goes into DST if that is a directory or ends with a slash, and becomes
 /// DST otherwise; `SRC/` means what is in it. A file that fails does not stop the others: then the exit code
-/// is 10.
+/// is 10. In a tree, metalinks are files like others.
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
     /// Where the bytes come from
@@ -117,7 +122,13 @@ pub(crate) struct CpArgs {
     /// Copy directories with all that is in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Compare this checksum: adler32, crc32c, md5 or sha256, with the value if you know it
+    /// Copy a metalink as the file that it is, instead of the files that it describes
+    #[arg(long, env = "GRIDLANE_NO_METALINK", value_parser = FalseyValueParser::new())]
+    pub(crate) no_metalink: bool,
+    /// Use no replicas and no metalinks that servers name in Link fields
+    #[arg(long, env = "GRIDLANE_NO_LINKS", value_parser = FalseyValueParser::new())]
+    pub(crate) no_links: bool,
+    /// Compare this checksum: adler32, crc32c, md5, sha1, sha256 or sha512, with the value if you know it
     #[arg(long, value_name = "TYPE[:VALUE]", value_parser = parse_wanted, env = "GRIDLANE_CHECKSUM")]
     pub(crate) checksum: Option<(ChecksumKind, Option<Checksum>)>,
     /// Exactly so many connections to each source [default: what measuring finds best]
@@ -255,7 +266,7 @@ pub(crate) struct LsArgs {
 pub(crate) struct ChecksumArgs {
     /// URL (http, https, file) or path
     pub(crate) url: String,
-    /// adler32, crc32c, md5 or sha256
+    /// adler32, crc32c, md5, sha1, sha256 or sha512
     #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]
     pub(crate) kind: ChecksumKind,
 }

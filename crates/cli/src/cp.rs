@@ -2,15 +2,21 @@
 
 mod tree;
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use gridlane_client::{Action, Destination, Existing, Known, Lister, decide, keep_time, look_at_source};
+use gridlane_client::{
+    Action, Described, Destination, Existing, FileFacts, Lister, decide, keep_time, look_at_source,
+};
+use gridlane_core::limits::SOURCES_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::http::Client;
-use gridlane_engine::{CopySpec, Observer, Options, Outcome, RateLimit, Report, TargetSpec, copy};
+use gridlane_engine::{
+    CopySpec, FoundMetalink, Known, Observer, Options, Outcome, RateLimit, Report, TargetSpec, copy,
+};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -20,6 +26,33 @@ use crate::files::parse;
 use crate::output::{Output, error_value, print_event};
 use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
+
+/// One file to copy.
+struct Job {
+    sources: Vec<Url>,
+    target: Destination,
+    known: Known,
+    /// Whether a metalink is news: it was not made from one.
+    stop_at_metalink: bool,
+}
+
+/// How a copy of one file ended.
+enum Ended {
+    Well,
+    Badly(Error),
+    /// It goes on with a metalink.
+    At(FoundMetalink),
+}
+
+/// Makes jobs of what was typed.
+struct Planner<'a> {
+    args: &'a CpArgs,
+    /// As typed: the source, then its mirrors.
+    sources: Vec<Url>,
+    current_dir: PathBuf,
+    client: Client,
+    output: &'a Output,
+}
 
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     check(args)?;
@@ -66,9 +99,11 @@ fn check(args: &CpArgs) -> Result<()> {
 fn options(args: &CpArgs) -> Options {
     Options {
         checksum: args.checksum.clone(),
+        follow_links: !args.no_links,
         streams: args.streams.map(usize::from),
         limit: args.limit_rate.map(RateLimit::new),
         patience: Duration::from_secs_f64(args.timeout),
+        ..Options::default()
     }
 }
 
@@ -84,69 +119,212 @@ fn current_dir() -> Result<PathBuf> {
     std::env::current_dir().map_err(|cause| Error::local_io("cannot tell the current directory", &cause))
 }
 
-/// Copies one file.
+/// Copies one file, or the files of a metalink.
 async fn one(args: &CpArgs, client: Client, output: &Output) -> Result<ExitCode> {
     let sources: Vec<Url> =
         args.source.iter().chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
     refuse_directory(&sources[0])?;
-    let overwrite = args.force || args.update;
-    // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
-    let mut target = gridlane_client::resolve(&args.target, &sources[0], &current_dir()?, overwrite)?;
-    let target_url = match &target.spec {
-        TargetSpec::File { path, .. } => Some(Url::from_path(path)?),
-        TargetSpec::Upload { url, .. } => Some(url.clone()),
-        TargetSpec::Stream(_) => None,
+    let current_dir = current_dir()?;
+    let planner = Planner { args, sources, current_dir, client, output };
+    let mut jobs = planner.begin().await?;
+    let stop = stop_signal()?;
+    tokio::pin!(stop);
+    let (mut failed, mut count) = (Vec::new(), jobs.len());
+    while let Some(job) = jobs.pop_front() {
+        match copy_one(job, args, planner.client.clone(), output, stop.as_mut()).await {
+            Ended::Well => {}
+            Ended::Badly(error) => {
+                let is_stopped = error.kind() == ErrorKind::Interrupted;
+                failed.push(error);
+                if is_stopped {
+                    break;
+                }
+            }
+            Ended::At(found) => {
+                jobs = planner.go_on(&found).await?;
+                count = jobs.len();
+            }
+        }
+    }
+    Ok(match failed.last() {
+        Some(error) if count > 1 && error.kind() != ErrorKind::Interrupted && failed.len() < count => {
+            ExitCode::from(ErrorKind::Partial.exit_code())
+        }
+        error => code(error),
+    })
+}
+
+impl Planner<'_> {
+    /// What is to be copied: what was typed, or the files of a metalink.
+    async fn begin(&self) -> Result<VecDeque<Job>> {
+        let files = match self.args.no_metalink {
+            true => None,
+            false => gridlane_client::describe(&self.client, &self.sources[0], false).await?,
+        };
+        match files {
+            Some(files) => self.described(files),
+            None => Ok([self.plain(!self.args.no_metalink)?].into()),
+        }
+    }
+
+    /// What is to be copied now that a metalink was found.
+    async fn go_on(&self, found: &FoundMetalink) -> Result<VecDeque<Job>> {
+        if found.is_source {
+            let files = gridlane_client::describe(&self.client, &found.url, true).await?;
+            return self.described(files.unwrap_or_default());
+        }
+        let mut job = self.plain(false)?;
+        match gridlane_client::describe_found(&self.client, &self.sources[0], found).await {
+            Ok(file) => {
+                self.tell(&file.notes);
+                let more = file.sources.into_iter().filter(|url| !self.sources.contains(url));
+                let room = SOURCES_MAX.saturating_sub(job.sources.len());
+                job.sources.extend(more.take(room));
+                job.known = file.known;
+            }
+            Err(why) => self.tell(&[format!("the metalink {} is not used: {why}", found.url)]),
+        }
+        Ok([job].into())
+    }
+
+    fn plain(&self, stop_at_metalink: bool) -> Result<Job> {
+        // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
+        let (text, source) = (&self.args.target, &self.sources[0]);
+        let target = gridlane_client::resolve(text, source, &self.current_dir, replaces(self.args))?;
+        Ok(Job { sources: self.sources.clone(), target, known: Known::default(), stop_at_metalink })
+    }
+
+    fn described(&self, files: Vec<Described>) -> Result<VecDeque<Job>> {
+        let args = self.args;
+        let is_directory = gridlane_client::is_directory(&args.target, &self.current_dir);
+        if files.len() > 1 && (!is_directory || !args.mirror.is_empty() || args.checksum.is_some()) {
+            let message = format!("the metalink has {} files", files.len());
+            return Err(Error::new(ErrorKind::Usage, message)
+                .fault(Fault::Caller)
+                .hint("name an existing directory as the target, without --mirror and --checksum"));
+        }
+        let job = |file: Described| {
+            self.tell(&file.notes);
+            let target = file.resolve(&args.target, &self.current_dir, replaces(args))?;
+            let sources = file.sources.into_iter().chain(self.sources[1..].iter().cloned()).collect();
+            Ok(Job { sources, target, known: file.known, stop_at_metalink: false })
+        };
+        files.into_iter().map(job).collect()
+    }
+
+    fn tell(&self, notes: &[String]) {
+        if self.output.verbose {
+            notes.iter().for_each(|note| eprintln!("gridlane: {note}"));
+        }
+    }
+}
+
+/// Copies one file and tells how it went.
+async fn copy_one(
+    mut job: Job,
+    args: &CpArgs,
+    client: Client,
+    output: &Output,
+    stop: impl Future<Output = ()>,
+) -> Ended {
+    let target_url = match job.target.url() {
+        Ok(url) => url,
+        Err(error) => return Ended::Badly(error),
     };
     let preserves = args.preserve == Some(Preserve::Times) && target_url.is_some();
-    let mut known = Known::default();
+    let mut facts = FileFacts::default();
     if preserves || args.dry_run || args.update {
-        known = look_at_source(&client, &sources[0]).await?;
-    }
-    if args.dry_run || args.update {
-        let action = match &target_url {
-            Some(url) => decide(&client, &known, url, existing(args)).await?,
-            None => Action::Copy,
+        let action = match prepare(&job, target_url.as_ref(), args, &client).await {
+            Ok((action, known)) => {
+                facts = known;
+                action
+            }
+            Err(error) => {
+                tell_failed(&job.target.name, &error, output);
+                return Ended::Badly(error);
+            }
         };
         if args.dry_run {
-            return Ok(tell_plan(action, &sources, target_url.as_ref(), &target.name, &known, output));
+            tell_plan(action, &job, target_url.as_ref(), &facts, output);
+            return match action {
+                Action::Refuse => Ended::Badly(Error::new(ErrorKind::Precondition, "the target exists")),
+                Action::Copy | Action::Replace | Action::Skip => Ended::Well,
+            };
         }
         if action == Action::Skip {
-            tell_skipped(&target.name, output);
-            return Ok(ExitCode::SUCCESS);
+            tell_skipped(&job.target.name, output);
+            return Ended::Well;
         }
     }
-    if let TargetSpec::Upload { modified, .. } = &mut target.spec {
-        *modified = known.modified.filter(|_| preserves);
+    if let TargetSpec::Upload { modified, .. } = &mut job.target.spec {
+        *modified = facts.modified.filter(|_| preserves);
     }
-    let urls: Vec<String> = sources.iter().map(|url| url.to_string()).collect();
-    let Destination { spec, name, is_resumable } = target;
-    let spec = CopySpec { sources, target: spec, options: options(args) };
-    let stop = stop_signal()?;
+    let urls: Vec<String> = job.sources.iter().map(|url| url.to_string()).collect();
+    let Destination { spec, name, is_resumable } = job.target;
+    let options = Options { known: job.known, stop_at_metalink: job.stop_at_metalink, ..options(args) };
+    let spec = CopySpec { sources: job.sources, target: spec, options };
+    let keeps = target_url.as_ref().filter(|_| preserves);
     if output.json {
         let mut events = JsonEvents::new(&urls, &name, args.target == "-");
         let outcome = copy(spec, client, &mut events, stop).await;
-        let time_lost = keep(&outcome, target_url.as_ref().filter(|_| preserves), known.modified);
-        if let Some(error) = time_lost {
+        if let Some(error) = keep(&outcome, keeps, facts.modified) {
             let fields = json!({ "target": name, "about": "time", "error": error_value(&error) });
             print_event(&mut std::io::stdout().lock(), "note", fields);
         }
+        if let Some(found) = outcome.metalink {
+            return Ended::At(found);
+        }
         events.end(&outcome.report, outcome.result.as_ref().err());
-        return Ok(code(outcome.result.as_ref().err()));
+        return outcome.result.map_or_else(Ended::Badly, |()| Ended::Well);
     }
     let mut screen = Screen::new(&urls, args.progress, output);
     let outcome = copy(spec, client, &mut screen as &mut dyn Observer, stop).await;
     screen.clear();
-    if let Some(error) = keep(&outcome, target_url.as_ref().filter(|_| preserves), known.modified)
+    if let Some(error) = keep(&outcome, keeps, facts.modified)
         && !output.quiet
     {
         eprintln!("gridlane: {name}: its time is not kept: {}", error.message());
+    }
+    if let Some(found) = outcome.metalink {
+        return Ended::At(found);
     }
     match &outcome.result {
         Ok(()) if !output.quiet => eprint!("{}", summary_text(&outcome.report, &name)),
         Ok(()) => {}
         Err(error) => failed(error, &outcome.report, is_resumable, output),
     }
-    Ok(code(outcome.result.as_ref().err()))
+    outcome.result.map_or_else(Ended::Badly, |()| Ended::Well)
+}
+
+/// What is to be done with a file, and what its source says of it.
+async fn prepare(
+    job: &Job,
+    target: Option<&Url>,
+    args: &CpArgs,
+    client: &Client,
+) -> Result<(Action, FileFacts)> {
+    let facts = look_at_source(client, &job.sources[0]).await?;
+    let decides = args.dry_run || args.update;
+    let action = match target.filter(|_| decides) {
+        Some(url) => decide(client, &facts, url, existing(args)).await?,
+        None => Action::Copy,
+    };
+    Ok((action, facts))
+}
+
+/// Whether an existing target may be replaced.
+fn replaces(args: &CpArgs) -> bool {
+    existing(args) != Existing::Refuse
+}
+
+/// Says why nothing was begun.
+fn tell_failed(target: &str, error: &Error, output: &Output) {
+    if output.json {
+        let fields = json!({ "target": target, "error": error_value(error) });
+        print_event(&mut std::io::stdout().lock(), "file.failed", fields);
+    } else {
+        output.error(error);
+    }
 }
 
 /// Gives the target its time; an error says why it has not got it.
@@ -170,29 +348,19 @@ fn refuse_directory(source: &Url) -> Result<()> {
 }
 
 /// Says what would be done with a file.
-fn tell_plan(
-    action: Action,
-    sources: &[Url],
-    target_url: Option<&Url>,
-    target: &str,
-    known: &Known,
-    output: &Output,
-) -> ExitCode {
+fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFacts, output: &Output) {
+    let target = &job.target.name;
     if output.json {
-        let sources: Vec<String> = sources.iter().map(ToString::to_string).collect();
+        let sources: Vec<String> = job.sources.iter().map(ToString::to_string).collect();
         let fields = json!({
             "dry_run": true, "action": action.name(), "sources": sources, "target": target,
-            "size_bytes": known.size_bytes,
+            "size_bytes": facts.size_bytes,
         });
         print_event(&mut std::io::stdout().lock(), "plan", fields);
     } else if let Some(target) = target_url {
-        println!("{}", would_text(action, sources, target, known.size_bytes));
+        println!("{}", would_text(action, &job.sources, target, facts.size_bytes));
     } else {
-        println!("{:<7} {} -> {target}", action.name(), sources[0]);
-    }
-    match action {
-        Action::Refuse => ExitCode::from(ErrorKind::Precondition.exit_code()),
-        Action::Copy | Action::Replace | Action::Skip => ExitCode::SUCCESS,
+        println!("{:<7} {} -> {target}", action.name(), job.sources[0]);
     }
 }
 

@@ -65,6 +65,7 @@ fn summary(report: &Report) -> Value {
                 "rate_best_bytes_per_s": source.rate_best_bytes_per_s,
                 "round_trip_s": source.round_trip.map(|rtt| rtt.as_secs_f64()),
                 "handshakes": source.handshakes,
+                "wrong_pieces": source.wrong_pieces,
                 "error": source.error.as_ref().map(error_value),
             })
         })
@@ -92,6 +93,7 @@ fn summary(report: &Report) -> Value {
 pub(crate) fn basis_text(basis: Basis) -> String {
     match basis {
         Basis::User => "as --checksum says".into(),
+        Basis::Metalink => "as its metalink says".into(),
         Basis::Sources { agreeing, asked } if asked == 1 && agreeing == 1 => "as its source says".into(),
         Basis::Sources { agreeing, asked } => {
             format!("as {agreeing} of {asked} sources say")
@@ -118,6 +120,10 @@ impl Observer for JsonEvents {
                 let fields =
                     json!({ "url": self.urls[*source], "state": state, "error": error.map(error_value) });
                 self.print("source", fields);
+            }
+            Event::Added { url, .. } => {
+                self.urls.push((*url).to_owned());
+                self.print("source", json!({ "url": url, "state": "connecting", "error": null }));
             }
             Event::Retry { source, error } => {
                 let fields = json!({ "url": self.urls[*source], "error": error_value(error) });
@@ -152,6 +158,13 @@ impl Observer for JsonEvents {
                 let fields = json!({
                     "checksum": checksum.to_string(), "matches": basis.map(|_| true),
                     "verified_by": basis.map(basis_text),
+                });
+                self.print("verify", fields);
+            }
+            Event::WrongPiece { range, sources } => {
+                let sources: Vec<&String> = sources.iter().map(|number| &self.urls[*number]).collect();
+                let fields = json!({
+                    "matches": false, "offset": range.start(), "len": range.len(), "sources": sources,
                 });
                 self.print("verify", fields);
             }

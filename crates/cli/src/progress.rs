@@ -63,7 +63,11 @@ impl Canvas {
     }
 
     /// Shows the total, and on a screen as many of the `details` as fit, each made for so many columns.
-    pub(crate) fn draw(&mut self, total: impl FnOnce() -> String, details: impl FnOnce(usize) -> Vec<String>) {
+    pub(crate) fn draw(
+        &mut self,
+        total: impl FnOnce() -> String,
+        details: impl FnOnce(usize) -> Vec<String>,
+    ) {
         match self.mode {
             Mode::Nothing => {}
             Mode::Lines => {
@@ -130,6 +134,12 @@ impl Observer for Screen {
     fn event(&mut self, event: &Event<'_>) {
         match event {
             Event::Progress(snapshot) => self.draw(snapshot),
+            Event::Added { url, .. } => {
+                self.urls.push((*url).to_owned());
+                if self.verbose {
+                    self.say(&format!("{url} is a replica as well, as a server says"));
+                }
+            }
             Event::Plan { dropped: Some(why), .. } if !self.quiet => {
                 self.say(&format!("an earlier partial file is not used: {why}"));
             }
@@ -142,6 +152,10 @@ impl Observer for Screen {
                 if self.urls.len() > 1 {
                     self.say(&format!("{} is {state}{why}", self.urls[*source]));
                 }
+            }
+            Event::WrongPiece { range, sources } if self.verbose => {
+                let from: Vec<&str> = sources.iter().map(|number| self.urls[*number].as_str()).collect();
+                self.say(&format!("{range} from {} are wrong: fetched again", from.join(", ")));
             }
             Event::Mismatch { found, expected, .. } if !self.quiet => {
                 self.say(&format!(

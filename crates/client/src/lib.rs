@@ -7,6 +7,7 @@ mod backlog;
 mod files;
 mod filter;
 mod listing;
+mod metalink;
 mod place;
 mod target;
 mod tree;
@@ -17,13 +18,14 @@ use std::time::Duration;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Url};
 use gridlane_engine::http::Client;
 use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
-use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_net::{Dialer, Proxies};
 
 pub use files::{Stat, remove, stat};
 pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
 pub use listing::{Item, Lister, Listing, OddKind};
+pub use metalink::{Described, describe, describe_found, is_directory};
 pub use place::{Place, TreePath};
 pub use target::{Destination, resolve};
 pub use tree::*;
@@ -31,9 +33,10 @@ pub use tree::*;
 /// How long the answer to a short question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Makes the HTTP client that all calls share.
+/// Makes the HTTP client that all calls share. It goes through the proxies that the environment names.
 pub fn connect(trust: Trust) -> Client {
-    Client::new(Dialer::new(trust), ANSWER_MAX)
+    let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
+    Client::new(Dialer::new(trust).proxies(proxies), ANSWER_MAX)
 }
 
 /// The checksum of a file: the server's word if it gives one, else computed from the bytes.

@@ -13,9 +13,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gridlane_core::limits::{
-    DIRECTORY_ENTRIES_MAX, LISTING_BATCH, LISTING_BYTES_MAX, LISTING_ENDPOINTS_MAX,
-};
+use gridlane_core::limits::{DIRECTORY_ENTRIES_MAX, LISTING_BATCH, LISTING_BYTES_MAX, LISTING_ENDPOINTS_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_dav::property::LiveProperty;

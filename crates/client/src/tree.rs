@@ -31,7 +31,7 @@ use gridlane_engine::{Options, Report};
 use crate::filter::Filter;
 use crate::place::{Place, TreePath};
 
-pub use decide::{Action, Existing, Known, decide, keep_time, look_at_source};
+pub use decide::{Action, Existing, FileFacts, decide, keep_time, look_at_source};
 pub use names::{FailedList, NameList, Separator};
 pub use report::{ActiveFile, TreeReport, TreeSnapshot};
 pub use roots::{Roots, resolve_roots};

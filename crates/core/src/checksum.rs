@@ -1,7 +1,7 @@
 //! Checksums: their names, their values, and how partial ones are merged.
 //!
 //! adler32 and crc32c are *combinable*: the checksum of two adjoining pieces follows from the
-//! checksums and lengths of the pieces, so ranges may arrive in any order. md5 and sha-256 are not.
+//! checksums and lengths of the pieces, so ranges may arrive in any order. md5 and the SHA family are not.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,11 +21,26 @@ pub enum ChecksumKind {
     Md5,
     /// SHA-256 (FIPS 180-4).
     Sha256,
+    /// SHA-1 (FIPS 180-4): what most metalinks have of pieces; as md5, against accidents.
+    Sha1,
+    /// SHA-512 (FIPS 180-4).
+    Sha512,
 }
 
 impl ChecksumKind {
     /// Every algorithm, cheapest first.
-    pub const ALL: [ChecksumKind; 4] =
+    pub const ALL: [ChecksumKind; 6] = [
+        ChecksumKind::Adler32,
+        ChecksumKind::Crc32c,
+        ChecksumKind::Sha256,
+        ChecksumKind::Md5,
+        ChecksumKind::Sha1,
+        ChecksumKind::Sha512,
+    ];
+
+    /// What our server computes for whoever asks: those that the grid uses. The others it would compute for
+    /// nobody but the curious, at a file's length of CPU time each.
+    pub const OFFERED: [ChecksumKind; 4] =
         [ChecksumKind::Adler32, ChecksumKind::Crc32c, ChecksumKind::Sha256, ChecksumKind::Md5];
 
     /// The name used on the command line, in JSON and in journals.
@@ -35,6 +50,8 @@ impl ChecksumKind {
             ChecksumKind::Crc32c => "crc32c",
             ChecksumKind::Md5 => "md5",
             ChecksumKind::Sha256 => "sha256",
+            ChecksumKind::Sha1 => "sha1",
+            ChecksumKind::Sha512 => "sha512",
         }
     }
 
@@ -44,6 +61,20 @@ impl ChecksumKind {
             ChecksumKind::Adler32 | ChecksumKind::Crc32c => 4,
             ChecksumKind::Md5 => 16,
             ChecksumKind::Sha256 => 32,
+            ChecksumKind::Sha1 => 20,
+            ChecksumKind::Sha512 => 64,
+        }
+    }
+
+    /// How hard it is to make other bytes with the same value: greater is harder.
+    pub fn strength(self) -> u8 {
+        match self {
+            ChecksumKind::Adler32 => 0,
+            ChecksumKind::Crc32c => 1,
+            ChecksumKind::Md5 => 2,
+            ChecksumKind::Sha1 => 3,
+            ChecksumKind::Sha256 => 4,
+            ChecksumKind::Sha512 => 5,
         }
     }
 
@@ -62,9 +93,10 @@ impl fmt::Display for ChecksumKind {
 impl FromStr for ChecksumKind {
     type Err = Error;
 
-    /// Accepts any case and the spellings `sha-256` and `crc-32c`.
+    /// Accepts any case, the spellings `sha-256` and `crc-32c`, and `sha` for SHA-1 (RFC 3230, 4.1.1).
     fn from_str(text: &str) -> Result<ChecksumKind, Error> {
         let plain: String = text.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect();
+        let plain = if plain == "sha" { "sha1".to_owned() } else { plain };
         ChecksumKind::ALL.into_iter().find(|kind| kind.name() == plain).ok_or_else(|| {
             let known: Vec<_> = ChecksumKind::ALL.iter().map(|kind| kind.name()).collect();
             Error::new(ErrorKind::Usage, format!("unknown checksum type {text:?}"))
@@ -166,6 +198,8 @@ enum State {
     Crc32c(u32),
     Md5(md5::Md5),
     Sha256(sha2::Sha256),
+    Sha1(sha1::Sha1),
+    Sha512(sha2::Sha512),
 }
 
 impl Hasher {
@@ -176,6 +210,8 @@ impl Hasher {
             ChecksumKind::Crc32c => State::Crc32c(0),
             ChecksumKind::Md5 => State::Md5(md5::Md5::new()),
             ChecksumKind::Sha256 => State::Sha256(sha2::Sha256::new()),
+            ChecksumKind::Sha1 => State::Sha1(sha1::Sha1::new()),
+            ChecksumKind::Sha512 => State::Sha512(sha2::Sha512::new()),
         })
     }
 
@@ -186,6 +222,8 @@ impl Hasher {
             State::Crc32c(state) => *state = crc32c::crc32c_append(*state, bytes),
             State::Md5(state) => state.update(bytes),
             State::Sha256(state) => state.update(bytes),
+            State::Sha1(state) => state.update(bytes),
+            State::Sha512(state) => state.update(bytes),
         }
     }
 
@@ -196,6 +234,8 @@ impl Hasher {
             State::Crc32c(state) => (ChecksumKind::Crc32c, state.to_be_bytes().to_vec()),
             State::Md5(state) => (ChecksumKind::Md5, state.finalize().to_vec()),
             State::Sha256(state) => (ChecksumKind::Sha256, state.finalize().to_vec()),
+            State::Sha1(state) => (ChecksumKind::Sha1, state.finalize().to_vec()),
+            State::Sha512(state) => (ChecksumKind::Sha512, state.finalize().to_vec()),
         };
         Checksum { kind, value }
     }
@@ -245,6 +285,13 @@ mod tests {
             of(ChecksumKind::Sha256, b"abc"),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
+        assert_eq!(of(ChecksumKind::Sha1, b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+        assert!(of(ChecksumKind::Sha512, b"abc").starts_with("ddaf35a193617abacc417349ae204131"));
+        for kind in ChecksumKind::ALL {
+            assert_eq!(of(kind, b"").len(), 2 * kind.value_len());
+            assert_eq!(kind.name().parse::<ChecksumKind>().unwrap(), kind);
+        }
+        assert_eq!("SHA".parse::<ChecksumKind>().unwrap(), ChecksumKind::Sha1);
     }
 
     #[test]

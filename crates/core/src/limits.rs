@@ -118,6 +118,8 @@ pub const MULTIPART_GAP_BYTES_MAX: u64 = 1024;
 pub const MULTIPART_BOUNDARY_BYTES_MAX: usize = 200;
 /// Bytes of a metalink that is read whole: a data set of 10 000 files with three replicas each takes a third.
 pub const METALINK_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// How long a metalink may take to come to its end: at its largest, 1 Mbit/s.
+pub const METALINK_ANSWER_MAX: Duration = Duration::from_secs(300);
 /// Files of one metalink.
 pub const METALINK_FILES_MAX: usize = 10_000;
 /// URLs of all files of one metalink.
@@ -136,8 +138,51 @@ pub const LINKS_MAX: usize = 256;
 pub const CONNECT_MAX: Duration = Duration::from_secs(15);
 /// Head start of an address before the next one of the same name is tried beside it (RFC 8305, 5).
 pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// Bytes of a file that is uploaded in one piece: the round trip that `Expect` costs is dearer than sending
+/// this much in vain, and it is held in memory.
+pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// Bytes of a file that is known to be larger: its checksum is asked for beside the data. A server may have
+/// to read all of it first.
+pub const SMALL_DOWNLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// How long a server may take to begin to send when it was asked for a checksum too, beyond four round trips.
+/// Then it is asked for the bytes alone.
+pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
+/// For the addresses of a name: resolvers ask twice and wait 5 s for each.
+pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
+/// Names looked up at the same time: each holds a thread until the name service has answered.
+pub const RESOLVING_MAX: usize = 16;
+/// Addresses of one name that are tried: at a head start each, more do not fit into [`CONNECT_MAX`].
+pub const ADDRESSES_MAX: usize = 32;
+/// How long it is remembered which family of addresses connected (RFC 8305, 4: not beyond changes of the
+/// network, about ten minutes).
+pub const FAMILY_MEMORY_MAX: Duration = Duration::from_secs(600);
+/// For the TLS handshake with one address while there are others: then the next one is tried.
+pub const TLS_ATTEMPT_MAX: Duration = Duration::from_secs(5);
+/// Connections to one host that carry files at the same time, over all copies of a client: many small files
+/// share them. Beyond it a copy waits for its turn.
+pub const LANES_PER_HOST_MAX: usize = 64;
+/// Short questions (a listing, a checksum) to one host at the same time.
+pub const QUESTIONS_PER_HOST_MAX: usize = 32;
+/// How long such a turn is waited for. Then the connection is made all the same: better one too many than
+/// copies that wait for each other.
+pub const CONNECTION_TURN_MAX: Duration = Duration::from_secs(10);
+/// Idle connections kept for one host: as many files as are copied at once, and their questions.
+pub const IDLE_PER_HOST_MAX: usize = 32;
+/// Idle connections kept in all: each is a descriptor here and a slot at a server.
+pub const IDLE_CONNECTIONS_MAX: usize = 128;
+/// How long an idle connection is kept. Servers close theirs after 30 to 75 s, those that are quicker
+/// (Apache: 5 s) say so.
+pub const IDLE_CONNECTION_MAX: Duration = Duration::from_secs(20);
 /// Sources of one copy.
 pub const SOURCES_MAX: usize = 64;
+/// Replicas that servers may add to a copy by naming them: as many as are used at a time.
+pub const SERVED_REPLICAS_MAX: usize = 8;
+/// Bytes still to come for which a copy begins again with a metalink that a server names: below it, reading
+/// the metalink takes longer than fetching everything a second time would.
+pub const SERVED_METALINK_BYTES_MIN: u64 = 16 * 1024 * 1024;
+/// Wrong pieces that one source may send before it is not asked any more: a disk that went bad in one place
+/// makes one or two, a replica of another file nothing else.
+pub const WRONG_PIECES_MAX: u32 = 3;
 /// How long a source may compute a digest while the copy waits for nothing else.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 
@@ -202,6 +247,9 @@ const _: () = {
     // The promise is 64 MiB plus what was in flight.
     assert!(JOURNAL_BYTES_MAX <= 64 * 1024 * 1024);
     assert!(REQUEST_HEAD_BYTES_MAX <= IO_BYTES && RESPONSE_HEAD_BYTES_MAX <= IO_BYTES);
+    // Who waits for a request closes later than who would send one.
+    assert!(IDLE_CONNECTION_MAX.as_secs() * 2 < IDLE_MAX.as_secs());
+    assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
     // A body that is refused for its size is drained, so that the client sees the answer.
     assert!(DAV_REQUEST_BYTES_MAX as u64 <= BODY_DRAIN_BYTES_MAX);
     assert!(XML_NAME_BYTES_MAX < DAV_REQUEST_BYTES_MAX && XML_NAME_BYTES_MAX < MULTISTATUS_TOKEN_BYTES_MAX);

@@ -32,6 +32,8 @@ impl Scheme {
 pub struct Url {
     scheme: Scheme,
     inner: url::Url,
+    /// Of a link-local address: which of this machine's networks it is in.
+    zone: Option<String>,
 }
 
 impl Url {
@@ -58,13 +60,14 @@ impl Url {
                     .hint("known schemes are http, https, dav, davs and file"));
             }
         };
+        let (spelled, zone) = cut_zone(&spelled);
         let mut inner = url::Url::parse(&spelled)
             .map_err(|cause| usage(format!("{:?} is not a URL: {cause}", redact(text))))?;
         inner.set_fragment(None);
         if scheme == Scheme::File && inner.to_file_path().is_err() {
             return Err(usage(format!("{text:?} does not name a file of this machine")));
         }
-        Ok(Url { scheme, inner })
+        Ok(Url { scheme, inner, zone })
     }
 
     /// The `file` URL of an absolute path.
@@ -73,7 +76,7 @@ impl Url {
         let slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let made = if slash { url::Url::from_directory_path(path) } else { url::Url::from_file_path(path) };
         let inner = made.map_err(|()| usage(format!("{} is not an absolute path", path.display())))?;
-        Ok(Url { scheme: Scheme::File, inner })
+        Ok(Url { scheme: Scheme::File, inner, zone: None })
     }
 
     /// How bytes are reached.
@@ -89,6 +92,12 @@ impl Url {
     /// Host name or address without brackets; empty for `file`.
     pub fn host(&self) -> &str {
         self.inner.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']')
+    }
+
+    /// Of a link-local address (`http://[fe80::1%25eth0]/`, RFC 6874), the network it is in: `eth0`. It means
+    /// nothing to anybody else, so that no header has it.
+    pub fn zone(&self) -> Option<&str> {
+        self.zone.as_deref()
     }
 
     /// TCP port, given or the scheme's own; 0 for `file`.
@@ -133,7 +142,10 @@ impl Url {
 
     /// Whether two URLs name the same scheme, host and port.
     pub fn same_endpoint(&self, other: &Url) -> bool {
-        self.scheme == other.scheme && self.host() == other.host() && self.port() == other.port()
+        self.scheme == other.scheme
+            && self.host() == other.host()
+            && self.zone == other.zone
+            && self.port() == other.port()
     }
 
     /// What `reference` (a `Location` header, a link in a listing) means seen from this URL.
@@ -143,6 +155,9 @@ impl Url {
             .join(reference)
             .map_err(|cause| usage(format!("{:?} is not a URL: {cause}", redact(reference))))?;
         let mut to = Url::parse_absolute(joined.as_str())?;
+        if to.host() == self.host() {
+            to.zone.clone_from(&self.zone);
+        }
         // Who may see the user's name and password already, and nobody else, sees them again.
         if to.same_endpoint(self) && to.credentials().is_none() {
             // These fail for URLs without a host only, which have no endpoint to be the same.
@@ -184,6 +199,26 @@ fn is_scheme(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
 }
 
+/// Takes the zone out of an address in brackets, which the URL standard has no place for.
+fn cut_zone(text: &str) -> (String, Option<String>) {
+    let authority = text.find("://").map_or(0, |at| at + 3);
+    let end = text[authority..].find(['/', '?', '#']).map_or(text.len(), |at| authority + at);
+    let found = text[authority..end].rfind('[').and_then(|at| {
+        let open = authority + at;
+        let close = open + text[open..end].find(']')?;
+        let zone = open + text[open..close].find("%25")?;
+        let name = &text[zone + 3..close];
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+        (!name.is_empty() && name.bytes().all(is_plain)).then_some((zone, close))
+    });
+    match found {
+        Some((zone, close)) => {
+            (format!("{}{}", &text[..zone], &text[close..]), Some(text[zone + 3..close].to_owned()))
+        }
+        None => (text.to_owned(), None),
+    }
+}
+
 /// Cuts what may be secret out of a text that could not be parsed as a URL.
 fn redact(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
@@ -217,6 +252,20 @@ mod tests {
         assert_eq!(parse("a b/c:d").to_path().unwrap(), Path::new("/home/ada/a b/c:d"));
         assert_eq!(parse("file:///x%20y").to_path().unwrap(), Path::new("/x y"));
         assert!(parse("dir/").is_directory_form());
+    }
+
+    #[test]
+    fn a_link_local_address_has_a_zone_that_stays_here() {
+        let url = parse("http://ada:pw@[fe80::1%25eth0]:1094/a?b=[x%25y]");
+        assert_eq!((url.host(), url.zone(), url.port()), ("fe80::1", Some("eth0"), 1094));
+        assert_eq!(url.host_header(), "[fe80::1]:1094");
+        assert_eq!(url.request_target(), "/a?b=[x%25y]");
+        assert_eq!(url.join("/c").unwrap().zone(), Some("eth0"));
+        assert_eq!(url.join("http://other/c").unwrap().zone(), None);
+        assert!(!url.same_endpoint(&parse("http://[fe80::1%25eth1]:1094/a")));
+        for bad in ["http://[fe80::1%25]/", "http://[fe80::1%25a%20b]/", "http://[fe80::1%eth0]/"] {
+            assert!(Url::parse(bad, Path::new("/")).is_err(), "{bad}");
+        }
     }
 
     #[test]

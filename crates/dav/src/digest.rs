@@ -30,6 +30,8 @@ pub fn name(kind: ChecksumKind) -> &'static str {
         ChecksumKind::Crc32c => "crc32c",
         ChecksumKind::Md5 => "md5",
         ChecksumKind::Sha256 => "sha-256",
+        ChecksumKind::Sha1 => "sha",
+        ChecksumKind::Sha512 => "sha-512",
     }
 }
 
@@ -37,7 +39,7 @@ pub fn name(kind: ChecksumKind) -> &'static str {
 pub fn encode(checksum: &Checksum) -> String {
     let value = match checksum.kind() {
         ChecksumKind::Adler32 | ChecksumKind::Crc32c => checksum.hex(),
-        ChecksumKind::Md5 | ChecksumKind::Sha256 => STANDARD.encode(checksum.bytes()),
+        _ => STANDARD.encode(checksum.bytes()),
     };
     format!("{}={value}", name(checksum.kind()))
 }
@@ -242,7 +244,10 @@ mod tests {
             ("ADLER32:091e01de", Some("adler32:091e01de")),
             ("adler32: 091E01DE", Some("adler32:091e01de")),
             ("MD5:900150983cd24fb0d6963f7d28e17f72", Some("md5:900150983cd24fb0d6963f7d28e17f72")),
-            ("SHA1:a9993e364706816aba3e25717850c26c9cd0d89d", None),
+            (
+                "SHA1:a9993e364706816aba3e25717850c26c9cd0d89d",
+                Some("sha1:a9993e364706816aba3e25717850c26c9cd0d89d"),
+            ),
             ("MD5:kAFQmDzST7DWlj99KOF/cg==", None),
             ("091e01de", None),
         ] {
@@ -281,14 +286,15 @@ mod tests {
 
     #[test]
     fn wishes_in_the_new_form() {
-        use ChecksumKind::{Adler32, Crc32c, Md5, Sha256};
+        use ChecksumKind::{Adler32, Crc32c, Md5, Sha256, Sha512};
         for (text, expected) in [
             ("sha-256=10, md5=1", Some(Sha256)),
             ("adler=3, crc32c=3", Some(Adler32)),
-            ("adler32=2, sha-512=10", Some(Adler32)),
+            ("adler32=2, sha-512=10", Some(Sha512)),
             ("md5=0, crc32c=1;x=y", Some(Crc32c)),
             ("md5=0", None),
-            ("sha-512=10", None),
+            ("sha-512=10", Some(Sha512)),
+            ("unixsum=10", None),
             // The last value of a key counts.
             ("md5=10, crc32c=5, md5=1", Some(Crc32c)),
             // Malformed: ignored as a whole.
@@ -365,8 +371,11 @@ mod tests {
     #[test]
     fn asking() {
         assert_eq!(want(&[ChecksumKind::Adler32]), "adler32;q=1");
-        assert_eq!(want(&ChecksumKind::ALL), "adler32;q=1,crc32c;q=0.9,sha-256;q=0.8,md5;q=0.7");
-        assert_eq!(want_repr(&ChecksumKind::ALL), "adler=10, crc32c=9, sha-256=8, md5=7");
+        assert_eq!(
+            want(&ChecksumKind::ALL),
+            "adler32;q=1,crc32c;q=0.9,sha-256;q=0.8,md5;q=0.7,sha;q=0.6,sha-512;q=0.5"
+        );
+        assert_eq!(want_repr(&ChecksumKind::ALL), "adler=10, crc32c=9, sha-256=8, md5=7, sha=6, sha-512=5");
         for (at, kind) in ChecksumKind::ALL.into_iter().enumerate() {
             let mut headers = Headers::new();
             headers.push("Want-Digest", want(&ChecksumKind::ALL).as_bytes());
@@ -378,7 +387,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn round_trip(which in 0usize..4, bytes in prop::collection::vec(any::<u8>(), 32)) {
+        fn round_trip(which in 0usize..6, bytes in prop::collection::vec(any::<u8>(), 64)) {
             let kind = ChecksumKind::ALL[which];
             let checksum = Checksum::from_bytes(kind, &bytes[..kind.value_len()]).unwrap();
             prop_assert_eq!(decode(&encode(&checksum)), vec![checksum.clone()]);

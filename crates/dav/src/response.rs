@@ -156,6 +156,17 @@ impl ResponseHead {
         }
     }
 
+    /// How long the server keeps the connection open without a request: `timeout` of `Keep-Alive`, as Apache
+    /// sends it (RFC 2068, 19.7.1.1).
+    pub fn keep_alive_timeout(&self) -> Option<Duration> {
+        self.headers.list("keep-alive").find_map(|parameter| {
+            let (name, value) = parameter.split_once('=')?;
+            let seconds =
+                value.trim().parse().ok().filter(|_| name.trim().eq_ignore_ascii_case("timeout"))?;
+            Some(Duration::from_secs(seconds))
+        })
+    }
+
     /// `Retry-After`, in seconds or as a date; a date counts from the response's own `Date`, or else
     /// from `now`.
     pub fn retry_after(&self, now: SystemTime) -> Option<Duration> {
@@ -246,6 +257,9 @@ mod tests {
         assert!(!head("HTTP/1.0 200 OK\r\n\r\n").keeps_alive());
         assert!(head("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n").keeps_alive());
         assert!(!head("HTTP/1.1 200 OK\r\nConnection: x, close\r\n\r\n").keeps_alive());
+        let apache = head("HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=99\r\n\r\n");
+        assert_eq!(apache.keep_alive_timeout(), Some(Duration::from_secs(5)));
+        assert_eq!(head("HTTP/1.1 200 OK\r\nKeep-Alive: max=9, x\r\n\r\n").keep_alive_timeout(), None);
     }
 
     #[test]

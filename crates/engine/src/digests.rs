@@ -1,4 +1,7 @@
 //! Asking every replica for its checksum, beside the data and never in front of it.
+//!
+//! Where there is only one source, its first request for bytes asks as well (see `lane::http`): a small file
+//! then costs one request. A question of its own follows where that brings no answer.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES};
-use gridlane_core::{Checksum, ChecksumKind, Error, Hasher, Result, Scheme};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::mpsc;
 
+use crate::Options;
 use crate::http::Client;
 use crate::notice::Notice;
+use crate::served::Served;
 use crate::source::{Identity, Source};
 use crate::verdict::Vote;
 
@@ -25,6 +30,19 @@ pub(crate) struct Word {
     pub(crate) identity: Identity,
     /// Its checksum, if it says.
     pub(crate) checksum: Option<Checksum>,
+    /// What else its server names.
+    pub(crate) served: Served,
+}
+
+/// The checksums of the whole that the bytes are compared with: the one that is asked of sources first.
+pub(crate) fn kinds(options: &Options) -> Vec<ChecksumKind> {
+    let known = options.known.checksums.iter().map(Checksum::kind);
+    let mut kinds: Vec<ChecksumKind> = options.checksum.iter().map(|(kind, _)| *kind).collect();
+    kinds.extend(known.filter(|kind| options.checksum.as_ref().is_none_or(|(first, _)| first != kind)));
+    if kinds.is_empty() {
+        kinds.push(ChecksumKind::Adler32);
+    }
+    kinds
 }
 
 /// Asks in the background; the answer comes as a notice.
@@ -32,6 +50,7 @@ pub(crate) fn ask(
     client: Client,
     source: Arc<Source>,
     kind: ChecksumKind,
+    follow_links: bool,
     notices: mpsc::UnboundedSender<Notice>,
 ) {
     tokio::spawn(async move {
@@ -43,8 +62,12 @@ pub(crate) fn ask(
             }
             said = word(&client, &source, Some(kind)).await;
         }
+        let served = match &mut said {
+            Ok(word) if follow_links => std::mem::take(&mut word.served),
+            _ => Served::default(),
+        };
         let vote = match said {
-            Ok(Word { identity, checksum: Some(checksum) }) => match source.identity() {
+            Ok(Word { identity, checksum: Some(checksum), .. }) => match source.identity() {
                 // A checksum of another version says nothing about this one.
                 Some(known) if !known.agrees_with(&identity) => Vote::Silent,
                 _ => Vote::Says(checksum),
@@ -52,6 +75,9 @@ pub(crate) fn ask(
             Ok(_) | Err(_) => Vote::Silent,
         };
         let _ = notices.send(Notice::Digest { source: source.number, vote });
+        if served != Served::default() {
+            let _ = notices.send(Notice::Served { source: source.number, served });
+        }
     });
 }
 
@@ -70,7 +96,15 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
             let head = &exchange.response.head;
             let identity = Identity::of_response(head, head.content_length()?);
             let checksum = head.digests().into_iter().find(|checksum| Some(checksum.kind()) == kind);
-            Ok(Word { identity, checksum })
+            if kind.is_some() {
+                client.asked_for_digest(&source.url, checksum.is_some());
+            }
+            let mut served = Served::default();
+            for (from, headers) in &exchange.redirects {
+                served.take(from, headers);
+            }
+            served.take(&exchange.url, &head.headers);
+            Ok(Word { identity, checksum, served })
         }
     }
 }
@@ -81,13 +115,23 @@ async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> 
         None => None,
         Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),
     };
-    Ok(Word { identity, checksum })
+    Ok(Word { identity, checksum, served: Served::default() })
 }
 
 /// The checksum of the first `size_bytes` of a file, computed on a thread that may block.
 pub async fn hash_file(file: File, size_bytes: u64, kind: ChecksumKind) -> Result<Checksum> {
+    let found = hash_file_all(file, size_bytes, vec![kind]).await?;
+    found.into_iter().next().ok_or_else(|| Error::new(ErrorKind::Other, "hashing brought nothing"))
+}
+
+/// Checksums of the first `size_bytes` of a file, one of each kind, from reading it once.
+pub(crate) async fn hash_file_all(
+    file: File,
+    size_bytes: u64,
+    kinds: Vec<ChecksumKind>,
+) -> Result<Vec<Checksum>> {
     let hash = move || {
-        let mut hasher = Hasher::new(kind);
+        let mut hashers: Vec<Hasher> = kinds.into_iter().map(Hasher::new).collect();
         let mut buf = AlignedBuf::new(IO_BYTES);
         let mut at = 0;
         while at < size_bytes {
@@ -95,16 +139,16 @@ pub async fn hash_file(file: File, size_bytes: u64, kind: ChecksumKind) -> Resul
             match file.read_at(&mut buf[..room], at) {
                 Ok(0) => break,
                 Ok(count) => {
-                    hasher.update(&buf[..count]);
+                    hashers.iter_mut().for_each(|hasher| hasher.update(&buf[..count]));
                     at += count as u64;
                 }
                 Err(cause) => return Err(Error::local_io("cannot read the file back", &cause)),
             }
         }
-        Ok(hasher.finish())
+        Ok(hashers.into_iter().map(Hasher::finish).collect())
     };
     match tokio::task::spawn_blocking(hash).await {
         Ok(outcome) => outcome,
-        Err(cause) => Err(Error::new(gridlane_core::ErrorKind::Other, format!("hashing failed: {cause}"))),
+        Err(cause) => Err(Error::new(ErrorKind::Other, format!("hashing failed: {cause}"))),
     }
 }

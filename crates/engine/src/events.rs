@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridlane_core::{Checksum, Error};
+use gridlane_core::{ByteRange, Checksum, Error};
 
 use crate::verdict::Basis;
 
@@ -36,6 +36,13 @@ pub enum Event<'a> {
         /// Why.
         error: Option<&'a Error>,
     },
+    /// A server named another replica, which is used as well.
+    Added {
+        /// Its number: the next one.
+        source: usize,
+        /// URL without secrets.
+        url: &'a str,
+    },
     /// A connection was lost and the bytes are asked for again.
     Retry {
         /// Number of the source.
@@ -51,6 +58,13 @@ pub enum Event<'a> {
         checksum: &'a Checksum,
         /// Whose word it was compared with; `None`: there was nothing to compare with.
         basis: Option<Basis>,
+    },
+    /// A piece does not have the checksum that the metalink says; it is fetched again.
+    WrongPiece {
+        /// Where it lies.
+        range: ByteRange,
+        /// Numbers of the sources that sent parts of it.
+        sources: &'a [usize],
     },
     /// The bytes do not have the expected checksum; some are fetched again from other sources.
     Mismatch {
@@ -154,6 +168,8 @@ pub struct SourceReport {
     pub round_trip: Option<Duration>,
     /// Connections made to it.
     pub handshakes: u32,
+    /// Pieces that it sent and that did not have the checksum that the metalink says.
+    pub wrong_pieces: u32,
     /// The last thing that went wrong with it.
     pub error: Option<Error>,
 }

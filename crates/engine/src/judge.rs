@@ -9,7 +9,7 @@ use gridlane_plan::{self as plan, SourcePath, SourceState, fluid_bound_s};
 use gridlane_store::journal::JournaledRange;
 use gridlane_sys::process::cpu_time;
 
-use crate::digests::{self, hash_file};
+use crate::digests::{self, hash_file_all};
 use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
 use crate::ledger::{EARLIER, Sender};
 use crate::resume::matching;
@@ -17,7 +17,7 @@ use crate::run::{Replica, Run};
 use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::Sink;
-use crate::verdict::{self, Verdict, Vote};
+use crate::verdict::{self, Basis, Verdict, Vote};
 
 /// A part of the time above which something is called the limit.
 const MOSTLY: f64 = 0.7;
@@ -44,16 +44,27 @@ impl Run<'_> {
         }
     }
 
-    fn verdict(&self) -> Verdict {
+    /// The checksum that somebody stated who is believed without a vote.
+    pub(crate) fn told(&self) -> Option<(&Checksum, Basis)> {
         let user = self.options.checksum.as_ref().and_then(|(_, value)| value.as_ref());
+        let known = || self.options.known.checksums.iter().find(|own| own.kind() == self.digest_kind());
+        user.map(|checksum| (checksum, Basis::User)).or_else(|| Some((known()?, Basis::Metalink)))
+    }
+
+    /// Whether a metalink says what the bytes are, so that nobody is asked for it.
+    pub(crate) fn is_described(&self) -> bool {
+        let is_told_by_user = matches!(self.options.checksum, Some((_, Some(_))));
+        !is_told_by_user && (!self.options.known.checksums.is_empty() || self.target.pieces().is_some())
+    }
+
+    fn verdict(&self) -> Verdict {
         let votes: Vec<Vote> = self.replicas.iter().map(|replica| replica.vote.clone()).collect();
-        verdict::count(user, &votes)
+        verdict::count(self.told(), &votes)
     }
 
     /// As [`Run::verdict`], when every byte is there: who has not answered at all is not waited for,
     /// nor, when it `is_late`, anybody.
     fn last_verdict(&self, is_late: bool) -> Verdict {
-        let user = self.options.checksum.as_ref().and_then(|(_, value)| value.as_ref());
         let vote = |replica: &Replica| match replica.vote {
             Vote::Pending if is_late || replica.source.identity().is_none() || replica.dead.is_some() => {
                 Vote::Silent
@@ -61,7 +72,7 @@ impl Run<'_> {
             ref vote => vote.clone(),
         };
         let votes: Vec<Vote> = self.replicas.iter().map(vote).collect();
-        verdict::count(user, &votes)
+        verdict::count(self.told(), &votes)
     }
 
     /// Stops using sources that contradict the agreed checksum, as long as somebody else is left.
@@ -98,7 +109,12 @@ impl Run<'_> {
         if self.disbelieve() || self.refetch_missing() {
             return Ok(false);
         }
+        if !self.are_pieces_right().await? {
+            return Ok(false);
+        }
         self.verifying = true;
+        // A lane that had nothing to fetch has not asked either.
+        self.ask_instead();
         let until = self.pace.now() + DIGEST_WAIT_MAX;
         let is_late = move |run: &Run<'_>| run.pace.now() >= until;
         self.drive(|run| !run.plan.is_complete() || !matches!(run.last_verdict(is_late(run)), Verdict::Open))
@@ -107,9 +123,25 @@ impl Run<'_> {
             self.verifying = false;
             return Ok(false);
         }
-        let found = self.actual().await?;
+        let all = self.actual().await?;
+        let Some(found) = all.first().cloned() else {
+            return Err(Error::new(ErrorKind::Other, "the bytes were compared without a checksum"));
+        };
         self.checksum = Some(found.clone());
+        let differs = |known: &&Checksum| !all.contains(known);
+        if let Some(known) = self.options.known.checksums.iter().find(differs).cloned() {
+            let found = all.into_iter().find(|own| own.kind() == known.kind()).unwrap_or(found);
+            let outcome = self.mismatched(&found, &known);
+            self.verifying = false;
+            return outcome;
+        }
         let outcome = match self.last_verdict(is_late(self)) {
+            // All that the metalink says is so; it counts before what sources say.
+            _ if self.is_described() => {
+                self.name_liars().await?;
+                self.verified = Some(Basis::Metalink);
+                Ok(true)
+            }
             Verdict::Agreed { checksum, basis, .. } if checksum == found => {
                 self.name_liars().await?;
                 self.verified = Some(basis);
@@ -124,36 +156,51 @@ impl Run<'_> {
         outcome
     }
 
+    /// Waits until every piece has been compared whose checksum is known. `false`: bytes are missing again.
+    async fn are_pieces_right(&mut self) -> Result<bool> {
+        if self.target.pieces().is_none() {
+            return Ok(true);
+        }
+        tokio::task::block_in_place(|| self.target.check_rest())?;
+        let has_all = |run: &Run<'_>| run.target.ledger().missing(run.size_bytes.unwrap_or(0)).is_empty();
+        self.drive(|run| run.target.is_checked() || !has_all(run)).await?;
+        Ok(!self.refetch_missing())
+    }
+
     /// The ledger knows best: a lane may have thrown away its copy of bytes that another source had brought,
     /// and told the plan that they are there, while that source's bytes were being forgotten.
     fn refetch_missing(&mut self) -> bool {
         let missing = self.target.ledger().missing(self.size_bytes.unwrap_or(0));
         let believed = self.believed();
         self.refetch(&missing, &believed);
+        self.refetch_wrong_pieces();
         !missing.is_empty()
     }
 
-    /// The checksum that the bytes have.
-    async fn actual(&self) -> Result<Checksum> {
+    /// The checksums that the bytes have, of every kind that is compared.
+    async fn actual(&self) -> Result<Vec<Checksum>> {
         let size_bytes = self.size_bytes.unwrap_or(0);
-        let kind = self.digest_kind();
-        if kind == ChecksumKind::Adler32 {
-            let sum = self.target.ledger().adler32(size_bytes);
-            return sum
-                .map(Checksum::adler32)
-                .ok_or_else(|| Error::new(ErrorKind::Other, "the plan is complete and the ledger is not"));
-        }
-        match &self.target.sink {
-            Sink::Ordered(feed) => feed
-                .hash()
-                .await
-                .ok_or_else(|| Error::new(ErrorKind::Other, "the target was written without a hasher")),
+        let kinds = digests::kinds(&self.options);
+        let others: Vec<ChecksumKind> =
+            kinds.iter().copied().filter(|kind| *kind != ChecksumKind::Adler32).collect();
+        let mut hashed = match &self.target.sink {
+            _ if others.is_empty() => Vec::new(),
+            Sink::Ordered(feed) => feed.hashes().await,
             Sink::Partial(partial) => {
                 let file = partial.file().try_clone();
                 let file = file.map_err(|cause| Error::local_io("cannot read the file back", &cause))?;
-                hash_file(file, size_bytes, kind).await
+                hash_file_all(file, size_bytes, others).await?
             }
+        };
+        if kinds.contains(&ChecksumKind::Adler32) {
+            let sum = self.target.ledger().adler32(size_bytes);
+            let sum = sum
+                .ok_or_else(|| Error::new(ErrorKind::Other, "the plan is complete and the ledger is not"))?;
+            hashed.push(Checksum::adler32(sum));
         }
+        let rank = |checksum: &Checksum| kinds.iter().position(|kind| *kind == checksum.kind());
+        hashed.sort_by_key(rank);
+        Ok(hashed)
     }
 
     /// The bytes are wrong: tries the next hypothesis about who sent wrong ones.
@@ -163,6 +210,9 @@ impl Run<'_> {
             let message = format!("the bytes have {found}, not {expected}");
             Err(Error::new(ErrorKind::ChecksumMismatch, message).hint(hint).fault(Fault::Peer))
         };
+        if self.target.pieces().is_some() {
+            return wrong(self, "every piece is as the metalink says: it contradicts itself, or --checksum");
+        }
         if self.target.partial().is_none() {
             return wrong(self, "do not use what was written; copy it to a file to have the liar found");
         }
@@ -250,6 +300,7 @@ impl Run<'_> {
 
     /// Makes the target visible, and asks an upload's server what it has.
     pub(crate) async fn finish(&mut self) -> Result<()> {
+        let mut said = None;
         if let Sink::Ordered(feed) = &self.target.sink {
             if self.verified.is_none() && self.replicas.iter().any(|replica| replica.distrusted) {
                 let message = "a source turned out to be wrong, and nothing tells whether its bytes were";
@@ -257,10 +308,10 @@ impl Run<'_> {
                     Error::new(ErrorKind::ChecksumMismatch, message).hint("do not use what was written")
                 );
             }
-            feed.finish().await?;
+            said = feed.finish().await?;
         }
         if let Some(url) = self.upload_url.clone() {
-            self.check_upload(url).await?;
+            self.check_upload(url, said).await?;
         }
         self.close_lanes().await?;
         if let Some(partial) = self.target.partial() {
@@ -284,14 +335,18 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The server's own word about what was uploaded counts, not ours.
-    async fn check_upload(&mut self, url: gridlane_core::Url) -> Result<()> {
-        let target = Source::new(0, url.clone());
-        let word = digests::word(&self.client, &target, Some(self.digest_kind())).await;
-        let (size_bytes, checksum) = match word {
-            Ok(word) => (word.identity.size_bytes, word.checksum),
-            // It took the file and does not let us look at it.
-            Err(_) => (None, None),
+    /// The server's own word about what was uploaded counts, not ours; it may have `said` it already.
+    async fn check_upload(&mut self, url: gridlane_core::Url, said: Option<Checksum>) -> Result<()> {
+        let (size_bytes, checksum) = match said {
+            Some(checksum) => (None, Some(checksum)),
+            None => {
+                let target = Source::new(0, url.clone());
+                match digests::word(&self.client, &target, Some(self.digest_kind())).await {
+                    Ok(word) => (word.identity.size_bytes, word.checksum),
+                    // It took the file and does not let us look at it.
+                    Err(_) => (None, None),
+                }
+            }
         };
         let size_differs = size_bytes.is_some() && size_bytes != self.size_bytes;
         let checksum_differs = checksum.is_some() && checksum != self.checksum;
@@ -340,7 +395,7 @@ impl Run<'_> {
 
     fn state_of(&self, number: usize) -> &'static str {
         let replica = &self.replicas[number];
-        match (&replica.dead, replica.distrusted) {
+        match (&replica.dead, replica.distrusted || replica.wrong_pieces > 0) {
             (Some(_), true) => return "wrong",
             (Some(_), false) => return "dead",
             (None, _) => {}
@@ -375,10 +430,11 @@ impl Run<'_> {
                 rate_best_bytes_per_s: replica.meter.best_second_bytes_per_s(),
                 round_trip: replica.round_trip,
                 handshakes: replica.handshakes,
+                wrong_pieces: replica.wrong_pieces,
                 error: replica.last_error.clone(),
             })
             .collect();
-        let fresh_bytes = self.meter.total();
+        let fresh_bytes = self.meter.total().saturating_sub(self.wrong_bytes);
         let (bound_s, bound_from) = self.bound(fresh_bytes, &sources);
         Report {
             size_bytes: self.size_bytes,
@@ -468,6 +524,7 @@ pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
         rate_best_bytes_per_s: None,
         round_trip: None,
         handshakes: 0,
+        wrong_pieces: 0,
         error: None,
     });
     Report {

@@ -32,6 +32,14 @@ pub(crate) struct Ledger {
     committed_bytes: u64,
     /// By offset; none overlap; adjoining ones have different senders.
     pieces: BTreeMap<u64, Piece>,
+    /// Pieces end at multiples of this, so that each part with a checksum of its own can be forgotten; 0:
+    /// nowhere.
+    boundary_bytes: u64,
+    /// What has been compared with a checksum of its own: right, whoever sent it.
+    verified: RangeSet,
+    /// By number of the boundary in front: how often bytes behind it were forgotten. What was hashed before may
+    /// have been written anew since.
+    epochs: BTreeMap<u64, u64>,
     /// Whose bytes are not taken.
     refused: BTreeSet<Sender>,
     /// Committed and not told to the journal yet.
@@ -40,6 +48,12 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// A ledger whose pieces end at multiples of `boundary_bytes` at the latest; what is committed must not
+    /// lie across one.
+    pub(crate) fn with_boundaries(boundary_bytes: u64) -> Ledger {
+        Ledger { boundary_bytes, ..Ledger::default() }
+    }
+
     /// Reserves for `sender` what of `range` nobody has; the caller writes these parts, then commits them.
     /// A sender that is refused gets nothing.
     pub(crate) fn claim(&mut self, range: ByteRange, sender: Sender) -> Vec<ByteRange> {
@@ -56,8 +70,9 @@ impl Ledger {
         debug_assert!(self.claimed.contains(piece.range));
         self.add(piece);
         self.unjournaled_bytes += piece.range.len();
+        let boundary_bytes = self.boundary_bytes;
         match self.unjournaled.last_mut() {
-            Some(last) if adjoin(last, &piece) => *last = merged(last, &piece),
+            Some(last) if adjoin(last, &piece, boundary_bytes) => *last = merged(last, &piece),
             _ => self.unjournaled.push(piece),
         }
     }
@@ -78,12 +93,12 @@ impl Ledger {
         self.committed_bytes += piece.range.len();
         let mut piece = piece;
         if let Some((_, before)) = self.pieces.range(..piece.range.start()).next_back()
-            && adjoin(before, &piece)
+            && adjoin(before, &piece, self.boundary_bytes)
         {
             piece = merged(before, &piece);
         }
         if let Some(after) = self.pieces.get(&piece.range.end())
-            && adjoin(&piece, after)
+            && adjoin(&piece, after, self.boundary_bytes)
         {
             let after = *after;
             self.pieces.remove(&after.range.start());
@@ -106,20 +121,70 @@ impl Ledger {
         missing
     }
 
-    /// Forgets every piece of a sender that `is_bad` names; returns them: their bytes are missing now.
+    /// Forgets every piece of a sender that `is_bad` names, unless it is verified; returns them: their bytes
+    /// are missing now.
     pub(crate) fn forget(&mut self, is_bad: impl Fn(Sender) -> bool) -> Vec<Piece> {
-        let bad: Vec<Piece> = self.pieces.values().filter(|piece| is_bad(piece.sender)).copied().collect();
+        self.forget_pieces(ByteRange::new(0, u64::MAX), |piece| is_bad(piece.sender))
+    }
+
+    fn forget_pieces(&mut self, within: ByteRange, is_bad: impl Fn(&Piece) -> bool) -> Vec<Piece> {
+        let is_bad = |verified: &RangeSet, piece: &Piece| {
+            within.contains(piece.range) && is_bad(piece) && !verified.contains(piece.range)
+        };
+        let inside = self.pieces.range(within.start()..within.end());
+        let bad: Vec<Piece> =
+            inside.map(|(_, piece)| *piece).filter(|piece| is_bad(&self.verified, piece)).collect();
         for Piece { range, .. } in &bad {
             self.pieces.remove(&range.start());
             self.claimed.remove(*range);
             self.committed_bytes -= range.len();
+            if let Some(boundary) = range.start().checked_div(self.boundary_bytes) {
+                *self.epochs.entry(boundary).or_default() += 1;
+            }
         }
-        self.unjournaled.retain(|piece| !is_bad(piece.sender));
+        self.unjournaled.retain(|piece| !is_bad(&self.verified, piece));
         bad
     }
 
-    /// Forgets everything.
+    /// Changes whenever bytes are forgotten between the boundaries around `offset`.
+    pub(crate) fn epoch(&self, offset: u64) -> u64 {
+        let boundary = offset.checked_div(self.boundary_bytes);
+        boundary.and_then(|boundary| self.epochs.get(&boundary)).copied().unwrap_or(0)
+    }
+
+    /// Whether every byte of `range` has been committed.
+    pub(crate) fn is_committed(&self, range: ByteRange) -> bool {
+        let before = self.pieces.range(..range.start()).next_back().map(|(_, piece)| piece);
+        let inside = self.pieces.range(range.start()..range.end()).map(|(_, piece)| piece);
+        let bytes = |piece: &Piece| piece.range.intersection(range).len();
+        before.into_iter().chain(inside).map(bytes).sum::<u64>() == range.len()
+    }
+
+    /// Notes that `range`, as it was in `epoch`, has the checksum it should have. `false`: it is another one
+    /// by now.
+    pub(crate) fn verify(&mut self, range: ByteRange, epoch: u64) -> bool {
+        let is_same = self.epoch(range.start()) == epoch;
+        if is_same {
+            self.verified.insert(range);
+        }
+        is_same
+    }
+
+    /// Forgets `range`, which as it was in `epoch` has another checksum than it should have; returns its
+    /// pieces. `None`: it is another one by now.
+    pub(crate) fn reject(&mut self, range: ByteRange, epoch: u64) -> Option<Vec<Piece>> {
+        (self.epoch(range.start()) == epoch).then(|| self.forget_pieces(range, |_| true))
+    }
+
+    /// What of the first `size_bytes` has not been compared with a checksum of its own.
+    pub(crate) fn unverified(&self, size_bytes: u64) -> Vec<ByteRange> {
+        self.verified.missing(ByteRange::new(0, size_bytes))
+    }
+
+    /// Forgets everything. Never while pieces are compared: who knows them knows the size, and only another
+    /// size makes a copy begin anew.
     pub(crate) fn clear(&mut self) {
+        debug_assert_eq!(self.boundary_bytes, 0);
         *self = Ledger::default();
     }
 
@@ -147,6 +212,11 @@ impl Ledger {
     /// The parts of an object of `size_bytes` that nobody has claimed.
     pub(crate) fn missing(&self, size_bytes: u64) -> Vec<ByteRange> {
         self.claimed.missing(ByteRange::new(0, size_bytes))
+    }
+
+    /// The parts of `range` that nobody has claimed.
+    pub(crate) fn missing_in(&self, range: ByteRange) -> Vec<ByteRange> {
+        self.claimed.missing(range)
     }
 
     /// All pieces, ascending.
@@ -179,8 +249,9 @@ impl Ledger {
         let mut pieces = std::mem::take(&mut self.unjournaled);
         // Lanes took turns: put each one's adjoining pieces together, so that a record covers more.
         pieces.sort_by_key(|piece| piece.range.start());
+        let boundary_bytes = self.boundary_bytes;
         pieces.dedup_by(|after, before| {
-            let joins = adjoin(before, after);
+            let joins = adjoin(before, after, boundary_bytes);
             if joins {
                 *before = merged(before, after);
             }
@@ -190,8 +261,9 @@ impl Ledger {
     }
 }
 
-fn adjoin(before: &Piece, after: &Piece) -> bool {
-    before.sender == after.sender && before.range.end() == after.range.start()
+fn adjoin(before: &Piece, after: &Piece, boundary_bytes: u64) -> bool {
+    let is_boundary = boundary_bytes > 0 && after.range.start().is_multiple_of(boundary_bytes);
+    before.sender == after.sender && before.range.end() == after.range.start() && !is_boundary
 }
 
 fn merged(before: &Piece, after: &Piece) -> Piece {
@@ -271,6 +343,27 @@ mod tests {
         ledger.commit(Piece { range: claimed, adler32: 5, sender: 1 });
         assert_eq!(ledger.forget_refused()[0].range, claimed);
         assert!(ledger.is_settled());
+    }
+
+    #[test]
+    fn what_is_verified_is_kept_whoever_sent_it_and_what_is_rejected_is_fetched_again() {
+        let object = object();
+        let mut ledger = Ledger::with_boundaries(50);
+        for start in [0, 50, 100] {
+            write(&mut ledger, ByteRange::at(start, 50), 1, &object);
+        }
+        assert_eq!(ledger.pieces().count(), 3);
+        let (first, second) = (ByteRange::new(0, 50), ByteRange::new(50, 100));
+        assert!(ledger.is_committed(second) && !ledger.is_committed(ByteRange::new(140, 160)));
+        let epoch = ledger.epoch(50);
+        assert!(ledger.verify(first, ledger.epoch(0)));
+        assert_eq!(ledger.reject(second, epoch).unwrap()[0].range, second);
+        // Whoever looked at it before looks in vain.
+        assert!(!ledger.verify(second, epoch) && ledger.reject(second, epoch).is_none());
+        assert_eq!(ledger.forget(|sender| sender == 1).len(), 1);
+        assert_eq!(ledger.unverified(200), [ByteRange::new(50, 200)]);
+        assert_eq!(ledger.missing(200), [ByteRange::new(50, 200)]);
+        assert_eq!(ledger.take_unjournaled().len(), 1);
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //! A *lane* is a task with a connection. The *run* is the one task that owns the plan: it hears from
 //! lanes by notices, asks the plan what to do, and tells lanes. Data never passes through the run.
 //! When every byte is there, the run compares checksums (`judge`) and, if somebody lied, finds
-//! out who and fetches those bytes elsewhere.
+//! out who and fetches those bytes elsewhere. Where the checksums of pieces are known, lanes compare each
+//! piece when its last byte has come (`pieces`), and the run has the wrong ones fetched again at once
+//! (`wrong_pieces`).
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
@@ -23,20 +25,24 @@ pub mod events;
 pub mod http;
 mod judge;
 mod keeping;
+mod known;
 mod lane;
 mod ledger;
 mod meter;
 mod notice;
 mod ordered;
 mod pace;
+mod pieces;
 mod resume;
 mod run;
+mod served;
 mod sizes;
 mod source;
 mod suspects;
 mod target;
 mod upload;
 mod verdict;
+mod wrong_pieces;
 
 use std::fs::File;
 use std::future::Future;
@@ -47,7 +53,9 @@ use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
+pub use known::{Known, PieceHashes};
 pub use pace::RateLimit;
+pub use served::FoundMetalink;
 pub use verdict::Basis;
 
 /// What to copy, to where, and how.
@@ -89,6 +97,13 @@ pub enum TargetSpec {
 pub struct Options {
     /// The kind of checksum to compare, and its value when the caller knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// What else is known of the object: what its metalink says.
+    pub known: Known,
+    /// Whether replicas and metalinks are used that servers name in `Link` fields (RFC 6249).
+    pub follow_links: bool,
+    /// Whether a metalink that the first source turns out to be, or to have, ends the copy with
+    /// [`Outcome::metalink`]. Never into a stream, which would have taken bytes of it by then.
+    pub stop_at_metalink: bool,
     /// Exactly so many connections to each source, instead of what measuring finds best.
     pub streams: Option<usize>,
     /// The most to receive, over all sources, and over all copies that share the limit.
@@ -99,7 +114,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { checksum: None, streams: None, limit: None, patience: Duration::from_secs(60) }
+        Options {
+            checksum: None,
+            known: Known::default(),
+            follow_links: false,
+            stop_at_metalink: false,
+            streams: None,
+            limit: None,
+            patience: Duration::from_secs(60),
+        }
     }
 }
 
@@ -110,6 +133,9 @@ pub struct Outcome {
     pub report: Report,
     /// Whether it succeeded.
     pub result: Result<()>,
+    /// Why it ended although nothing is wrong: there is a metalink to go on with. What is there already is
+    /// kept, if it is the file's.
+    pub metalink: Option<FoundMetalink>,
 }
 
 /// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.

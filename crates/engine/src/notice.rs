@@ -5,6 +5,8 @@ use std::time::Duration;
 use gridlane_core::Error;
 use gridlane_plan::{LaneId, Loss};
 
+use crate::pieces::Found;
+use crate::served::Served;
 use crate::verdict::Vote;
 
 /// One message; all go to the copy's single queue, so their order is that in which things happened.
@@ -34,6 +36,12 @@ pub(crate) enum Notice {
     Released { up_to_bytes: u64 },
     /// A source said what the object's checksum is, or that it does not know.
     Digest { source: u32, vote: Vote },
+    /// A lane asked a source for the object's checksum too, and was not told.
+    DigestUnsaid { source: u32 },
+    /// A server named other replicas of the file, or its metalink.
+    Served { source: u32, served: Served },
+    /// A piece was compared with its checksum, and that is news.
+    Piece { index: u64, found: Found },
     /// This machine failed: the copy cannot go on.
     LocalFailure { error: Error },
 }

@@ -43,7 +43,7 @@ pub(crate) struct Feed {
 struct Drain {
     output: Output,
     may_wait: bool,
-    hasher: Option<Hasher>,
+    hashers: Vec<Hasher>,
     /// Early pieces by offset.
     waiting: BTreeMap<u64, Box<[u8]>>,
     waiting_bytes: u64,
@@ -57,12 +57,8 @@ struct Drain {
 }
 
 impl Feed {
-    /// With `hasher`, what is written is hashed.
-    pub(crate) fn new(
-        output: Output,
-        hasher: Option<Hasher>,
-        notices: mpsc::UnboundedSender<Notice>,
-    ) -> Feed {
+    /// What is written is hashed by each of `hashers`.
+    pub(crate) fn new(output: Output, hashers: Vec<Hasher>, notices: mpsc::UnboundedSender<Notice>) -> Feed {
         let may_wait = match &output {
             Output::Upload(_) => true,
             Output::File(file) => file.metadata().map_or(true, |meta| {
@@ -73,7 +69,7 @@ impl Feed {
         let drain = Drain {
             output,
             may_wait,
-            hasher,
+            hashers,
             waiting: BTreeMap::new(),
             waiting_bytes: 0,
             next: 0,
@@ -130,13 +126,13 @@ impl Feed {
         Ok(())
     }
 
-    /// The checksum of everything that was pushed; `None` without a hasher.
-    pub(crate) async fn hash(&self) -> Option<Checksum> {
-        self.drain.lock().await.hasher.clone().map(Hasher::finish)
+    /// The checksums of everything that was pushed, one of each hasher.
+    pub(crate) async fn hashes(&self) -> Vec<Checksum> {
+        self.drain.lock().await.hashers.iter().cloned().map(Hasher::finish).collect()
     }
 
-    /// Writes what was held back and ends.
-    pub(crate) async fn finish(&self) -> Result<()> {
+    /// Writes what was held back and ends. An upload's server may say which checksum it has now.
+    pub(crate) async fn finish(&self) -> Result<Option<Checksum>> {
         let mut drain = self.drain.lock().await;
         if Some(drain.next) != drain.size_bytes {
             return Err(Error::new(ErrorKind::Other, "the target was finished before its last byte"));
@@ -198,9 +194,7 @@ impl Drain {
 
     async fn take(&mut self, bytes: &[u8]) -> Result<()> {
         self.next += bytes.len() as u64;
-        if let Some(hasher) = &mut self.hasher {
-            hasher.update(bytes);
-        }
+        self.hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
         match &mut self.output {
             Output::Upload(_) if Some(self.next) == self.size_bytes => {
                 self.held = Some(bytes.into());
@@ -217,10 +211,11 @@ impl Drain {
         }
     }
 
-    async fn finish(&mut self) -> Result<()> {
+    async fn finish(&mut self) -> Result<Option<Checksum>> {
         match &mut self.output {
             Output::File(file) => {
-                file.flush().map_err(|cause| Error::local_io("cannot write to the target", &cause))
+                file.flush().map_err(|cause| Error::local_io("cannot write to the target", &cause))?;
+                Ok(None)
             }
             Output::Upload(upload) => {
                 upload.begin(self.size_bytes.unwrap_or(0)).await?;

@@ -16,7 +16,11 @@ pub struct RateLimit {
 impl RateLimit {
     /// So many bytes per second at most.
     pub fn new(bytes_per_s: u64) -> RateLimit {
-        RateLimit { bytes_per_s, origin: Instant::now(), pacer: Arc::new(Mutex::new(Pacer::new(bytes_per_s))) }
+        RateLimit {
+            bytes_per_s,
+            origin: Instant::now(),
+            pacer: Arc::new(Mutex::new(Pacer::new(bytes_per_s))),
+        }
     }
 
     /// The limit.

@@ -2,11 +2,12 @@
 //! still have the checksum they were written with.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
 use gridlane_core::limits::IO_BYTES;
-use gridlane_core::{ByteRange, Error, ErrorKind, Result};
+use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
 use gridlane_sys::AlignedBuf;
@@ -16,6 +17,7 @@ use tokio::time::timeout_at;
 use crate::digests::{self, Word};
 use crate::events::Event;
 use crate::ledger::{EARLIER, Piece, Sender};
+use crate::pieces::Surveyed;
 use crate::run::Run;
 
 impl Run<'_> {
@@ -23,7 +25,11 @@ impl Run<'_> {
     pub(crate) async fn take_up(&mut self, found: Found) -> Result<()> {
         let dropped = match found {
             Found::Nothing => None,
-            Found::Dropped(why) => Some(why),
+            // Without a journal, but what a piece should be is known: whatever is right can be used.
+            Found::Dropped(why) => match self.take_up_pieces().await? {
+                true => None,
+                false => Some(why),
+            },
             Found::Earlier(journaled) => match self.same_object_or_keep(&journaled).await? {
                 Ok(()) => {
                     self.restore(&journaled).await?;
@@ -34,6 +40,7 @@ impl Run<'_> {
         };
         if let Some(partial) = self.target.partial()
             && self.size_bytes.is_none()
+            && self.resumed_bytes == 0
         {
             partial.restart()?;
         }
@@ -59,6 +66,11 @@ impl Run<'_> {
         if journaled.done.is_empty() {
             return Ok(Err("its journal has no bytes".into()));
         }
+        match self.known_same_object(journaled) {
+            Some(true) => return Ok(Ok(())),
+            Some(false) => return Ok(Err("the metalink describes another file".into())),
+            None => {}
+        }
         let kind = journaled.digest.as_ref().map(|digest| digest.kind());
         // The caller's own word about the object needs no source.
         let told = self.options.checksum.as_ref().and_then(|(_, value)| value.clone());
@@ -78,6 +90,9 @@ impl Run<'_> {
                     continue;
                 }
             };
+            if number == 0 && word.identity.is_metalink && self.options.stop_at_metalink {
+                self.is_metalink(0)?;
+            }
             answers += 1;
             let source = &self.replicas[number as usize].source;
             // What it says now is what it will be held to; and its size is a vote.
@@ -100,16 +115,75 @@ impl Run<'_> {
         }
     }
 
+    /// Whether what is known of the object is about the one in the journal; `None`: it does not tell.
+    fn known_same_object(&self, journaled: &Journaled) -> Option<bool> {
+        let known = &self.options.known;
+        let size_bytes = known.size_bytes?;
+        let has_told = |digest: &Checksum| known.checksums.contains(digest);
+        // Pieces prove every byte anew.
+        let is_proved = self.target.pieces().is_some() || journaled.digest.as_ref().is_some_and(has_told);
+        match size_bytes == journaled.size_bytes {
+            false => Some(false),
+            true => is_proved.then_some(true),
+        }
+    }
+
+    /// Checks what the earlier run claims to have against the checksums of the pieces.
+    async fn survey(&self, claims: Vec<JournaledRange>) -> Result<Surveyed> {
+        let Some(partial) = self.target.partial() else { return Ok(Surveyed::default()) };
+        let file = partial.file().try_clone();
+        let file = file.map_err(|cause| Error::local_io("cannot read the partial file back", &cause))?;
+        let target = self.target.clone();
+        let surveyed = tokio::task::spawn_blocking(move || {
+            target.pieces().map(|pieces| pieces.survey(&file, &claims)).unwrap_or_default()
+        });
+        surveyed.await.map_err(|cause| {
+            Error::new(ErrorKind::Other, format!("checking the partial file failed: {cause}"))
+        })
+    }
+
+    /// Uses the pieces of a partial file without a journal that are right. `false`: there are none.
+    async fn take_up_pieces(&mut self) -> Result<bool> {
+        let (Some(partial), Some(size_bytes)) = (self.target.partial(), self.options.known.size_bytes) else {
+            return Ok(false);
+        };
+        let len = partial.file().metadata().map_or(0, |meta| meta.len()).min(size_bytes);
+        let claim = JournaledRange { range: ByteRange::new(0, len), adler32: 0, source: EARLIER };
+        let found = self.survey(vec![claim]).await?;
+        if found.right.is_empty() {
+            return Ok(false);
+        }
+        if let Some(partial) = self.target.partial() {
+            partial.restart_journal()?;
+        }
+        let mut ledger = self.target.ledger();
+        for JournaledRange { range, adler32, .. } in found.right {
+            for part in ledger.claim(range, EARLIER) {
+                ledger.commit(Piece { range: part, adler32, sender: EARLIER });
+            }
+            let epoch = ledger.epoch(range.start());
+            ledger.verify(range, epoch);
+            self.resumed_bytes += range.len();
+        }
+        Ok(true)
+    }
+
     /// Checks the journaled ranges against the bytes and keeps those that match.
     async fn restore(&mut self, journaled: &Journaled) -> Result<()> {
         let Some(partial) = self.target.partial() else { return Ok(()) };
         let file = partial.file().try_clone();
         let file = file.map_err(|cause| Error::local_io("cannot read the partial file back", &cause))?;
         let done = journaled.done.clone();
-        let checked = tokio::task::spawn_blocking(move || matching(&file, &done)).await;
-        let checked = checked.map_err(|cause| {
-            Error::new(ErrorKind::Other, format!("checking the partial file failed: {cause}"))
-        })?;
+        let checked = match self.target.pieces() {
+            Some(_) => self.survey(done).await?,
+            None => {
+                let checked = tokio::task::spawn_blocking(move || matching(&file, &done)).await;
+                let parts = checked.map_err(|cause| {
+                    Error::new(ErrorKind::Other, format!("checking the partial file failed: {cause}"))
+                })?;
+                Surveyed { parts, right: Vec::new() }
+            }
+        };
         let sender = |id: u32| -> Sender {
             let earlier = journaled.sources.iter().find(|source| source.id == id);
             let now = earlier.and_then(|earlier| {
@@ -120,12 +194,16 @@ impl Run<'_> {
         {
             let mut ledger = self.target.ledger();
             // Later records replace earlier ones.
-            for done in checked.iter().rev() {
+            for done in checked.right.iter().chain(checked.parts.iter().rev()) {
                 ledger.restore(Piece {
                     range: done.range,
                     adler32: done.adler32,
                     sender: sender(done.source),
                 });
+            }
+            for JournaledRange { range, .. } in &checked.right {
+                let epoch = ledger.epoch(range.start());
+                ledger.verify(*range, epoch);
             }
             self.resumed_bytes = ledger.pieces().map(|piece| piece.range.len()).sum();
         }
@@ -138,21 +216,29 @@ impl Run<'_> {
 
 /// The ranges whose bytes have the checksum that is claimed for them.
 pub(crate) fn matching(file: &File, done: &[JournaledRange]) -> Vec<JournaledRange> {
-    let mut buf = AlignedBuf::new(IO_BYTES);
-    done.iter()
-        .copied()
-        .filter(|done| read_adler32(file, done.range, &mut buf) == Some(done.adler32))
-        .collect()
+    done.iter().copied().filter(|done| adler32_of(file, done.range, |_| {}) == Some(done.adler32)).collect()
 }
 
-fn read_adler32(file: &File, range: ByteRange, buf: &mut [u8]) -> Option<u32> {
-    let mut at = range.start();
+/// The adler32 of a range of a file, all of which goes through `take` as well; `None` when it cannot be
+/// read.
+pub(crate) fn adler32_of(file: &File, range: ByteRange, mut take: impl FnMut(&[u8])) -> Option<u32> {
     let mut sum = ADLER32_EMPTY;
+    let read = read_range(file, range, |bytes| {
+        sum = adler32_combine(sum, adler32(bytes), bytes.len() as u64);
+        take(bytes);
+    });
+    read.ok().map(|()| sum)
+}
+
+/// Reads all of a range of a file.
+pub(crate) fn read_range(file: &File, range: ByteRange, mut take: impl FnMut(&[u8])) -> io::Result<()> {
+    let mut buf = AlignedBuf::new(range.len().clamp(1, IO_BYTES as u64) as usize);
+    let mut at = range.start();
     while at < range.end() {
         let room = (range.end() - at).min(buf.len() as u64) as usize;
-        let count = file.read_at(&mut buf[..room], at).ok().filter(|count| *count > 0)?;
-        sum = adler32_combine(sum, adler32(&buf[..count]), count as u64);
-        at += count as u64;
+        file.read_exact_at(&mut buf[..room], at)?;
+        take(&buf[..room]);
+        at += room as u64;
     }
-    Some(sum)
+    Ok(())
 }

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Time};
+use gridlane_core::limits::{
+    JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SMALL_DOWNLOAD_BYTES_MAX, SOURCES_MAX,
+};
+use gridlane_core::{
+    ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
+};
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::partial::{Found, PartialFile, exists};
 use tokio::sync::mpsc;
@@ -16,17 +20,19 @@ use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer};
 use crate::http::Client;
-use crate::lane::{Command, Lane};
+use crate::lane::{Asks, Command, Lane};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
+use crate::served::FoundMetalink;
 use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
 use crate::upload::Upload;
 use crate::verdict::{Basis, Vote};
+use crate::wrong_pieces::WrongPieces;
 use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
 
 /// How often progress is told and the journal looked at.
@@ -38,6 +44,8 @@ const NOTICES_AT_ONCE: usize = 64;
 const CONNECTS_MAX: u32 = 3;
 /// Lanes that fail within this time are one attempt.
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// Pieces up to this size are asked for whole. Larger ones would make the shares of slow sources coarse.
+const WHOLE_PIECE_BYTES_MAX: u64 = 1024 * 1024;
 /// How long a lane may take to end when it is told to.
 const LANE_END_MAX: Duration = Duration::from_secs(3);
 
@@ -46,14 +54,20 @@ pub(crate) struct Replica {
     pub(crate) source: Arc<Source>,
     pub(crate) meter: Meter,
     pub(crate) received_bytes: u64,
-    /// Connections made.
+    /// Connections made; those that were there already do not count.
     pub(crate) handshakes: u32,
+    /// Whether its server has ever been connected to.
+    is_reached: bool,
     /// Connections that could not be made.
     failed_connects: u32,
     failed_connect_at: Time,
     pub(crate) handshake_round_trips: u32,
     pub(crate) round_trip: Option<Duration>,
     pub(crate) vote: Vote,
+    /// Whether its next lane asks for its checksum.
+    asks_by_lane: bool,
+    /// The lane that has been told to ask for it, and has not said what came of that.
+    asking_lane: Option<LaneId>,
     /// Why it is never used again.
     pub(crate) dead: Option<Error>,
     /// What it sent is not to be believed.
@@ -62,6 +76,10 @@ pub(crate) struct Replica {
     pub(crate) outvoted: bool,
     /// The hypothesis that is being tried says that it sent wrong bytes.
     pub(crate) doubted: bool,
+    /// How many pieces it sent that were wrong.
+    pub(crate) wrong_pieces: u32,
+    /// Only a server named it: it has no vote.
+    pub(crate) is_served: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<Error>,
 }
@@ -89,6 +107,14 @@ pub(crate) struct Run<'a> {
     pub(crate) resumed_bytes: u64,
     /// Bytes received in attempts that were given up, beside what the plan counts.
     pub(crate) wasted_bytes: u64,
+    /// Bytes that were thrown away because their piece was wrong.
+    pub(crate) wrong_bytes: u64,
+    /// Pieces that were wrong, until they are right.
+    pub(crate) wrong_pieces: WrongPieces,
+    /// There is a metalink to go on with.
+    pub(crate) found_metalink: Option<FoundMetalink>,
+    /// Where the first source's server says that the file's metalink is.
+    pub(crate) served_metalink: Option<gridlane_core::Url>,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
     /// What was thrown away while looking for who lied.
@@ -121,13 +147,15 @@ pub(crate) async fn run(
     let begun = std::time::Instant::now();
     match Run::begin(spec, client, observer) {
         Err(error) => {
-            Outcome { report: crate::judge::empty_report(urls, begun.elapsed()), result: Err(error) }
+            let report = crate::judge::empty_report(urls, begun.elapsed());
+            Outcome { report, result: Err(error), metalink: None }
         }
         Ok((mut run, found)) => {
             let result = run.move_all(found, stop).await;
             let report = run.report();
+            let metalink = run.found_metalink.take().filter(|_| result.is_err());
             let result = run.close(result).await;
-            Outcome { report, result }
+            Outcome { report, result, metalink }
         }
     }
 }
@@ -139,11 +167,11 @@ impl<'a> Run<'a> {
             return Err(Error::new(ErrorKind::Usage, message));
         }
         let (notify, notices) = mpsc::unbounded_channel();
-        let hasher = match spec.options.checksum {
-            // The ledger has adler32 in any case.
-            Some((kind, _)) if kind != ChecksumKind::Adler32 => Some(Hasher::new(kind)),
-            _ => None,
-        };
+        let mut options = spec.options;
+        settle_known(&mut options);
+        // The ledger has adler32 in any case.
+        let kinds = digests::kinds(&options).into_iter().filter(|kind| *kind != ChecksumKind::Adler32);
+        let hashers: Vec<Hasher> = kinds.map(Hasher::new).collect();
         let mut found = Found::Nothing;
         let mut modified_accepted = None;
         let (sink, overwrite, upload_url) = match spec.target {
@@ -156,15 +184,23 @@ impl<'a> Run<'a> {
                 (Sink::Partial(partial), overwrite, None)
             }
             TargetSpec::Stream(file) => {
-                (Sink::Ordered(Feed::new(Output::File(file), hasher, notify.clone())), true, None)
+                // What it has taken of a metalink could not be called back.
+                options.stop_at_metalink = false;
+                (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
             }
             TargetSpec::Upload { url, overwrite, modified } => {
-                let upload = Upload::new(client.clone(), url.clone(), overwrite, modified);
+                let kind = digests::kinds(&options)[0];
+                let upload = Upload::new(client.clone(), url.clone(), overwrite, modified, kind);
                 modified_accepted = upload.modified_accepted();
                 let output = Output::Upload(Box::new(upload));
-                (Sink::Ordered(Feed::new(output, hasher, notify.clone())), overwrite, Some(url))
+                (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
             }
         };
+        if let Sink::Ordered(_) = &sink {
+            let held_max = REORDER_BYTES_MAX / 2;
+            // Whole pieces are held back until they are right: a window must have room for two.
+            options.known.pieces = options.known.pieces.filter(|pieces| pieces.piece_bytes() <= held_max);
+        }
         let replicas = spec.sources.into_iter().enumerate().map(|(number, url)| Replica::new(number, url));
         let run = Run {
             observer,
@@ -174,12 +210,16 @@ impl<'a> Run<'a> {
             modified_accepted,
             replicas: replicas.collect(),
             plan: Plan::new(Settings::default()),
-            target: Arc::new(Target::new(sink)),
-            pace: Arc::new(Pace::new(spec.options.limit.clone())),
-            options: spec.options,
+            target: Arc::new(Target::new(sink, options.known.pieces.clone(), notify.clone())),
+            pace: Arc::new(Pace::new(options.limit.clone())),
+            options,
             size_bytes: None,
             resumed_bytes: 0,
             wasted_bytes: 0,
+            wrong_bytes: 0,
+            wrong_pieces: WrongPieces::default(),
+            found_metalink: None,
+            served_metalink: None,
             meter: Meter::default(),
             suspects: None,
             thrown: Vec::new(),
@@ -202,6 +242,9 @@ impl<'a> Run<'a> {
         tokio::pin!(stop);
         let work = async {
             self.take_up(found).await?;
+            if let (None, Some(size_bytes)) = (self.size_bytes, self.options.known.size_bytes) {
+                self.agree(size_bytes).await?;
+            }
             for source in 0..self.replicas.len() {
                 self.ask_digest(source);
             }
@@ -214,6 +257,8 @@ impl<'a> Run<'a> {
             }
             loop {
                 match self.drive(|run| run.plan.is_complete()).await {
+                    // Those who may send a piece again cannot: others may.
+                    Err(_) if self.is_refused() && self.refetch_wrong_pieces() => {}
                     // Those who are believed at the moment cannot deliver: believe others.
                     Err(error) if self.suspects.is_some() && self.is_refused() => {
                         self.believe_others(error)?
@@ -231,16 +276,27 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The kind of checksum that is compared.
+    /// The kind of checksum that is compared first of all.
     pub(crate) fn digest_kind(&self) -> ChecksumKind {
-        self.options.checksum.as_ref().map_or(ChecksumKind::Adler32, |(kind, _)| *kind)
+        digests::kinds(&self.options)[0]
     }
 
     /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
     pub(crate) fn new_plan(&mut self) {
         let streams = self.options.streams;
         let defaults = Settings::default();
+        // A piece that comes from one source tells who lied, and needs no reading back.
+        let piece_bytes = self.target.pieces().map(|pieces| pieces.hashes.piece_bytes());
+        let request_bytes_min = match piece_bytes {
+            Some(piece_bytes) if piece_bytes <= WHOLE_PIECE_BYTES_MAX => {
+                defaults.request_bytes_min.max(piece_bytes)
+            }
+            _ => defaults.request_bytes_min,
+        };
+        let is_round = |bytes: &u64| (defaults.align_bytes..=request_bytes_min).contains(bytes);
         let settings = Settings {
+            request_bytes_min,
+            align_bytes: piece_bytes.filter(is_round).unwrap_or(defaults.align_bytes),
             lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max),
             lanes_fixed: streams.is_some(),
             lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)),
@@ -312,12 +368,18 @@ impl<'a> Run<'a> {
             Action::OpenLane { lane, source } => {
                 let source = source.0 as usize;
                 let (commands, orders) = mpsc::unbounded_channel();
+                let kind = self.digest_kind();
+                let replica = &mut self.replicas[source];
+                let asks = std::mem::take(&mut replica.asks_by_lane)
+                    .then_some(Asks { kind, follow_links: self.options.follow_links });
+                replica.asking_lane = asks.map_or(replica.asking_lane, |_| Some(lane));
                 let task = Lane {
                     id: lane,
                     source: self.replicas[source].source.clone(),
                     target: self.target.clone(),
-                    dialer: self.client.dialer.clone(),
+                    client: self.client.clone(),
                     pace: self.pace.clone(),
+                    asks,
                     notices: self.notify.clone(),
                 };
                 let task = tokio::spawn(task.run(orders));
@@ -343,6 +405,7 @@ impl<'a> Run<'a> {
                 if let Some(entry) = self.lanes.get(&lane) {
                     let replica = &mut self.replicas[entry.source];
                     replica.handshakes += u32::from(handshake_round_trips > 0);
+                    replica.is_reached |= replica.source.url.scheme() != Scheme::File;
                     replica.handshake_round_trips = handshake_round_trips;
                     replica.saw_round_trip(round_trip);
                 }
@@ -372,6 +435,9 @@ impl<'a> Run<'a> {
             Notice::Lost { lane, loss, error } => {
                 let entry = self.lanes.remove(&lane);
                 self.plan.handle(now, plan::Event::LaneLost { lane, loss });
+                for replica in self.replicas.iter_mut().filter(|replica| replica.asking_lane == Some(lane)) {
+                    (replica.asks_by_lane, replica.asking_lane) = (true, None);
+                }
                 if let (Some(entry), Some(error)) = (entry, error) {
                     self.lost(entry.source, error);
                 }
@@ -383,7 +449,13 @@ impl<'a> Run<'a> {
             Notice::Released { up_to_bytes } => {
                 self.plan.handle(now, plan::Event::Released { up_to_bytes });
             }
-            Notice::Digest { source, vote } => self.voted(source as usize, vote)?,
+            Notice::Digest { source, vote } => {
+                self.replicas[source as usize].asking_lane = None;
+                self.voted(source as usize, vote)?;
+            }
+            Notice::DigestUnsaid { source } => self.unsaid(source as usize)?,
+            Notice::Served { source, served } => self.served(source as usize, served)?,
+            Notice::Piece { index, found } => self.piece_compared(index, found)?,
             Notice::LocalFailure { error } => return Err(error),
         }
         Ok(())
@@ -397,7 +469,7 @@ impl<'a> Run<'a> {
         let now = self.pace.now();
         let is_another =
             replica.failed_connects == 0 || now.since(replica.failed_connect_at) >= CONNECT_PAUSE;
-        if replica.handshakes == 0 && is_another {
+        if !replica.is_reached && is_another {
             replica.failed_connect_at = now;
             replica.failed_connects += 1;
             if replica.failed_connects >= CONNECTS_MAX {
@@ -406,9 +478,49 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(crate) fn ask_digest(&self, source: usize) {
+    /// Asks a source for its checksum, unless that could change nothing.
+    pub(crate) fn ask_digest(&mut self, source: usize) {
+        if self.is_described() {
+            self.replicas[source].vote = Vote::Silent;
+            return;
+        }
+        let url = &self.replicas[source].source.url;
+        // A large file may take its server long to read: that is waited for beside the data.
+        let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
+        let is_http = matches!(url.scheme(), Scheme::Http | Scheme::Https);
+        if self.replicas.len() == 1 && is_http && may_be_small && !self.client.thinks_long(url) {
+            self.replicas[source].asks_by_lane = true;
+            return;
+        }
+        self.ask_beside(source);
+    }
+
+    fn ask_beside(&mut self, source: usize) {
         let source = self.replicas[source].source.clone();
-        digests::ask(self.client.clone(), source, self.digest_kind(), self.notify.clone());
+        let follow_links = self.options.follow_links;
+        digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
+    }
+
+    /// Asks those beside the data whose lanes were to ask and had no reason to.
+    pub(crate) fn ask_instead(&mut self) {
+        for source in 0..self.replicas.len() {
+            let replica = &mut self.replicas[source];
+            let is_left = replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane);
+            if is_left && replica.dead.is_none() {
+                self.ask_beside(source);
+            }
+        }
+    }
+
+    /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
+    /// end with those that have never said one.
+    fn unsaid(&mut self, source: usize) -> Result<()> {
+        self.replicas[source].asking_lane = None;
+        if self.client.is_silent(&self.replicas[source].source.url) {
+            return self.voted(source, Vote::Silent);
+        }
+        self.ask_beside(source);
+        Ok(())
     }
 
     /// Ends all lanes; none writes afterwards.
@@ -455,6 +567,7 @@ impl<'a> Run<'a> {
         if forget {
             self.disbelieve();
         }
+        self.refetch_wrong_pieces();
     }
 
     /// Sources that may deliver: neither distrusted nor doubted at the moment.
@@ -477,11 +590,18 @@ impl<'a> Run<'a> {
             ledger.forget_refused()
         };
         let ranges: Vec<ByteRange> = missing.iter().map(|piece| piece.range).collect();
+        self.wrong_bytes += self.bytes_of_this_run(&missing);
         self.refetch(&ranges, &believed);
         if self.suspects.is_some() {
             self.thrown.extend(&missing);
         }
         !missing.is_empty()
+    }
+
+    /// How many of these bytes were received in this run.
+    pub(crate) fn bytes_of_this_run(&self, pieces: &[Piece]) -> u64 {
+        let is_ours = |piece: &&Piece| (piece.sender as usize) < self.replicas.len();
+        pieces.iter().filter(is_ours).map(|piece| piece.range.len()).sum()
     }
 
     /// Has ranges fetched again, from `believed` sources only.
@@ -504,6 +624,8 @@ impl<'a> Run<'a> {
         }
         let snapshot = self.snapshot();
         self.observer.event(&Event::Progress(&snapshot));
+        // A lane may have told of bytes after they had turned out to be wrong.
+        self.refetch_wrong_pieces();
         let waits = self.target.ledger().unjournaled_bytes() > 0;
         match waits && now.since(self.journaled_at) >= JOURNAL_INTERVAL {
             true => self.journal(),
@@ -511,7 +633,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn is_refused(&self) -> bool {
+    pub(crate) fn is_refused(&self) -> bool {
         self.plan.outcome(self.pace.now()) == plan::Outcome::Stuck(plan::Stuck::Refused)
     }
 
@@ -587,6 +709,7 @@ impl<'a> Run<'a> {
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
         let nothing_to_keep = has_none && !self.earlier_kept;
+        self.is_worthless |= error.kind() == ErrorKind::ChecksumMismatch && self.has_no_right_piece();
         if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, partial.partial()) {
             partial.discard();
         }
@@ -595,21 +718,26 @@ impl<'a> Run<'a> {
 }
 
 impl Replica {
-    fn new(number: usize, url: gridlane_core::Url) -> Replica {
+    pub(crate) fn new(number: usize, url: gridlane_core::Url) -> Replica {
         Replica {
             source: Arc::new(Source::new(number as u32, url)),
             meter: Meter::default(),
             received_bytes: 0,
             handshakes: 0,
+            is_reached: false,
             failed_connects: 0,
             failed_connect_at: Time::ZERO,
             handshake_round_trips: 0,
             round_trip: None,
             vote: Vote::Pending,
+            asks_by_lane: false,
+            asking_lane: None,
             dead: None,
             distrusted: false,
             outvoted: false,
             doubted: false,
+            wrong_pieces: 0,
+            is_served: false,
             last_error: None,
         }
     }
@@ -625,6 +753,15 @@ impl Replica {
             (before, seen) => before.or(seen),
         };
     }
+}
+
+/// Of what is known, keeps what is to be compared: where the caller gives a checksum, that one decides.
+fn settle_known(options: &mut Options) {
+    let known = &mut options.known;
+    if matches!(options.checksum, Some((_, Some(_)))) {
+        known.checksums.clear();
+    }
+    known.checksums.sort_by_key(|checksum| std::cmp::Reverse(checksum.kind().strength()));
 }
 
 fn interrupted() -> Error {

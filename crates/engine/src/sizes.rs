@@ -11,18 +11,33 @@ use crate::verdict::Vote;
 impl Run<'_> {
     /// A source has said how large its object is.
     pub(crate) async fn identified(&mut self, source: usize, size_bytes: Option<u64>) -> Result<()> {
+        let is_metalink =
+            self.replicas[source].source.identity().is_some_and(|identity| identity.is_metalink);
+        if source == 0 && is_metalink && self.options.stop_at_metalink {
+            self.is_worthless = true;
+            return self.is_metalink(source);
+        }
         self.journal_source(source)?;
         let Some(size_bytes) = size_bytes.filter(|_| self.replicas[source].dead.is_none()) else {
             return Ok(());
         };
         match self.size_bytes {
             Some(agreed) if agreed == size_bytes => self.check_space(),
+            Some(agreed) if self.replicas[source].is_served => {
+                self.outvote(source, size_bytes, agreed);
+                Ok(())
+            }
             Some(agreed) => self.contradicted(source, size_bytes, agreed).await,
-            None => self.agree(size_bytes).await,
+            // Whoever named it will say how large the file is.
+            None if self.replicas[source].is_served => Ok(()),
+            None => {
+                self.agree(size_bytes).await?;
+                self.go_on_with_metalink()
+            }
         }
     }
 
-    async fn agree(&mut self, size_bytes: u64) -> Result<()> {
+    pub(crate) async fn agree(&mut self, size_bytes: u64) -> Result<()> {
         self.size_bytes = Some(size_bytes);
         self.target.agree(Some(size_bytes));
         self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });
@@ -58,10 +73,14 @@ impl Run<'_> {
     /// Two sources say different sizes: the majority decides, or the source that was given first. Who was
     /// outvoted keeps its vote: a later one may turn the majority.
     async fn contradicted(&mut self, source: usize, size_bytes: u64, agreed: u64) -> Result<()> {
+        if self.options.known.size_bytes == Some(agreed) {
+            self.outvote(source, size_bytes, agreed);
+            return Ok(());
+        }
         let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
         for (number, replica) in self.replicas.iter().enumerate() {
             // Who died honestly is still a witness.
-            if replica.distrusted && !replica.outvoted {
+            if replica.is_served || replica.distrusted && !replica.outvoted {
                 continue;
             }
             let Some(size) = replica.size_bytes() else { continue };
@@ -91,7 +110,7 @@ impl Run<'_> {
         for number in 0..self.replicas.len() {
             match self.replicas[number].size_bytes() {
                 Some(size) if size != right => self.outvote(number, size, right),
-                Some(_) if self.replicas[number].outvoted => {
+                Some(_) if self.replicas[number].outvoted && !self.replicas[number].is_served => {
                     let replica = &mut self.replicas[number];
                     (replica.outvoted, replica.distrusted) = (false, false);
                     (replica.dead, replica.last_error) = (None, None);
@@ -118,7 +137,14 @@ impl Run<'_> {
     }
 
     fn outvote(&mut self, source: usize, size_bytes: u64, right: u64) {
-        let error = other_size(size_bytes, right).endpoint(&self.replicas[source].source.url);
+        let error = match self.options.known.size_bytes {
+            Some(_) => {
+                let message = format!("it has {size_bytes} bytes, the metalink says {right}");
+                Error::new(ErrorKind::ChecksumMismatch, message).hint("it is another file, or damaged")
+            }
+            None => other_size(size_bytes, right),
+        };
+        let error = error.endpoint(&self.replicas[source].source.url);
         self.replicas[source].outvoted = true;
         self.kill(source, error, true);
     }

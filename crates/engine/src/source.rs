@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use gridlane_core::{ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
+use gridlane_dav::metalink::Format;
 
 /// A date counts as a strong validator only when the file was last changed this long before the answer
 /// (RFC 9110, 8.8.2.2): within the same second it could have been changed again unnoticed.
@@ -17,6 +18,8 @@ pub(crate) struct Identity {
     pub(crate) size_bytes: Option<u64>,
     /// A strong ETag as it stands, or `date:SECONDS`; `None` when it has neither.
     pub(crate) validator: Option<String>,
+    /// Whether it is a metalink, by its media type.
+    pub(crate) is_metalink: bool,
 }
 
 impl Identity {
@@ -29,7 +32,8 @@ impl Identity {
             let seconds = modified.duration_since(UNIX_EPOCH).ok()?.as_secs();
             settled.then(|| format!("date:{seconds}"))
         });
-        Identity { size_bytes, validator }
+        let is_metalink = head.headers.all("content-type").any(|text| Format::of_media_type(text).is_some());
+        Identity { size_bytes, validator, is_metalink }
     }
 
     /// Whether two answers can be about the same version: nothing that both tell may differ.
@@ -137,6 +141,7 @@ mod tests {
         let of = |size, validator: Option<&str>| Identity {
             size_bytes: size,
             validator: validator.map(str::to_owned),
+            is_metalink: false,
         };
         assert_eq!(source.identify(&of(None, Some("\"a\""))), Ok(true));
         assert_eq!(source.identify(&of(Some(5), Some("\"a\""))), Ok(true));

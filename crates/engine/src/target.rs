@@ -10,17 +10,27 @@ use gridlane_core::{ByteRange, Result};
 use gridlane_plan::LaneId;
 use gridlane_store::partial::PartialFile;
 use gridlane_sys::file::start_writeback;
+use tokio::sync::mpsc;
 
+use crate::known::PieceHashes;
 use crate::ledger::{Ledger, Piece, Sender};
+use crate::notice::Notice;
 use crate::ordered::Feed;
+use crate::pieces::{Found, Pieces, Right};
 
 /// A write to the page cache takes less than this; one that waits for a device, more.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
+
+/// A piece of this size may take longer to read back than a lane may be silent.
+const LONG_PIECE_BYTES_MIN: u64 = 64 * 1024 * 1024;
 
 /// The target and the ledger of what it has; shared by all lanes.
 pub(crate) struct Target {
     pub(crate) sink: Sink,
     ledger: Mutex<Ledger>,
+    /// Compares pieces as they come, when their checksums are known.
+    pieces: Option<Pieces>,
+    notices: mpsc::UnboundedSender<Notice>,
     /// The agreed size; the largest number while there is none.
     size_bytes: AtomicU64,
     /// Time that lanes spent writing, in nanoseconds.
@@ -38,10 +48,17 @@ pub(crate) enum Sink {
 }
 
 impl Target {
-    pub(crate) fn new(sink: Sink) -> Target {
+    pub(crate) fn new(
+        sink: Sink,
+        hashes: Option<PieceHashes>,
+        notices: mpsc::UnboundedSender<Notice>,
+    ) -> Target {
+        let boundary_bytes = hashes.as_ref().map_or(0, PieceHashes::piece_bytes);
         Target {
             sink,
-            ledger: Mutex::default(),
+            ledger: Mutex::new(Ledger::with_boundaries(boundary_bytes)),
+            pieces: hashes.map(Pieces::new),
+            notices,
             size_bytes: AtomicU64::new(u64::MAX),
             busy_ns: AtomicU64::new(0),
             is_slow: AtomicBool::new(false),
@@ -76,6 +93,19 @@ impl Target {
         self.busy_ns.load(Relaxed) as f64 / 1e9
     }
 
+    /// The pieces, when their checksums are known.
+    pub(crate) fn pieces(&self) -> Option<&Pieces> {
+        self.pieces.as_ref()
+    }
+
+    /// Whether every piece that can be compared with a checksum of its own was compared, and is right.
+    pub(crate) fn is_checked(&self) -> bool {
+        match &self.pieces {
+            Some(_) => self.ledger().unverified(self.size_bytes().unwrap_or(0)).is_empty(),
+            None => true,
+        }
+    }
+
     /// Takes bytes that belong at `offset` and came from `sender`. Those that are there already are thrown
     /// away. Returns how many were new.
     pub(crate) async fn write(&self, lane: LaneId, sender: Sender, bytes: &[u8], offset: u64) -> Result<u64> {
@@ -84,27 +114,143 @@ impl Target {
         for part in parts {
             let from = (part.start() - offset) as usize;
             let bytes = &bytes[from..from + part.len() as usize];
-            // Hashed while it is in the cache, before the write takes it from there.
-            let piece = Piece { range: part, adler32: adler32(bytes), sender };
-            let begun = Instant::now();
-            match &self.sink {
-                Sink::Partial(partial) => {
-                    let write = || partial.write_at(bytes, part.start());
-                    // Mostly a copy to the page cache, dearer to hand over than to do. Once the kernel makes
-                    // us wait for the device, on a thread that may.
-                    match self.is_slow.load(Relaxed) {
-                        false => write()?,
-                        true => tokio::task::block_in_place(write)?,
-                    }
-                    start_writeback(partial.file(), part.start(), part.len());
-                    self.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
+            match &self.pieces {
+                Some(pieces) => self.write_and_check(pieces, lane, sender, bytes, part).await?,
+                None => {
+                    // Hashed while it is in the cache, before the write takes it from there.
+                    let piece = Piece { range: part, adler32: adler32(bytes), sender };
+                    self.put(lane, part.start(), bytes).await?;
+                    self.ledger().commit(piece);
                 }
-                Sink::Ordered(feed) => feed.push(lane, part.start(), bytes).await?,
             }
-            self.busy_ns.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
-            self.ledger().commit(piece);
             fresh += part.len();
         }
         Ok(fresh)
+    }
+
+    async fn put(&self, lane: LaneId, offset: u64, bytes: &[u8]) -> Result<()> {
+        let begun = Instant::now();
+        match &self.sink {
+            Sink::Partial(partial) => {
+                let write = || partial.write_at(bytes, offset);
+                // Mostly a copy to the page cache, dearer to hand over than to do. Once the kernel makes
+                // us wait for the device, on a thread that may.
+                match self.is_slow.load(Relaxed) {
+                    false => write()?,
+                    true => tokio::task::block_in_place(write)?,
+                }
+                start_writeback(partial.file(), offset, bytes.len() as u64);
+                self.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
+            }
+            Sink::Ordered(feed) => feed.push(lane, offset, bytes).await?,
+        }
+        self.busy_ns.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
+        Ok(())
+    }
+
+    async fn write_and_check(
+        &self,
+        pieces: &Pieces,
+        lane: LaneId,
+        sender: Sender,
+        bytes: &[u8],
+        range: ByteRange,
+    ) -> Result<()> {
+        if let Sink::Partial(_) = &self.sink {
+            self.put(lane, range.start(), bytes).await?;
+        }
+        for part in pieces.hashes.cut(range) {
+            let from = (part.start() - range.start()) as usize;
+            let bytes = &bytes[from..from + part.len() as usize];
+            match &self.sink {
+                Sink::Partial(_) => {
+                    let epoch = self.ledger().epoch(part.start());
+                    pieces.hash(part, bytes, epoch);
+                }
+                Sink::Ordered(_) => pieces.keep(part, bytes),
+            }
+            let index = pieces.hashes.index_of(part.start());
+            let is_there = {
+                let mut ledger = self.ledger();
+                ledger.commit(Piece { range: part, adler32: adler32(bytes), sender });
+                ledger.is_committed(pieces.hashes.range(index))
+            };
+            if is_there {
+                self.check(pieces, lane, index).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares a piece all of whose bytes are there with its checksum. What is wrong is missing afterwards.
+    async fn check(&self, pieces: &Pieces, lane: LaneId, index: u64) -> Result<()> {
+        match &self.sink {
+            Sink::Partial(partial) => {
+                // Reading much back takes its time, in which silence of this lane is nobody's fault.
+                let is_long = pieces.hashes.piece_bytes() >= LONG_PIECE_BYTES_MIN;
+                if is_long {
+                    self.tell(Notice::Blocked { lane, blocked: true });
+                }
+                let outcome = tokio::task::block_in_place(|| self.check_in_file(pieces, partial, index));
+                if is_long {
+                    self.tell(Notice::Blocked { lane, blocked: false });
+                }
+                outcome
+            }
+            Sink::Ordered(_) => {
+                let offset = pieces.hashes.range(index).start();
+                let epoch = self.ledger().epoch(offset);
+                let Some(bytes) = pieces.take_kept(index) else { return Ok(()) };
+                let found = tokio::task::block_in_place(|| pieces.hash_of(&bytes));
+                let right = Right::InMemory { bytes: &bytes, offset };
+                match self.settle(pieces, index, epoch, pieces.hashes.is_right(index, &found), &right) {
+                    true => self.put(lane, offset, &bytes).await,
+                    false => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn check_in_file(&self, pieces: &Pieces, partial: &PartialFile, index: u64) -> Result<()> {
+        let epoch = self.ledger().epoch(pieces.hashes.range(index).start());
+        let found = pieces.hash_in_file(index, partial.file(), epoch)?;
+        let is_right = pieces.hashes.is_right(index, &found);
+        self.settle(pieces, index, epoch, is_right, &Right::InFile(partial.file()));
+        Ok(())
+    }
+
+    /// Notes and tells what comparing a piece brought. `true` when it is right.
+    fn settle(&self, pieces: &Pieces, index: u64, epoch: u64, is_right: bool, right: &Right<'_>) -> bool {
+        let range = pieces.hashes.range(index);
+        if is_right {
+            let is_same = self.ledger().verify(range, epoch);
+            if is_same && let Some(liars) = pieces.liars(index, right) {
+                self.tell(Notice::Piece { index, found: Found::Mended { liars } });
+            }
+            return is_same;
+        }
+        let rejected = self.ledger().reject(range, epoch);
+        if let Some(parts) = rejected.filter(|parts| !parts.is_empty()) {
+            pieces.note_wrong(index, &parts);
+            self.tell(Notice::Piece { index, found: Found::Wrong { parts } });
+        }
+        false
+    }
+
+    /// Compares what is there and was not compared, because it came while other bytes were being forgotten.
+    pub(crate) fn check_rest(&self) -> Result<()> {
+        let (Some(pieces), Some(partial)) = (&self.pieces, self.partial()) else { return Ok(()) };
+        let rest = self.ledger().unverified(self.size_bytes().unwrap_or(0));
+        for index in rest.into_iter().flat_map(|range| pieces.hashes.touched(range)) {
+            if self.ledger().is_committed(pieces.hashes.range(index)) {
+                self.check_in_file(pieces, partial, index)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The copy may be over: then nobody listens, and that is fine.
+    fn tell(&self, notice: Notice) {
+        let _ = self.notices.send(notice);
     }
 }

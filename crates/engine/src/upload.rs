@@ -1,6 +1,7 @@
 //! The HTTP upload at the end of a copy: one PUT of known length.
 //!
-//! `Expect: 100-continue` lets the server refuse before the body travels (RFC 9110, 10.1.1). The last
+//! A small file is held until all of it is there and right, and is sent with its checksum, which the server
+//! can compare before anybody sees the file. With others, `Expect: 100-continue` lets the server refuse before the body travels (RFC 9110, 10.1.1). The last
 //! bytes are sent only when the whole object is known to be right (see `ordered`), so a server that
 //! discards short uploads, as ours and nginx do, never shows wrong bytes.
 
@@ -9,16 +10,26 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gridlane_core::limits::{BODY_STALL_MAX, REDIRECTS_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX, SMALL_UPLOAD_BYTES_MAX};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
 use tokio::time::timeout;
 
-use crate::http::{Client, Connection, Request, Response, follow, status_error};
+use crate::http::{Client, Connection, Purpose, Request, Response, follow, status_error};
 
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
 /// How long the final answer may take: the server may sync a large file first.
 const ANSWER_MAX: Duration = Duration::from_secs(300);
+
+/// What a server says to the head of a PUT.
+enum Invited {
+    /// Send the body here.
+    Now(Box<Connection>),
+    /// Ask there.
+    Elsewhere(Url),
+    /// Nothing: the connection had been closed before.
+    Stale,
+}
 
 /// A PUT that is begun, written and finished.
 pub(crate) struct Upload {
@@ -27,15 +38,35 @@ pub(crate) struct Upload {
     overwrite: bool,
     modified_s: Option<u64>,
     modified_accepted: Arc<AtomicBool>,
-    connection: Option<Connection>,
+    /// The kind of checksum that the server is told, and asked for.
+    kind: ChecksumKind,
+    state: State,
+}
+
+enum State {
+    New,
+    /// All of it so far.
+    Held(Vec<u8>),
+    /// The server has the head and waits for the body.
+    Open(Box<Connection>),
+    /// The server has answered, or failed.
+    Over,
 }
 
 impl Upload {
     /// A PUT to `url`, which replaces an existing file only when `overwrite` says so, and tells the server
     /// when the file was `modified`.
-    pub(crate) fn new(client: Client, url: Url, overwrite: bool, modified: Option<SystemTime>) -> Upload {
-        let modified_s = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
-        Upload { client, url, overwrite, modified_s, modified_accepted: Arc::default(), connection: None }
+    pub(crate) fn new(
+        client: Client,
+        url: Url,
+        overwrite: bool,
+        modified: Option<SystemTime>,
+        kind: ChecksumKind,
+    ) -> Upload {
+        let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified_s = since.map(|since| since.as_secs());
+        let modified_accepted = Arc::default();
+        Upload { client, url, overwrite, modified_s, modified_accepted, kind, state: State::New }
     }
 
     /// Becomes true when the server says that it keeps the time; `None` when it is not told one.
@@ -45,51 +76,80 @@ impl Upload {
 
     /// Sends the head and learns whether the server wants the body; does nothing the second time.
     pub(crate) async fn begin(&mut self, size_bytes: u64) -> Result<()> {
-        if self.connection.is_some() {
+        if !matches!(self.state, State::New) {
             return Ok(());
         }
-        if !self.overwrite && self.client.request("HEAD", &self.url, &[]).await.is_ok() {
+        if !self.overwrite && !self.client.keeps_existing(&self.url) {
             // Some servers ignore `If-None-Match` on PUT, which guards the moment between this and that.
-            return Err(already_there().endpoint(&self.url));
+            let looked = self.client.request("HEAD", &self.url, &[]).await;
+            if looked.is_ok() {
+                return Err(already_there().endpoint(&self.url));
+            }
         }
+        if size_bytes <= SMALL_UPLOAD_BYTES_MAX {
+            self.state = State::Held(Vec::with_capacity(size_bytes as usize));
+            return Ok(());
+        }
+        let mut fresh = false;
         for _ in 0..=REDIRECTS_MAX {
-            let mut connection = Connection::new(self.client.dialer.dial(&self.url).await?.stream);
-            let mut request = Request::new("PUT", &self.url).header("Content-Length", size_bytes.to_string());
-            if size_bytes > 0 {
-                request = request.header("Expect", "100-continue");
-            }
-            if !self.overwrite {
-                request = request.header("If-None-Match", "*");
-            }
-            if let Some(modified_s) = self.modified_s {
-                // ownCloud's way, which rclone and other servers took over: seconds since 1970.
-                request = request.header("X-OC-Mtime", modified_s.to_string());
-            }
-            connection.send(&request).await.map_err(|error| error.endpoint(&self.url))?;
-            let early = match size_bytes {
-                0 => Ok(Ok(None)),
-                _ => timeout(CONTINUE_MAX, connection.response_or_continue()).await,
-            };
-            match early {
-                // 100, or silence: an old server that does not know the header waits for the body.
-                Ok(Ok(None)) | Err(_) => {
-                    self.connection = Some(connection);
+            match self.invite(size_bytes, fresh).await? {
+                Invited::Now(connection) => {
+                    self.state = State::Open(connection);
                     return Ok(());
                 }
-                Ok(Err(error)) => return Err(error.endpoint(&self.url)),
-                Ok(Ok(Some(response))) => match follow("PUT", &self.url, &response.head)? {
-                    Some(next) => self.url = next,
-                    None => return Err(self.refused(&mut connection, &response).await),
-                },
+                Invited::Elsewhere(next) => (self.url, fresh) = (next, false),
+                Invited::Stale => fresh = true,
             }
         }
         Err(crate::http::redirect_loop().endpoint(&self.url))
     }
 
+    /// Asks one server, on a new connection if that must be, whether it takes the file.
+    async fn invite(&self, size_bytes: u64, fresh: bool) -> Result<Invited> {
+        let mut connection = self.client.connect(&self.url, Purpose::Upload, fresh).await?.connection;
+        let request =
+            self.request().header("Content-Length", size_bytes.to_string()).header("Expect", "100-continue");
+        let early = match connection.send(&request).await {
+            Err(error) => Ok(Err(error)),
+            Ok(()) => timeout(CONTINUE_MAX, connection.response_or_continue()).await,
+        };
+        match early {
+            // 100, or silence: an old server that does not know the header waits for the body.
+            Ok(Ok(None)) | Err(_) => Ok(Invited::Now(Box::new(connection))),
+            Ok(Err(error)) if connection.was_stale(&error) => Ok(Invited::Stale),
+            Ok(Err(error)) => Err(error.endpoint(&self.url)),
+            Ok(Ok(Some(response))) => match follow("PUT", &self.url, &response.head)? {
+                Some(next) => Ok(Invited::Elsewhere(next)),
+                None => Err(self.refused(&mut connection, &response).await),
+            },
+        }
+    }
+
+    fn request(&self) -> Request<'_> {
+        let wanted = gridlane_dav::digest::name(self.kind);
+        let mut request = Request::new("PUT", &self.url).header("Want-Digest", wanted);
+        if let Some(modified_s) = self.modified_s {
+            // ownCloud's way, which rclone and other servers took over: seconds since 1970.
+            request = request.header("X-OC-Mtime", modified_s.to_string());
+        }
+        match self.overwrite {
+            true => request,
+            false => request.header("If-None-Match", "*"),
+        }
+    }
+
     /// Sends the next bytes of the body.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some(connection) = &mut self.connection else {
-            return Err(Error::new(ErrorKind::Other, "an upload was written to before it was begun"));
+        let connection = match &mut self.state {
+            State::Open(connection) => connection,
+            State::Held(held) => {
+                held.extend_from_slice(bytes);
+                return Ok(());
+            }
+            State::New | State::Over => {
+                let message = "an upload was written to before it was begun";
+                return Err(Error::new(ErrorKind::Other, message));
+            }
         };
         let error = match timeout(BODY_STALL_MAX, connection.write_body(bytes)).await {
             Ok(Ok(())) => return Ok(()),
@@ -98,32 +158,50 @@ impl Upload {
         };
         // It may have said why before it closed the connection.
         let said = timeout(CONTINUE_MAX, connection.response()).await;
-        match (said, self.connection.take()) {
-            (Ok(Ok(response)), Some(mut connection)) if !response.head.status.is_success() => {
+        match (said, std::mem::replace(&mut self.state, State::Over)) {
+            (Ok(Ok(response)), State::Open(mut connection)) if !response.head.status.is_success() => {
                 Err(self.refused(&mut connection, &response).await)
             }
             _ => Err(error.endpoint(&self.url)),
         }
     }
 
-    /// Waits for the server's word that the file is there.
-    pub(crate) async fn finish(&mut self) -> Result<()> {
-        let Some(mut connection) = self.connection.take() else {
-            return Err(Error::new(ErrorKind::Other, "an upload was finished before it was begun"));
-        };
-        let response = match timeout(ANSWER_MAX, connection.response()).await {
-            Ok(outcome) => outcome.map_err(|error| error.endpoint(&self.url))?,
-            Err(_) => {
-                let message = format!("no answer within {} s after the last byte", ANSWER_MAX.as_secs());
-                return Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url));
+    /// Waits for the server's word that the file is there, and for its checksum if it says so.
+    pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
+        let (mut connection, response) = match std::mem::replace(&mut self.state, State::Over) {
+            State::Open(mut connection) => {
+                let response = match timeout(ANSWER_MAX, connection.response()).await {
+                    Ok(outcome) => outcome.map_err(|error| error.endpoint(&self.url))?,
+                    Err(_) => {
+                        let message =
+                            format!("no answer within {} s after the last byte", ANSWER_MAX.as_secs());
+                        return Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url));
+                    }
+                };
+                (connection, response)
+            }
+            State::Held(bytes) => {
+                let mut hasher = Hasher::new(self.kind);
+                hasher.update(&bytes);
+                let digest = gridlane_dav::digest::encode(&hasher.finish());
+                let request = self.request().header("Digest", digest).body(&bytes);
+                let exchange = self.client.exchange_for(&request, Purpose::Upload, ANSWER_MAX).await?;
+                self.url = exchange.url;
+                (Box::new(exchange.connection), exchange.response)
+            }
+            State::New | State::Over => {
+                let message = "an upload was finished before it was begun";
+                return Err(Error::new(ErrorKind::Other, message));
             }
         };
         let accepted = response.head.headers.get("x-oc-mtime").is_some_and(|said| said.trim() == "accepted");
         self.modified_accepted.store(accepted, Relaxed);
-        match response.head.status.is_success() {
-            true => Ok(()),
-            false => Err(self.refused(&mut connection, &response).await),
+        if !response.head.status.is_success() {
+            return Err(self.refused(&mut connection, &response).await);
         }
+        // Some servers say in a few words that it worked.
+        let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
+        Ok(response.head.digests().into_iter().find(|checksum| checksum.kind() == self.kind))
     }
 
     async fn refused(&self, connection: &mut Connection, response: &Response) -> Error {

@@ -21,6 +21,8 @@ pub(crate) enum Vote {
 pub enum Basis {
     /// The person who started the copy.
     User,
+    /// The file's metalink: the checksum of the whole, or those of all pieces.
+    Metalink,
     /// `agreeing` of `asked` sources that said anything.
     Sources {
         /// How many said this value.
@@ -43,11 +45,11 @@ pub(crate) enum Verdict {
     Agreed { checksum: Checksum, basis: Basis, liars: Vec<usize> },
 }
 
-/// Counts the votes.
-pub(crate) fn count(user: Option<&Checksum>, votes: &[Vote]) -> Verdict {
-    if let Some(checksum) = user {
+/// Counts the votes, unless somebody has `told` what is right.
+pub(crate) fn count(told: Option<(&Checksum, Basis)>, votes: &[Vote]) -> Verdict {
+    if let Some((checksum, basis)) = told {
         let liars = contradicting(votes, checksum);
-        return Verdict::Agreed { checksum: checksum.clone(), basis: Basis::User, liars };
+        return Verdict::Agreed { checksum: checksum.clone(), basis, liars };
     }
     let pending = votes.iter().filter(|vote| **vote == Vote::Pending).count();
     let mut values: Vec<(&Checksum, usize)> = Vec::new();
@@ -116,7 +118,8 @@ mod tests {
     #[test]
     fn a_person_overrules_everybody() {
         let user = Checksum::adler32(7);
-        let Verdict::Agreed { liars, basis, .. } = count(Some(&user), &[says(1), Vote::Pending, says(7)])
+        let Verdict::Agreed { liars, basis, .. } =
+            count(Some((&user, Basis::User)), &[says(1), Vote::Pending, says(7)])
         else {
             panic!()
         };

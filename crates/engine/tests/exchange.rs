@@ -1,5 +1,7 @@
 //! Requests of all kinds against a server that answers what the test says.
 
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
 #[path = "support/script.rs"]
 mod script;
 

@@ -1,26 +1,33 @@
-//! Connecting to a server by name: every address is tried until one takes the connection.
+//! Connecting to a server: directly or by way of a proxy, to whichever of its addresses answers.
 
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER};
+use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER, TLS_ATTEMPT_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
-use tokio::net::{TcpStream, lookup_host};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::proxy::{Proxies, Proxy, ProxyKind};
+use crate::race::{Failures, race};
+use crate::resolve::Resolver;
+use crate::socks;
 use crate::stream::Stream;
 use crate::tls::{Trust, client_config};
 
-/// Makes connections; cheap to clone.
+/// Makes connections; cheap to clone. Clones share what they learn: TLS sessions to go on from, and which
+/// family of addresses a host answers on.
 #[derive(Clone)]
 pub struct Dialer {
     trust: Arc<Trust>,
     /// Made at the first connection that needs it: reading the system's authorities takes milliseconds.
     tls: Arc<OnceLock<Arc<ClientConfig>>>,
+    proxies: Arc<Proxies>,
+    resolver: Arc<Resolver>,
 }
 
 /// A new connection and what it took.
@@ -31,10 +38,161 @@ pub struct Dialled {
     pub handshake_round_trips: u32,
 }
 
+/// Where a connection leads, and by which way. Connections of equal routes are as good as each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// The server at the end; `None` at a proxy that forwards requests to any.
+    target: Option<Target>,
+    proxy: Option<Proxy>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Target {
+    is_tls: bool,
+    host: String,
+    port: u16,
+}
+
+impl Route {
+    /// The proxy that every request is sent to, in absolute form (RFC 9112, 3.2.2) and with the proxy's
+    /// credentials.
+    pub fn forwarder(&self) -> Option<&Proxy> {
+        self.proxy.as_ref().filter(|_| self.target.is_none())
+    }
+
+    /// The proxy that must be asked with CONNECT for a way to the target, on the connection that
+    /// [`Dialer::dial`] makes; [`Dialer::secure`] goes on behind it.
+    pub fn tunneller(&self) -> Option<&Proxy> {
+        let speaks_http = |proxy: &&Proxy| !matches!(proxy.kind, ProxyKind::Socks5 { .. });
+        self.proxy.as_ref().filter(|_| self.target.is_some()).filter(speaks_http)
+    }
+}
+
 impl Dialer {
-    /// Connections over TLS trust `trust`.
+    /// Connections over TLS trust `trust`; all go directly to their target.
     pub fn new(trust: Trust) -> Dialer {
-        Dialer { trust: Arc::new(trust), tls: Arc::default() }
+        let (tls, proxies) = Default::default();
+        Dialer { trust: Arc::new(trust), tls, proxies, resolver: Arc::new(Resolver::new()) }
+    }
+
+    /// Connections go through `proxies`.
+    pub fn proxies(mut self, proxies: Proxies) -> Dialer {
+        self.proxies = Arc::new(proxies);
+        self
+    }
+
+    /// The way to the host and port of `url`. A proxy that cannot be used is an error of the caller.
+    pub fn route(&self, url: &Url) -> Result<Route> {
+        let is_tls = match url.scheme() {
+            Scheme::Http => false,
+            Scheme::Https => true,
+            Scheme::File => return Err(Error::new(ErrorKind::Other, "a file is not dialled")),
+        };
+        let proxy = self.proxies.of(url)?;
+        let is_forwarded = !is_tls
+            && proxy.as_ref().is_some_and(|proxy| matches!(proxy.kind, ProxyKind::Http | ProxyKind::Https));
+        let host = match url.zone() {
+            Some(zone) => format!("{}%{zone}", url.host()),
+            None => url.host().to_ascii_lowercase(),
+        };
+        let target = Target { is_tls, host, port: url.port() };
+        Ok(Route { target: (!is_forwarded).then_some(target), proxy })
+    }
+
+    /// Connects to the target of `route`, with TLS when its scheme says so, or to the proxy in front of it.
+    ///
+    /// All addresses of the name are tried, families alternating, each with a head start before the next
+    /// (RFC 8305); the first to connect wins. One that connects and then fails in the TLS handshake is a
+    /// failure like others, unless it is the certificate that is wrong.
+    pub async fn dial(&self, route: &Route) -> Result<Dialled> {
+        match (&route.proxy, &route.target) {
+            (None, Some(target)) => {
+                let name =
+                    format!("{}://{}", if target.is_tls { "https" } else { "http" }, target.authority());
+                self.reach(&target.host, target.port, target.is_tls)
+                    .await
+                    .map_err(|error| error.endpoint(name))
+            }
+            (Some(proxy), target) => {
+                let failed = |error: Error| {
+                    let message = format!("the proxy cannot be used: {}", error.message());
+                    let again = Error::new(error.kind(), message).fault(error.whose_fault()).endpoint(proxy);
+                    match error.hint_text() {
+                        Some(hint) => again.hint(hint),
+                        None => again,
+                    }
+                };
+                let is_tls = proxy.kind == ProxyKind::Https;
+                let dialled = self.reach(&proxy.host, proxy.port, is_tls).await.map_err(failed)?;
+                match (proxy.kind, target) {
+                    (ProxyKind::Socks5 { resolves }, Some(target)) => {
+                        self.through_socks(dialled, proxy, resolves, target).await
+                    }
+                    _ => Ok(dialled),
+                }
+            }
+            (None, None) => Err(Error::new(ErrorKind::Other, "a connection that leads nowhere")),
+        }
+    }
+
+    /// Goes on with a connection on which the proxy of `route` has opened a way to the target.
+    pub async fn secure(&self, stream: Stream, route: &Route) -> Result<Dialled> {
+        let Some(target) = &route.target else {
+            return Err(Error::new(ErrorKind::Other, "there is no target to speak TLS with"));
+        };
+        self.secured(stream, target)
+            .await
+            .map_err(|error| error.endpoint(format!("https://{}", target.authority())))
+    }
+
+    async fn secured(&self, stream: Stream, target: &Target) -> Result<Dialled> {
+        let socket = stream.into_socket().await.map_err(|cause| Error::network("cannot connect", &cause))?;
+        let handshake = Stream::connect_tls(socket, self.tls()?, server_name(&target.host)?);
+        let stream = in_time("the TLS handshake did not finish", handshake).await?.map_err(tls_error)?;
+        Ok(Dialled { handshake_round_trips: tls_round_trips(&stream), stream })
+    }
+
+    async fn through_socks(
+        &self,
+        dialled: Dialled,
+        proxy: &Proxy,
+        resolves: bool,
+        target: &Target,
+    ) -> Result<Dialled> {
+        let Dialled { mut stream, mut handshake_round_trips } = dialled;
+        let place = match resolves {
+            true => socks::Place::Name(target.host.clone(), target.port),
+            false => {
+                let addresses = self.resolver.resolve(&target.host, target.port).await?;
+                socks::Place::Address(addresses[0])
+            }
+        };
+        let asked = socks::connect(&mut stream, &place, proxy.credentials.as_ref());
+        let round_trips = in_time("the SOCKS proxy did not answer", asked).await.and_then(|asked| asked);
+        handshake_round_trips += round_trips.map_err(|error| error.endpoint(proxy))?;
+        if !target.is_tls {
+            return Ok(Dialled { stream, handshake_round_trips });
+        }
+        let secured = self.secured(stream, target).await;
+        let mut secured =
+            secured.map_err(|error| error.endpoint(format!("https://{}", target.authority())))?;
+        secured.handshake_round_trips += handshake_round_trips;
+        Ok(secured)
+    }
+
+    /// Connects to the first address of `host` that answers.
+    async fn reach(&self, host: &str, port: u16, is_tls: bool) -> Result<Dialled> {
+        let tls = match is_tls {
+            true => Some((self.tls()?, server_name(host)?)),
+            false => None,
+        };
+        let addresses = self.resolver.resolve(host, port).await?;
+        let has_choice = addresses.len() > 1;
+        let (address, dialled) = first_of(addresses, tls).await?;
+        if has_choice {
+            self.resolver.won(host, address);
+        }
+        Ok(dialled)
     }
 
     /// The TLS settings; an authority that cannot be read is an error of the caller.
@@ -47,87 +205,80 @@ impl Dialer {
             }
         }
     }
+}
 
-    /// Connects to the host and port of `url`, with TLS when its scheme says so.
-    ///
-    /// Addresses of the name are tried in the resolver's order, families alternating, each with a head
-    /// start before the next (RFC 8305, sections 4 and 5); the first to connect wins.
-    pub async fn dial(&self, url: &Url) -> Result<Dialled> {
-        let endpoint = format!("{}://{}", url.scheme().name(), url.host_header());
-        let outcome = timeout(CONNECT_MAX, self.connect(url)).await.unwrap_or_else(|_| {
-            Err(Error::new(ErrorKind::Timeout, format!("no connection within {} s", CONNECT_MAX.as_secs())))
-        });
-        let stream = outcome.map_err(|error| error.endpoint(endpoint))?;
-        let handshake_round_trips = match stream.tls_version() {
-            None => 1,
-            Some("TLSv1.3") => 2,
-            Some(_) => 3,
-        };
-        Ok(Dialled { stream, handshake_round_trips })
-    }
-
-    async fn connect(&self, url: &Url) -> Result<Stream> {
-        let addresses = resolve(url).await?;
-        let socket = race(addresses).await.map_err(|cause| Error::network("cannot connect", &cause))?;
-        match url.scheme() {
-            Scheme::Http => Stream::plain(socket).map_err(|cause| Error::network("cannot connect", &cause)),
-            Scheme::Https => {
-                let tls = self.tls()?;
-                let name = ServerName::try_from(url.host().to_owned()).map_err(|_| {
-                    let message = format!("{:?} is no name for a TLS certificate", url.host());
-                    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
-                })?;
-                Stream::connect_tls(socket, tls, name).await.map_err(tls_error)
+/// Connects to the first of `addresses` that answers, and speaks TLS with it as whom it is given with.
+async fn first_of(
+    mut addresses: Vec<SocketAddr>,
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+) -> Result<(SocketAddr, Dialled)> {
+    let deadline = Instant::now() + CONNECT_MAX;
+    let mut failures = Failures::default();
+    loop {
+        let won = race(&addresses, CONNECT_STAGGER, deadline, &mut failures, TcpStream::connect).await;
+        let Some((address, socket)) = won else { return Err(failures.into_error()) };
+        addresses.retain(|other| *other != address && !failures.has(other));
+        let outcome = match &tls {
+            None => Ok(Stream::plain(socket)),
+            Some((config, name)) => {
+                let attempt_max = if addresses.is_empty() { CONNECT_MAX } else { TLS_ATTEMPT_MAX };
+                let until = deadline.min(Instant::now() + attempt_max);
+                timeout_at(until, Stream::connect_tls(socket, config.clone(), name.clone())).await
             }
-            Scheme::File => Err(Error::new(ErrorKind::Other, "a file is not dialled")),
+        };
+        let cause = match outcome {
+            Ok(Ok(stream)) => {
+                let handshake_round_trips = 1 + tls_round_trips(&stream);
+                return Ok((address, Dialled { stream, handshake_round_trips }));
+            }
+            // Another address of the same host has the same certificate, or should not be believed.
+            Ok(Err(cause)) if is_of_tls(&cause) => return Err(tls_error(cause)),
+            Ok(Err(cause)) => io::Error::new(cause.kind(), format!("the handshake failed: {cause}")),
+            Err(_) => io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake did not finish"),
+        };
+        failures.add(address, cause);
+    }
+}
+
+impl Target {
+    fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
         }
     }
 }
 
-async fn resolve(url: &Url) -> Result<Vec<SocketAddr>> {
-    let found = lookup_host((url.host(), url.port())).await.map_err(|cause| {
-        let message = format!("the name {:?} has no address: {cause}", url.host());
-        Error::new(ErrorKind::Network, message).hint("check the spelling and this machine's name service")
-    })?;
-    let (six, four): (Vec<_>, Vec<_>) = found.partition(SocketAddr::is_ipv6);
-    let mut addresses = Vec::with_capacity(six.len() + four.len());
-    let (mut six, mut four) = (six.into_iter(), four.into_iter());
-    loop {
-        match (six.next(), four.next()) {
-            (None, None) => break,
-            (a, b) => addresses.extend(a.into_iter().chain(b)),
-        }
-    }
-    match addresses.is_empty() {
-        true => Err(Error::new(ErrorKind::Network, format!("the name {:?} has no address", url.host()))),
-        false => Ok(addresses),
+async fn in_time<T>(otherwise: &str, doing: impl Future<Output = T>) -> Result<T> {
+    let late = |_| {
+        let seconds = CONNECT_MAX.as_secs();
+        Error::new(ErrorKind::Timeout, format!("{otherwise} within {seconds} s"))
+    };
+    timeout(CONNECT_MAX, doing).await.map_err(late)
+}
+
+fn server_name(host: &str) -> Result<ServerName<'static>> {
+    // A zone is this machine's own business and in no certificate.
+    let name = host.split('%').next().unwrap_or_default().to_owned();
+    ServerName::try_from(name).map_err(|_| {
+        let message = format!("{host:?} is no name for a TLS certificate");
+        Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+    })
+}
+
+/// Round trips of a handshake that is over.
+fn tls_round_trips(stream: &Stream) -> u32 {
+    match stream.tls_version() {
+        None => 0,
+        Some("TLSv1.3") => 1,
+        Some(_) if stream.is_resumed() => 1,
+        Some(_) => 2,
     }
 }
 
-async fn race(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
-    let mut waiting = addresses.into_iter();
-    let mut running = JoinSet::new();
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    loop {
-        let more = match waiting.next() {
-            Some(address) => {
-                running.spawn(TcpStream::connect(address));
-                true
-            }
-            None => false,
-        };
-        if running.is_empty() {
-            return Err(last);
-        }
-        tokio::select! {
-            Some(outcome) = running.join_next() => match outcome {
-                Ok(Ok(socket)) => return Ok(socket),
-                Ok(Err(cause)) => last = cause,
-                Err(cause) => last = io::Error::other(cause),
-            },
-            () = sleep(CONNECT_STAGGER), if more => {}
-        }
-    }
+/// Whether it is what was said that is wrong, and not the connection.
+fn is_of_tls(cause: &io::Error) -> bool {
+    cause.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 fn tls_error(cause: io::Error) -> Error {
@@ -140,5 +291,112 @@ fn tls_error(cause: io::Error) -> Error {
         }
         Some(other) => Error::new(ErrorKind::Protocol, format!("the TLS handshake failed: {other}")),
         None => Error::network("the TLS handshake failed", &cause),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    use crate::accept::Acceptor;
+    use crate::tls;
+
+    /// An address whose connections are never taken: its backlog is full.
+    async fn black_hole() -> (SocketAddr, Vec<TcpStream>, std::net::TcpListener) {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = socket.listen(1).unwrap().into_std().unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut filling = Vec::new();
+        // Until one waits for longer than loopback ever takes.
+        while let Ok(taken) =
+            timeout(std::time::Duration::from_millis(200), TcpStream::connect(address)).await
+        {
+            filling.push(taken.unwrap());
+        }
+        (address, filling, listener)
+    }
+
+    fn refusing() -> SocketAddr {
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    }
+
+    /// Takes connections and closes them at once.
+    async fn closing() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { while listener.accept().await.is_ok() {} });
+        address
+    }
+
+    /// Speaks TLS as 127.0.0.1; with what a client needs to speak with it.
+    async fn speaking() -> (SocketAddr, (Arc<ClientConfig>, ServerName<'static>)) {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = tls::self_signed(dir.path(), &["127.0.0.1".into()]).unwrap();
+        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key).unwrap()));
+        let config = client_config(&Trust { ca_files: vec![cert], ..Trust::default() }).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut held = Vec::new();
+            while let Ok((socket, _)) = listener.accept().await {
+                held.push(acceptor.accept(socket).await);
+            }
+        });
+        (address, (config, server_name("127.0.0.1").unwrap()))
+    }
+
+    #[tokio::test]
+    async fn what_does_not_answer_or_shake_hands_is_passed_over() {
+        let (hole, _filling, _listener) = black_hole().await;
+        let (address, tls) = speaking().await;
+        let addresses = vec![refusing(), hole, closing().await, address];
+        let (won, dialled) = first_of(addresses, Some(tls)).await.unwrap();
+        assert_eq!(won, address);
+        assert_eq!(dialled.handshake_round_trips, 2);
+        let (won, _) = first_of(vec![hole, refusing(), address], None).await.unwrap();
+        assert_eq!(won, address);
+    }
+
+    #[tokio::test]
+    async fn all_that_failed_are_named() {
+        let (_, tls) = speaking().await;
+        let addresses = vec![refusing(), closing().await];
+        let error = first_of(addresses.clone(), Some(tls)).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Network);
+        for address in addresses {
+            assert!(error.message().contains(&address.to_string()), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stranger_ends_it_whatever_other_addresses_there_are() {
+        let (address, (_, name)) = speaking().await;
+        let (other, (config, _)) = speaking().await;
+        let error = first_of(vec![address, other], Some((config, name))).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+
+    #[test]
+    fn routes() {
+        let proxied = |value: &str| {
+            let proxies = Proxies::from_environment(|name| (name == "all_proxy").then(|| value.to_owned()));
+            Dialer::new(Trust::default()).proxies(proxies)
+        };
+        let url = |text| Url::parse_absolute(text).unwrap();
+        let dialer = proxied("http://p:3128");
+        let (one, other) =
+            (dialer.route(&url("http://a/")).unwrap(), dialer.route(&url("http://b/")).unwrap());
+        assert!(one == other && one.forwarder().is_some() && one.tunneller().is_none());
+        let (one, other) =
+            (dialer.route(&url("https://a/")).unwrap(), dialer.route(&url("https://b/")).unwrap());
+        assert!(one != other && one.forwarder().is_none() && one.tunneller().is_some());
+        let socks = proxied("socks5://p").route(&url("https://a/")).unwrap();
+        assert!(socks.forwarder().is_none() && socks.tunneller().is_none());
+        let direct = Dialer::new(Trust::default());
+        assert_eq!(direct.route(&url("http://A/x")).unwrap(), direct.route(&url("http://a:80/y")).unwrap());
+        assert_ne!(direct.route(&url("http://a:443/")).unwrap(), direct.route(&url("https://a/")).unwrap());
+        assert!(proxied("socks4://p").route(&url("http://a/")).is_err());
     }
 }

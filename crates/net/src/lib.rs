@@ -5,14 +5,22 @@
 //! interface with page-aligned buffers of our own (see the `session` module), plain connections send files by
 //! `sendfile`.
 //!
+//! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
+//! module), directly or through the proxy that the environment names (see `proxy`).
+//!
 //! What it is not: it knows no HTTP, keeps no pool and retries nothing.
 
 mod accept;
 mod dial;
+mod proxy;
+mod race;
+mod resolve;
 mod session;
+mod socks;
 mod stream;
 pub mod tls;
 
 pub use accept::{Acceptor, has_ipv6, listen};
-pub use dial::{Dialer, Dialled};
+pub use dial::{Dialer, Dialled, Route};
+pub use proxy::{Proxies, Proxy, ProxyKind};
 pub use stream::Stream;

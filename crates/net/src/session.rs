@@ -165,6 +165,13 @@ impl Session {
         }
     }
 
+    /// Takes in what ciphertext there is. Whether the peer has neither sent anything for
+    /// [`Session::read`] nor ended its direction.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let need = self.handshake();
+        matches!(need, Ok(Need::Input | Need::Nothing)) && self.plain.is_empty()
+    }
+
     /// Encrypts the front of `bytes` (at most [`ENCRYPT_BYTES`]) behind what waits to be sent; returns
     /// how many bytes that was. Nothing may wait in [`Session::output`].
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -204,6 +211,15 @@ impl Session {
             rustls::ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
             _ => Some("TLS"),
         }
+    }
+
+    /// Whether the handshake went on from an earlier session.
+    pub(crate) fn is_resumed(&self) -> bool {
+        let kind = match &self.side {
+            Side::Client(conn) => conn.handshake_kind(),
+            Side::Server(conn) => conn.handshake_kind(),
+        };
+        kind == Some(rustls::HandshakeKind::Resumed)
     }
 
     fn take_plain(&mut self, target: &mut [u8]) -> usize {

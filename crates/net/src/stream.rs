@@ -2,23 +2,27 @@
 
 use std::fs::File;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
 use gridlane_sys::tcp::{self, TcpInfo};
+use rustix::net::RecvFlags;
 use rustls::ServerConfig;
 use rustls::client::{ClientConfig, UnbufferedClientConnection};
 use rustls::server::UnbufferedServerConnection;
 use rustls_pki_types::ServerName;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::session::{Need, Session, Side};
 
 /// How often to look for the end of a connection behind bytes that nobody reads for the moment.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
+/// Reads that a connection may need before it is quiet: servers send a few tickets, never this much.
+const QUIET_READS_MAX: usize = 4;
 
 /// A TCP connection whose bytes are plaintext to its owner, whether TLS protects them or not.
 pub struct Stream {
@@ -187,6 +191,31 @@ impl Stream {
         }
     }
 
+    /// Whether the connection is open and nothing has come that nobody has read: between two messages it
+    /// must be so, or the peer has closed it or is about to. Asks the kernel itself and waits for nothing.
+    /// What TLS says of itself meanwhile (tickets for later sessions, new keys) is taken in.
+    pub fn is_quiet(&mut self) -> bool {
+        for _ in 0..QUIET_READS_MAX {
+            let peeked =
+                rustix::net::recv(&self.socket, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+            match (peeked, &mut self.session) {
+                (Err(rustix::io::Errno::AGAIN), None) => return true,
+                (Err(rustix::io::Errno::AGAIN), Some(session)) => return session.is_quiet(),
+                (Ok((_, 1..)), Some(session)) => {
+                    match rustix::net::recv(&self.socket, session.input(), RecvFlags::DONTWAIT) {
+                        Ok((_, received)) => session.received(received),
+                        Err(_) => return false,
+                    }
+                    if !session.is_quiet() {
+                        return false;
+                    }
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
     /// Gives back the memory of TLS' buffers, as far as they are empty, until they are needed again.
     pub fn release_buffers(&mut self) {
         if let Some(session) = &mut self.session {
@@ -217,6 +246,24 @@ impl Stream {
         }
     }
 
+    /// The socket whose bytes are this stream's, for TLS on top of it. Where TLS protects this stream
+    /// already, as to a proxy, a task carries the bytes between the two: the data path has one layer only.
+    pub(crate) async fn into_socket(self) -> io::Result<TcpStream> {
+        if self.session.is_none() {
+            return Ok(self.socket);
+        }
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let near = TcpStream::connect(listener.local_addr()?).await?;
+        loop {
+            let (far, from) = listener.accept().await?;
+            // Anybody on this machine could have been quicker.
+            if from == near.local_addr()? {
+                tokio::spawn(carry(self, far));
+                return Ok(near);
+            }
+        }
+    }
+
     /// Ends our direction: TLS' close_notify where there is TLS, then TCP's FIN.
     pub async fn shutdown(&mut self) -> io::Result<()> {
         if let Some(session) = &mut self.session {
@@ -239,6 +286,12 @@ impl Stream {
         self.session.as_ref()?.version()
     }
 
+    /// Whether TLS went on from an earlier session, which spares certificates and, before TLS 1.3, a
+    /// round trip.
+    pub fn is_resumed(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_resumed())
+    }
+
     /// The other end's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
@@ -247,6 +300,30 @@ impl Stream {
     /// What the kernel knows of the connection.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         tcp::info(&self.socket)
+    }
+}
+
+/// Carries bytes both ways until one side ends.
+async fn carry(mut stream: Stream, socket: TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    let (mut down, mut up) = (vec![0; TLS_RECORD_BYTES_MAX * 4], vec![0; TLS_RECORD_BYTES_MAX * 4]);
+    loop {
+        tokio::select! {
+            count = stream.read(&mut down) => {
+                let mut bytes = &down[..count?];
+                if bytes.is_empty() {
+                    return Ok(());
+                }
+                while !bytes.is_empty() {
+                    let sent = send(&socket, bytes).await?;
+                    bytes = &bytes[sent..];
+                }
+            }
+            count = receive(&socket, &mut up) => match count? {
+                0 => return Ok(()),
+                count => stream.write_all(&up[..count]).await?,
+            }
+        }
     }
 }
 

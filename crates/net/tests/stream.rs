@@ -44,7 +44,7 @@ impl Site {
             self.acceptor.accept(socket).await
         };
         let speak = async {
-            let mut near = dialer.dial(&url).await.unwrap().stream;
+            let mut near = dialer.dial(&dialer.route(&url).unwrap()).await.unwrap().stream;
             // A clear-text connection shows what it is by its first byte.
             near.write_all(b"G").await.unwrap();
             near
@@ -190,7 +190,8 @@ async fn a_stranger_is_not_trusted_unless_told_so() {
             let (socket, _) = site.listener.accept().await.unwrap();
             site.acceptor.accept(socket).await.map(|_| ())
         };
-        let (dialled, accepted) = tokio::join!(dialer.dial(&url), accept);
+        let route = dialer.route(&url).unwrap();
+        let (dialled, accepted) = tokio::join!(dialer.dial(&route), accept);
         assert_eq!(dialled.is_ok(), trusted);
         if let Err(error) = dialled {
             assert_eq!(error.kind(), gridlane_core::ErrorKind::Denied);
@@ -233,7 +234,7 @@ async fn every_address_of_a_name_is_tried() {
     let port = site.listener.local_addr().unwrap().port();
     let url = Url::parse_absolute(&format!("http://localhost:{port}/")).unwrap();
     let dialer = Dialer::new(site.trust.clone());
-    assert!(dialer.dial(&url).await.is_ok());
+    assert!(dialer.dial(&dialer.route(&url).unwrap()).await.is_ok());
 }
 
 #[test]
@@ -266,4 +267,55 @@ fn a_made_certificate_is_kept_and_its_key_is_private() {
     let error = tls::client_config(&trust).unwrap_err();
     assert_eq!(error.kind().exit_code(), 2, "{error}");
     assert!(tls::server_config(&cert, &cert).is_err());
+}
+
+/// The two ends of a new connection, when a byte has gone each way.
+async fn spoken(site: &Site, dialer: &Dialer) -> (Stream, Stream) {
+    let url = site.url("https");
+    let accept = async {
+        let (socket, _) = site.listener.accept().await.unwrap();
+        let mut far = site.acceptor.accept(socket).await.unwrap();
+        assert_eq!(far.read(&mut [0]).await.unwrap(), 1);
+        far.write_all(b"x").await.unwrap();
+        far
+    };
+    let speak = async {
+        let mut near = dialer.dial(&dialer.route(&url).unwrap()).await.unwrap().stream;
+        near.write_all(b"G").await.unwrap();
+        assert_eq!(near.read(&mut [0]).await.unwrap(), 1);
+        near
+    };
+    tokio::join!(speak, accept)
+}
+
+#[tokio::test]
+async fn a_second_connection_goes_on_from_the_firsts_session() {
+    let site = Site::new();
+    let dialer = Dialer::new(site.trust.clone());
+    assert!(!spoken(&site, &dialer).await.0.is_resumed());
+    let (near, far) = spoken(&site, &dialer.clone()).await;
+    assert!(near.is_resumed() && far.is_resumed());
+    let (stranger, _) = spoken(&site, &Dialer::new(site.trust.clone())).await;
+    assert!(!stranger.is_resumed());
+}
+
+#[tokio::test]
+async fn a_quiet_connection_is_told_from_one_that_ends() {
+    let site = Site::new();
+    for scheme in ["http", "https"] {
+        let (mut near, mut far) = site.pair(scheme).await;
+        // TLS' tickets may be there already, and say nothing to anybody above it.
+        assert!(near.is_quiet() && far.is_quiet(), "{scheme}");
+        far.write_all(b"late").await.unwrap();
+        while near.is_quiet() {
+            tokio::task::yield_now().await;
+        }
+        let mut word = [0; 4];
+        assert_eq!(near.read(&mut word).await.unwrap(), 4, "{scheme}: nothing was lost by asking");
+        assert!(near.is_quiet(), "{scheme}");
+        far.shutdown().await.unwrap();
+        while near.is_quiet() {
+            tokio::task::yield_now().await;
+        }
+    }
 }

@@ -118,7 +118,8 @@ async fn digest_of(shared: &Shared, head: &RequestHead, object: &Arc<dyn Object>
             || is_small && kind.is_combinable()
             || shared.digests.is_known(object.metadata(), kind)
     };
-    let offered: Vec<ChecksumKind> = ChecksumKind::ALL.into_iter().filter(|kind| is_offered(*kind)).collect();
+    let kinds = ChecksumKind::OFFERED.into_iter();
+    let offered: Vec<ChecksumKind> = kinds.filter(|kind| is_offered(*kind)).collect();
     let kind = digest::negotiate(&head.headers, &offered)?;
     let wait = match head.method {
         Method::Head => limits::DIGEST_ANSWER_MAX,

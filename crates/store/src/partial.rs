@@ -78,6 +78,11 @@ impl PartialFile {
     /// Forgets everything: no bytes, no records.
     pub fn restart(&self) -> Result<()> {
         self.truncate(0)?;
+        self.restart_journal()
+    }
+
+    /// Forgets the records, and keeps the bytes: whoever calls this can tell which of them are right.
+    pub fn restart_journal(&self) -> Result<()> {
         self.journal.set_len(0).map_err(|cause| self.journal_error(&cause))?;
         *self.journal_end() = 0;
         Ok(())

@@ -14,6 +14,7 @@ mod curl_to_serve;
 mod disagreement;
 mod hosts;
 mod many_replicas;
+mod metalink;
 mod nginx_to_client;
 mod resume;
 mod resume_journal;

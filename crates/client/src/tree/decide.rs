@@ -46,21 +46,21 @@ impl Action {
 
 /// What is known of a source.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct FileFacts {
     /// Its size.
     pub size_bytes: Option<u64>,
     /// When it was last changed.
     pub modified: Option<SystemTime>,
 }
 
-impl Known {
+impl FileFacts {
     /// The same with what was missing, if the source tells.
-    pub(super) async fn or_ask(self, client: &Client, source: &Url) -> Result<Known> {
+    pub(super) async fn or_ask(self, client: &Client, source: &Url) -> Result<FileFacts> {
         if self.size_bytes.is_some() && self.modified.is_some() {
             return Ok(self);
         }
         let asked = look_at_source(client, source).await?;
-        Ok(Known {
+        Ok(FileFacts {
             size_bytes: self.size_bytes.or(asked.size_bytes),
             modified: self.modified.or(asked.modified),
         })
@@ -68,13 +68,13 @@ impl Known {
 }
 
 /// Asks a source for its size and time.
-pub async fn look_at_source(client: &Client, source: &Url) -> Result<Known> {
+pub async fn look_at_source(client: &Client, source: &Url) -> Result<FileFacts> {
     let Entry { size_bytes, modified, .. } = crate::files::stat(client, source).await?.entry;
-    Ok(Known { size_bytes, modified })
+    Ok(FileFacts { size_bytes, modified })
 }
 
 /// What is done with a file from a source of which this is known.
-pub async fn decide(client: &Client, source: &Known, target: &Url, existing: Existing) -> Result<Action> {
+pub async fn decide(client: &Client, source: &FileFacts, target: &Url, existing: Existing) -> Result<Action> {
     let there = match crate::files::stat(client, target).await {
         Ok(stat) => stat.entry,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Action::Copy),
@@ -90,7 +90,7 @@ pub async fn decide(client: &Client, source: &Known, target: &Url, existing: Exi
 
 /// Whether a target of the same size is not older than its source. Servers tell whole seconds; what is not
 /// told could be anything.
-fn is_up_to_date(source: &Known, target: &Entry) -> bool {
+fn is_up_to_date(source: &FileFacts, target: &Entry) -> bool {
     let seconds = |time: Option<SystemTime>| Some(time?.duration_since(UNIX_EPOCH).ok()?.as_secs());
     match (seconds(source.modified), seconds(target.modified)) {
         (Some(changed), Some(copied)) => {
@@ -126,20 +126,16 @@ mod tests {
     #[test]
     fn what_is_up_to_date() {
         let at = |seconds: u64, nanos: u32| Some(UNIX_EPOCH + Duration::new(seconds, nanos));
-        let source = Known { size_bytes: Some(5), modified: at(100, 999_999_999) };
-        let target = |size_bytes, modified| Entry {
-            name: b"f".to_vec(),
-            kind: EntryKind::File,
-            size_bytes,
-            modified,
-        };
+        let source = FileFacts { size_bytes: Some(5), modified: at(100, 999_999_999) };
+        let target =
+            |size_bytes, modified| Entry { name: b"f".to_vec(), kind: EntryKind::File, size_bytes, modified };
         assert!(is_up_to_date(&source, &target(Some(5), at(100, 0))));
         assert!(is_up_to_date(&source, &target(Some(5), at(200, 0))));
         assert!(!is_up_to_date(&source, &target(Some(5), at(99, 0))));
         assert!(!is_up_to_date(&source, &target(Some(6), at(200, 0))));
         assert!(!is_up_to_date(&source, &target(Some(5), None)));
         assert!(!is_up_to_date(&source, &target(None, at(200, 0))));
-        let unknown = Known { size_bytes: None, ..source.clone() };
+        let unknown = FileFacts { size_bytes: None, ..source.clone() };
         assert!(!is_up_to_date(&unknown, &target(None, at(200, 0))));
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
 use super::Root;
-use super::decide::{Action, Existing, Known, decide, keep_time};
+use super::decide::{Action, Existing, FileFacts, decide, keep_time};
 use super::directories::Directories;
 use super::find::Job;
 use super::run::{News, Note};
@@ -92,7 +92,7 @@ impl Turn {
             root.sources.iter().map(|source| source.file(&self.job.path)).collect::<Result<_>>()?;
         let target = shared.target.file(&self.name)?;
         let client = shared.lister.client();
-        let mut known = Known { size_bytes: self.job.size_bytes, modified: self.job.modified };
+        let mut known = FileFacts { size_bytes: self.job.size_bytes, modified: self.job.modified };
         let decides = shared.existing == Existing::Update || shared.dry_run;
         if decides || shared.preserve_times {
             known = known.or_ask(client, &sources[0]).await?;
@@ -167,6 +167,8 @@ impl Observer for Watch<'_> {
             Event::Source { source, state, error } => self.note(Some(*source), state, *error),
             Event::Retry { source, error } => self.note(Some(*source), "retry", Some(*error)),
             Event::Mismatch { .. } => self.note(None, "mismatch", None),
+            Event::Added { url, .. } => self.urls.push((*url).to_owned()),
+            Event::WrongPiece { source, .. } => self.note(Some(*source), "wrong", None),
             Event::Started { .. } | Event::Verified { .. } => {}
         }
     }

@@ -114,9 +114,10 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
                 Err(error) => Found::Failed { job: bare, is_directory: false, error },
             }
         }
-        Item::Odd { kind: OddKind::Link, .. } => {
-            Found::LeftOut { job: bare, why: "it is a symbolic link (--links follow copies what it leads to)" }
-        }
+        Item::Odd { kind: OddKind::Link, .. } => Found::LeftOut {
+            job: bare,
+            why: "it is a symbolic link (--links follow copies what it leads to)",
+        },
         Item::Odd { kind: OddKind::Special(what), .. } => Found::LeftOut { job: bare, why: what },
         Item::Odd { kind: OddKind::Unknown(error), .. } => {
             Found::Failed { job: bare, is_directory: false, error }
@@ -141,9 +142,8 @@ enum Target {
 
 /// What a link of this machine, in the directory `below` of a tree, leads to.
 fn follow(link: &Path, below: &TreePath) -> Result<Target> {
-    let failed = |cause: &std::io::Error| {
-        Error::local_io("cannot follow the link", cause).endpoint(link.display())
-    };
+    let failed =
+        |cause: &std::io::Error| Error::local_io("cannot follow the link", cause).endpoint(link.display());
     let meta = fs::metadata(link).map_err(|cause| failed(&cause))?;
     if !meta.is_file() && !meta.is_dir() {
         return Ok(Target::Special("it is a link to what is no file"));
@@ -270,7 +270,8 @@ mod tests {
     fn jobs_survive_the_way_through_a_file() {
         let path = TreePath::parse(b"a/\xff\n").unwrap();
         let time = UNIX_EPOCH + Duration::new(1_700_000_000, 5);
-        for (size_bytes, modified) in [(None, None), (Some(0), Some(UNIX_EPOCH)), (Some(7 << 40), Some(time))] {
+        for (size_bytes, modified) in [(None, None), (Some(0), Some(UNIX_EPOCH)), (Some(7 << 40), Some(time))]
+        {
             let job = Job { root: 3, path: path.clone(), size_bytes, modified };
             let mut bytes = Vec::new();
             job.write(&mut bytes);

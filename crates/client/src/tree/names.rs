@@ -120,7 +120,8 @@ impl FailedList {
             (false, true) => (name, b"/"),
             (false, false) => (name, b""),
         };
-        let written = [name, end, &[self.separator.byte()]].iter().try_for_each(|part| self.to.write_all(part));
+        let written =
+            [name, end, &[self.separator.byte()]].iter().try_for_each(|part| self.to.write_all(part));
         written.map(|()| true).map_err(|cause| self.failed(&cause))
     }
 

@@ -147,7 +147,10 @@ impl Rates {
         }
         let Some((then, bytes_then, files_then)) = self.samples.front() else { return (0.0, 0.0) };
         let seconds = now.duration_since(*then).as_secs_f64().max(1e-3);
-        (bytes.saturating_sub(*bytes_then) as f64 / seconds, files.saturating_sub(*files_then) as f64 / seconds)
+        (
+            bytes.saturating_sub(*bytes_then) as f64 / seconds,
+            files.saturating_sub(*files_then) as f64 / seconds,
+        )
     }
 }
 

@@ -104,7 +104,9 @@ async fn kind_of_target(lister: &Lister, url: &Url) -> Result<Option<EntryKind>>
         Ok(entry) => Ok(Some(entry.kind)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         // Directories that may be written to, but not looked at.
-        Err(error) if url.is_directory_form() && error.status().is_some() && !error.is_retryable() => Ok(None),
+        Err(error) if url.is_directory_form() && error.status().is_some() && !error.is_retryable() => {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }

@@ -12,8 +12,8 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::directories::Directories;
 use super::decide::Action;
+use super::directories::Directories;
 use super::file::{End, Shared, TimeKept, Turn};
 use super::find::{self, Found, Job};
 use super::report::{ActiveFile, Rates, TreeReport, TreeSnapshot};
@@ -91,8 +91,7 @@ pub async fn copy_tree(
 ) -> TreeReport {
     let (tell, news) = mpsc::channel(NEWS_MAX);
     let roots = spec.roots;
-    let directories =
-        Directories::new(roots.target.clone(), roots.target_exists, lister.client().clone());
+    let directories = Directories::new(roots.target.clone(), roots.target_exists, lister.client().clone());
     let shared = Shared {
         lister,
         roots: roots.roots,

@@ -84,7 +84,7 @@ fn mirror_brain_v4_and_aria2() {
     <size>786430</size>
     <language>en</language><description>A &lt;file&gt;</description>
     <hash type="md5">5a</hash>
-    <hash type="sha-1">XYZ</hash>
+    <hash type="tiger">XYZ</hash>
     <hash type="sha-256">%</hash>
     <pieces length="262144" type="sha-256">
       <hash>%</hash><hash>%</hash>
@@ -112,7 +112,7 @@ fn mirror_brain_v4_and_aria2() {
     assert_eq!(metalink.origin, Some(origin));
     let file = &metalink.files[0];
     let sha256 = known(&digits("sha256:%", 64));
-    let other = FileHash::Other { kind: "sha-1".into(), value: "XYZ".into() };
+    let other = FileHash::Other { kind: "tiger".into(), value: "XYZ".into() };
     assert_eq!(file.hashes, [other, sha256.clone()]);
     assert_eq!(file.checksums().count(), 1);
     let hashes = vec![sha256.clone(), sha256.clone(), sha256];
@@ -140,7 +140,7 @@ fn fedora_and_open_suse_v3() {
    <mm0:timestamp>1779326542</mm0:timestamp>
    <size>4057</size>
    <verification>
-    <hash type="sha1">8cc2</hash>
+    <hash type="TIGER">8cc2</hash>
     <hash type="sha256">%</hash>
     <pieces length="4000" type="md5"><hash piece="0">0123456789abcdef0123456789abcdef</hash>
     <hash piece="1">0123456789abcdef0123456789abcdef</hash></pieces>
@@ -316,7 +316,7 @@ fn written() {
     let name = RelativeName::new("a & <b>/\"c\"").unwrap();
     let file = File {
         size: Some(5),
-        hashes: vec![known("adler32:091e01de"), FileHash::Other { kind: "sha-1".into(), value: "<".into() }],
+        hashes: vec![known("adler32:091e01de"), FileHash::Other { kind: "tiger".into(), value: "<".into() }],
         replicas: vec![Replica { url: "https://h/a?b&c".into(), priority: 1, location: Some("ch".into()) }],
         ..File::new(Ok(name))
     };
@@ -335,7 +335,7 @@ fn written() {
            <file name=\"a &amp; &lt;b&gt;/&quot;c&quot;\">\n    \
              <size>5</size>\n    \
              <hash type=\"adler32\">091e01de</hash>\n    \
-             <hash type=\"sha-1\">&lt;</hash>\n    \
+             <hash type=\"tiger\">&lt;</hash>\n    \
              <url location=\"ch\" priority=\"1\">https://h/a?b&amp;c</url>\n  \
            </file>\n\
          </metalink>\n"
@@ -351,7 +351,7 @@ fn any_file() -> impl Strategy<Value = File> {
     let component = "[a-zA-Z0-9 &<>\"'é:\\\\]{1,10}x";
     let replica =
         ("https?://[a-z]{1,8}/[a-z?&=<>\"'%é]{0,12}", 1u32..=101, prop::option::of("[A-Za-z_&<\"-]{1,9}"));
-    let checksum = (0usize..4, prop::collection::vec(any::<u8>(), 32)).prop_map(|(which, bytes)| {
+    let checksum = (0usize..6, prop::collection::vec(any::<u8>(), 64)).prop_map(|(which, bytes)| {
         let kind = ChecksumKind::ALL[which];
         FileHash::Known(Checksum::from_bytes(kind, &bytes[..kind.value_len()]).unwrap())
     });

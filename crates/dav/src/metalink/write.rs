@@ -121,7 +121,9 @@ fn kind_and_value(hash: &FileHash, format: Format) -> (&str, String) {
 /// passed over by others.
 fn kind_name(checksum: &Checksum, format: Format) -> &'static str {
     match (checksum.kind(), format) {
+        (ChecksumKind::Sha1, Format::V4) => "sha-1",
         (ChecksumKind::Sha256, Format::V4) => "sha-256",
+        (ChecksumKind::Sha512, Format::V4) => "sha-512",
         (kind, _) => kind.name(),
     }
 }

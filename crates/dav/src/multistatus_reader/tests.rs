@@ -138,7 +138,7 @@ fn owncloud_and_storm() {
     let entries = read("/remote.php/webdav/", body);
     assert_eq!(lines(&entries), ["/", "Né.pdf 4143665"]);
     assert_eq!(entries[0].quota, Quota { available_bytes: None, used_bytes: Some(163) });
-    assert_eq!(entries[1].checksums.len(), 2);
+    assert_eq!(entries[1].checksums.len(), 3);
     // StoRM, by Milton: complete URLs, whatever its host is called.
     let storm = "<D:multistatus xmlns:D=\"DAV:\"><D:response><D:href>https://storm.example:8443/sa/dir/</D:href><D:propstat><D:prop>\
         <D:iscollection>TRUE</D:iscollection></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response><D:response>\

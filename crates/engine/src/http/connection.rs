@@ -1,4 +1,7 @@
 //! One connection: requests go out, responses come back in the same order.
+//!
+//! A connection that comes from a [`Client`](super::Client) goes back to it when it is dropped, if it may
+//! carry another request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -9,11 +12,12 @@ use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::Stream;
+use gridlane_net::{Proxy, Stream};
 use gridlane_sys::AlignedBuf;
 use tokio::time::timeout;
 
 use super::Request;
+use super::pool::Home;
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
 const HEAD_READ_BYTES: usize = 16 * 1024;
@@ -32,7 +36,12 @@ pub struct Response {
 
 /// A connection that remembers which requests are unanswered.
 pub struct Connection {
-    stream: Stream,
+    /// `None` only while it is dropped.
+    stream: Option<Stream>,
+    /// Where it goes when it is not needed any more.
+    home: Option<Home>,
+    /// Whether it carried requests before.
+    is_reused: bool,
     /// Bytes read ahead are `ahead[start..end]`.
     ahead: AlignedBuf,
     start: usize,
@@ -41,6 +50,14 @@ pub struct Connection {
     unanswered: VecDeque<bool>,
     body: Body,
     closes: bool,
+    /// Whether a request was begun and perhaps not sent to its end.
+    is_writing: bool,
+    /// Bytes of a body that were announced and not sent.
+    owed_bytes: u64,
+    /// Whether anything has come since the last request was sent.
+    is_answered: bool,
+    /// How long the server keeps it open without a request, if it says so.
+    idle_max: Option<Duration>,
 }
 
 enum Body {
@@ -55,33 +72,99 @@ impl Connection {
     /// A connection over a fresh stream.
     pub fn new(stream: Stream) -> Connection {
         Connection {
-            stream,
+            stream: Some(stream),
+            home: None,
+            is_reused: false,
             ahead: AlignedBuf::new(RESPONSE_HEAD_BYTES_MAX),
             start: 0,
             end: 0,
             unanswered: VecDeque::new(),
             body: Body::None,
             closes: false,
+            is_writing: false,
+            owed_bytes: 0,
+            is_answered: false,
+            idle_max: None,
         }
+    }
+
+    /// A connection that goes to `home` when it is not needed any more.
+    pub(super) fn of_home(stream: Stream, home: Home, is_reused: bool) -> Connection {
+        let mut connection = Connection::new(stream);
+        (connection.home, connection.is_reused) = (Some(home), is_reused);
+        connection
+    }
+
+    /// Whether this is a connection that carried requests before and was closed, as a server may at any
+    /// time, before a byte came in answer to the last one: `error` says how that showed.
+    pub fn was_stale(&self, error: &Error) -> bool {
+        let is_silent = !self.is_answered && self.is_between_answers();
+        self.is_reused && is_silent && error.kind() == ErrorKind::Network
+    }
+
+    /// Whether it carried requests before it was handed out.
+    pub fn is_reused(&self) -> bool {
+        self.is_reused
+    }
+
+    /// The bare stream, for something else than HTTP; an error when something has come already.
+    pub(super) fn into_stream(mut self) -> Result<Stream> {
+        match self.stream.take().filter(|_| self.is_between_answers() && self.unanswered.is_empty()) {
+            Some(stream) => Ok(stream),
+            None => Err(Error::new(ErrorKind::Protocol, "the proxy spoke before it was its turn")),
+        }
+    }
+
+    /// Whether it may carry another request: everything was sent and everything was answered and read.
+    fn is_reusable(&self) -> bool {
+        self.is_between_answers()
+            && self.unanswered.is_empty()
+            && self.owed_bytes == 0
+            && !self.closes
+            && !self.is_writing
+    }
+
+    fn stream(&mut self) -> io::Result<&mut Stream> {
+        self.stream.as_mut().ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        // Whoever drops this future, or fails in it, leaves a request that is cut short.
+        self.is_writing = true;
+        let stream = self.stream().map_err(|cause| broken("cannot send", &cause))?;
+        stream.write_all(bytes).await.map_err(|cause| broken("cannot send", &cause))?;
+        self.is_writing = false;
+        Ok(())
     }
 
     /// Smallest round trip that the kernel has seen.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.stream.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())
+        self.stream.as_ref()?.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())
     }
 
     /// Sends a request; a body that is not part of it follows with [`Connection::write_body`].
     pub async fn send(&mut self, request: &Request<'_>) -> Result<()> {
-        let mut bytes = request.head()?;
+        let proxy = self.home.as_ref().and_then(|home| home.route().forwarder()).cloned();
+        self.send_to(request, proxy.as_ref()).await
+    }
+
+    /// Sends a request to a proxy, or with `None` to the server itself.
+    pub(super) async fn send_to(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<()> {
+        let mut bytes = request.head_to(proxy)?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
-        self.stream.write_all(&bytes).await.map_err(|cause| broken("cannot send", &cause))?;
-        self.unanswered.push_back(request.method == "HEAD");
+        self.is_answered = false;
+        // What follows a proxy's yes to CONNECT is no body either.
+        self.unanswered.push_back(matches!(request.method, "HEAD" | "CONNECT"));
+        self.write(&bytes).await?;
+        self.owed_bytes = request.owed_bytes();
         Ok(())
     }
 
     /// Sends bytes of a body.
     pub async fn write_body(&mut self, bytes: &[u8]) -> Result<()> {
-        self.stream.write_all(bytes).await.map_err(|cause| broken("cannot send", &cause))
+        self.write(bytes).await?;
+        self.owed_bytes = self.owed_bytes.saturating_sub(bytes.len() as u64);
+        Ok(())
     }
 
     /// Waits for the head of the oldest unanswered request's response, behind the body of the one before
@@ -140,7 +223,9 @@ impl Connection {
             BodyLength::UntilClose => Body::UntilClose,
         };
         let keeps_alive = head.keeps_alive() && !matches!(self.body, Body::UntilClose);
-        self.closes |= !keeps_alive;
+        // A server that answers before it has the body may or may not wait for the rest of it.
+        self.closes |= !keeps_alive || self.owed_bytes > 0;
+        self.idle_max = head.keep_alive_timeout();
         Ok(Response { head, keeps_alive })
     }
 
@@ -193,7 +278,8 @@ impl Connection {
             if self.start == self.end && expected > 0 {
                 // Nothing read ahead and inside of a chunk: past the decoder, straight to the target.
                 let room = target.len().min(usize::try_from(expected).unwrap_or(usize::MAX));
-                let count = self.stream.read(&mut target[..room]).await;
+                let stream = self.stream.as_mut().ok_or_else(|| truncated(expected))?;
+                let count = stream.read(&mut target[..room]).await;
                 let count = count.map_err(|cause| broken("the body broke off", &cause))?;
                 if count == 0 {
                     return Err(truncated(expected));
@@ -276,7 +362,8 @@ impl Connection {
             self.start += ready;
             return Ok(ready);
         }
-        self.stream.read(target).await.map_err(|cause| broken("the body broke off", &cause))
+        let stream = self.stream().map_err(|cause| broken("the body broke off", &cause))?;
+        stream.read(target).await.map_err(|cause| broken("the body broke off", &cause))
     }
 
     /// Reads more ahead; 0 at the end of the stream.
@@ -288,9 +375,21 @@ impl Connection {
             (self.start, self.end) = (0, self.end - self.start);
         }
         let to = self.ahead.len().min(self.end + HEAD_READ_BYTES);
-        let count = self.stream.read(&mut self.ahead[self.end..to]).await?;
+        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let count = stream.read(&mut self.ahead[self.end..to]).await?;
         self.end += count;
+        self.is_answered |= count > 0;
         Ok(count)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.is_reusable()
+            && let (Some(stream), Some(home)) = (self.stream.take(), &self.home)
+        {
+            home.take_back(stream, self.idle_max);
+        }
     }
 }
 

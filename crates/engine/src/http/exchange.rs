@@ -5,19 +5,48 @@ use std::time::Duration;
 use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::Status;
-use gridlane_net::Dialer;
+use gridlane_dav::header::Headers;
+use gridlane_net::{Dialer, Dialled};
 use tokio::time::timeout;
 
+use super::habits::Habits;
+use super::pool::{Home, Pool};
 use super::redirect::{follow, redirect_loop, travels};
+use super::tunnel;
 use super::{Connection, Request, Response, status_error};
 
-/// Makes single requests.
+/// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
+const KEEPS_EXISTING: &str = "gridlane/";
+/// How long the reason is waited for why a server takes no body.
+const REASON_MAX: Duration = Duration::from_secs(2);
+
+/// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]
 pub struct Client {
-    /// Makes the connections.
-    pub dialer: Dialer,
     /// How long an answer's head may take, for each of the servers that redirects lead to.
     pub answer_max: Duration,
+    dialer: Dialer,
+    pool: Pool,
+    habits: Habits,
+}
+
+/// What a connection is wanted for: there is a limit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// One request whose answer is short or comes at once.
+    Question,
+    /// Ranges of a file.
+    Lane,
+    /// A file to the server.
+    Upload,
+}
+
+/// A connection that is ready for a request.
+pub struct Connected {
+    /// The connection.
+    pub connection: Connection,
+    /// Round trips that were spent on making it; 0 when it was there.
+    pub handshake_round_trips: u32,
 }
 
 /// An answer whose body has not been read.
@@ -28,12 +57,65 @@ pub struct Exchange {
     pub response: Response,
     /// Where the answer came from, after redirects.
     pub url: Url,
+    /// The redirects that led there: who answered, and with which fields.
+    pub redirects: Vec<(Url, Headers)>,
 }
 
 impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        Client { dialer, answer_max }
+        let (pool, habits) = Default::default();
+        Client { answer_max, dialer, pool, habits }
+    }
+
+    /// A connection to the host of `url`: an idle one if there is one, or a new one.
+    ///
+    /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
+    /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
+    pub async fn connect(&self, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
+        let home = self.pool.home(self.dialer.route(url)?, purpose).await;
+        self.connect_home(url, home, fresh).await
+    }
+
+    /// Whether the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
+    pub(crate) fn keeps_existing(&self, url: &Url) -> bool {
+        self.habits.of(url).keeps_existing
+    }
+
+    /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.
+    pub(crate) fn is_silent(&self, url: &Url) -> bool {
+        self.habits.of(url).is_silent()
+    }
+
+    /// Whether the server of `url` begins to send late when a GET asks for a checksum too.
+    pub(crate) fn thinks_long(&self, url: &Url) -> bool {
+        self.habits.of(url).thinks_long
+    }
+
+    /// The server of `url` was asked for a checksum.
+    pub(crate) fn asked_for_digest(&self, url: &Url, said: bool) {
+        self.habits.learn(url, |habit| habit.asked_for_digest(said));
+    }
+
+    /// The server of `url` did not begin to send when a GET asked for a checksum too.
+    pub(crate) fn thought_long(&self, url: &Url) {
+        self.habits.learn(url, |habit| habit.thinks_long = true);
+    }
+
+    async fn connect_home(&self, url: &Url, home: Home, fresh: bool) -> Result<Connected> {
+        if !fresh && let Some(stream) = self.pool.take(&home) {
+            let connection = Connection::of_home(stream, home, true);
+            return Ok(Connected { connection, handshake_round_trips: 0 });
+        }
+        let Dialled { mut stream, mut handshake_round_trips } = self.dialer.dial(home.route()).await?;
+        if let Some(proxy) = home.route().tunneller() {
+            let tunnel = tunnel::open(stream, proxy, url).await?;
+            let secured = self.dialer.secure(tunnel, home.route()).await?;
+            stream = secured.stream;
+            handshake_round_trips += 1 + secured.handshake_round_trips;
+        }
+        let connection = Connection::of_home(stream, home, false);
+        Ok(Connected { connection, handshake_round_trips })
     }
 
     /// Sends a request without a body and waits for the head of a successful answer (2xx).
@@ -55,20 +137,36 @@ impl Client {
     /// and body are the same at every place, but credentials stay at the endpoint they were given for. An
     /// error means that there was no answer; it names the endpoint.
     pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
+        self.exchange_for(request, Purpose::Question, self.answer_max).await
+    }
+
+    /// As [`Client::exchange`], for a request that is not a short question.
+    pub(crate) async fn exchange_for(
+        &self,
+        request: &Request<'_>,
+        purpose: Purpose,
+        answer_max: Duration,
+    ) -> Result<Exchange> {
         let mut at = request.url.clone();
         let mut headers = request.headers.clone();
+        let mut redirects = Vec::new();
         for _ in 0..=REDIRECTS_MAX {
             let once = Request { url: &at, headers, ..request.clone() };
-            let exchange = match timeout(self.answer_max, self.once(&once)).await {
-                Ok(outcome) => outcome.map_err(|error| error.endpoint(&at))?,
+            // The time that others need is not this server's.
+            let route = self.dialer.route(&at).map_err(|error| error.endpoint(&at))?;
+            let home = self.pool.home(route, purpose).await;
+            let mut exchange = match timeout(answer_max, self.once(&once, home)).await {
+                Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
                 Err(_) => {
-                    let message = format!("no answer within {} s", self.answer_max.as_secs());
+                    let message = format!("no answer within {} s", answer_max.as_secs());
                     return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
                 }
             };
             let Some(next) = follow(request.method, &at, &exchange.response.head)? else {
+                exchange.redirects = redirects;
                 return Ok(exchange);
             };
+            redirects.push((at.clone(), exchange.response.head.headers.clone()));
             headers = once.headers;
             if !next.same_endpoint(&at) {
                 headers.retain(|(name, _)| travels(name));
@@ -79,11 +177,45 @@ impl Client {
         Err(redirect_loop().endpoint(request.url))
     }
 
-    async fn once(&self, request: &Request<'_>) -> Result<Exchange> {
-        let mut connection = Connection::new(self.dialer.dial(request.url).await?.stream);
-        connection.send(request).await?;
-        let response = connection.response().await?;
-        Ok(Exchange { connection, response, url: request.url.clone() })
+    /// One request without redirects. When an idle connection turns out to be closed, it is sent again on a
+    /// new one (RFC 9112, 9.3.1); what must not happen twice gets a new one at once.
+    async fn once(&self, request: &Request<'_>, home: Home) -> Result<Exchange> {
+        let spare = home.clone();
+        let mut connection = self.connect_home(request.url, home, !request.is_idempotent()).await?.connection;
+        let response = match asked(&mut connection, request).await {
+            Err(error) if connection.was_stale(&error) => {
+                drop(connection);
+                connection = self.connect_home(request.url, spare, true).await?.connection;
+                asked(&mut connection, request).await?
+            }
+            outcome => outcome?,
+        };
+        if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
+            self.habits.learn(request.url, |habit| habit.keeps_existing = true);
+        }
+        Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
+    }
+}
+
+/// The endpoint of an error that names none: one that names a proxy knows better.
+fn at_endpoint(error: Error, url: &Url) -> Error {
+    match error.endpoint_text() {
+        Some(_) => error,
+        None => error.endpoint(url),
+    }
+}
+
+async fn asked(connection: &mut Connection, request: &Request<'_>) -> Result<Response> {
+    match connection.send(request).await {
+        Ok(()) => connection.response().await,
+        // A server may answer and close before it has the body; the answer says why.
+        Err(error) if request.body.is_some() && error.kind() == ErrorKind::Network => {
+            match timeout(REASON_MAX, connection.response()).await {
+                Ok(Ok(response)) => Ok(response),
+                _ => Err(error),
+            }
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -4,20 +4,26 @@
 //! hides: more than one request in flight on a connection (so that no round trip is lost between
 //! ranges), body bytes read straight into the engine's aligned buffers, and the socket itself (for
 //! TCP_INFO). Heads and chunks are parsed by `gridlane-dav`.
+//!
+//! Connections outlive the requests they were made for: a [`Client`] keeps those that are idle (see `pool`).
 
 mod connection;
 mod exchange;
+mod habits;
+mod pool;
 mod redirect;
 mod status;
+mod tunnel;
 
 pub use connection::{Connection, Response};
-pub use exchange::{Client, Exchange};
+pub use exchange::{Client, Connected, Exchange, Purpose};
 pub use redirect::follow;
 pub(crate) use redirect::redirect_loop;
 pub use status::status_error;
 
 use base64::Engine as _;
 use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
 
 /// A request: of any method, with a body that is in memory, or without.
@@ -52,22 +58,57 @@ impl<'a> Request<'a> {
         self
     }
 
-    /// The bytes of the head. A value with a line break in it is an error of the caller.
+    /// Whether doing it twice leaves what doing it once leaves, so that it may be sent again when it is not
+    /// known whether the server had it (RFC 9110, 9.2.2; RFC 4918 for its own methods).
+    pub fn is_idempotent(&self) -> bool {
+        const METHODS: [&str; 10] =
+            ["GET", "HEAD", "OPTIONS", "PROPFIND", "PUT", "DELETE", "MKCOL", "COPY", "MOVE", "PROPPATCH"];
+        METHODS.contains(&self.method)
+    }
+
+    /// Bytes of the body that are sent after the request: those that a header announces.
+    fn owed_bytes(&self) -> u64 {
+        let announced = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+        announced.and_then(|(_, length)| length.parse().ok()).unwrap_or(0)
+    }
+
+    /// The bytes of the head, for the server itself. A value with a line break in it is an error of the
+    /// caller.
     pub fn head(&self) -> Result<Vec<u8>> {
+        self.head_to(None)
+    }
+
+    /// The bytes of the head for a proxy, or with `None` for the server itself.
+    fn head_to(&self, proxy: Option<&Proxy>) -> Result<Vec<u8>> {
+        let host = self.url.host_header();
+        let target = match (self.method, proxy) {
+            ("CONNECT", _) if self.url.host().contains(':') => {
+                format!("[{}]:{}", self.url.host(), self.url.port())
+            }
+            ("CONNECT", _) => format!("{}:{}", self.url.host(), self.url.port()),
+            (_, Some(_)) => format!("{}://{host}{}", self.url.scheme().name(), self.url.request_target()),
+            (_, None) => self.url.request_target().to_owned(),
+        };
+        let host = if self.method == "CONNECT" { &target } else { &host };
         let mut head = format!(
-            "{} {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: gridlane/{}\r\nAccept-Encoding: identity\r\n",
+            "{} {target} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: gridlane/{}\r\n",
             self.method,
-            self.url.request_target(),
-            self.url.host_header(),
             env!("CARGO_PKG_VERSION"),
         );
+        if let Some((user, password)) = proxy.and_then(|proxy| proxy.credentials.as_ref()) {
+            head.push_str(&format!("Proxy-Authorization: {}\r\n", basic(user, password)));
+        }
+        if self.method == "CONNECT" {
+            // The rest is for the server, behind TLS.
+            head.push_str("\r\n");
+            return Ok(head.into_bytes());
+        }
+        head.push_str("Accept-Encoding: identity\r\n");
         let has_own = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
         if let Some((user, password)) = self.url.credentials().filter(|_| !has_own) {
-            let mut pair = percent_decode_str(user).collect::<Vec<u8>>();
-            pair.push(b':');
-            pair.extend(percent_decode_str(password));
-            let pair = base64::engine::general_purpose::STANDARD.encode(pair);
-            head.push_str(&format!("Authorization: Basic {pair}\r\n"));
+            let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
+            let credentials = basic(&decoded(user), &decoded(password));
+            head.push_str(&format!("Authorization: {credentials}\r\n"));
         }
         for (name, value) in &self.headers {
             if value.contains(['\r', '\n', '\0']) {
@@ -82,6 +123,12 @@ impl<'a> Request<'a> {
         head.push_str("\r\n");
         Ok(head.into_bytes())
     }
+}
+
+/// RFC 7617.
+fn basic(user: &[u8], password: &[u8]) -> String {
+    let pair = [user, b":", password].concat();
+    format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
 }
 
 #[cfg(test)]

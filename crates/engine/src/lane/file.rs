@@ -97,7 +97,7 @@ pub(crate) fn open(url: &Url) -> Result<(File, Identity)> {
 fn identity(file: &File) -> Result<Identity> {
     let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
     let validator = format!("file:{}:{}:{}.{}", meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
-    Ok(Identity { size_bytes: Some(meta.len()), validator: Some(validator) })
+    Ok(Identity { size_bytes: Some(meta.len()), validator: Some(validator), is_metalink: false })
 }
 
 fn changed(lane: &Lane) -> End {

@@ -3,17 +3,20 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits::{ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX};
+use gridlane_core::limits::{DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
+use gridlane_dav::ResponseHead;
 use gridlane_dav::range::RangeSpec;
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 
 use super::tally::{DELAY_MAX, Tally};
-use super::{Command, Commands, End, Lane, bounded};
-use crate::http::{Connection, Request, Response, follow, redirect_loop, status_error};
+use super::{Asks, Command, Commands, End, Lane, bounded};
+use crate::http::{Connected, Connection, Purpose, Request, Response, follow, redirect_loop, status_error};
 use crate::notice::Notice;
+use crate::served::Served;
 use crate::source::Identity;
+use crate::verdict::Vote;
 
 /// The answer that is being read.
 struct Answer {
@@ -21,6 +24,13 @@ struct Answer {
     at: u64,
     /// Where it ends; `None` when only its end tells.
     end: Option<u64>,
+}
+
+/// A checksum that was asked for with the first bytes, and is still to come.
+struct Asking {
+    asks: Asks,
+    /// What the servers on the way said.
+    served: Served,
 }
 
 /// What the head of an answer means.
@@ -33,6 +43,15 @@ enum Begun {
     Redirected,
 }
 
+/// With what a lane goes on whose connection is of no use.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// A connection to where the source is now.
+    Elsewhere,
+    /// A new connection: the one that was idle had been closed.
+    Fresh,
+}
+
 /// What reading brought.
 enum Step {
     Head(Result<Response>),
@@ -41,58 +60,70 @@ enum Step {
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     let (mut asked, mut tally) = (VecDeque::new(), Tally::default());
+    let mut fresh = false;
+    let mut asking = lane.asks.map(|asks| Asking { asks, served: Served::default() });
     for _ in 0..=REDIRECTS_MAX {
-        let outcome = connected(lane, commands, &mut asked, &mut tally).await;
+        let outcome = connected(lane, commands, &mut asked, &mut tally, fresh, &mut asking).await;
         tally.tell(lane);
-        if let Err(end) = outcome {
-            return end;
+        match outcome {
+            Ok(next) => fresh = next == Next::Fresh,
+            Err(end) => return end,
         }
     }
     End::Dead { error: redirect_loop().endpoint(&lane.source.url), forget: false }
 }
 
-/// One connection's life. `Ok`: a redirect was noted; connect again and ask for the same.
+/// One connection's life. `Ok`: connect again, as it says, and ask for the same.
 async fn connected(
     lane: &Lane,
     commands: &mut Commands,
     asked: &mut VecDeque<ByteRange>,
     tally: &mut Tally,
-) -> std::result::Result<(), End> {
+    fresh: bool,
+    asking: &mut Option<Asking>,
+) -> std::result::Result<Next, End> {
     let url = lane.source.current_url();
     let failed = |error: Error| End::Lost(Loss::Failed, Some(error));
-    let dial = lane.dialer.dial(&url);
-    tokio::pin!(dial);
-    let dialled = loop {
+    let connect = lane.client.connect(&url, Purpose::Lane, fresh);
+    tokio::pin!(connect);
+    let connected = loop {
         tokio::select! {
             biased;
             command = commands.recv() => match command {
                 Some(Command::Request(range)) => asked.push_back(range),
                 Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
             },
-            outcome = &mut dial => break outcome,
+            outcome = &mut connect => break outcome,
         }
     };
-    let dialled = dialled.map_err(|error| match error.kind() {
-        // A certificate that is not trusted will not be trusted in a second either.
-        ErrorKind::Denied | ErrorKind::Usage => End::Dead { error, forget: false },
+    let connected = connected.map_err(|error| match error.kind() {
+        // A certificate that is not trusted will not be trusted in a second either; nor will a proxy be
+        // configured otherwise.
+        ErrorKind::Denied | ErrorKind::Usage | ErrorKind::Unsupported => End::Dead { error, forget: false },
         _ => {
             lane.source.set_resolved(None);
             failed(error)
         }
     })?;
-    let mut connection = Connection::new(dialled.stream);
+    let Connected { mut connection, handshake_round_trips } = connected;
     let round_trip = connection.round_trip();
-    let handshake_round_trips = dialled.handshake_round_trips;
     lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
 
-    for range in asked.iter() {
-        send(&mut connection, &url, *range).await.map_err(failed)?;
+    for (at, range) in asked.iter().enumerate() {
+        let asks = asking.as_ref().filter(|_| at == 0);
+        match send(&mut connection, &url, *range, asks).await {
+            Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
+            outcome => outcome.map_err(failed)?,
+        }
     }
     let mut buf = AlignedBuf::new(IO_BYTES);
     let mut answer: Option<Answer> = None;
     let timer = tokio::time::sleep(DELAY_MAX);
     tokio::pin!(timer);
     let mut answers = 0_u64;
+    let think_max = DIGEST_HEAD_MAX + 4 * round_trip.unwrap_or_default();
+    let thinking = tokio::time::sleep(think_max);
+    tokio::pin!(thinking);
     loop {
         if connection.closes() && connection.body_ended() {
             return Err(End::Lost(Loss::Ended, None));
@@ -102,8 +133,15 @@ async fn connected(
             command = commands.recv() => match command {
                 Some(Command::Request(range)) => {
                     asked.push_back(range);
-                    match send(&mut connection, &url, range).await {
+                    let asks = asking.as_ref().filter(|_| answers == 0 && asked.len() == 1);
+                    if asks.is_some() {
+                        thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
+                    }
+                    match send(&mut connection, &url, range, asks).await {
                         Ok(()) => continue,
+                        Err(error) if answers == 0 && connection.was_stale(&error) => {
+                            return Ok(Next::Fresh);
+                        }
                         // The server may have closed an idle connection, as it is free to do.
                         Err(_) if asked.len() == 1 && answers > 0 => return Err(End::Lost(Loss::Ended, None)),
                         Err(error) => return Err(failed(error.endpoint(&url))),
@@ -116,15 +154,29 @@ async fn connected(
                 continue;
             }
             step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() => step,
+            () = &mut thinking, if asking.is_some() && answers == 0 && !asked.is_empty() => {
+                // It may be reading all of a large file. Its checksum can be waited for elsewhere.
+                lane.client.thought_long(&lane.source.url);
+                *asking = None;
+                lane.tell(Notice::DigestUnsaid { source: lane.source.number });
+                return Ok(Next::Fresh);
+            }
         };
         match step {
             Step::Head(Ok(response)) => {
                 let range = asked[0];
-                answer = match begin(lane, &mut connection, &url, range, &response, answers == 0).await? {
+                let begun = begin(lane, &mut connection, &url, range, &response, answers == 0).await?;
+                if let Some(asking) = asking {
+                    asking.served.take(&url, &response.head.headers);
+                }
+                answer = match begun {
                     Begun::Bytes(answer) => Some(answer),
                     Begun::Nothing => None,
-                    Begun::Redirected => return Ok(()),
+                    Begun::Redirected => return Ok(Next::Elsewhere),
                 };
+                if let Some(asking) = asking.take() {
+                    asking.told(lane, &response.head);
+                }
                 answers += 1;
                 if let Some(round_trip) = connection.round_trip() {
                     lane.tell(Notice::RoundTrip { lane: lane.id, round_trip });
@@ -132,6 +184,9 @@ async fn connected(
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
                 }
+            }
+            Step::Head(Err(error)) if answers == 0 && connection.was_stale(&error) => {
+                return Ok(Next::Fresh);
             }
             Step::Head(Err(error)) => {
                 return Err(match connection.is_between_answers() && answers > 0 {
@@ -160,8 +215,34 @@ async fn connected(
     }
 }
 
-async fn send(connection: &mut Connection, url: &gridlane_core::Url, range: ByteRange) -> Result<()> {
+impl Asking {
+    /// Passes on what the head of an answer says beside its bytes.
+    fn told(self, lane: &Lane, head: &ResponseHead) {
+        let source = lane.source.number;
+        let said = head.digests().into_iter().find(|checksum| checksum.kind() == self.asks.kind);
+        match said {
+            Some(checksum) => {
+                lane.client.asked_for_digest(&lane.source.url, true);
+                lane.tell(Notice::Digest { source, vote: Vote::Says(checksum) });
+            }
+            None => lane.tell(Notice::DigestUnsaid { source }),
+        }
+        if self.asks.follow_links && self.served != Served::default() {
+            lane.tell(Notice::Served { source, served: self.served });
+        }
+    }
+}
+
+async fn send(
+    connection: &mut Connection,
+    url: &gridlane_core::Url,
+    range: ByteRange,
+    asks: Option<&Asking>,
+) -> Result<()> {
     let mut request = Request::new("GET", url);
+    if let Some(asking) = asks {
+        request = request.header("Want-Digest", gridlane_dav::digest::name(asking.asks.kind));
+    }
     if let Some(spec) = RangeSpec::of(range) {
         request = request.header("Range", spec.to_string());
     }
@@ -233,7 +314,7 @@ async fn begin(
                 // Not even that the file is empty can be concluded from it.
                 None => return Err(dead(lane, status_error(head, ""))),
             };
-            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None })?;
+            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None, is_metalink: false })?;
             if range.start() < size_bytes {
                 return Err(protocol(format!("it says that {range} are beyond its {size_bytes} bytes")));
             }
@@ -244,6 +325,8 @@ async fn begin(
         _ => match follow("GET", url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),
             Ok(Some(next)) => {
+                // Another connection may be made there; this one may serve again if its text is short.
+                let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
                 lane.source.set_resolved(Some(next));
                 Ok(Begun::Redirected)
             }
@@ -338,7 +421,7 @@ fn finish(
             Some(_) => {}
             // Only now it is known how large the object is.
             None => {
-                let identity = Identity { size_bytes: Some(answer.at), validator: None };
+                let identity = Identity { size_bytes: Some(answer.at), validator: None, is_metalink: false };
                 let _ = lane.source.identify(&identity);
                 lane.tell(Notice::Identified { source: lane.source.number, size_bytes: Some(answer.at) });
             }

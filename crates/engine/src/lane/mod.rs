@@ -12,11 +12,11 @@ pub(crate) use file::open as open_file;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::{ByteRange, Error, Scheme};
-use gridlane_net::Dialer;
+use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
 use gridlane_plan::{LaneId, Loss};
 use tokio::sync::mpsc;
 
+use crate::http::Client;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
@@ -39,9 +39,19 @@ pub(crate) struct Lane {
     pub(crate) id: LaneId,
     pub(crate) source: Arc<Source>,
     pub(crate) target: Arc<Target>,
-    pub(crate) dialer: Dialer,
+    pub(crate) client: Client,
     pub(crate) pace: Arc<Pace>,
+    /// Its first request asks for the checksum too.
+    pub(crate) asks: Option<Asks>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
+}
+
+/// What a lane asks for beside bytes, where that spares a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asks {
+    pub(crate) kind: ChecksumKind,
+    /// Whether other replicas that the server names are of interest.
+    pub(crate) follow_links: bool,
 }
 
 /// How a lane ends.

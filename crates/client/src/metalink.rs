@@ -1,0 +1,289 @@
+//! Metalinks as sources: finding one, and making of it what the engine can copy.
+//!
+//! A metalink is written by somebody else. What it may not do is settled where it is read
+//! (`gridlane_dav::metalink`); here is decided where its files may go: below the directory that a person
+//! named, and never through a link in it that leads elsewhere.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, SOURCES_MAX};
+use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
+use gridlane_dav::metalink::{self, FileHash, Metalink, NameFault, RelativeName};
+use gridlane_engine::http::Client;
+use gridlane_engine::{FoundMetalink, Known, PieceHashes};
+use percent_encoding::percent_decode_str;
+use tokio::time::{Instant, timeout_at};
+
+use crate::target::{Destination, resolve};
+
+/// What is asked of a server that may have a metalink; it may send anything else.
+const ACCEPT: &str = "application/metalink4+xml, application/metalink+xml, */*;q=0.5";
+
+/// One file to copy, with what a metalink says of it.
+#[derive(Debug)]
+pub struct Described {
+    /// What the file is to be called, or why its name may not be used.
+    pub name: std::result::Result<RelativeName, NameFault>,
+    /// Where it is, the best first.
+    pub sources: Vec<Url>,
+    /// Size and checksums.
+    pub known: Known,
+    /// What of the metalink is not used, and why.
+    pub notes: Vec<String>,
+}
+
+impl Described {
+    /// The target for this file: as [`resolve`], with the file's own name below a directory.
+    ///
+    /// Directories that the name has are made, below local targets.
+    pub fn resolve(&self, text: &str, current_dir: &Path, overwrite: bool) -> Result<Destination> {
+        let Some(first) = self.sources.first() else {
+            return Err(Error::new(ErrorKind::Usage, "a file without a source has no target"));
+        };
+        let named = |name: &str| Url::from_path(&Path::new("/").join(name));
+        let is_directory = is_directory(text, current_dir);
+        let name = match (&self.name, is_directory) {
+            (_, false) => return resolve(text, first, current_dir, overwrite),
+            (Ok(name), true) => name,
+            // Names of some experiments begin with a slash; the URL's own last name will do.
+            (Err(NameFault::Absolute), true) => {
+                return resolve(text, first, current_dir, overwrite);
+            }
+            (Err(fault), true) => {
+                let message = format!("a file of the metalink {fault}");
+                return Err(Error::new(ErrorKind::Protocol, message)
+                    .fault(Fault::Peer)
+                    .hint("name the target file, not its directory"));
+            }
+        };
+        let parents: Vec<&str> = name.components().rev().skip(1).collect();
+        match Url::parse(text, current_dir)?.to_path() {
+            // Says that it is missing.
+            Some(root) if !root.is_dir() => resolve(text, first, current_dir, overwrite),
+            Some(root) => {
+                let dir = make_below(&root, parents.into_iter().rev())?;
+                let text = dir.to_str().map(str::to_owned).ok_or_else(|| not_text(&dir))?;
+                resolve(&text, &named(name.last())?, current_dir, overwrite)
+            }
+            None if parents.is_empty() => resolve(text, &named(name.last())?, current_dir, overwrite),
+            None => {
+                let message = format!("{name} is in a directory, which is not made on a server");
+                Err(Error::new(ErrorKind::Unsupported, message).hint("name the target file"))
+            }
+        }
+    }
+}
+
+fn not_text(dir: &Path) -> Error {
+    let message = format!("{} is not in UTF-8", dir.display());
+    Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).hint("name the target file")
+}
+
+/// Whether a target takes files under their own names.
+pub fn is_directory(text: &str, current_dir: &Path) -> bool {
+    let Ok(url) = Url::parse(text, current_dir) else { return false };
+    match url.to_path() {
+        Some(path) => text.ends_with('/') || path.is_dir(),
+        None => url.is_directory_form(),
+    }
+}
+
+/// Makes directories below `root`. One that is there already must be no link: it could lead anywhere.
+fn make_below<'a>(root: &Path, names: impl Iterator<Item = &'a str>) -> Result<PathBuf> {
+    let mut dir = root.to_path_buf();
+    for name in names {
+        dir.push(name);
+        let failed =
+            |cause: &std::io::Error| Error::local_io(format!("cannot make {}", dir.display()), cause);
+        match fs::create_dir(&dir) {
+            Err(cause) if cause.kind() == std::io::ErrorKind::AlreadyExists => {}
+            other => other.map_err(|cause| failed(&cause))?,
+        }
+        if !fs::symlink_metadata(&dir).map_err(|cause| failed(&cause))?.is_dir() {
+            let message = format!("{} is no directory, and the metalink wants one there", dir.display());
+            return Err(Error::new(ErrorKind::Precondition, message).fault(Fault::Caller));
+        }
+    }
+    Ok(dir)
+}
+
+/// The files of the metalink that `source` is, if its name and content say that it is one.
+///
+/// Nothing is asked of a server unless the URL ends like a metalink's: what else turns out to be one says so
+/// in the answer that brings its bytes; then `is_certain`.
+pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result<Option<Vec<Described>>> {
+    let path = source.encoded_path().to_ascii_lowercase();
+    if !is_certain && !path.ends_with(".meta4") && !path.ends_with(".metalink") {
+        return Ok(None);
+    }
+    let read = match source.to_path() {
+        Some(path) => from_file(&path, is_certain).map(|bytes| bytes.map(|bytes| (source.clone(), bytes))),
+        None => from_server(client, source).await,
+    };
+    let Some((base, bytes)) = read? else { return Ok(None) };
+    let of = |error: Error| {
+        error.endpoint(source).hint("--no-metalink copies the metalink itself, as the file that it is")
+    };
+    let metalink = Metalink::parse(&bytes).map_err(of)?;
+    described(&metalink, &base).map(Some).map_err(of)
+}
+
+/// What the metalink that a server named says of the file at `source`; or why it is not used: then the
+/// copy goes on without.
+pub async fn describe_found(
+    client: &Client,
+    source: &Url,
+    found: &FoundMetalink,
+) -> std::result::Result<Described, String> {
+    let files = describe(client, &found.url, true).await;
+    let files = files.map_err(|error| error.message().to_owned())?.unwrap_or_default();
+    let last_name = |file: &Described| {
+        let name = file.name.as_ref().ok().map(|name| name.last().to_owned());
+        let own = source.file_name().map(|name| percent_decode_str(name).decode_utf8_lossy().into_owned());
+        name.is_some() && name == own
+    };
+    let count = files.len();
+    let mut files = files.into_iter().filter(|file| count == 1 || last_name(file));
+    let Some(mut file) = files.next() else { return Err("it does not describe this file".into()) };
+    let has_other_size = matches!((file.known.size_bytes, found.size_bytes), (Some(a), Some(b)) if a != b);
+    // RFC 6249, 6: what the server itself says of the file must be so in its metalink as well.
+    let contradicts = found.checksum.as_ref().is_some_and(|own| {
+        file.known.checksums.iter().any(|known| known.kind() == own.kind() && known != own)
+    });
+    if has_other_size || contradicts {
+        return Err("it describes another file".into());
+    }
+    if file.known.checksums.is_empty() && file.known.pieces.is_none() {
+        // Then its replicas could not be told from those of any other file.
+        return Err("it has no checksum that is computed here".into());
+    }
+    // What was asked for encrypted is not fetched in clear because a server says so.
+    file.sources.retain(|url| source.scheme() != Scheme::Https || url.scheme() == Scheme::Https);
+    Ok(file)
+}
+
+fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {
+    // A pipe, a device or nothing at all is for whoever copies it as it is.
+    let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
+    let Some(file) = is_file.then(|| File::open(path).ok()).flatten() else { return Ok(None) };
+    let mut bytes = Vec::new();
+    let failed = |cause| Error::local_io(format!("cannot read {}", path.display()), &cause);
+    let mut reader = file.take(METALINK_BYTES_MAX as u64 + 1);
+    // The beginning tells; a large file that only has such a name is not read to its end.
+    reader.by_ref().take(IO_BYTES as u64).read_to_end(&mut bytes).map_err(failed)?;
+    if !is_certain && !metalink::is_metalink(None, ".meta4", &bytes) {
+        return Ok(None);
+    }
+    reader.read_to_end(&mut bytes).map_err(failed)?;
+    Ok(Some(bytes))
+}
+
+async fn from_server(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u8>)>> {
+    let mut exchange = client.request("GET", source, &[("Accept", ACCEPT.to_owned())]).await?;
+    let content_type = exchange.response.head.headers.all("content-type").next().map(str::to_owned);
+    let until = Instant::now() + METALINK_ANSWER_MAX;
+    let mut bytes = Vec::new();
+    let mut buf = vec![0; IO_BYTES];
+    let mut is_known = false;
+    while bytes.len() <= METALINK_BYTES_MAX {
+        let read = timeout_at(until, exchange.connection.read_body(&mut buf)).await;
+        let count = read
+            .unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, "the metalink does not come to its end")));
+        let count = count.map_err(|error| error.endpoint(source))?;
+        bytes.extend_from_slice(&buf[..count]);
+        is_known = is_known || metalink::is_metalink(content_type.as_deref(), source.encoded_path(), &bytes);
+        if !is_known {
+            return Ok(None);
+        }
+        if count == 0 {
+            break;
+        }
+    }
+    Ok(Some((exchange.url, bytes)))
+}
+
+/// What can be copied of a metalink that was found at `base`.
+fn described(metalink: &Metalink, base: &Url) -> Result<Vec<Described>> {
+    if metalink.files.is_empty() {
+        return Err(Error::new(ErrorKind::Protocol, "the metalink has no file").fault(Fault::Peer));
+    }
+    metalink.files.iter().map(|file| described_file(file, base)).collect()
+}
+
+fn described_file(file: &metalink::File, base: &Url) -> Result<Described> {
+    let mut notes = Vec::new();
+    let known = known(file, &mut notes);
+    let is_checked = !known.checksums.is_empty() || known.pieces.is_some();
+    let mut sources: Vec<Url> = Vec::new();
+    for replica in &file.replicas {
+        match usable(&replica.url, base, is_checked) {
+            Ok(url) if sources.contains(&url) => {}
+            Ok(url) if sources.len() < SOURCES_MAX => sources.push(url),
+            Ok(url) => notes.push(format!("{url} is not used: {SOURCES_MAX} others are better")),
+            Err(why) => notes.push(why),
+        }
+    }
+    if sources.is_empty() {
+        let name =
+            file.name.as_ref().map_or_else(|fault| format!("a file that {fault}"), |name| name.to_string());
+        let message = match notes.first() {
+            Some(why) => format!("no URL of {name} can be used: {why}"),
+            None => format!("the metalink has no URL of {name}"),
+        };
+        return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Peer));
+    }
+    Ok(Described { name: file.name.clone(), sources, known, notes })
+}
+
+/// The URL of a replica as it can be fetched, or why it cannot.
+fn usable(text: &str, base: &Url, is_checked: bool) -> std::result::Result<Url, String> {
+    let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    let url = match scheme {
+        Some(_) => Url::parse_absolute(text),
+        None => base.join(text),
+    };
+    // Not its text: it may have a password.
+    let shown = scheme.map_or_else(|| "a relative URL".to_owned(), |scheme| format!("a {scheme} URL"));
+    let url = url.map_err(|error| format!("{shown} is not used: {}", error.message()))?;
+    match (base.scheme(), url.scheme()) {
+        (_, Scheme::File) => Err(format!("{shown} is not used: it names a file of this machine")),
+        (Scheme::Https, Scheme::Http) if !is_checked => {
+            Err(format!("{url} is not used: it is not encrypted, and no checksum protects it"))
+        }
+        _ => Ok(url),
+    }
+}
+
+fn known(file: &metalink::File, notes: &mut Vec<String>) -> Known {
+    let mut checksums: Vec<Checksum> = file.checksums().cloned().collect();
+    checksums.sort_by_key(|checksum| std::cmp::Reverse(checksum.kind().strength()));
+    checksums.dedup();
+    for hash in &file.hashes {
+        if let FileHash::Other { kind, .. } = hash {
+            notes.push(format!("its {kind} is not used: that is not computed here"));
+        }
+    }
+    let mut pieces: Vec<PieceHashes> = Vec::new();
+    for set in &file.pieces {
+        let hashes: Option<Vec<Checksum>> = set
+            .hashes
+            .iter()
+            .map(|hash| match hash {
+                FileHash::Known(checksum) => Some(checksum.clone()),
+                FileHash::Other { .. } => None,
+            })
+            .collect();
+        match (hashes, file.size) {
+            (Some(hashes), Some(size)) => pieces.extend(PieceHashes::new(size, set.piece_bytes, hashes)),
+            (None, _) => notes.push("checksums of pieces are not used: they are not computed here".into()),
+            (_, None) => notes.push("checksums of pieces are not used: there is no size with them".into()),
+        }
+    }
+    pieces.sort_by_key(|pieces| std::cmp::Reverse(pieces.kind().strength()));
+    Known { size_bytes: file.size, checksums, pieces: pieces.into_iter().next() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+use super::*;
+
+fn base() -> Url {
+    Url::parse_absolute("https://h.example/dir/x.meta4").unwrap()
+}
+
+fn read(text: &str) -> Result<Vec<Described>> {
+    described(&Metalink::parse(text.as_bytes()).unwrap(), &base())
+}
+
+fn file(inside: &str) -> Result<Described> {
+    let text = format!(
+        "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\">{inside}</file></metalink>"
+    );
+    read(&text).map(|mut files| files.remove(0))
+}
+
+const MD5: &str = "<hash type=\"md5\">900150983cd24fb0d6963f7d28e17f72</hash>";
+
+#[test]
+fn replicas_come_in_order_and_only_what_can_be_fetched() {
+    let file = file(&format!(
+        "{MD5}<url priority=\"3\">http://c.example/f</url><url priority=\"1\">ftp://a.example/f</url>\
+         <url priority=\"2\">f%20g?x=1</url><url>file:///etc/passwd</url><url>https://b.example/f</url>\
+         <metaurl mediatype=\"torrent\">https://b.example/t</metaurl><url>root://r.example//f</url>"
+    ))
+    .unwrap();
+    let urls: Vec<&str> = file.sources.iter().map(Url::as_str).collect();
+    assert_eq!(urls, ["https://h.example/dir/f%20g?x=1", "http://c.example/f", "https://b.example/f"]);
+    assert_eq!(file.notes.len(), 3, "{:?}", file.notes);
+}
+
+#[test]
+fn clear_text_needs_a_checksum_where_the_metalink_came_encrypted() {
+    let error = file("<url>http://c.example/f</url>").unwrap_err();
+    assert!(error.message().contains("not encrypted"), "{error}");
+    assert!(file(&format!("<url>http://c.example/f</url>{MD5}")).is_ok());
+}
+
+#[test]
+fn no_usable_url_is_an_error_that_says_why() {
+    for (inside, word) in [("", "no URL"), ("<url>ftp://a/f</url>", "ftp"), ("<url>file:///f</url>", "file")]
+    {
+        let error = file(inside).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.message().contains(word), "{error}");
+    }
+}
+
+#[test]
+fn the_strongest_checksums_are_used() {
+    let url = "<url>https://b.example/f</url>";
+    let sha1 = "<hash type=\"sha-1\">a9993e364706816aba3e25717850c26c9cd0d89d</hash>";
+    let adler32 = "<hash type=\"adler32\">024d0127</hash>";
+    let pieces = "<pieces length=\"2\" type=\"md5\"><hash>900150983cd24fb0d6963f7d28e17f72</hash>\
+        <hash>900150983cd24fb0d6963f7d28e17f72</hash></pieces>\
+        <pieces length=\"3\" type=\"sha-1\"><hash>a9993e364706816aba3e25717850c26c9cd0d89d</hash></pieces>\
+        <pieces length=\"3\" type=\"tiger\"><hash>a9</hash></pieces>";
+    let known = file(&format!("<size>3</size>{url}{MD5}{adler32}{sha1}{pieces}")).unwrap().known;
+    let kinds: Vec<&str> = known.checksums.iter().map(|checksum| checksum.kind().name()).collect();
+    assert_eq!((known.size_bytes, kinds), (Some(3), vec!["sha1", "md5", "adler32"]));
+    assert_eq!(known.pieces.unwrap().kind().name(), "sha1");
+    let without_size = file(&format!("{url}{pieces}")).unwrap();
+    assert!(without_size.known.pieces.is_none() && !without_size.notes.is_empty());
+}
+
+#[test]
+fn names_stay_below_the_target() {
+    let dir = tempfile::tempdir().unwrap();
+    let file_text = |name: &str| {
+        let url = "<url>https://b.example/last%20name</url>";
+        format!(
+            "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"{name}\">{url}</file></metalink>"
+        )
+    };
+    let resolve = |name: &str| {
+        let file = read(&file_text(name)).unwrap().remove(0);
+        file.resolve(".", dir.path(), false).map(|target| target.name)
+    };
+    let below = |name: &str| dir.path().join(name).display().to_string();
+    assert_eq!(resolve("a b/c%d").unwrap(), below("a b/c%d"));
+    assert_eq!(resolve("/cms/f").unwrap(), below("last name"));
+    for name in ["../f", "a/../../f", "", "a//b", "a\u{7f}b"] {
+        assert!(resolve(name).is_err(), "{name:?}");
+    }
+    let mut missing = read(&file_text("a/b")).unwrap();
+    let error = missing.remove(0).resolve("missing/", dir.path(), false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    std::os::unix::fs::symlink("/tmp", dir.path().join("link")).unwrap();
+    assert_eq!(resolve("link/f").unwrap_err().kind(), ErrorKind::Precondition);
+    // A name that a person gave is taken whatever the metalink says.
+    let bad = "<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"../f\">\
+        <url>https://b.example/f</url></file></metalink>";
+    let target = read(bad).unwrap().remove(0).resolve("mine", dir.path(), false).unwrap();
+    assert_eq!(target.name, below("mine"));
+}

@@ -1,0 +1,88 @@
+//! What a client remembers of servers, so that it need not ask each time.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridlane_core::{Scheme, Url};
+
+/// Servers that are remembered; when there are more, all are forgotten.
+const SERVERS_KEPT: usize = 1024;
+
+/// Files whose checksum a server did not say before it is believed that it never says one.
+const SILENT_FILES: u8 = 3;
+
+/// Shared by the clones of a client.
+#[derive(Clone, Default)]
+pub(super) struct Habits(Arc<Mutex<HashMap<Server, Habit>>>);
+
+/// Not the way there: many servers are behind one proxy.
+type Server = (Scheme, String, u16);
+
+/// One server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Habit {
+    /// It does as `If-None-Match: *` on PUT says.
+    pub(super) keeps_existing: bool,
+    /// It thinks for long when a GET asks for a checksum.
+    pub(super) thinks_long: bool,
+    /// Files whose checksum it did not say, since it last said one.
+    silent_files: u8,
+    says_digests: bool,
+}
+
+impl Habit {
+    /// Whether it is no use to ask for a checksum.
+    pub(super) fn is_silent(self) -> bool {
+        !self.says_digests && self.silent_files >= SILENT_FILES
+    }
+
+    /// It was asked for a checksum, and said it or not.
+    pub(super) fn asked_for_digest(&mut self, said: bool) {
+        self.says_digests |= said;
+        self.silent_files = self.silent_files.saturating_add(u8::from(!said));
+    }
+}
+
+impl Habits {
+    pub(super) fn of(&self, url: &Url) -> Habit {
+        self.all().get(&server(url)).copied().unwrap_or_default()
+    }
+
+    pub(super) fn learn(&self, url: &Url, news: impl FnOnce(&mut Habit)) {
+        let (server, mut all) = (server(url), self.all());
+        if all.len() >= SERVERS_KEPT && !all.contains_key(&server) {
+            all.clear();
+        }
+        news(all.entry(server).or_default());
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Server, Habit>> {
+        // A panic elsewhere leaves nothing half-done here.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn server(url: &Url) -> Server {
+    (url.scheme(), url.host().to_ascii_lowercase(), url.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_never_says_a_checksum_is_not_asked_for_ever() {
+        let mut habit = Habit::default();
+        for _ in 0..SILENT_FILES {
+            assert!(!habit.is_silent());
+            habit.asked_for_digest(false);
+        }
+        assert!(habit.is_silent());
+        habit.asked_for_digest(true);
+        assert!(!habit.is_silent());
+        for _ in 0..1000 {
+            habit.asked_for_digest(false);
+        }
+        assert!(!habit.is_silent(), "it knows some of them");
+    }
+}
