@@ -3,6 +3,7 @@
 //!
 //! Nothing here sleeps and hopes: whoever waits, waits for a condition and has a deadline.
 
+pub(crate) mod apache;
 pub(crate) mod client;
 pub(crate) mod nginx;
 pub(crate) mod object;
