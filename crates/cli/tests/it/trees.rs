@@ -247,7 +247,7 @@ fn a_directory_that_cannot_be_read_is_told_of() {
     let source = scratch.dir("source");
     fs::create_dir(source.join("closed")).unwrap();
     fs::write(source.join("f"), b"x").unwrap();
-    fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
     let outcome = run(cp_r(&source, scratch.join("out")));
     fs::set_permissions(source.join("closed"), fs::Permissions::from_mode(0o755)).unwrap();
     // Root reads everything.
