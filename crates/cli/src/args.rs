@@ -1,6 +1,7 @@
 //! Every command and option, with its help: the public contract (design, part 5).
 
 mod filter;
+mod paths;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use gridlane_net::tls::Trust;
 use gridlane_store::posix::Durability;
 
 pub(crate) use filter::FilterArgs;
+pub(crate) use paths::Paths;
 
 /// Moves big scientific data between storage sites: serves a directory over HTTP and HTTPS, and copies a
 /// file from all of its replicas at once.
@@ -71,7 +73,7 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy files and trees, from several replicas at once if there are
+    // Described where its options are.
     Cp(CpArgs),
     /// Serve a directory over HTTP and HTTPS on one port
     Serve(ServeArgs),
@@ -110,12 +112,8 @@ pub(crate) enum Command {
 /// is 10. In a tree, metalinks are files like others.
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
-    /// Where the bytes come from
-    #[arg(value_name = "SRC", required = true)]
-    pub(crate) source: Vec<String>,
-    /// Where they go
-    #[arg(value_name = "DST")]
-    pub(crate) target: String,
+    #[command(flatten)]
+    pub(crate) paths: Paths,
     /// Another replica of the same file, or with -r another place of the same tree (repeatable)
     #[arg(long, value_name = "URL")]
     pub(crate) mirror: Vec<String>,
@@ -181,7 +179,7 @@ pub(crate) struct CpArgs {
 impl CpArgs {
     /// Whether it may be about many files.
     pub(crate) fn is_tree(&self) -> bool {
-        self.recursive || self.source.len() > 1 || self.files_from.is_some()
+        self.recursive || self.paths.source.len() > 1 || self.files_from.is_some()
     }
 }
 

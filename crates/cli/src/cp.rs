@@ -58,8 +58,8 @@ pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Resu
     check(args)?;
     let client = gridlane_client::connect(global.trust());
     let lister = Lister::new(client.clone());
-    let is_many = args.source.len() > 1 || args.files_from.is_some();
-    match is_many || args.recursive && lister.is_directory(&parse(&args.source[0])?).await? {
+    let is_many = args.paths.source.len() > 1 || args.files_from.is_some();
+    match is_many || args.recursive && lister.is_directory(&parse(&args.paths.source[0])?).await? {
         true => tree::run(args, lister, output).await,
         false => one(args, client, output).await,
     }
@@ -72,13 +72,13 @@ fn check(args: &CpArgs) -> Result<()> {
     };
     let walks = args.recursive || args.files_from.is_some();
     let lists = args.files_from.is_some() || args.failed_to.is_some();
-    if args.is_tree() && args.target == "-" {
+    if args.is_tree() && args.paths.target == "-" {
         return wrong("several files cannot go to standard output", "name a directory");
     }
-    if args.source.len() > 1 && !args.mirror.is_empty() {
+    if args.paths.source.len() > 1 && !args.mirror.is_empty() {
         return wrong("--mirror is about one source", "copy each source by itself");
     }
-    if args.source.len() > 1 && lists {
+    if args.paths.source.len() > 1 && lists {
         return wrong("--files-from and --failed-to are about one source", "copy each source by itself");
     }
     if args.failed_to.is_some() && !walks {
@@ -122,7 +122,7 @@ fn current_dir() -> Result<PathBuf> {
 /// Copies one file, or the files of a metalink.
 async fn one(args: &CpArgs, client: Client, output: &Output) -> Result<ExitCode> {
     let sources: Vec<Url> =
-        args.source.iter().chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
+        args.paths.source.iter().chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
     refuse_directory(&sources[0])?;
     let current_dir = current_dir()?;
     let planner = Planner { args, sources, current_dir, client, output };
@@ -189,14 +189,14 @@ impl Planner<'_> {
 
     fn plain(&self, stop_at_metalink: bool) -> Result<Job> {
         // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
-        let (text, source) = (&self.args.target, &self.sources[0]);
+        let (text, source) = (&self.args.paths.target, &self.sources[0]);
         let target = gridlane_client::resolve(text, source, &self.current_dir, replaces(self.args))?;
         Ok(Job { sources: self.sources.clone(), target, known: Known::default(), stop_at_metalink })
     }
 
     fn described(&self, files: Vec<Described>) -> Result<VecDeque<Job>> {
         let args = self.args;
-        let is_directory = gridlane_client::is_directory(&args.target, &self.current_dir);
+        let is_directory = gridlane_client::is_directory(&args.paths.target, &self.current_dir);
         if files.len() > 1 && (!is_directory || !args.mirror.is_empty() || args.checksum.is_some()) {
             let message = format!("the metalink has {} files", files.len());
             return Err(Error::new(ErrorKind::Usage, message)
@@ -205,7 +205,7 @@ impl Planner<'_> {
         }
         let job = |file: Described| {
             self.tell(&file.notes);
-            let target = file.resolve(&args.target, &self.current_dir, replaces(args))?;
+            let target = file.resolve(&args.paths.target, &self.current_dir, replaces(args))?;
             let sources = file.sources.into_iter().chain(self.sources[1..].iter().cloned()).collect();
             Ok(Job { sources, target, known: file.known, stop_at_metalink: false })
         };
@@ -265,7 +265,7 @@ async fn copy_one(
     let spec = CopySpec { sources: job.sources, target: spec, options };
     let keeps = target_url.as_ref().filter(|_| preserves);
     if output.json {
-        let mut events = JsonEvents::new(&urls, &name, args.target == "-");
+        let mut events = JsonEvents::new(&urls, &name, args.paths.target == "-");
         let outcome = copy(spec, client, &mut events, stop).await;
         if let Some(error) = keep(&outcome, keeps, facts.modified) {
             let fields = json!({ "target": name, "about": "time", "error": error_value(&error) });

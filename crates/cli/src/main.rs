@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     // The bytes of a file are on standard output: nothing else may be.
     let data_on_stdout = match &cli.command {
         Command::Cat(_) => true,
-        Command::Cp(args) => args.target == "-",
+        Command::Cp(args) => args.paths.target == "-",
         _ => false,
     };
     if let Command::Wan(args) = &cli.command {

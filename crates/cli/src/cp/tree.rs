@@ -16,14 +16,21 @@ use crate::progress::tree::{TreeScreen, tree_summary_text};
 
 pub(super) async fn run(args: &CpArgs, lister: Lister, output: &Output) -> Result<ExitCode> {
     let recursive = args.recursive || args.files_from.is_some();
-    let roots =
-        resolve_roots(&lister, &args.source, &args.mirror, &args.target, &current_dir()?, recursive).await?;
+    let roots = resolve_roots(
+        &lister,
+        &args.paths.source,
+        &args.mirror,
+        &args.paths.target,
+        &current_dir()?,
+        recursive,
+    )
+    .await?;
     let separator = if args.null { Separator::Nul } else { Separator::Newline };
     let names = match &args.files_from {
         Some(_) if !roots.roots[0].is_directory => {
             return Err(Error::new(ErrorKind::Usage, "the names of --files-from are below a directory")
                 .fault(Fault::Caller)
-                .endpoint(parse(&args.source[0])?));
+                .endpoint(parse(&args.paths.source[0])?));
         }
         Some(path) => Some(NameList::open(path, separator)?),
         None => None,
@@ -52,6 +59,7 @@ pub(super) async fn run(args: &CpArgs, lister: Lister, output: &Output) -> Resul
     if output.json {
         let mut events = TreeJson::new(&target);
         let sources: Vec<String> = args
+            .paths
             .source
             .iter()
             .chain(&args.mirror)
@@ -96,7 +104,7 @@ fn continuing(args: &CpArgs, roots: &Roots) -> String {
     let becomes_target = roots.roots.len() == 1 && roots.roots[0].prefix.is_root();
     let mut words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let source = &args.source[0];
+    let source = &args.paths.source[0];
     if becomes_target
         && !source.ends_with('/')
         && let Some(word) = words.iter_mut().skip(1).find(|word| *word == source)
