@@ -224,10 +224,16 @@ fn one_that_fails_stops_no_other_and_can_be_tried_again() {
     only.args(["--include", "b/"]);
     assert_eq!(run(only).exits(5).number("failed"), 1);
     // The first failure ends it when that is wanted.
-    let mut first = cp_r(&from, &target);
-    first.args(["--continue-on-error=false", "--parallel", "1"]);
-    let outcome = run(first);
-    assert_eq!(outcome.number("failed"), 1, "{}", outcome.describe());
+    let (flat, there) = (scratch.dir("flat"), scratch.dir("there"));
+    for name in ["1", "2", "3", "4"] {
+        fs::write(flat.join(name), b"new").unwrap();
+        fs::write(there.join(name), b"old").unwrap();
+    }
+    for (how, failed) in [("true", 4), ("false", 1)] {
+        let mut command = cp_r(format!("{}/", flat.display()), &there);
+        command.args(["--parallel", "1"]).arg(format!("--continue-on-error={how}"));
+        assert_eq!(run(command).exits(5).number("failed"), failed);
+    }
 
     fs::remove_file(target.join("c d")).unwrap();
     let mut again = cp(&from, &target);
