@@ -89,7 +89,10 @@ fn end(report: &TreeReport, hint: &str, args: &CpArgs, output: &Output) -> ExitC
     if report.fatal.is_some() || report.is_interrupted {
         output.error(&error);
     }
-    let is_worth_it = report.is_interrupted || report.done_files > 0 || error.is_retryable();
+    let is_worth_it = report.is_interrupted
+        || report.done_files > 0
+        || error.is_retryable()
+        || report.common_kind == Some(ErrorKind::Precondition);
     if is_worth_it && !args.dry_run {
         eprintln!("gridlane: this continues with what is missing: {hint}");
     }

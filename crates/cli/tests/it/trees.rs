@@ -316,6 +316,38 @@ fn update_replaces_what_differs_and_times_are_kept() {
 }
 
 #[test]
+fn a_server_that_accepts_times_is_told_them() {
+    use std::io::{Read as _, Write as _};
+    let scratch = Scratch::new();
+    let file = scratch.file("f", b"x");
+    fs::File::open(&file).unwrap().set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/f", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let (mut head, mut byte) = (Vec::new(), [0; 1]);
+            while !head.ends_with(b"\r\n\r\n") && matches!(stream.read(&mut byte), Ok(1)) {
+                head.push(byte[0]);
+            }
+            let head = String::from_utf8_lossy(&head).to_lowercase();
+            let answer = match head.starts_with("put ") {
+                false => "404 Not Found\r\n",
+                true if head.contains("\r\nx-oc-mtime: 1000000000\r\n") => {
+                    let _ = stream.read(&mut byte);
+                    "201 Created\r\nX-OC-Mtime: accepted\r\n"
+                }
+                true => "400 Bad Request\r\n",
+            };
+            let _ = write!(stream, "HTTP/1.1 {answer}Connection: close\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    let mut command = cp(&file, &url);
+    command.args(["--preserve", "times"]);
+    let outcome = run(command).ok();
+    assert!(outcome.events().iter().all(|event| event["type"] != "note"), "{}", outcome.describe());
+}
+
+#[test]
 fn several_files_lists_and_patterns() {
     let scratch = Scratch::new();
     let source = scratch.dir("source");
