@@ -19,6 +19,7 @@
 #   ca-certificates      cargo fetches crates over https
 #   curl                 fetches the Rust installer; client of the tests
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
+#   apache2-bin          WebDAV server of the tests
 #   openssl              one test has it read the certificate that the server makes
 #   python3              runs the demo and the benchmarks, whose arithmetic is tested
 #   aria2                client of the tests and the benchmarks
@@ -70,6 +71,7 @@ case $purpose in
 --test)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need nginx nginx
+    need apache2 apache2-bin
     need openssl openssl
     need ip iproute2
     need python3 python3

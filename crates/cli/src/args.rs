@@ -1,14 +1,20 @@
 //! Every command and option, with its help: the public contract (design, part 5).
 
+mod filter;
+mod paths;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use gridlane_core::units::{parse_bytes, parse_rate_bytes_per_s};
 use gridlane_core::{Checksum, ChecksumKind, Result};
 use gridlane_net::tls::Trust;
 use gridlane_store::posix::Durability;
+
+pub(crate) use filter::FilterArgs;
+pub(crate) use paths::Paths;
 
 /// Moves big scientific data between storage sites: serves a directory over HTTP and HTTPS, and copies a
 /// file from all of its replicas at once.
@@ -16,8 +22,8 @@ use gridlane_store::posix::Durability;
 #[command(name = "gridlane", version, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 ok, 1 other, 2 usage, 3 not found, 4 denied, 5 exists or precondition, \
-6 network (retry), 7 timeout (retry), 8 checksum mismatch, 9 no space or local I/O, 11 server busy (retry), \
-12 unsupported, 130 interrupted (the same command continues).\n\n\
+6 network (retry), 7 timeout (retry), 8 checksum mismatch, 9 no space or local I/O, 10 some of many failed, \
+11 server busy (retry), 12 unsupported, 130 interrupted (the same command continues).\n\n\
 Options with [env: …] can be given in the environment, all options in a TOML file (--config): \
 the command line counts before the environment, the environment before the file."
 )]
@@ -67,7 +73,7 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Copy a file, from several replicas at once if there are
+    // Described where its options are.
     Cp(CpArgs),
     /// Serve a directory over HTTP and HTTPS on one port
     Serve(ServeArgs),
@@ -85,10 +91,10 @@ pub(crate) enum Command {
     Wan(crate::wan::args::WanArgs),
 }
 
-/// Copy a file, from several replicas at once if there are.
+/// Copy files and trees, from several replicas at once if there are.
 ///
 /// SRC and DST are URLs (http, https, file) or paths. DST may be `-` for standard output, or a directory,
-/// which gets the source's name. Into a regular file, bytes are collected beside it (`.NAME.gridlane-part`)
+/// which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes are collected beside it (`.NAME.gridlane-part`)
 /// and the name appears when all of them are there and compared with their checksum; after an interruption
 /// the same command continues. Pipes and devices are written directly.
 ///
@@ -100,15 +106,20 @@ pub(crate) enum Command {
 /// answered as one. The files that it describes are copied from all the replicas that it names, and compared
 /// with its checksums, piece by piece where it has them. With one file DST may be its name; several go
 /// into a directory.
+///
+/// With -r, SRC may be a directory. It goes into DST if that is a directory or ends with a slash, and becomes
+/// DST otherwise; `SRC/` means what is in it. A file that fails does not stop the others: then the exit code
+/// is 10. In a tree, metalinks are files like others.
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
-    /// Where the bytes come from
-    pub(crate) source: String,
-    /// Where they go
-    pub(crate) target: String,
-    /// Another replica of the same file (repeatable)
+    #[command(flatten)]
+    pub(crate) paths: Paths,
+    /// Another replica of the same file, or with -r another place of the same tree (repeatable)
     #[arg(long, value_name = "URL")]
     pub(crate) mirror: Vec<String>,
+    /// Copy directories with all that is in them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
     /// Copy a metalink as the file that it is, instead of the files that it describes
     #[arg(long, env = "GRIDLANE_NO_METALINK", value_parser = FalseyValueParser::new())]
     pub(crate) no_metalink: bool,
@@ -127,12 +138,61 @@ pub(crate) struct CpArgs {
     /// Replace an existing target
     #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
     pub(crate) force: bool,
+    /// Leave a target that has the source's size and is not older; replace one that differs
+    #[arg(short, long, conflicts_with = "force", env = "GRIDLANE_UPDATE", value_parser = FalseyValueParser::new())]
+    pub(crate) update: bool,
+    /// Give the target the time of the source's last change
+    #[arg(long, value_enum, value_name = "WHAT", env = "GRIDLANE_PRESERVE")]
+    pub(crate) preserve: Option<Preserve>,
+    /// Say what would be done, and do nothing
+    #[arg(short = 'n', long)]
+    pub(crate) dry_run: bool,
     /// Give up when no source sends a byte for so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds, env = "GRIDLANE_TIMEOUT")]
     pub(crate) timeout: f64,
     /// Show progress: on a terminal, always (plain lines if it is none), or never
     #[arg(long, value_enum, default_value_t = Progress::Auto, env = "GRIDLANE_PROGRESS")]
     pub(crate) progress: Progress,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+    /// Copy only what this file names, below SRC: one name a line, with a slash at the end for a directory
+    /// with all that is in it; `-` is standard input
+    #[arg(long, value_name = "FILE")]
+    pub(crate) files_from: Option<PathBuf>,
+    /// Write the names of what failed, below SRC, to this file, which --files-from understands
+    #[arg(long, value_name = "FILE")]
+    pub(crate) failed_to: Option<PathBuf>,
+    /// In these two files a byte of value 0 ends a name, and not the end of the line
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+    /// Go on with the other files when one has failed
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set, env = "GRIDLANE_CONTINUE_ON_ERROR")]
+    pub(crate) continue_on_error: bool,
+    /// Copy so many files at the same time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=gridlane_core::limits::TREE_PARALLEL_MAX as i64), env = "GRIDLANE_PARALLEL")]
+    pub(crate) parallel: u16,
+    /// Symbolic links in a tree of this machine: leave them out, or copy what they lead to
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Links::Skip, env = "GRIDLANE_LINKS")]
+    pub(crate) links: Links,
+}
+
+impl CpArgs {
+    /// Whether it may be about many files.
+    pub(crate) fn is_tree(&self) -> bool {
+        self.recursive || self.paths.source.len() > 1 || self.files_from.is_some()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preserve {
+    /// When files were last changed
+    Times,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Links {
+    Skip,
+    Follow,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,22 +1,30 @@
 //! `gridlane cp`.
 
+mod tree;
+
 use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use gridlane_client::{Described, Destination};
+use gridlane_client::{
+    Action, Described, Destination, Existing, FileFacts, Lister, decide, keep_time, look_at_source,
+};
 use gridlane_core::limits::SOURCES_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::http::Client;
-use gridlane_engine::{CopySpec, FoundMetalink, Known, Observer, Options, Report, copy};
+use gridlane_engine::{
+    CopySpec, FoundMetalink, Known, Observer, Options, Outcome, RateLimit, Report, TargetSpec, copy,
+};
+use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{CpArgs, Global};
+use crate::args::{CpArgs, Global, Preserve};
 use crate::events::JsonEvents;
 use crate::files::parse;
-use crate::output::Output;
+use crate::output::{Output, error_value, print_event};
+use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
 
 /// One file to copy.
@@ -47,11 +55,76 @@ struct Planner<'a> {
 }
 
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
-    let sources: Vec<Url> =
-        std::iter::once(&args.source).chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
-    let current_dir = std::env::current_dir()
-        .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
+    check(args)?;
     let client = gridlane_client::connect(global.trust());
+    let lister = Lister::new(client.clone());
+    let is_many = args.paths.source.len() > 1 || args.files_from.is_some();
+    match is_many || args.recursive && lister.is_directory(&parse(&args.paths.source[0])?).await? {
+        true => tree::run(args, lister, output).await,
+        false => one(args, client, output).await,
+    }
+}
+
+/// Options that contradict each other, or are about trees where there is none.
+fn check(args: &CpArgs) -> Result<()> {
+    let wrong = |message: &str, hint: &str| {
+        Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(hint))
+    };
+    let walks = args.recursive || args.files_from.is_some();
+    let lists = args.files_from.is_some() || args.failed_to.is_some();
+    if args.is_tree() && args.paths.target == "-" {
+        return wrong("several files cannot go to standard output", "name a directory");
+    }
+    if args.paths.source.len() > 1 && !args.mirror.is_empty() {
+        return wrong("--mirror is about one source", "copy each source by itself");
+    }
+    if args.paths.source.len() > 1 && lists {
+        return wrong("--files-from and --failed-to are about one source", "copy each source by itself");
+    }
+    if args.failed_to.is_some() && !walks {
+        return wrong("--failed-to is about trees", "give -r or --files-from as well");
+    }
+    if args.null && !lists {
+        return wrong("-0 is about lists of names", "give --files-from or --failed-to as well");
+    }
+    if !args.filter.filter.is_empty() && !walks {
+        return wrong("--include and --exclude are about trees", "give -r as well");
+    }
+    if args.is_tree() && matches!(&args.checksum, Some((_, Some(_)))) {
+        return wrong("a checksum's value is about one file", "give its type only: --checksum adler32");
+    }
+    Ok(())
+}
+
+fn options(args: &CpArgs) -> Options {
+    Options {
+        checksum: args.checksum.clone(),
+        follow_links: !args.no_links,
+        streams: args.streams.map(usize::from),
+        limit: args.limit_rate.map(RateLimit::new),
+        patience: Duration::from_secs_f64(args.timeout),
+        ..Options::default()
+    }
+}
+
+fn existing(args: &CpArgs) -> Existing {
+    match (args.update, args.force) {
+        (true, _) => Existing::Update,
+        (false, true) => Existing::Replace,
+        (false, false) => Existing::Refuse,
+    }
+}
+
+fn current_dir() -> Result<PathBuf> {
+    std::env::current_dir().map_err(|cause| Error::local_io("cannot tell the current directory", &cause))
+}
+
+/// Copies one file, or the files of a metalink.
+async fn one(args: &CpArgs, client: Client, output: &Output) -> Result<ExitCode> {
+    let sources: Vec<Url> =
+        args.paths.source.iter().chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
+    refuse_directory(&sources[0])?;
+    let current_dir = current_dir()?;
     let planner = Planner { args, sources, current_dir, client, output };
     let mut jobs = planner.begin().await?;
     let stop = stop_signal()?;
@@ -116,14 +189,14 @@ impl Planner<'_> {
 
     fn plain(&self, stop_at_metalink: bool) -> Result<Job> {
         // May wait for the reader of a pipe: before signals are ours, so that Ctrl-C ends it.
-        let (text, source) = (&self.args.target, &self.sources[0]);
-        let target = gridlane_client::resolve(text, source, &self.current_dir, self.args.force)?;
+        let (text, source) = (&self.args.paths.target, &self.sources[0]);
+        let target = gridlane_client::resolve(text, source, &self.current_dir, replaces(self.args))?;
         Ok(Job { sources: self.sources.clone(), target, known: Known::default(), stop_at_metalink })
     }
 
     fn described(&self, files: Vec<Described>) -> Result<VecDeque<Job>> {
         let args = self.args;
-        let is_directory = gridlane_client::is_directory(&args.target, &self.current_dir);
+        let is_directory = gridlane_client::is_directory(&args.paths.target, &self.current_dir);
         if files.len() > 1 && (!is_directory || !args.mirror.is_empty() || args.checksum.is_some()) {
             let message = format!("the metalink has {} files", files.len());
             return Err(Error::new(ErrorKind::Usage, message)
@@ -132,7 +205,7 @@ impl Planner<'_> {
         }
         let job = |file: Described| {
             self.tell(&file.notes);
-            let target = file.resolve(&args.target, &self.current_dir, args.force)?;
+            let target = file.resolve(&args.paths.target, &self.current_dir, replaces(args))?;
             let sources = file.sources.into_iter().chain(self.sources[1..].iter().cloned()).collect();
             Ok(Job { sources, target, known: file.known, stop_at_metalink: false })
         };
@@ -148,30 +221,56 @@ impl Planner<'_> {
 
 /// Copies one file and tells how it went.
 async fn copy_one(
-    job: Job,
+    mut job: Job,
     args: &CpArgs,
     client: Client,
     output: &Output,
     stop: impl Future<Output = ()>,
 ) -> Ended {
+    let target_url = match job.target.url() {
+        Ok(url) => url,
+        Err(error) => return Ended::Badly(error),
+    };
+    let preserves = args.preserve == Some(Preserve::Times) && target_url.is_some();
+    let mut facts = FileFacts::default();
+    if preserves || args.dry_run || args.update {
+        let action = match prepare(&job, target_url.as_ref(), args, &client).await {
+            Ok((action, known)) => {
+                facts = known;
+                action
+            }
+            Err(error) => {
+                tell_failed(&job.target.name, &error, output);
+                return Ended::Badly(error);
+            }
+        };
+        if args.dry_run {
+            tell_plan(action, &job, target_url.as_ref(), &facts, output);
+            return match action {
+                Action::Refuse => Ended::Badly(Error::new(ErrorKind::Precondition, "the target exists")),
+                Action::Copy | Action::Replace | Action::Skip => Ended::Well,
+            };
+        }
+        if action == Action::Skip {
+            tell_skipped(&job.target.name, output);
+            return Ended::Well;
+        }
+    }
+    if let TargetSpec::Upload { modified, .. } = &mut job.target.spec {
+        *modified = facts.modified.filter(|_| preserves);
+    }
     let urls: Vec<String> = job.sources.iter().map(|url| url.to_string()).collect();
     let Destination { spec, name, is_resumable } = job.target;
-    let spec = CopySpec {
-        sources: job.sources,
-        target: spec,
-        options: Options {
-            checksum: args.checksum.clone(),
-            known: job.known,
-            follow_links: !args.no_links,
-            stop_at_metalink: job.stop_at_metalink,
-            streams: args.streams.map(usize::from),
-            limit_bytes_per_s: args.limit_rate,
-            patience: Duration::from_secs_f64(args.timeout),
-        },
-    };
+    let options = Options { known: job.known, stop_at_metalink: job.stop_at_metalink, ..options(args) };
+    let spec = CopySpec { sources: job.sources, target: spec, options };
+    let keeps = target_url.as_ref().filter(|_| preserves);
     if output.json {
-        let mut events = JsonEvents::new(&urls, &name, args.target == "-");
+        let mut events = JsonEvents::new(&urls, &name, args.paths.target == "-");
         let outcome = copy(spec, client, &mut events, stop).await;
+        if let Some(error) = keep(&outcome, keeps, facts.modified) {
+            let fields = json!({ "target": name, "about": "time", "error": error_value(&error) });
+            print_event(&mut std::io::stdout().lock(), "note", fields);
+        }
         if let Some(found) = outcome.metalink {
             return Ended::At(found);
         }
@@ -181,6 +280,11 @@ async fn copy_one(
     let mut screen = Screen::new(&urls, args.progress, output);
     let outcome = copy(spec, client, &mut screen as &mut dyn Observer, stop).await;
     screen.clear();
+    if let Some(error) = keep(&outcome, keeps, facts.modified)
+        && !output.quiet
+    {
+        eprintln!("gridlane: {name}: its time is not kept: {}", error.message());
+    }
     if let Some(found) = outcome.metalink {
         return Ended::At(found);
     }
@@ -190,6 +294,84 @@ async fn copy_one(
         Err(error) => failed(error, &outcome.report, is_resumable, output),
     }
     outcome.result.map_or_else(Ended::Badly, |()| Ended::Well)
+}
+
+/// What is to be done with a file, and what its source says of it.
+async fn prepare(
+    job: &Job,
+    target: Option<&Url>,
+    args: &CpArgs,
+    client: &Client,
+) -> Result<(Action, FileFacts)> {
+    let facts = look_at_source(client, &job.sources[0]).await?;
+    let decides = args.dry_run || args.update;
+    let action = match target.filter(|_| decides) {
+        Some(url) => decide(client, &facts, url, existing(args)).await?,
+        None => Action::Copy,
+    };
+    Ok((action, facts))
+}
+
+/// Whether an existing target may be replaced.
+fn replaces(args: &CpArgs) -> bool {
+    existing(args) != Existing::Refuse
+}
+
+/// Says why nothing was begun.
+fn tell_failed(target: &str, error: &Error, output: &Output) {
+    if output.json {
+        let fields = json!({ "target": target, "error": error_value(error) });
+        print_event(&mut std::io::stdout().lock(), "file.failed", fields);
+    } else {
+        output.error(error);
+    }
+}
+
+/// Gives the target its time; an error says why it has not got it.
+fn keep(outcome: &Outcome, target: Option<&Url>, modified: Option<SystemTime>) -> Option<Error> {
+    let target = target.filter(|_| outcome.result.is_ok())?;
+    keep_time(target, modified, &outcome.report).err()
+}
+
+fn refuse_directory(source: &Url) -> Result<()> {
+    let is_directory = match source.to_path() {
+        Some(path) => path.is_dir(),
+        None => source.is_directory_form(),
+    };
+    match is_directory {
+        true => Err(Error::new(ErrorKind::Usage, "it is a directory")
+            .fault(Fault::Caller)
+            .endpoint(source)
+            .hint("copy it with -r")),
+        false => Ok(()),
+    }
+}
+
+/// Says what would be done with a file.
+fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFacts, output: &Output) {
+    let target = &job.target.name;
+    if output.json {
+        let sources: Vec<String> = job.sources.iter().map(ToString::to_string).collect();
+        let fields = json!({
+            "dry_run": true, "action": action.name(), "sources": sources, "target": target,
+            "size_bytes": facts.size_bytes,
+        });
+        print_event(&mut std::io::stdout().lock(), "plan", fields);
+    } else if let Some(target) = target_url {
+        println!("{}", would_text(action, &job.sources, target, facts.size_bytes));
+    } else {
+        println!("{:<7} {} -> {target}", action.name(), job.sources[0]);
+    }
+}
+
+fn tell_skipped(target: &str, output: &Output) {
+    let why = "it is there, of the same size and not older";
+    if output.json {
+        let fields = json!({ "target": target, "why": why, "there_already": true });
+        print_event(&mut std::io::stdout().lock(), "file.skipped", fields);
+    } else if !output.quiet {
+        eprintln!("gridlane: {target}: {why}");
+    }
 }
 
 fn code(error: Option<&Error>) -> ExitCode {
@@ -211,18 +393,19 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
         || matches!(error.kind(), ErrorKind::LocalIo | ErrorKind::Interrupted | ErrorKind::Denied);
     if is_resumable && may_go_on && report.done_bytes > 0 {
         let done = gridlane_core::units::format_bytes(report.done_bytes);
-        eprintln!("gridlane: {done} are kept; this continues: {}", command_line());
+        let words = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+        eprintln!("gridlane: {done} are kept; this continues: {}", command_line(words));
     }
 }
 
-/// The command that was typed, so that a shell reads it back as it was.
-fn command_line() -> String {
-    let quoted = std::env::args_os().map(|arg| {
-        let arg = without_secrets(&arg.to_string_lossy());
+/// A command as a shell reads it back.
+fn command_line(words: impl Iterator<Item = String>) -> String {
+    let quoted = words.map(|word| {
+        let word = without_secrets(&word);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-        match !arg.is_empty() && arg.chars().all(plain) {
-            true => arg,
-            false => format!("'{}'", arg.replace('\'', "'\\''")),
+        match !word.is_empty() && word.chars().all(plain) {
+            true => word,
+            false => format!("'{}'", word.replace('\'', "'\\''")),
         }
     });
     quoted.collect::<Vec<_>>().join(" ")

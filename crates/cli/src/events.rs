@@ -1,5 +1,7 @@
 //! A copy as JSON events, one object a line (design, part 5; documented in docs/reference/json-events.md).
 
+pub(crate) mod tree;
+
 use std::io::Write;
 use std::time::{Duration, Instant};
 
@@ -10,7 +12,7 @@ use serde_json::{Value, json};
 use crate::output::{error_value, print_event};
 
 /// Progress events at most this often.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Prints events as they come.
 pub(crate) struct JsonEvents {

@@ -1,36 +1,82 @@
 //! `ls`, `stat`, `cat`, `rm`, `checksum`.
 
+use std::ffi::OsStr;
 use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridlane_client::{Entry, EntryKind};
+use gridlane_client::{Entry, EntryKind, Item, Lister, OddKind};
+use gridlane_core::limits::LISTING_SORTED_MAX;
 use gridlane_core::{Error, Result, Url};
 use serde_json::{Value, json};
 
 use crate::args::{ChecksumArgs, Global, LsArgs, UrlArgs};
-use crate::output::print_event;
+use crate::output::{print_event, printable};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(global.trust());
-    let listed = gridlane_client::list(&client, &url).await?;
-    let mut out = Vec::new();
-    for entry in &listed {
-        if global.json {
-            print_event(&mut out, "entry", value(entry, None));
-            continue;
+    let lister = Lister::new(gridlane_client::connect(global.trust()));
+    let mut listing = lister.list(&url).await?;
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut items = Vec::new();
+    let mut failed = None;
+    // People get names in order, as far as they are few enough to wait for.
+    let mut sorts = !global.json;
+    loop {
+        let more = listing.next(&mut items).await?;
+        for item in items.drain(..) {
+            match item {
+                Item::Entry(entry) | Item::Itself(entry) => entries.push(entry),
+                Item::Odd { name, kind } => entries.extend(odd(&url, name, kind, &mut failed)),
+            }
         }
-        if args.long {
-            let size = entry.size_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
-            let modified = entry.modified.map_or("-".to_owned(), httpdate::fmt_http_date);
-            out.extend_from_slice(format!("{size:>15}  {modified:<29}  ").as_bytes());
+        sorts &= entries.len() <= LISTING_SORTED_MAX;
+        if !sorts || !more {
+            if sorts {
+                entries.sort_by(|a, b| a.name.cmp(&b.name));
+            }
+            let mut out = Vec::new();
+            entries.drain(..).for_each(|entry| show(&mut out, &entry, args, global));
+            if !write(&out)? {
+                return Ok(ExitCode::SUCCESS);
+            }
         }
-        out.extend(printable(&entry.name).as_bytes());
-        out.extend_from_slice(if entry.kind == EntryKind::Directory { b"/\n" } else { b"\n" });
+        if !more {
+            return failed.map_or(Ok(ExitCode::SUCCESS), Err);
+        }
     }
-    print(&out)
+}
+
+/// What a link leads to is what a person sees; a link that leads nowhere, and what is no file, is not shown.
+fn odd(directory: &Url, name: Vec<u8>, kind: OddKind, failed: &mut Option<Error>) -> Option<Entry> {
+    match kind {
+        OddKind::Special(_) => None,
+        OddKind::Unknown(error) => {
+            failed.get_or_insert(error);
+            None
+        }
+        OddKind::Link => {
+            let meta = std::fs::metadata(directory.to_path()?.join(OsStr::from_bytes(&name))).ok()?;
+            let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File };
+            let size_bytes = (kind == EntryKind::File).then_some(meta.len());
+            Some(Entry { name, kind, size_bytes, modified: meta.modified().ok() })
+        }
+    }
+}
+
+fn show(out: &mut Vec<u8>, entry: &Entry, args: &LsArgs, global: &Global) {
+    if global.json {
+        return print_event(out, "entry", value(entry, None));
+    }
+    if args.long {
+        let size = entry.size_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+        let modified = entry.modified.map_or("-".to_owned(), httpdate::fmt_http_date);
+        out.extend_from_slice(format!("{size:>15}  {modified:<29}  ").as_bytes());
+    }
+    out.extend(printable(&entry.name).as_bytes());
+    out.extend_from_slice(if entry.kind == EntryKind::Directory { b"/\n" } else { b"\n" });
 }
 
 pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
@@ -116,17 +162,16 @@ fn value(entry: &Entry, etag: Option<&str>) -> Value {
     })
 }
 
-/// A name as it may be shown: control characters could command the terminal.
-fn printable(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 /// Prints a whole answer; a reader that went away (`| head`) is no failure.
 fn print(bytes: &[u8]) -> Result<ExitCode> {
+    write(bytes).map(|_| ExitCode::SUCCESS)
+}
+
+/// Prints a part of an answer; `false`: nobody reads any more.
+fn write(bytes: &[u8]) -> Result<bool> {
     match std::io::stdout().lock().write_all(bytes) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::local_io("cannot write to standard output", &cause))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(cause) => Err(Error::local_io("cannot write to standard output", &cause)),
     }
 }

@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     // The bytes of a file are on standard output: nothing else may be.
     let data_on_stdout = match &cli.command {
         Command::Cat(_) => true,
-        Command::Cp(args) => args.target == "-",
+        Command::Cp(args) => args.paths.target == "-",
         _ => false,
     };
     if let Command::Wan(args) = &cli.command {
@@ -79,6 +79,7 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = match command {
         Command::Serve(_) => cores,
+        Command::Cp(args) if args.is_tree() => cores,
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };

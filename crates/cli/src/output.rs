@@ -50,6 +50,11 @@ pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
     }
 }
 
+/// A name as it may be shown: control characters could command the terminal.
+pub(crate) fn printable(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// The fields of an error in JSON.
 pub(crate) fn error_value(error: &Error) -> Value {
     json!({

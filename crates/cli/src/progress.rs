@@ -1,5 +1,7 @@
 //! A copy as a person sees it: a few lines that are redrawn on a terminal, and a summary at the end.
 
+pub(crate) mod tree;
+
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -17,11 +19,8 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
 const COLUMNS: usize = 80;
 
 /// Standard error, as a screen or as lines.
-pub(crate) struct Screen {
-    urls: Vec<String>,
+pub(crate) struct Canvas {
     mode: Mode,
-    verbose: bool,
-    quiet: bool,
     /// Lines that the next drawing replaces.
     drawn: usize,
     plain_at: Instant,
@@ -34,8 +33,8 @@ enum Mode {
     Nothing,
 }
 
-impl Screen {
-    pub(crate) fn new(urls: &[String], progress: Progress, output: &Output) -> Screen {
+impl Canvas {
+    pub(crate) fn new(progress: Progress, output: &Output) -> Canvas {
         let terminal =
             std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
         let mode = match progress {
@@ -45,8 +44,7 @@ impl Screen {
             Progress::Always => Mode::Lines,
             Progress::Auto => Mode::Nothing,
         };
-        let (verbose, quiet) = (output.verbose, output.quiet);
-        Screen { urls: urls.to_vec(), mode, verbose, quiet, drawn: 0, plain_at: Instant::now() }
+        Canvas { mode, drawn: 0, plain_at: Instant::now() }
     }
 
     /// Takes the progress lines away.
@@ -58,27 +56,31 @@ impl Screen {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    /// Prints a line that stays.
+    pub(crate) fn say(&mut self, text: &str) {
         self.clear();
         eprintln!("gridlane: {text}");
     }
 
-    fn draw(&mut self, snapshot: &Snapshot) {
+    /// Shows the total, and on a screen as many of the `details` as fit, each made for so many columns.
+    pub(crate) fn draw(
+        &mut self,
+        total: impl FnOnce() -> String,
+        details: impl FnOnce(usize) -> Vec<String>,
+    ) {
         match self.mode {
             Mode::Nothing => {}
             Mode::Lines => {
                 if self.plain_at.elapsed() >= PLAIN_INTERVAL {
                     self.plain_at = Instant::now();
-                    eprintln!("gridlane: {}", total_line(snapshot));
+                    eprintln!("gridlane: {}", total());
                 }
             }
             Mode::Redraw => {
                 let (columns, rows) = terminal_size();
-                let mut lines = vec![total_line(snapshot)];
                 let room = rows.saturating_sub(2).max(1);
-                for (url, source) in self.urls.iter().zip(&snapshot.sources).take(room.saturating_sub(1)) {
-                    lines.push(source_line(url, source, snapshot, columns));
-                }
+                let lines = std::iter::once(total()).chain(details(columns)).take(room);
+                let lines: Vec<String> = lines.collect();
                 let mut text = String::new();
                 if self.drawn > 0 {
                     let _ = write!(text, "\x1b[{}A\r", self.drawn);
@@ -93,6 +95,38 @@ impl Screen {
                 self.drawn = lines.len();
             }
         }
+    }
+}
+
+/// Shows one copy.
+pub(crate) struct Screen {
+    urls: Vec<String>,
+    canvas: Canvas,
+    verbose: bool,
+    quiet: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(urls: &[String], progress: Progress, output: &Output) -> Screen {
+        let (verbose, quiet) = (output.verbose, output.quiet);
+        Screen { urls: urls.to_vec(), canvas: Canvas::new(progress, output), verbose, quiet }
+    }
+
+    /// Takes the progress lines away.
+    pub(crate) fn clear(&mut self) {
+        self.canvas.clear();
+    }
+
+    fn say(&mut self, text: &str) {
+        self.canvas.say(text);
+    }
+
+    fn draw(&mut self, snapshot: &Snapshot) {
+        let sources = self.urls.iter().zip(&snapshot.sources);
+        self.canvas.draw(
+            || total_line(snapshot),
+            |columns| sources.map(|(url, source)| source_line(url, source, snapshot, columns)).collect(),
+        );
     }
 }
 

@@ -1,11 +1,16 @@
-//! What a person asks for, in terms of the engine: copy, list, stat, cat, remove, checksum.
+//! What a person asks for, in terms of the engine: copy, trees, list, stat, cat, remove, checksum.
 //!
 //! Every call takes URLs of any scheme; what a scheme cannot do is an error of kind `Unsupported`. Bytes
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
+mod backlog;
 mod files;
+mod filter;
+mod listing;
 mod metalink;
+mod place;
 mod target;
+mod tree;
 
 use std::fs::File;
 use std::time::Duration;
@@ -16,10 +21,14 @@ use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
 
-pub use files::{Stat, list, remove, stat};
+pub use files::{Stat, remove, stat};
+pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
+pub use listing::{Item, Lister, Listing, OddKind};
 pub use metalink::{Described, describe, describe_found, is_directory};
+pub use place::{Place, TreePath};
 pub use target::{Destination, resolve};
+pub use tree::*;
 
 /// How long the answer to a short question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);

@@ -19,6 +19,17 @@ pub struct Destination {
     pub is_resumable: bool,
 }
 
+impl Destination {
+    /// The URL of a target that is a file; `None` for what takes bytes in order.
+    pub fn url(&self) -> Result<Option<Url>> {
+        match &self.spec {
+            TargetSpec::File { path, .. } => Url::from_path(path).map(Some),
+            TargetSpec::Upload { url, .. } => Ok(Some(url.clone())),
+            TargetSpec::Stream(_) => Ok(None),
+        }
+    }
+}
+
 /// Turns what was typed into a target for a file from `source`.
 ///
 /// `-` is standard output. A directory, or a name that ends in a slash, gets the source's name. What
@@ -37,7 +48,11 @@ pub fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: bool) ->
             false => url,
         };
         let name = url.to_string();
-        return Ok(Destination { spec: TargetSpec::Upload { url, overwrite }, name, is_resumable: false });
+        return Ok(Destination {
+            spec: TargetSpec::Upload { url, overwrite, modified: None },
+            name,
+            is_resumable: false,
+        });
     };
     let path = match fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => path.join(plain_name(source)?),

@@ -217,6 +217,40 @@ pub const WRONG_PIECES_MAX: u32 = 3;
 /// How long a source may compute a digest while the copy waits for nothing else.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 
+// --- What a tree may be ------------------------------------------------------------------------
+
+/// Directories inside each other: a server that lists a directory in itself would lead down for ever.
+pub const TREE_DEPTH_MAX: usize = 128;
+/// Bytes of the path from a tree's root: no file system here opens a longer one (`PATH_MAX`).
+pub const TREE_PATH_BYTES_MAX: usize = 4095;
+/// Entries of one directory of a tree: ten times the largest that sites have. One that never ends is an error.
+pub const DIRECTORY_ENTRIES_MAX: u64 = 10_000_000;
+/// Entries of a listing for people that are sorted: they are held in memory, about 100 bytes each.
+pub const LISTING_SORTED_MAX: usize = 100_000;
+/// Entries that travel together from whoever reads a listing to whoever wants it.
+pub const LISTING_BATCH: usize = 256;
+/// Directories of one tree that are listed at the same time: each costs round trips and little else.
+pub const TREE_LISTINGS_MAX: usize = 4;
+/// Files and directories of a tree that are held in memory between finding and copying them; what waits
+/// beyond that waits in a temporary file.
+pub const BACKLOG_RECORDS: usize = 4096;
+/// Files that wait to be copied before no further directory is listed: the temporary file has 100 to 200 MB
+/// then.
+pub const BACKLOG_FILES_MAX: u64 = 1_000_000;
+/// Directories of a target that are known to be there. More are asked for a second time.
+pub const DIRECTORIES_KNOWN_MAX: usize = 16_384;
+/// Files of a tree that are copied at the same time, at most.
+pub const TREE_PARALLEL_MAX: usize = 64;
+/// Endpoints whose way of listing is remembered.
+pub const LISTING_ENDPOINTS_MAX: usize = 1024;
+/// Bytes of one glob pattern.
+pub const GLOB_BYTES_MAX: usize = 4096;
+
+const _: () = {
+    // Two batches of the backlog are in memory, and a batch of a listing is less than one of them.
+    assert!(LISTING_BATCH < BACKLOG_RECORDS && (BACKLOG_RECORDS as u64) < BACKLOG_FILES_MAX);
+};
+
 // --- XML, on both sides ------------------------------------------------------------------------
 
 /// Bytes of an element's or attribute's name, and of a namespace.

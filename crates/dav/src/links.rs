@@ -121,7 +121,7 @@ pub(crate) fn decode_name(encoded: &str) -> Option<Vec<u8>> {
 }
 
 /// Whether it may become a file name here.
-pub(crate) fn is_name(name: &[u8]) -> bool {
+pub fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 

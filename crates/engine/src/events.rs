@@ -137,6 +137,9 @@ pub struct Report {
     pub verified: Option<Basis>,
     /// Checksum of the bytes.
     pub checksum: Option<Checksum>,
+    /// Whether the server said that it keeps the time of the last change that an upload told it; `None` when
+    /// it was not told one.
+    pub modified_accepted: Option<bool>,
     /// The sources in the order in which they were given.
     pub sources: Vec<SourceReport>,
 }

@@ -1,5 +1,6 @@
 //! When every byte is there: are they the right ones, and how good was the copy?
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gridlane_core::limits::DIGEST_WAIT_MAX;
@@ -448,6 +449,7 @@ impl Run<'_> {
             limited_by: self.limited_by(seconds, fresh_bytes, bound_s),
             verified: self.verified,
             checksum: self.checksum.clone(),
+            modified_accepted: self.modified_accepted.as_ref().map(|said| said.load(Relaxed)),
             sources,
         }
     }
@@ -469,7 +471,7 @@ impl Run<'_> {
         if paths.is_empty() || paths.len() < used {
             return (None, "unknown: not every source was active for a second".into());
         }
-        let limit = self.options.limit_bytes_per_s.map(|limit| limit as f64);
+        let limit = self.options.limit.as_ref().map(|limit| limit.bytes_per_s() as f64);
         let from = format!(
             "best one-second rate of {} source{}, smallest round trip, {} handshake{}",
             paths.len(),
@@ -486,7 +488,7 @@ impl Run<'_> {
     fn limited_by(&self, seconds: f64, fetched_bytes: u64, bound_s: Option<f64>) -> String {
         let rate = fetched_bytes as f64 / seconds.max(1e-6);
         let lanes = self.replicas.iter().filter(|replica| replica.received_bytes > 0).count().max(1);
-        if self.options.limit_bytes_per_s.is_some_and(|limit| rate >= 0.9 * limit as f64) {
+        if self.options.limit.as_ref().is_some_and(|limit| rate >= 0.9 * limit.bytes_per_s() as f64) {
             return "--limit-rate".into();
         }
         if self.target.busy_s() / lanes as f64 >= MOSTLY * seconds {
@@ -537,6 +539,7 @@ pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
         limited_by: "nothing: the copy did not begin".into(),
         verified: None,
         checksum: None,
+        modified_accepted: None,
         sources: sources.collect(),
     }
 }

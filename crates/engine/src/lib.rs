@@ -47,13 +47,14 @@ mod wrong_pieces;
 use std::fs::File;
 use std::future::Future;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};
+pub use pace::RateLimit;
 pub use served::FoundMetalink;
 pub use verdict::Basis;
 
@@ -86,6 +87,8 @@ pub enum TargetSpec {
         url: Url,
         /// Whether an existing file is replaced.
         overwrite: bool,
+        /// When the file was last changed, for a server that keeps it ([`Report::modified_accepted`]).
+        modified: Option<SystemTime>,
     },
 }
 
@@ -103,8 +106,8 @@ pub struct Options {
     pub stop_at_metalink: bool,
     /// Exactly so many connections to each source, instead of what measuring finds best.
     pub streams: Option<usize>,
-    /// Bytes per second at most, over all sources.
-    pub limit_bytes_per_s: Option<u64>,
+    /// The most to receive, over all sources, and over all copies that share the limit.
+    pub limit: Option<RateLimit>,
     /// How long no source at all may deliver a byte before the copy is given up.
     pub patience: Duration,
 }
@@ -117,7 +120,7 @@ impl Default for Options {
             follow_links: false,
             stop_at_metalink: false,
             streams: None,
-            limit_bytes_per_s: None,
+            limit: None,
             patience: Duration::from_secs(60),
         }
     }

@@ -1,19 +1,48 @@
 //! The `--limit-rate` of a copy, shared by its lanes, and the copy's clock.
 
-use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use gridlane_core::{Pacer, Time};
+
+/// A limit of the rate at which bytes are received. Copies that have clones of one share it.
+#[derive(Clone, Debug)]
+pub struct RateLimit {
+    bytes_per_s: u64,
+    origin: Instant,
+    pacer: Arc<Mutex<Pacer>>,
+}
+
+impl RateLimit {
+    /// So many bytes per second at most.
+    pub fn new(bytes_per_s: u64) -> RateLimit {
+        RateLimit {
+            bytes_per_s,
+            origin: Instant::now(),
+            pacer: Arc::new(Mutex::new(Pacer::new(bytes_per_s))),
+        }
+    }
+
+    /// The limit.
+    pub fn bytes_per_s(&self) -> u64 {
+        self.bytes_per_s
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&mut Pacer, Time) -> T) -> T {
+        let now = Time::from_origin(self.origin.elapsed());
+        ask(&mut self.pacer.lock().unwrap_or_else(PoisonError::into_inner), now)
+    }
+}
 
 /// Reads real time for the pure parts, and keeps lanes to a common rate.
 pub(crate) struct Pace {
     origin: Instant,
-    pacer: Option<Mutex<Pacer>>,
+    limit: Option<RateLimit>,
 }
 
 impl Pace {
-    pub(crate) fn new(limit_bytes_per_s: Option<u64>) -> Pace {
-        Pace { origin: Instant::now(), pacer: limit_bytes_per_s.map(|rate| Mutex::new(Pacer::new(rate))) }
+    pub(crate) fn new(limit: Option<RateLimit>) -> Pace {
+        Pace { origin: Instant::now(), limit }
     }
 
     /// Time since the copy began.
@@ -28,9 +57,9 @@ impl Pace {
 
     /// Waits until more bytes may be read.
     pub(crate) async fn ready(&self) {
-        let Some(pacer) = &self.pacer else { return };
+        let Some(limit) = &self.limit else { return };
         loop {
-            let wait = pacer.lock().unwrap_or_else(PoisonError::into_inner).wait(self.now());
+            let wait: Duration = limit.with(|pacer, now| pacer.wait(now));
             if wait.is_zero() {
                 return;
             }
@@ -40,17 +69,16 @@ impl Pace {
 
     /// Counts bytes that were read.
     pub(crate) fn spend(&self, bytes: usize) {
-        if let Some(pacer) = &self.pacer {
-            let now = self.now();
-            pacer.lock().unwrap_or_else(PoisonError::into_inner).reserve(now, bytes as u64);
+        if let Some(limit) = &self.limit {
+            limit.with(|pacer, now| pacer.reserve(now, bytes as u64));
         }
     }
 
     /// How many bytes to read at a time.
     pub(crate) fn step_bytes(&self, max: usize) -> usize {
-        match &self.pacer {
+        match &self.limit {
             None => max,
-            Some(pacer) => pacer.lock().unwrap_or_else(PoisonError::into_inner).step_bytes(max),
+            Some(limit) => limit.with(|pacer, _| pacer.step_bytes(max)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gridlane_core::limits::{
@@ -96,6 +97,8 @@ pub(crate) struct Run<'a> {
     pub(crate) options: Options,
     pub(crate) overwrite: bool,
     pub(crate) upload_url: Option<gridlane_core::Url>,
+    /// Whether the server has said that it keeps the time which an upload told it.
+    pub(crate) modified_accepted: Option<Arc<AtomicBool>>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) plan: Plan,
     pub(crate) target: Arc<Target>,
@@ -170,6 +173,7 @@ impl<'a> Run<'a> {
         let kinds = digests::kinds(&options).into_iter().filter(|kind| *kind != ChecksumKind::Adler32);
         let hashers: Vec<Hasher> = kinds.map(Hasher::new).collect();
         let mut found = Found::Nothing;
+        let mut modified_accepted = None;
         let (sink, overwrite, upload_url) = match spec.target {
             TargetSpec::File { path, overwrite } => {
                 if !overwrite && path.symlink_metadata().is_ok() {
@@ -184,9 +188,10 @@ impl<'a> Run<'a> {
                 options.stop_at_metalink = false;
                 (Sink::Ordered(Feed::new(Output::File(file), hashers, notify.clone())), true, None)
             }
-            TargetSpec::Upload { url, overwrite } => {
+            TargetSpec::Upload { url, overwrite, modified } => {
                 let kind = digests::kinds(&options)[0];
-                let upload = Upload::new(client.clone(), url.clone(), overwrite, kind);
+                let upload = Upload::new(client.clone(), url.clone(), overwrite, modified, kind);
+                modified_accepted = upload.modified_accepted();
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
             }
@@ -202,10 +207,11 @@ impl<'a> Run<'a> {
             client,
             overwrite,
             upload_url,
+            modified_accepted,
             replicas: replicas.collect(),
             plan: Plan::new(Settings::default()),
             target: Arc::new(Target::new(sink, options.known.pieces.clone(), notify.clone())),
-            pace: Arc::new(Pace::new(options.limit_bytes_per_s)),
+            pace: Arc::new(Pace::new(options.limit.clone())),
             options,
             size_bytes: None,
             resumed_bytes: 0,

@@ -5,7 +5,10 @@
 //! bytes are sent only when the whole object is known to be right (see `ordered`), so a server that
 //! discards short uploads, as ours and nginx do, never shows wrong bytes.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX, SMALL_UPLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
@@ -33,6 +36,8 @@ pub(crate) struct Upload {
     client: Client,
     url: Url,
     overwrite: bool,
+    modified_s: Option<u64>,
+    modified_accepted: Arc<AtomicBool>,
     /// The kind of checksum that the server is told, and asked for.
     kind: ChecksumKind,
     state: State,
@@ -49,9 +54,24 @@ enum State {
 }
 
 impl Upload {
-    /// A PUT to `url`, which replaces an existing file only when `overwrite` says so.
-    pub(crate) fn new(client: Client, url: Url, overwrite: bool, kind: ChecksumKind) -> Upload {
-        Upload { client, url, overwrite, kind, state: State::New }
+    /// A PUT to `url`, which replaces an existing file only when `overwrite` says so, and tells the server
+    /// when the file was `modified`.
+    pub(crate) fn new(
+        client: Client,
+        url: Url,
+        overwrite: bool,
+        modified: Option<SystemTime>,
+        kind: ChecksumKind,
+    ) -> Upload {
+        let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let modified_s = since.map(|since| since.as_secs());
+        let modified_accepted = Arc::default();
+        Upload { client, url, overwrite, modified_s, modified_accepted, kind, state: State::New }
+    }
+
+    /// Becomes true when the server says that it keeps the time; `None` when it is not told one.
+    pub(crate) fn modified_accepted(&self) -> Option<Arc<AtomicBool>> {
+        self.modified_s.map(|_| self.modified_accepted.clone())
     }
 
     /// Sends the head and learns whether the server wants the body; does nothing the second time.
@@ -107,7 +127,11 @@ impl Upload {
 
     fn request(&self) -> Request<'_> {
         let wanted = gridlane_dav::digest::name(self.kind);
-        let request = Request::new("PUT", &self.url).header("Want-Digest", wanted);
+        let mut request = Request::new("PUT", &self.url).header("Want-Digest", wanted);
+        if let Some(modified_s) = self.modified_s {
+            // ownCloud's way, which rclone and other servers took over: seconds since 1970.
+            request = request.header("X-OC-Mtime", modified_s.to_string());
+        }
         match self.overwrite {
             true => request,
             false => request.header("If-None-Match", "*"),
@@ -170,6 +194,8 @@ impl Upload {
                 return Err(Error::new(ErrorKind::Other, message));
             }
         };
+        let accepted = response.head.headers.get("x-oc-mtime").is_some_and(|said| said.trim() == "accepted");
+        self.modified_accepted.store(accepted, Relaxed);
         if !response.head.status.is_success() {
             return Err(self.refused(&mut connection, &response).await);
         }

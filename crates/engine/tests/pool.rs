@@ -292,7 +292,7 @@ async fn a_small_upload_is_one_request() {
     std::fs::write(&source, "123456789").unwrap();
     let client = client();
     let put = async |path: &str, overwrite| {
-        let target = TargetSpec::Upload { url: server.url(path), overwrite };
+        let target = TargetSpec::Upload { url: server.url(path), overwrite, modified: None };
         let sources = vec![Url::from_path(&source).unwrap()];
         let spec = CopySpec { sources, target, options: Options::default() };
         copy(spec, client.clone(), &mut Quiet, std::future::pending()).await
@@ -361,7 +361,7 @@ async fn copies_take_from_it_and_give_back() {
     for number in 0..10 {
         let target = match number % 2 {
             0 => TargetSpec::File { path: dir.path().join(number.to_string()), overwrite: false },
-            _ => TargetSpec::Upload { url: server.url("/up"), overwrite: false },
+            _ => TargetSpec::Upload { url: server.url("/up"), overwrite: false, modified: None },
         };
         let spec = CopySpec { sources: vec![server.url("/f")], target, options: Options::default() };
         copy(spec, client.clone(), &mut Quiet, std::future::pending()).await.result.unwrap();

@@ -23,6 +23,7 @@ mod serve;
 mod statuses;
 mod stubborn;
 mod targets;
+mod trees;
 mod trust;
 mod upload;
 mod verification;

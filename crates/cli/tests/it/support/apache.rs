@@ -81,6 +81,8 @@ fn configuration(prefix: &Path, dir: &Path, port: u16) -> String {
 PidFile apache.pid
 ServerName localhost
 Listen 127.0.0.1:{port}
+Mutex file:{prefix} default
+MaxKeepAliveRequests 0
 {modules}
 User www-data
 Group www-data

@@ -107,7 +107,7 @@ http {{
 }
 
 /// A port below those that the kernel hands out by itself, so that no connection of another test gets it.
-pub(super) fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     loop {
         let offset = NEXT.fetch_add(1, Relaxed).wrapping_mul(7).wrapping_add(std::process::id() as u16);
@@ -118,6 +118,6 @@ pub(super) fn free_port() -> u16 {
     }
 }
 
-pub(super) fn is_open(port: u16) -> bool {
+pub(crate) fn is_open(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
 }

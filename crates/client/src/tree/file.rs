@@ -1,0 +1,175 @@
+//! One file of a tree: whether it is copied, and then by the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gridlane_core::{Error, Result, Url};
+use gridlane_engine::{CopySpec, Event, Observer, Options, Report, TargetSpec, copy};
+use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
+
+use super::Root;
+use super::decide::{Action, Existing, FileFacts, decide, keep_time};
+use super::directories::Directories;
+use super::find::Job;
+use super::run::{News, Note};
+use crate::filter::Filter;
+use crate::listing::Lister;
+use crate::place::{Place, TreePath};
+
+/// What all tasks of a tree know.
+pub(super) struct Shared {
+    pub(super) lister: Lister,
+    pub(super) roots: Vec<Root>,
+    pub(super) target: Place,
+    pub(super) directories: Directories,
+    pub(super) filter: Filter,
+    pub(super) options: Options,
+    pub(super) existing: Existing,
+    pub(super) preserve_times: bool,
+    pub(super) follow_links: bool,
+    pub(super) dry_run: bool,
+    /// Only named files are copied.
+    pub(super) has_names: bool,
+}
+
+impl Shared {
+    /// Whether every directory of the tree is made, and not only those that files go to.
+    pub(super) fn makes_all_directories(&self) -> bool {
+        self.filter.is_empty() && !self.dry_run && !self.has_names
+    }
+}
+
+impl Root {
+    /// The path below the target of what is at `path` of this root.
+    pub(super) fn target(&self, path: &TreePath) -> Result<TreePath> {
+        path.names().try_fold(self.prefix.clone(), |target, name| target.child(name))
+    }
+}
+
+/// How the turn of a file ended.
+pub(super) enum End {
+    Copied(Box<Report>, TimeKept),
+    ThereAlready,
+    Would { action: Action, sources: Vec<Url>, target: Url, size_bytes: Option<u64> },
+    Failed(Error),
+}
+
+/// Whether the target has got the time of the source.
+#[derive(Clone, Debug)]
+pub(super) enum TimeKept {
+    Yes,
+    NotAsked,
+    No(Error),
+}
+
+/// A file's turn.
+pub(super) struct Turn {
+    pub(super) shared: Arc<Shared>,
+    pub(super) job: Job,
+    /// The file's name below the target.
+    pub(super) name: TreePath,
+    /// Told how many bytes are at the target.
+    pub(super) done_bytes: Arc<AtomicU64>,
+    pub(super) news: Sender<News>,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+impl Turn {
+    /// Does it, whatever it is.
+    pub(super) async fn run(self) -> End {
+        match self.try_run().await {
+            Ok(end) => end,
+            Err(error) => End::Failed(error),
+        }
+    }
+
+    async fn try_run(&self) -> Result<End> {
+        let shared = self.shared.clone();
+        let root = &shared.roots[self.job.root as usize];
+        let sources: Vec<Url> =
+            root.sources.iter().map(|source| source.file(&self.job.path)).collect::<Result<_>>()?;
+        let target = shared.target.file(&self.name)?;
+        let client = shared.lister.client();
+        let mut known = FileFacts { size_bytes: self.job.size_bytes, modified: self.job.modified };
+        let decides = shared.existing == Existing::Update || shared.dry_run;
+        if decides || shared.preserve_times {
+            known = known.or_ask(client, &sources[0]).await?;
+        }
+        if decides {
+            let action = decide(client, &known, &target, shared.existing).await?;
+            if shared.dry_run {
+                return Ok(End::Would { action, sources, target, size_bytes: known.size_bytes });
+            }
+            if action == Action::Skip {
+                return Ok(End::ThereAlready);
+            }
+        }
+        if let Some(parent) = self.name.parent() {
+            shared.directories.ensure(&parent).await?;
+        }
+        let overwrite = shared.existing != Existing::Refuse;
+        let spec = match target.to_path() {
+            Some(path) => TargetSpec::File { path, overwrite },
+            None => {
+                let modified = known.modified.filter(|_| shared.preserve_times);
+                TargetSpec::Upload { url: target.clone(), overwrite, modified }
+            }
+        };
+        let spec = CopySpec { sources, target: spec, options: shared.options.clone() };
+        let urls = spec.sources.iter().map(ToString::to_string).collect();
+        let mut watch = Watch { name: &self.name, done_bytes: &self.done_bytes, news: &self.news, urls };
+        let stop = stopped(self.stop.clone());
+        let outcome = copy(spec, client.clone(), &mut watch, stop).await;
+        outcome.result?;
+        let kept = match shared.preserve_times {
+            false => TimeKept::NotAsked,
+            true => match keep_time(&target, known.modified, &outcome.report) {
+                Ok(()) => TimeKept::Yes,
+                Err(error) => TimeKept::No(error),
+            },
+        };
+        Ok(End::Copied(Box::new(outcome.report), kept))
+    }
+}
+
+/// Completes when the tree is stopped.
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    if stop.wait_for(|stopped| *stopped).await.is_err() {
+        // Nobody can stop it any more.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Watches one copy for the tree.
+struct Watch<'a> {
+    name: &'a TreePath,
+    done_bytes: &'a AtomicU64,
+    news: &'a Sender<News>,
+    urls: Vec<String>,
+}
+
+impl Watch<'_> {
+    fn note(&self, source: Option<usize>, state: &'static str, error: Option<&Error>) {
+        let url = source.and_then(|number| self.urls.get(number).cloned());
+        let note = Note { name: self.name.clone(), url, state, error: error.cloned() };
+        // Of interest, and no more: it waits for nobody.
+        let _ = self.news.try_send(News::Noted(note));
+    }
+}
+
+impl Observer for Watch<'_> {
+    fn event(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Progress(snapshot) => self.done_bytes.store(snapshot.done_bytes, Relaxed),
+            Event::Plan { resumed_bytes, .. } => self.done_bytes.store(*resumed_bytes, Relaxed),
+            Event::Source { source, state, error } => self.note(Some(*source), state, *error),
+            Event::Retry { source, error } => self.note(Some(*source), "retry", Some(*error)),
+            Event::Mismatch { .. } => self.note(None, "mismatch", None),
+            Event::Added { url, .. } => self.urls.push((*url).to_owned()),
+            Event::WrongPiece { sources, .. } => self.note(sources.first().copied(), "wrong", None),
+            Event::Started { .. } | Event::Verified { .. } => {}
+        }
+    }
+}

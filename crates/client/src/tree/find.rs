@@ -1,0 +1,284 @@
+//! Finding what there is to copy: one directory at a time, or the names of a list.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_dav::listing::{Entry, EntryKind};
+use tokio::sync::mpsc::Sender;
+
+use super::file::Shared;
+use super::names::NameList;
+use super::run::News;
+use crate::backlog::Record;
+use crate::listing::{Item, OddKind};
+use crate::place::{Place, TreePath};
+
+/// Names that begin and end so are of copies that are not complete: they are no files yet, and where a tree
+/// is continued they would get in the way of the real ones.
+const UNFINISHED: (&[u8], [&[u8]; 2]) = (b".", [b".gridlane-part", b".gridlane-journal"]);
+/// What a server keeps its unfinished uploads in.
+const SERVERS_OWN: &[u8] = b".gridlane";
+
+/// A file or directory that waits for its turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    /// Number of the root that it is below.
+    pub(super) root: u32,
+    /// Where below it.
+    pub(super) path: TreePath,
+    /// A file's size, when the listing told.
+    pub(super) size_bytes: Option<u64>,
+    /// When it was last changed, when the listing told.
+    pub(super) modified: Option<SystemTime>,
+}
+
+/// Something that was found.
+#[derive(Debug)]
+pub(super) enum Found {
+    File(Job),
+    Directory(Job),
+    LeftOut { job: Job, why: &'static str },
+    Failed { job: Job, is_directory: bool, error: Error },
+}
+
+/// Lists one directory and tells what is in it.
+pub(super) async fn directory(shared: &Shared, job: &Job, news: &Sender<News>) -> Result<()> {
+    let root = &shared.roots[job.root as usize];
+    if shared.makes_all_directories() {
+        shared.directories.ensure(&root.target(&job.path)?).await?;
+    }
+    let source = &root.sources[0];
+    let mut listing = shared.lister.list(&source.directory(&job.path)?).await?;
+    let mut items = Vec::new();
+    loop {
+        let more = listing.next(&mut items).await;
+        let found: Vec<Found> =
+            items.drain(..).filter_map(|item| of_item(shared, job, source, item)).collect();
+        if !found.is_empty() && news.send(News::Found(found)).await.is_err() {
+            return Ok(());
+        }
+        if !more? {
+            return Ok(());
+        }
+    }
+}
+
+fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Option<Found> {
+    let (name, entry) = match &item {
+        Item::Entry(entry) => (&entry.name, Some(entry)),
+        Item::Odd { name, .. } => (name, None),
+        Item::Itself(_) => {
+            let error = Error::new(ErrorKind::Precondition, "it is a file and no directory any more");
+            return Some(Found::Failed { job: directory.clone(), is_directory: true, error });
+        }
+    };
+    let is_directory = entry.is_some_and(|entry| entry.kind == EntryKind::Directory);
+    let path = match directory.path.child(name) {
+        Ok(path) => path,
+        Err(error) => {
+            // What cannot be named is told of under the name of its directory.
+            return Some(Found::Failed { job: directory.clone(), is_directory: true, error });
+        }
+    };
+    let wanted = match is_directory {
+        true => shared.filter.descends(&path),
+        false => shared.filter.wants(&path),
+    };
+    if !wanted {
+        return None;
+    }
+    let job = |entry: &Entry| Job {
+        root: directory.root,
+        path: path.clone(),
+        size_bytes: entry.size_bytes,
+        modified: entry.modified,
+    };
+    let bare = Job { root: directory.root, path: path.clone(), size_bytes: None, modified: None };
+    if source.is_local() && is_unfinished(name) {
+        return Some(Found::LeftOut { job: bare, why: "it belongs to a copy that is not complete" });
+    }
+    Some(match item {
+        Item::Entry(entry) if is_directory => Found::Directory(job(&entry)),
+        Item::Entry(entry) => Found::File(job(&entry)),
+        Item::Odd { kind: OddKind::Link, .. } if shared.follow_links => {
+            match source.local(&path).ok_or_else(not_local).and_then(|link| follow(&link, &directory.path)) {
+                Ok(Target::Entry(entry)) if entry.kind == EntryKind::Directory => {
+                    Found::Directory(job(&entry))
+                }
+                Ok(Target::Entry(entry)) => Found::File(job(&entry)),
+                Ok(Target::Special(why)) => Found::LeftOut { job: bare, why },
+                Err(error) => Found::Failed { job: bare, is_directory: false, error },
+            }
+        }
+        Item::Odd { kind: OddKind::Link, .. } => Found::LeftOut {
+            job: bare,
+            why: "it is a symbolic link (--links follow copies what it leads to)",
+        },
+        Item::Odd { kind: OddKind::Special(what), .. } => Found::LeftOut { job: bare, why: what },
+        Item::Odd { kind: OddKind::Unknown(error), .. } => {
+            Found::Failed { job: bare, is_directory: false, error }
+        }
+        Item::Itself(_) => return None,
+    })
+}
+
+fn not_local() -> Error {
+    Error::new(ErrorKind::Other, "a link was found at a server")
+}
+
+fn is_unfinished(name: &[u8]) -> bool {
+    let (begin, ends) = UNFINISHED;
+    name == SERVERS_OWN || name.starts_with(begin) && ends.iter().any(|end| name.ends_with(end))
+}
+
+enum Target {
+    Entry(Entry),
+    Special(&'static str),
+}
+
+/// What a link of this machine, in the directory `below` of a tree, leads to.
+fn follow(link: &Path, below: &TreePath) -> Result<Target> {
+    let failed =
+        |cause: &std::io::Error| Error::local_io("cannot follow the link", cause).endpoint(link.display());
+    let meta = fs::metadata(link).map_err(|cause| failed(&cause))?;
+    if !meta.is_file() && !meta.is_dir() {
+        return Ok(Target::Special("it is a link to what is no file"));
+    }
+    if meta.is_dir() {
+        // A directory above, under whatever name it was reached, has the same number.
+        let depth = below.names().count() + 1;
+        for above in link.ancestors().skip(1).take(depth) {
+            let above = fs::metadata(above).map_err(|cause| failed(&cause))?;
+            if (above.dev(), above.ino()) == (meta.dev(), meta.ino()) {
+                let error = Error::new(ErrorKind::Usage, "the link leads back to a directory that it is in");
+                return Err(error.fault(Fault::Caller).endpoint(link.display()));
+            }
+        }
+    }
+    let name = link.file_name().unwrap_or_default().as_bytes().to_vec();
+    Ok(Target::Entry(crate::files::of_metadata(name, &meta)))
+}
+
+/// Tells the names of a list, which is read where blocking is allowed.
+pub(super) fn list(mut names: NameList, shared: &Shared, news: &Sender<News>) -> Result<()> {
+    let mut batch = Vec::new();
+    loop {
+        let next = names.next()?;
+        let is_end = next.is_none();
+        if let Some((path, is_directory)) = next {
+            let job = Job { root: 0, path, size_bytes: None, modified: None };
+            let wanted = match is_directory {
+                true => job.path.is_root() || shared.filter.descends(&job.path),
+                false => shared.filter.wants(&job.path),
+            };
+            if wanted {
+                batch.push(of_name(shared, job, is_directory));
+            }
+        }
+        // A list that a person or a program is still writing is begun with at once.
+        if !batch.is_empty() && news.blocking_send(News::Found(std::mem::take(&mut batch))).is_err() {
+            return Ok(());
+        }
+        if is_end {
+            return Ok(());
+        }
+    }
+}
+
+/// What a name in a list stands for: on this machine that can be looked at.
+fn of_name(shared: &Shared, job: Job, is_directory: bool) -> Found {
+    if is_directory {
+        return Found::Directory(job);
+    }
+    let Some(path) = shared.roots[0].sources[0].local(&job.path) else { return Found::File(job) };
+    let failed = |job: Job, error: Error| Found::Failed { job, is_directory: false, error };
+    match fs::symlink_metadata(&path) {
+        Err(cause) => {
+            let error = Error::local_io("cannot look at it", &cause).endpoint(path.display());
+            failed(job, error)
+        }
+        Ok(meta) if meta.is_symlink() && shared.follow_links => {
+            match follow(&path, &job.path.parent().unwrap_or_default()) {
+                Ok(Target::Entry(entry)) if entry.kind == EntryKind::File => {
+                    Found::File(Job { size_bytes: entry.size_bytes, modified: entry.modified, ..job })
+                }
+                Ok(Target::Entry(_)) => failed(job, directory_without_slash(&path)),
+                Ok(Target::Special(why)) => Found::LeftOut { job, why },
+                Err(error) => failed(job, error),
+            }
+        }
+        Ok(meta) if meta.is_symlink() => {
+            Found::LeftOut { job, why: "it is a symbolic link (--links follow copies what it leads to)" }
+        }
+        Ok(meta) if meta.is_dir() => failed(job, directory_without_slash(&path)),
+        Ok(meta) if meta.is_file() => {
+            Found::File(Job { size_bytes: Some(meta.len()), modified: meta.modified().ok(), ..job })
+        }
+        Ok(_) => Found::LeftOut { job, why: "it is no regular file" },
+    }
+}
+
+fn directory_without_slash(path: &Path) -> Error {
+    Error::new(ErrorKind::Usage, "it is a directory")
+        .fault(Fault::Caller)
+        .endpoint(path.display())
+        .hint("in a list, a slash at the end of its name says so")
+}
+
+impl Record for Job {
+    fn write(&self, to: &mut Vec<u8>) {
+        let since = self.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        to.extend_from_slice(&self.root.to_le_bytes());
+        to.extend_from_slice(&self.size_bytes.unwrap_or(u64::MAX).to_le_bytes());
+        to.extend_from_slice(&since.map_or(u64::MAX, |since| since.as_secs()).to_le_bytes());
+        to.extend_from_slice(&since.map_or(0, |since| since.subsec_nanos()).to_le_bytes());
+        // A path is at most 4095 bytes.
+        to.extend_from_slice(&(self.path.as_bytes().len() as u32).to_le_bytes());
+        to.extend_from_slice(self.path.as_bytes());
+    }
+
+    fn read(from: &mut &[u8]) -> Option<Job> {
+        fn number<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
+            let (number, rest) = from.split_first_chunk()?;
+            *from = rest;
+            Some(*number)
+        }
+        let root = u32::from_le_bytes(number(from)?);
+        let size_bytes = Some(u64::from_le_bytes(number(from)?)).filter(|size| *size != u64::MAX);
+        let seconds = u64::from_le_bytes(number(from)?);
+        let nanos = u32::from_le_bytes(number(from)?);
+        let modified = match seconds {
+            u64::MAX => None,
+            seconds => UNIX_EPOCH.checked_add(Duration::new(seconds, nanos)),
+        };
+        let length = u32::from_le_bytes(number(from)?) as usize;
+        let (path, rest) = from.split_at_checked(length)?;
+        *from = rest;
+        Some(Job { root, path: TreePath::from_checked(path.to_vec()), size_bytes, modified })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_survive_the_way_through_a_file() {
+        let path = TreePath::parse(b"a/\xff\n").unwrap();
+        let time = UNIX_EPOCH + Duration::new(1_700_000_000, 5);
+        for (size_bytes, modified) in [(None, None), (Some(0), Some(UNIX_EPOCH)), (Some(7 << 40), Some(time))]
+        {
+            let job = Job { root: 3, path: path.clone(), size_bytes, modified };
+            let mut bytes = Vec::new();
+            job.write(&mut bytes);
+            let mut rest = &bytes[..];
+            assert_eq!(Job::read(&mut rest), Some(job));
+            assert!(rest.is_empty());
+            assert_eq!(Job::read(&mut &bytes[..bytes.len() - 1]), None);
+        }
+    }
+}

@@ -1,0 +1,420 @@
+//! The task that owns a tree: what was found waits here, and its turn comes from here.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use gridlane_core::limits::{BACKLOG_FILES_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{Id, JoinError, JoinSet};
+
+use super::decide::Action;
+use super::directories::Directories;
+use super::file::{End, Shared, TimeKept, Turn};
+use super::find::{self, Found, Job};
+use super::report::{ActiveFile, Rates, TreeReport, TreeSnapshot};
+use super::{FailedList, NameList, TreeEvent, TreeObserver, TreeSpec};
+use crate::backlog::{Backlog, Order};
+use crate::listing::Lister;
+use crate::place::TreePath;
+
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(200);
+/// Messages on their way to the run; each has up to some hundred records.
+const NEWS_MAX: usize = 16;
+/// Files that are shown while they are copied.
+const SHOWN_MAX: usize = 4;
+
+/// What tasks tell the run.
+pub(super) enum News {
+    Found(Vec<Found>),
+    Noted(Note),
+}
+
+/// Something about a file that is being copied.
+pub(super) struct Note {
+    pub(super) name: TreePath,
+    pub(super) url: Option<String>,
+    pub(super) state: &'static str,
+    pub(super) error: Option<Error>,
+}
+
+/// A task that finds things.
+enum Finder {
+    Directory(Job),
+    Names,
+}
+
+struct Active {
+    job: Job,
+    name: TreePath,
+    done_bytes: Arc<AtomicU64>,
+}
+
+struct Run<'a> {
+    shared: Arc<Shared>,
+    observer: &'a mut dyn TreeObserver,
+    failed: Option<FailedList>,
+    parallel: usize,
+    continue_on_error: bool,
+    files: Backlog<Job>,
+    directories: Backlog<Job>,
+    names: Option<NameList>,
+    finders: JoinSet<Result<()>>,
+    finding: HashMap<Id, Finder>,
+    copies: JoinSet<End>,
+    active: HashMap<Id, Active>,
+    news: mpsc::Receiver<News>,
+    tell: mpsc::Sender<News>,
+    stop: watch::Sender<bool>,
+    /// Nothing new is begun.
+    is_ending: bool,
+    begun: Instant,
+    rates: Rates,
+    found_bytes: u64,
+    /// Bytes of found files that are not going to come: they failed, or are there.
+    settled_bytes: u64,
+    report: TreeReport,
+}
+
+/// Copies trees and files. Ends early, what is unfinished being kept where it can be, when `stop`
+/// completes. The report says how each part ended; an error of the whole is in it as well.
+pub async fn copy_tree(
+    spec: TreeSpec,
+    lister: Lister,
+    observer: &mut dyn TreeObserver,
+    stop: impl Future<Output = ()>,
+) -> TreeReport {
+    let (tell, news) = mpsc::channel(NEWS_MAX);
+    let roots = spec.roots;
+    let directories = Directories::new(roots.target.clone(), roots.target_exists, lister.client().clone());
+    let shared = Shared {
+        lister,
+        roots: roots.roots,
+        target: roots.target,
+        directories,
+        filter: spec.filter,
+        options: spec.options,
+        existing: spec.existing,
+        preserve_times: spec.preserve_times,
+        follow_links: spec.follow_links,
+        dry_run: spec.dry_run,
+        has_names: spec.names.is_some(),
+    };
+    let begun = Instant::now();
+    let mut run = Run {
+        shared: Arc::new(shared),
+        observer,
+        failed: spec.failed,
+        parallel: spec.parallel.clamp(1, TREE_PARALLEL_MAX),
+        continue_on_error: spec.continue_on_error,
+        files: Backlog::new(Order::OldestFirst),
+        directories: Backlog::new(Order::NewestFirst),
+        names: spec.names,
+        finders: JoinSet::new(),
+        finding: HashMap::new(),
+        copies: JoinSet::new(),
+        active: HashMap::new(),
+        news,
+        tell,
+        stop: watch::channel(false).0,
+        is_ending: false,
+        begun,
+        rates: Rates::new(begun),
+        found_bytes: 0,
+        settled_bytes: 0,
+        report: TreeReport::default(),
+    };
+    let outcome = run.run(stop).await;
+    run.end(outcome)
+}
+
+impl Run<'_> {
+    async fn run(&mut self, stop: impl Future<Output = ()>) -> Result<()> {
+        tokio::pin!(stop);
+        self.begin()?;
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            self.start_tasks()?;
+            let is_found = self.finders.is_empty() && self.news.is_empty() && self.directories.is_empty();
+            // A finder that reads a terminal cannot be ended; nobody waits for it.
+            if self.copies.is_empty() && (self.is_ending || is_found && self.files.is_empty()) {
+                return Ok(());
+            }
+            tokio::select! {
+                // The run holds a sender itself, so the channel never ends.
+                Some(news) = self.news.recv() => self.take(news)?,
+                Some(ended) = self.finders.join_next_with_id() => self.found_all(ended)?,
+                Some(ended) = self.copies.join_next_with_id() => self.copied(ended)?,
+                _ = tick.tick() => self.tick(),
+                () = &mut stop, if !self.report.is_interrupted => {
+                    self.report.is_interrupted = true;
+                    self.end_early();
+                    self.stop.send_replace(true);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        if let Some(names) = self.names.take() {
+            let (shared, tell) = (self.shared.clone(), self.tell.clone());
+            let task = self.finders.spawn_blocking(move || find::list(names, &shared, &tell));
+            self.finding.insert(task.id(), Finder::Names);
+            return Ok(());
+        }
+        for number in 0..self.shared.roots.len() {
+            let job = Job { root: number as u32, path: TreePath::root(), size_bytes: None, modified: None };
+            match self.shared.roots[number].is_directory {
+                true => self.directories.push(job)?,
+                false => self.add_file(job)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins as much as may run at the same time.
+    fn start_tasks(&mut self) -> Result<()> {
+        while !self.is_ending
+            && self.copies.len() < self.parallel
+            && let Some(job) = self.files.pop()?
+        {
+            self.start_copy(job)?;
+        }
+        while !self.is_ending
+            && self.finders.len() < TREE_LISTINGS_MAX
+            && self.files.len() < BACKLOG_FILES_MAX
+            && let Some(job) = self.directories.pop()?
+        {
+            let (shared, tell, task_job) = (self.shared.clone(), self.tell.clone(), job.clone());
+            let task = self.finders.spawn(async move { find::directory(&shared, &task_job, &tell).await });
+            self.finding.insert(task.id(), Finder::Directory(job));
+        }
+        Ok(())
+    }
+
+    fn start_copy(&mut self, job: Job) -> Result<()> {
+        let name = match self.shared.roots[job.root as usize].target(&job.path) {
+            Ok(name) => name,
+            Err(error) => return self.fail(&job, false, &error),
+        };
+        if !self.shared.dry_run {
+            self.observer.event(&TreeEvent::FileStarted { name: &name, size_bytes: job.size_bytes });
+        }
+        let done_bytes = Arc::new(AtomicU64::new(0));
+        let turn = Turn {
+            shared: self.shared.clone(),
+            job: job.clone(),
+            name: name.clone(),
+            done_bytes: done_bytes.clone(),
+            news: self.tell.clone(),
+            stop: self.stop.subscribe(),
+        };
+        let task = self.copies.spawn(turn.run());
+        self.active.insert(task.id(), Active { job, name, done_bytes });
+        Ok(())
+    }
+
+    fn take(&mut self, news: News) -> Result<()> {
+        match news {
+            News::Found(found) => found.into_iter().try_for_each(|one| self.found(one)),
+            News::Noted(Note { name, url, state, error }) => {
+                let (url, error) = (url.as_deref(), error.as_ref());
+                self.observer.event(&TreeEvent::Noted { name: &name, url, state, error });
+                Ok(())
+            }
+        }
+    }
+
+    fn found(&mut self, found: Found) -> Result<()> {
+        if self.is_ending {
+            return Ok(());
+        }
+        match found {
+            Found::File(job) => self.add_file(job),
+            Found::Directory(job) => self.directories.push(job),
+            Found::LeftOut { job, why } => {
+                self.report.left_out += 1;
+                let name = self.name(&job);
+                self.observer.event(&TreeEvent::Skipped { name: &name, why, is_there: false });
+                Ok(())
+            }
+            Found::Failed { job, is_directory, error } => self.fail(&job, is_directory, &error),
+        }
+    }
+
+    fn add_file(&mut self, job: Job) -> Result<()> {
+        self.report.found_files += 1;
+        self.found_bytes += job.size_bytes.unwrap_or(0);
+        self.files.push(job)
+    }
+
+    fn found_all(&mut self, ended: std::result::Result<(Id, Result<()>), JoinError>) -> Result<()> {
+        let (id, outcome) = match ended {
+            Ok(ended) => ended,
+            Err(broken) if broken.is_cancelled() => {
+                self.finding.remove(&broken.id());
+                return Ok(());
+            }
+            Err(broken) => (broken.id(), Err(defect(&broken))),
+        };
+        match (self.finding.remove(&id), outcome) {
+            (Some(Finder::Directory(job)), Err(error)) => self.fail(&job, true, &error),
+            // The rest of the list is not known.
+            (_, Err(error)) => Err(error),
+            (_, Ok(())) => Ok(()),
+        }
+    }
+
+    fn copied(&mut self, ended: std::result::Result<(Id, End), JoinError>) -> Result<()> {
+        let (id, end) = match ended {
+            Ok(ended) => ended,
+            Err(broken) => (broken.id(), End::Failed(defect(&broken))),
+        };
+        let Some(Active { job, name, .. }) = self.active.remove(&id) else { return Ok(()) };
+        let size_bytes = job.size_bytes.unwrap_or(0);
+        match end {
+            End::Copied(report, time_kept) => {
+                self.report.done_files += 1;
+                self.report.done_bytes += report.done_bytes;
+                self.report.resumed_bytes += report.resumed_bytes;
+                self.report.verified_files += u64::from(report.verified.is_some());
+                // The listing did not tell, or told of another version.
+                self.found_bytes = (self.found_bytes + report.done_bytes).saturating_sub(size_bytes);
+                if let TimeKept::No(error) = &time_kept {
+                    self.report.times_lost += 1;
+                    let (state, error) = ("time", Some(error));
+                    self.observer.event(&TreeEvent::Noted { name: &name, url: None, state, error });
+                }
+                self.observer.event(&TreeEvent::FileDone { name: &name, report: &report });
+            }
+            End::ThereAlready => {
+                self.report.there_already += 1;
+                self.settled_bytes += size_bytes;
+                let why = "it is there, of the same size and not older";
+                self.observer.event(&TreeEvent::Skipped { name: &name, why, is_there: true });
+            }
+            End::Would { action, sources, target, size_bytes } => {
+                let (sources, target) = (&sources[..], &target);
+                self.observer.event(&TreeEvent::Would { name: &name, action, sources, target, size_bytes });
+                match action {
+                    Action::Skip => self.report.there_already += 1,
+                    Action::Refuse => return self.fail(&job, false, &exists(target)),
+                    Action::Copy | Action::Replace => {
+                        self.report.done_files += 1;
+                        self.report.done_bytes += size_bytes.unwrap_or(0);
+                    }
+                }
+            }
+            // What it has is kept, or was never begun.
+            End::Failed(error) if error.kind() == ErrorKind::Interrupted => {}
+            End::Failed(error) => {
+                self.settled_bytes += size_bytes;
+                return self.fail(&job, false, &error);
+            }
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, job: &Job, is_directory: bool, error: &Error) -> Result<()> {
+        self.report.fail(error);
+        let name = self.name(job);
+        self.observer.event(&TreeEvent::Failed { name: &name, is_directory, error });
+        if !self.continue_on_error {
+            self.end_early();
+        }
+        if let Some(failed) = &mut self.failed
+            && !failed.add(&job.path, is_directory)?
+        {
+            let message = "its name has a line break and is not in the list of what failed";
+            let error = Error::new(ErrorKind::Unsupported, message).hint("with -0 names may have them");
+            let (state, error) = ("unlisted", Some(&error));
+            self.observer.event(&TreeEvent::Noted { name: &name, url: None, state, error });
+        }
+        Ok(())
+    }
+
+    /// Begins nothing new.
+    fn end_early(&mut self) {
+        self.is_ending = true;
+        self.finders.abort_all();
+    }
+
+    /// What something is called below the target.
+    fn name(&self, job: &Job) -> TreePath {
+        self.shared.roots[job.root as usize].target(&job.path).unwrap_or_else(|_| job.path.clone())
+    }
+
+    fn tick(&mut self) {
+        let snapshot = self.snapshot();
+        self.observer.event(&TreeEvent::Progress(&snapshot));
+    }
+
+    fn snapshot(&mut self) -> TreeSnapshot {
+        let now = Instant::now();
+        let mut active: Vec<ActiveFile> = self
+            .active
+            .values()
+            .map(|active| ActiveFile {
+                name: active.name.clone(),
+                done_bytes: active.done_bytes.load(Relaxed),
+                size_bytes: active.job.size_bytes,
+            })
+            .collect();
+        let active_bytes: u64 = active.iter().map(|file| file.done_bytes).sum();
+        active.sort_by_key(|file| std::cmp::Reverse(file.size_bytes));
+        active.truncate(SHOWN_MAX);
+        let done_bytes = self.report.done_bytes + active_bytes;
+        let settled_files = self.report.done_files + self.report.there_already;
+        let (rate_bytes_per_s, rate_files_per_s) = self.rates.at(now, done_bytes, settled_files);
+        let is_listed = self.finders.is_empty() && self.directories.is_empty() && self.news.is_empty();
+        let left_bytes = self.found_bytes.saturating_sub(done_bytes + self.settled_bytes) as f64;
+        let left_files = (self.files.len() + self.active.len() as u64) as f64;
+        // Big files need their bytes, small ones their turns: whichever takes longer.
+        let eta_s = (left_bytes / rate_bytes_per_s).max(match rate_files_per_s > 0.0 {
+            true => left_files / rate_files_per_s,
+            false => 0.0,
+        });
+        TreeSnapshot {
+            found_files: self.report.found_files,
+            found_bytes: self.found_bytes,
+            is_listed,
+            done_files: self.report.done_files,
+            done_bytes,
+            failed: self.report.failed,
+            skipped: self.report.there_already + self.report.left_out,
+            rate_bytes_per_s,
+            rate_files_per_s,
+            eta_s: Some(eta_s).filter(|eta_s| is_listed && eta_s.is_finite()),
+            elapsed_s: self.begun.elapsed().as_secs_f64(),
+            active,
+        }
+    }
+
+    fn end(mut self, outcome: Result<()>) -> TreeReport {
+        let listed = match self.failed.take() {
+            Some(failed) => failed.finish(),
+            None => Ok(()),
+        };
+        self.report.fatal = outcome.and(listed).err();
+        self.report.directories = self.shared.directories.made();
+        self.report.seconds = self.begun.elapsed().as_secs_f64();
+        self.report
+    }
+}
+
+fn exists(target: &Url) -> Error {
+    Error::new(ErrorKind::Precondition, "it exists")
+        .fault(Fault::Caller)
+        .endpoint(target)
+        .hint("--update leaves what is up to date, --force replaces it")
+}
+
+fn defect(cause: &JoinError) -> Error {
+    Error::new(ErrorKind::Other, format!("a task ended without a result: {cause}")).fault(Fault::Internal)
+}
