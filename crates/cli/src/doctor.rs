@@ -18,7 +18,7 @@ pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> 
     let client = gridlane_client::connect(trust.clone());
     for text in &args.urls {
         let url = parse(text)?;
-        let findings = examine_endpoint(&client, &trust, &url).await;
+        let findings = examine_endpoint(&client, &url).await;
         show(&url.to_string(), &findings, global);
         all.extend(findings);
     }

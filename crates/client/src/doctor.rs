@@ -9,8 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::units::{format_bytes, format_seconds};
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::http::{Client, Exchange, Request};
-use gridlane_net::Dialer;
+use gridlane_engine::http::{Client, Exchange, Purpose, Request};
 use gridlane_net::tls::Trust;
 use rustix::process::{Resource, getrlimit};
 
@@ -240,7 +239,7 @@ fn credential(subject: &'static str, file: &Path) -> Option<Finding> {
 }
 
 /// What works with the server of a URL.
-pub async fn examine_endpoint(client: &Client, trust: &Trust, url: &Url) -> Vec<Finding> {
+pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(path) = url.to_path() {
         findings.push(match fs::metadata(&path) {
@@ -256,15 +255,10 @@ pub async fn examine_endpoint(client: &Client, trust: &Trust, url: &Url) -> Vec<
         return findings;
     }
     let began = Instant::now();
-    match Dialer::new(trust.clone()).dial(url).await {
-        Ok(dialled) => {
-            let took = in_words(began.elapsed());
-            let tls = dialled
-                .stream
-                .tls_version()
-                .map_or("no TLS".to_owned(), |version| version.replace("TLSv", "TLS "));
-            let peer = dialled.stream.peer();
-            findings.push(Finding::ok("connection", format!("{peer} in {took}, {tls}")));
+    match client.connect(url, Purpose::Question, true).await {
+        Ok(connected) => {
+            let text = format!("{}, after {}", connected.connection.describe(), in_words(began.elapsed()));
+            findings.push(Finding::ok("connection", text));
         }
         Err(error) => {
             findings.push(Finding::bad("connection", error));

@@ -168,7 +168,7 @@ impl Observer for Watch<'_> {
             Event::Retry { source, error } => self.note(Some(*source), "retry", Some(*error)),
             Event::Mismatch { .. } => self.note(None, "mismatch", None),
             Event::Added { url, .. } => self.urls.push((*url).to_owned()),
-            Event::WrongPiece { source, .. } => self.note(Some(*source), "wrong", None),
+            Event::WrongPiece { sources, .. } => self.note(sources.first().copied(), "wrong", None),
             Event::Started { .. } | Event::Verified { .. } => {}
         }
     }
