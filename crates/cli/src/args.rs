@@ -3,11 +3,13 @@
 mod filter;
 mod paths;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::engine::ArgValueCompleter;
 use gridlane_core::units::{parse_bytes, parse_rate_bytes_per_s};
 use gridlane_core::{Checksum, ChecksumKind, Result};
 use gridlane_net::tls::Trust;
@@ -83,10 +85,25 @@ pub(crate) enum Command {
     Stat(UrlArgs),
     /// Write a file's bytes to standard output
     Cat(UrlArgs),
-    /// Remove a file
-    Rm(UrlArgs),
+    /// Make directories
+    Mkdir(MkdirArgs),
+    /// Give files or directories another name on the same server
+    Mv(MvArgs),
+    /// Remove files, or trees with --recursive
+    Rm(RmArgs),
     /// Show a file's checksum: the server's if it tells, else computed from the bytes
     Checksum(ChecksumArgs),
+    /// Show how much room there is
+    Df(DfArgs),
+    /// Find out what works here, and with the servers of URLs
+    Doctor(DoctorArgs),
+    /// Print the script that makes a shell complete commands, options and names on servers
+    Completion(CompletionArgs),
+    /// Answer a shell that completes
+    #[command(hide = true)]
+    Complete(CompleteArgs),
+    /// Write the manual pages
+    Man(ManArgs),
     /// Emulate wide-area paths between network namespaces on this machine
     Wan(crate::wan::args::WanArgs),
 }
@@ -304,12 +321,105 @@ pub(crate) enum AccessLogLevel {
 #[derive(Debug, Args)]
 pub(crate) struct UrlArgs {
     /// URL (http, https, file) or path
+    #[arg(add = remote())]
     pub(crate) url: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MkdirArgs {
+    /// URLs (http, https, file) or paths
+    #[arg(required = true, value_name = "URL", add = remote())]
+    pub(crate) urls: Vec<String>,
+    /// Also make the directories that lead to them; what is there already is no mistake
+    #[arg(short, long, env = "GRIDLANE_PARENTS", value_parser = FalseyValueParser::new())]
+    pub(crate) parents: bool,
+}
+
+/// Give files or directories another name on the same server.
+///
+/// Into a directory that is there, they keep their names. Nothing is copied: from one server to another,
+/// use `cp`, then `rm`.
+#[derive(Debug, Args)]
+pub(crate) struct MvArgs {
+    /// What is moved, then where to: URLs (http, https, file) or paths
+    #[arg(required = true, num_args = 2.., value_name = "URL", add = remote())]
+    pub(crate) urls: Vec<String>,
+    /// Replace what has that name
+    #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// URLs (http, https, file) or paths
+    #[arg(required = true, value_name = "URL", add = remote())]
+    pub(crate) urls: Vec<String>,
+    /// Remove directories with everything in them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DfArgs {
+    /// URLs (http, https, file) or paths of directories
+    #[arg(required = true, value_name = "URL", add = remote())]
+    pub(crate) urls: Vec<String>,
+}
+
+/// Find out what works here, and with the servers of URLs.
+///
+/// Of this machine: limits and buffers of the kernel, routes, authorities, proxies, credentials. Of a
+/// server: its addresses, connection and TLS, clock, byte ranges, checksums, WebDAV. Exits with 0 unless something
+/// does not work.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// URLs of files or directories on servers
+    #[arg(value_name = "URL", add = remote())]
+    pub(crate) urls: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Print the script that makes a shell complete commands, options and names on servers.
+///
+/// In ~/.bashrc: source <(gridlane completion bash). In ~/.zshrc: source <(gridlane completion zsh). In
+/// config.fish: gridlane completion fish | source. A server is given 0.3 s to tell its names.
+#[derive(Debug, Args)]
+pub(crate) struct CompletionArgs {
+    /// Which shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompleteArgs {
+    /// Which shell
+    pub(crate) shell: Shell,
+    /// What is on the line up to the cursor
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where the pages go: gridlane.1 and one for each command
+    #[arg(value_name = "DIRECTORY")]
+    pub(crate) directory: PathBuf,
+}
+
+/// Completes names on servers.
+fn remote() -> ArgValueCompleter {
+    ArgValueCompleter::new(crate::completion::names_at)
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
     /// URL (http, https, file) or path
+    #[arg(add = remote())]
     pub(crate) url: String,
     /// Also sizes and times
     #[arg(short, long)]
@@ -319,6 +429,7 @@ pub(crate) struct LsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ChecksumArgs {
     /// URL (http, https, file) or path
+    #[arg(add = remote())]
     pub(crate) url: String,
     /// adler32, crc32c, md5, sha1, sha256 or sha512
     #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]

@@ -1,6 +1,7 @@
-//! `ls`, `stat`, `cat`, `rm`, `checksum`.
+//! `ls`, `stat`, `cat`, `mkdir`, `mv`, `rm`, `df`, `checksum`.
 
 use std::ffi::OsStr;
+use std::future::Future;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
@@ -9,11 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_client::{Entry, EntryKind, Item, Lister, OddKind};
 use gridlane_core::limits::LISTING_SORTED_MAX;
-use gridlane_core::{Error, Result, Url};
+use gridlane_core::units::format_bytes;
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use serde_json::{Value, json};
 
-use crate::args::{ChecksumArgs, Global, LsArgs, UrlArgs};
-use crate::output::{print_event, printable};
+use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
+use crate::output::{Output, print_event, printable};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
@@ -119,15 +121,109 @@ pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) async fn rm(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
-    let url = parse(&args.url)?;
+pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode> {
     let client = gridlane_client::connect(global.trust());
-    gridlane_client::remove(&client, &url).await?;
-    let mut out = Vec::new();
-    if global.json {
-        print_event(&mut out, "removed", json!({ "url": url.to_string() }));
+    let (client, parents) = (&client, args.parents);
+    for_each(&args.urls, global, |url| async move {
+        gridlane_client::make_directory(client, &url, parents).await?;
+        Ok(("made", json!({ "url": url.to_string() })))
+    })
+    .await
+}
+
+pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
+    let client = gridlane_client::connect(global.trust());
+    let Some((to, from)) = args.urls.split_last() else { return Ok(ExitCode::SUCCESS) };
+    let target = parse(to)?;
+    if from.len() > 1 && !target.is_directory_form() {
+        let message = format!("several things can only be moved into a directory: write {to}/");
+        return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller));
     }
-    print(&out)
+    let (client, target, force) = (&client, &target, args.force);
+    for_each(from, global, |url| async move {
+        let now = gridlane_client::rename(client, &url, target, force).await?;
+        Ok(("moved", json!({ "url": url.to_string(), "to": now.to_string() })))
+    })
+    .await
+}
+
+pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
+    let client = gridlane_client::connect(global.trust());
+    let (client, recursive) = (&client, args.recursive);
+    for_each(&args.urls, global, |url| async move {
+        match recursive {
+            true => gridlane_client::remove_tree(client, &url).await?,
+            false => gridlane_client::remove(client, &url).await?,
+        }
+        Ok(("removed", json!({ "url": url.to_string() })))
+    })
+    .await
+}
+
+/// How much room there is, as a table.
+pub(crate) async fn df(args: &DfArgs, global: &Global) -> Result<ExitCode> {
+    let client = gridlane_client::connect(global.trust());
+    if !global.json {
+        print(format!("{:>12} {:>12} {:>5}  {}\n", "used", "available", "use", "URL").as_bytes())?;
+    }
+    let (client, json) = (&client, global.json);
+    for_each(&args.urls, global, |url| async move {
+        let space = gridlane_client::space(client, &url).await?;
+        if !json {
+            let size = |bytes: Option<u64>| bytes.map_or("-".to_owned(), format_bytes);
+            let share = space.used_bytes.zip(space.available_bytes).map_or("-".to_owned(), |(used, available)| {
+                format!("{:.0}%", 100.0 * used as f64 / (used as f64 + available as f64).max(1.0))
+            });
+            let line = format!("{:>12} {:>12} {share:>5}  {url}\n", size(space.used_bytes), size(space.available_bytes));
+            print(line.as_bytes())?;
+        }
+        Ok((
+            "space",
+            json!({
+                "url": url.to_string(), "used_bytes": space.used_bytes, "available_bytes": space.available_bytes,
+            }),
+        ))
+    })
+    .await
+}
+
+/// Does the same with each; one that fails does not keep the others from being done. Fails with what all of them
+/// failed with, or tells that some did.
+async fn for_each<F: Future<Output = Result<(&'static str, Value)>> + Send>(
+    urls: &[String],
+    global: &Global,
+    work: impl Fn(Url) -> F,
+) -> Result<ExitCode> {
+    let mut failures: Vec<Error> = Vec::new();
+    let output = Output::new(global);
+    for text in urls {
+        let outcome = match parse(text) {
+            Ok(url) => work(url).await,
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok((event, fields)) if global.json => {
+                let mut out = Vec::new();
+                print_event(&mut out, event, fields);
+                print(&out)?;
+            }
+            Ok(_) => {}
+            Err(error) if urls.len() == 1 => return Err(error),
+            Err(error) => {
+                output.failed("error", &error, false);
+                failures.push(error);
+            }
+        }
+    }
+    Ok(match failures.as_slice() {
+        [] => ExitCode::SUCCESS,
+        [first, rest @ ..]
+            if failures.len() == urls.len() && rest.iter().all(|other| other.kind() == first.kind()) =>
+        {
+            ExitCode::from(first.kind().exit_code())
+        }
+        _ => ExitCode::from(ErrorKind::Partial.exit_code()),
+    })
 }
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {

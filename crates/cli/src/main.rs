@@ -4,10 +4,13 @@
 //! output, one object a line. The exit code says what kind of failure it was.
 
 mod args;
+mod completion;
 mod config;
 mod cp;
+mod doctor;
 mod events;
 mod files;
+mod man;
 mod output;
 mod progress;
 mod serve;
@@ -34,8 +37,15 @@ fn main() -> ExitCode {
         Command::Cp(args) => args.paths.target == "-",
         _ => false,
     };
-    if let Command::Wan(args) = &cli.command {
-        return wan::run(args, &cli.global).unwrap_or_else(|error| {
+    let without_runtime = match &cli.command {
+        Command::Wan(args) => Some(wan::run(args, &cli.global)),
+        Command::Completion(args) => Some(completion::script(args)),
+        Command::Complete(args) => Some(completion::complete(args)),
+        Command::Man(args) => Some(man::run(args)),
+        _ => None,
+    };
+    if let Some(outcome) = without_runtime {
+        return outcome.unwrap_or_else(|error| {
             output.failed("error", &error, false);
             ExitCode::from(error.kind().exit_code())
         });
@@ -99,7 +109,12 @@ async fn run(cli: Cli, output: Output) -> Result<ExitCode> {
         Command::Cat(args) => files::cat(&args, &cli.global).await,
         Command::Rm(args) => files::rm(&args, &cli.global).await,
         Command::Checksum(args) => files::checksum(&args, &cli.global).await,
-        // Has run already, without a runtime.
-        Command::Wan(args) => wan::run(&args, &cli.global),
+        Command::Mkdir(args) => files::mkdir(&args, &cli.global).await,
+        Command::Mv(args) => files::mv(&args, &cli.global).await,
+        Command::Df(args) => files::df(&args, &cli.global).await,
+        Command::Doctor(args) => doctor::run(&args, &cli.global).await,
+        Command::Wan(_) | Command::Completion(_) | Command::Complete(_) | Command::Man(_) => {
+            unreachable!("has run already, without a runtime")
+        }
     }
 }

@@ -4,10 +4,12 @@
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod backlog;
+pub mod doctor;
 mod files;
 mod filter;
 mod listing;
 mod metalink;
+mod namespace;
 mod place;
 mod target;
 mod tree;
@@ -24,8 +26,10 @@ use gridlane_net::{Dialer, Proxies};
 pub use files::{Stat, remove, stat};
 pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
+pub use gridlane_dav::path::encode_name;
 pub use listing::{Item, Lister, Listing, OddKind};
 pub use metalink::{Described, describe, describe_found, is_directory};
+pub use namespace::{Space, make_directory, remove_tree, rename, space};
 pub use place::{Place, TreePath};
 pub use target::{Destination, resolve};
 pub use tree::*;

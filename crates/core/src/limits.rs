@@ -217,6 +217,9 @@ pub const WRONG_PIECES_MAX: u32 = 3;
 /// How long a source may compute a digest while the copy waits for nothing else.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 
+/// Bytes of a server's answer about the room in one directory: two numbers, and XML around them.
+pub const QUOTA_ANSWER_BYTES_MAX: usize = 256 * 1024;
+
 // --- What a tree may be ------------------------------------------------------------------------
 
 /// Directories inside each other: a server that lists a directory in itself would lead down for ever.

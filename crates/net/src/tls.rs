@@ -70,6 +70,13 @@ fn named_roots(trust: &Trust) -> Result<RootCertStore> {
     Ok(roots)
 }
 
+/// How many authorities the caller has named, and how many the system has.
+pub fn count_authorities(trust: &Trust) -> Result<(usize, usize)> {
+    let mut system = RootCertStore::empty();
+    system.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Ok((named_roots(trust)?.len(), system.len()))
+}
+
 /// Settings for connections that we accept, with the certificate chain and key in two PEM files.
 pub fn server_config(cert_file: &Path, key_file: &Path) -> Result<Arc<ServerConfig>> {
     let chain = read_certificates(cert_file)?;

@@ -21,6 +21,7 @@ impl Args for Paths {
             .required(true)
             .num_args(1..)
             .action(ArgAction::Append)
+            .add(super::remote())
             .help("SRC: where the bytes come from; at the end DST: where they go");
         command.override_usage("gridlane cp [OPTIONS] <SRC>... <DST>").arg(paths)
     }

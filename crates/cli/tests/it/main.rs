@@ -9,6 +9,7 @@
 mod support;
 
 mod answers;
+mod at_the_prompt;
 mod commands;
 mod curl_to_serve;
 mod disagreement;

@@ -137,6 +137,13 @@ impl Connection {
         Ok(())
     }
 
+    /// For people: the other end's address, which may be a proxy's, and the version of TLS if it is spoken.
+    pub fn describe(&self) -> String {
+        let Some(stream) = &self.stream else { return "closed".to_owned() };
+        let tls = stream.tls_version().map_or("no TLS".to_owned(), |version| version.replace("TLSv", "TLS "));
+        format!("{}, {tls}", stream.peer())
+    }
+
     /// Smallest round trip that the kernel has seen.
     pub fn round_trip(&self) -> Option<Duration> {
         self.stream.as_ref()?.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())

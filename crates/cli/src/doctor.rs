@@ -1,0 +1,62 @@
+//! `gridlane doctor`.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine};
+use gridlane_core::Result;
+use serde_json::json;
+
+use crate::args::{DoctorArgs, Global};
+use crate::files::parse;
+use crate::output::{error_value, print_event};
+
+pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
+    let trust = global.trust();
+    let mut all = examine_machine(&trust);
+    show("this machine", &all, global);
+    let client = gridlane_client::connect(trust.clone());
+    for text in &args.urls {
+        let url = parse(text)?;
+        let findings = examine_endpoint(&client, &url).await;
+        show(&url.to_string(), &findings, global);
+        all.extend(findings);
+    }
+    let worst =
+        all.iter().filter(|finding| finding.verdict == Verdict::Bad).find_map(|bad| bad.error.as_ref());
+    Ok(worst.map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code())))
+}
+
+fn show(of: &str, findings: &[Finding], global: &Global) {
+    let mut out = Vec::new();
+    if !global.json && !global.quiet {
+        out.extend_from_slice(format!("{of}\n").as_bytes());
+    }
+    for finding in findings {
+        let verdict = match finding.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Bad => "bad",
+        };
+        if global.json {
+            let fields = json!({
+                "of": of,
+                "subject": finding.subject,
+                "verdict": verdict,
+                "text": finding.text,
+                "advice": finding.advice,
+                "error": finding.error.as_ref().map(error_value),
+            });
+            print_event(&mut out, "check", fields);
+        } else if !global.quiet || finding.verdict == Verdict::Bad {
+            out.extend_from_slice(
+                format!("  {verdict:<4}  {:<18}  {}\n", finding.subject, finding.text).as_bytes(),
+            );
+            if let Some(advice) = &finding.advice {
+                out.extend_from_slice(format!("{:28}{advice}\n", "").as_bytes());
+            }
+        }
+    }
+    // Nobody reading it is no failure.
+    let _ = std::io::stdout().lock().write_all(&out);
+}

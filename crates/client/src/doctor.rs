@@ -1,0 +1,427 @@
+//! What works here, and what does not: of this machine, and of endpoints.
+//!
+//! Every question is asked on its own, so that one that fails hides no other.
+
+use std::fs;
+use std::net::{IpAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use gridlane_core::units::{format_bytes, format_seconds};
+use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_engine::http::{Client, Exchange, Purpose, Request};
+use gridlane_net::tls::Trust;
+use rustix::process::{Resource, getrlimit};
+
+/// How good an answer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// It works, and could be better or is worth knowing.
+    Note,
+    /// It does not work.
+    Bad,
+}
+
+/// One question with its answer.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What was asked, in a word or two.
+    pub subject: &'static str,
+    /// How good the answer is.
+    pub verdict: Verdict,
+    /// The answer.
+    pub text: String,
+    /// What to do about it, if there is something.
+    pub advice: Option<String>,
+    /// The failure behind it, if it is one.
+    pub error: Option<Error>,
+}
+
+impl Finding {
+    fn ok(subject: &'static str, text: impl Into<String>) -> Finding {
+        Finding { subject, verdict: Verdict::Ok, text: text.into(), advice: None, error: None }
+    }
+
+    fn note(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Finding {
+        let advice = Some(advice.into());
+        Finding { subject, verdict: Verdict::Note, text: text.into(), advice, error: None }
+    }
+
+    fn bad(subject: &'static str, error: Error) -> Finding {
+        let advice = error.hint_text().map(str::to_owned);
+        let text = error.message().to_owned();
+        Finding { subject, verdict: Verdict::Bad, text, advice, error: Some(error) }
+    }
+}
+
+/// The path for whose speed buffers are judged: 10 Gb/s at 100 ms are 125 MB in flight.
+const FAR_PATH_BYTES: u64 = 125_000_000;
+
+/// Descriptors that a copy of a large tree from several replicas may need.
+const DESCRIPTORS_MIN: u64 = 1024;
+
+/// A clock that differs more makes tokens and certificates look too young or too old.
+const SKEW_MAX: Duration = Duration::from_secs(60);
+
+/// What is worth a note.
+const SKEW_NOTED: Duration = Duration::from_secs(5);
+
+/// What works on this machine.
+pub fn examine_machine(trust: &Trust) -> Vec<Finding> {
+    let mut findings = vec![descriptors(), congestion_control()];
+    findings.extend(buffers());
+    findings.extend([routes(), beneath(), authorities(trust)]);
+    findings.extend(proxies());
+    findings.extend(credentials());
+    findings
+}
+
+fn descriptors() -> Finding {
+    let limit = getrlimit(Resource::Nofile);
+    let word = |count: Option<u64>| count.map_or("unlimited".to_owned(), |count| count.to_string());
+    let text = format!("{} at the same time, can be raised to {}", word(limit.current), word(limit.maximum));
+    match limit.maximum {
+        Some(most) if most < DESCRIPTORS_MIN => {
+            Finding::note("open files", text, "raise the hard limit (ulimit -Hn, LimitNOFILE=)")
+        }
+        _ => Finding::ok("open files", text),
+    }
+}
+
+fn kernel(name: &str) -> Option<String> {
+    fs::read_to_string(Path::new("/proc/sys").join(name)).ok().map(|text| text.trim().to_owned())
+}
+
+fn congestion_control() -> Finding {
+    const SUBJECT: &str = "congestion control";
+    match kernel("net/ipv4/tcp_congestion_control") {
+        Some(name) if name == "bbr" || name == "cubic" => Finding::ok(SUBJECT, name),
+        Some(name) => Finding::note(SUBJECT, name, "bbr or cubic reach more on long paths"),
+        None => Finding::note(SUBJECT, "the kernel does not tell", "is /proc mounted?"),
+    }
+}
+
+/// What one TCP connection may have in flight in each direction.
+fn buffers() -> Vec<Finding> {
+    [("receive buffers", "net/ipv4/tcp_rmem"), ("send buffers", "net/ipv4/tcp_wmem")]
+        .into_iter()
+        .map(|(subject, name)| {
+            let most = kernel(name).and_then(|text| text.split_whitespace().nth(2)?.parse::<u64>().ok());
+            let Some(most) = most else {
+                return Finding::note(subject, "the kernel does not tell", "is /proc mounted?");
+            };
+            // Half of the buffer is the kernel's own; what is left passes once in a round trip.
+            let per_s = |round_trip_s: f64| format_bytes((most as f64 / 2.0 / round_trip_s) as u64);
+            let text = format!(
+                "at most {} a connection: about {}/s at 26 ms, {}/s at 100 ms",
+                format_bytes(most),
+                per_s(0.026),
+                per_s(0.1)
+            );
+            match most < FAR_PATH_BYTES {
+                true => Finding::note(
+                    subject,
+                    text,
+                    format!(
+                        "several connections make up for it; one alone needs a larger {}",
+                        name.replace('/', ".")
+                    ),
+                ),
+                false => Finding::ok(subject, text),
+            }
+        })
+        .collect()
+}
+
+/// Whether there are routes to the world. Connecting a datagram socket sends nothing.
+fn routes() -> Finding {
+    // Addresses of documentation (RFC 5737, RFC 3849) have the route of everything that is far away.
+    let has = |from: &str, to: &str| {
+        UdpSocket::bind(from).and_then(|socket| socket.connect(to).map(|()| socket)).is_ok()
+    };
+    let (four, six) = (has("0.0.0.0:0", "192.0.2.1:443"), has("[::]:0", "[2001:db8::1]:443"));
+    match (four, six) {
+        (true, true) => Finding::ok("routes", "IPv4 and IPv6"),
+        (true, false) => Finding::note("routes", "IPv4 only", "sites that have IPv6 only cannot be reached"),
+        (false, true) => Finding::note("routes", "IPv6 only", "sites that have IPv4 only cannot be reached"),
+        (false, false) => {
+            Finding::note("routes", "none beyond this machine", "check the network's configuration")
+        }
+    }
+}
+
+/// Whether directories can be served: the kernel has to keep clients inside of them.
+fn beneath() -> Finding {
+    use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+    const SUBJECT: &str = "serving";
+    match openat2(rustix::fs::CWD, ".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::BENEATH)
+    {
+        Ok(_) => Finding::ok(SUBJECT, "the kernel keeps clients inside of an export (openat2)"),
+        Err(cause) => Finding::note(
+            SUBJECT,
+            format!("directories cannot be served: openat2: {cause}"),
+            "it takes Linux 5.6 or later, and a sandbox that allows the call",
+        ),
+    }
+}
+
+fn authorities(trust: &Trust) -> Finding {
+    const SUBJECT: &str = "authorities";
+    if trust.insecure {
+        return Finding::note(SUBJECT, "no certificate is checked", "leave out --insecure");
+    }
+    match gridlane_net::tls::count_authorities(trust) {
+        Ok((0, 0)) => Finding::note(
+            SUBJECT,
+            "none: no server's certificate will be trusted",
+            "install ca-certificates, or name a file with --ca or SSL_CERT_FILE",
+        ),
+        Ok((named, system)) => {
+            Finding::ok(SUBJECT, format!("{system} of the system, {named} named (--ca, X509_CERT_DIR)"))
+        }
+        Err(error) => Finding::bad(SUBJECT, error),
+    }
+}
+
+/// Which proxies the environment names; passwords in them are nobody's business.
+fn proxies() -> Vec<Finding> {
+    let names =
+        ["http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"];
+    let set = names.iter().filter_map(|name| {
+        let value = std::env::var(name).ok().filter(|value| !value.is_empty())?;
+        let shown = Url::parse_absolute(&value).map_or(value.clone(), |url| url.to_string());
+        let shown = if shown.contains('@') { "(with a password)".to_owned() } else { shown };
+        Some(Finding::ok("proxy", format!("{name} is {shown}")))
+    });
+    set.collect()
+}
+
+/// Which credentials lie where the field's programs look for them.
+fn credentials() -> Vec<Finding> {
+    let user = rustix::process::getuid().as_raw();
+    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let mut findings = Vec::new();
+    if of("BEARER_TOKEN").is_some() {
+        findings.push(Finding::ok("token", "in BEARER_TOKEN"));
+    }
+    let tokens = [
+        of("BEARER_TOKEN_FILE"),
+        of("XDG_RUNTIME_DIR").map(|dir| dir.join(format!("bt_u{user}"))),
+        Some(PathBuf::from(format!("/tmp/bt_u{user}"))),
+    ];
+    let proxies = [of("X509_USER_PROXY"), Some(PathBuf::from(format!("/tmp/x509up_u{user}")))];
+    let keys = [of("X509_USER_KEY")];
+    let all = tokens.into_iter().map(|file| ("token", file));
+    let all = all.chain(proxies.into_iter().map(|file| ("proxy certificate", file)));
+    for (subject, file) in all.chain(keys.into_iter().map(|file| ("user key", file))) {
+        findings.extend(file.and_then(|file| credential(subject, &file)));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok("credentials", "none: what anyone may read can be read"));
+    }
+    findings
+}
+
+fn credential(subject: &'static str, file: &Path) -> Option<Finding> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let meta = fs::metadata(file).ok()?;
+    let text = file.display().to_string();
+    Some(match meta.permissions().mode() & 0o077 {
+        0 => Finding::ok(subject, text),
+        mode => Finding::note(
+            subject,
+            format!("{text} is open to others (mode {mode:o} beyond the owner's)"),
+            format!("chmod 600 {}", file.display()),
+        ),
+    })
+}
+
+/// What works with the server of a URL.
+pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if let Some(path) = url.to_path() {
+        findings.push(match fs::metadata(&path) {
+            Ok(_) => Finding::ok("here", format!("{} is there", path.display())),
+            Err(cause) => Finding::bad("here", Error::local_io("cannot look at it", &cause).endpoint(url)),
+        });
+        return findings;
+    }
+    let found = addresses(url).await;
+    let is_known = found.verdict == Verdict::Ok;
+    findings.push(found);
+    if !is_known {
+        return findings;
+    }
+    let began = Instant::now();
+    match client.connect(url, Purpose::Question, true).await {
+        Ok(connected) => {
+            let text = format!("{}, after {}", connected.connection.describe(), in_words(began.elapsed()));
+            findings.push(Finding::ok("connection", text));
+        }
+        Err(error) => {
+            findings.push(Finding::bad("connection", error));
+            return findings;
+        }
+    }
+    let want = [("Want-Digest", "adler32".to_owned())];
+    let asked = SystemTime::now();
+    let began = Instant::now();
+    match ask(client, url, "HEAD", &want).await {
+        Ok(exchange) => findings.extend(of_answer(exchange, asked, began.elapsed()).await),
+        Err(error) => findings.push(Finding::bad("answer", error)),
+    }
+    if let Ok(exchange) = ask(client, url, "OPTIONS", &[]).await {
+        findings.push(webdav(&exchange));
+        exchange.finish().await;
+    }
+    findings
+}
+
+async fn ask(
+    client: &Client,
+    url: &Url,
+    method: &'static str,
+    headers: &[(&'static str, String)],
+) -> Result<Exchange> {
+    let request = Request { headers: headers.to_vec(), ..Request::new(method, url) };
+    client.exchange(&request).await
+}
+
+async fn addresses(url: &Url) -> Finding {
+    let began = Instant::now();
+    match tokio::net::lookup_host((url.host(), url.port())).await {
+        Ok(found) => {
+            let list: Vec<String> = found.map(|address| address.ip().to_string()).collect();
+            let took = match url.host().parse::<IpAddr>() {
+                Ok(_) => String::new(),
+                Err(_) => format!(" in {}", in_words(began.elapsed())),
+            };
+            Finding::ok("addresses", format!("{}{took}", list.join(", ")))
+        }
+        Err(cause) => {
+            let message = format!("the name {:?} has none: {cause}", url.host());
+            let error = Error::new(ErrorKind::Network, message);
+            Finding::bad("addresses", error.hint("check the spelling and this machine's name service"))
+        }
+    }
+}
+
+async fn of_answer(exchange: Exchange, asked: SystemTime, took: Duration) -> Vec<Finding> {
+    let head = &exchange.response.head;
+    let server =
+        head.headers.get("server").map_or(String::new(), |name| format!(" from {}", printable(name)));
+    let text = format!("{}{server} in {}", exchange.status(), in_words(took));
+    let mut findings = Vec::new();
+    if exchange.status().is_success() {
+        findings.push(Finding::ok("answer", text));
+        let ranges = head.headers.list("accept-ranges").any(|unit| unit.eq_ignore_ascii_case("bytes"));
+        if !exchange.url.is_directory_form() {
+            findings.push(match ranges {
+                true => Finding::ok("ranges", "yes: several connections, and copies that go on"),
+                false => Finding::note("ranges", "not announced", "an interrupted copy may begin again"),
+            });
+            findings.push(match head.digests().is_empty() {
+                false => Finding::ok("checksums", "the server tells adler32"),
+                true => Finding::note(
+                    "checksums",
+                    "the server tells none",
+                    "copies are compared with other replicas, or with --checksum TYPE:VALUE",
+                ),
+            });
+        }
+    }
+    findings.extend(clock(head.headers.get("date"), asked, took));
+    if !exchange.status().is_success() {
+        findings.insert(0, Finding::bad("answer", exchange.into_error().await));
+    } else {
+        exchange.finish().await;
+    }
+    findings
+}
+
+/// A time that a server took.
+fn in_words(took: Duration) -> String {
+    match took.as_secs() {
+        0 => format!("{:.1} ms", took.as_secs_f64() * 1e3),
+        _ => format_seconds(took.as_secs_f64()),
+    }
+}
+
+/// How far the server's clock is from ours. Its time is cut to seconds and some of it passed on the way.
+fn clock(date: Option<&str>, asked: SystemTime, took: Duration) -> Option<Finding> {
+    let theirs = gridlane_dav::date::parse(date?)?;
+    let early = asked.duration_since(theirs).unwrap_or_default();
+    let late = theirs.duration_since(asked + took).unwrap_or_default();
+    let skew = early.max(late).saturating_sub(Duration::from_secs(1));
+    let text = match (skew.is_zero(), late > early) {
+        (true, _) => "agrees with the server's".to_owned(),
+        (false, true) => format!("the server's is {} ahead", format_seconds(skew.as_secs_f64())),
+        (false, false) => format!("the server's is {} behind", format_seconds(skew.as_secs_f64())),
+    };
+    let advice = "set the clock (timedatectl, chrony): certificates and tokens have times in them";
+    Some(match skew {
+        skew if skew > SKEW_MAX => Finding::bad("clock", Error::new(ErrorKind::Other, text).hint(advice)),
+        skew if skew > SKEW_NOTED => Finding::note("clock", text, advice),
+        _ => Finding::ok("clock", text),
+    })
+}
+
+fn webdav(exchange: &Exchange) -> Finding {
+    let headers = &exchange.response.head.headers;
+    let allowed: Vec<String> = headers.list("allow").map(str::to_ascii_uppercase).collect();
+    let can = |method: &str| allowed.iter().any(|allowed| allowed == method);
+    match headers.contains("dav") {
+        true => {
+            let mut words = vec!["lists"];
+            words.extend(can("PUT").then_some("stores"));
+            words.extend(can("DELETE").then_some("removes"));
+            words.extend(can("MOVE").then_some("moves"));
+            Finding::ok("WebDAV", words.join(", "))
+        }
+        false => Finding::note("WebDAV", "no", "directories are read from pages, if there are any"),
+    }
+}
+
+/// What a peer says, as it may be shown.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_clock_is_seen_and_a_round_trip_is_none() {
+        let asked = gridlane_dav::date::parse("Sun, 22 Nov 2026 10:00:00 GMT").unwrap();
+        let took = Duration::from_secs(2);
+        for (date, verdict, word) in [
+            ("Sun, 22 Nov 2026 10:00:01 GMT", Verdict::Ok, "agrees"),
+            ("Sun, 22 Nov 2026 09:59:59 GMT", Verdict::Ok, "agrees"),
+            ("Sun, 22 Nov 2026 10:00:30 GMT", Verdict::Note, "ahead"),
+            ("Sun, 22 Nov 2026 09:00:00 GMT", Verdict::Bad, "behind"),
+        ] {
+            let found = clock(Some(date), asked, took).unwrap();
+            assert_eq!(found.verdict, verdict, "{date}: {found:?}");
+            assert!(found.text.contains(word), "{found:?}");
+        }
+        assert!(clock(None, asked, took).is_none() && clock(Some("soon"), asked, took).is_none());
+    }
+
+    #[test]
+    fn this_machine_can_be_looked_at() {
+        let findings = examine_machine(&Trust::default());
+        for subject in ["open files", "routes", "serving", "authorities"] {
+            assert!(findings.iter().any(|finding| finding.subject == subject), "{subject}");
+        }
+        let insecure = Trust { insecure: true, ..Trust::default() };
+        let findings = examine_machine(&insecure);
+        assert!(
+            findings
+                .iter()
+                .any(|finding| finding.subject == "authorities" && finding.verdict == Verdict::Note)
+        );
+    }
+}
