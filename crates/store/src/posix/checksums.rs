@@ -11,21 +11,26 @@
 //! [tag](crate::Metadata::tag): a checksum that one client asks for must not look like another file to all
 //! who are reading it.
 //!
-//! XRootD's `user.XrdCks.<kind>` are read and never written: a struct of 96 bytes with the algorithm's name,
+//! XRootD's `user.XrdCks.<kind>` are read and never set: a struct of 96 bytes with the algorithm's name,
 //! the file's modification time in seconds, how many seconds later the checksum was there, and the value
 //! (`XrdCks/XrdCksData.hh`). XRootD takes it as valid while the modification time is in that second. Here it also
 //! has to have been finished in a later one: else a change in place within the same second would go unnoticed.
 //!
+//! Who sets a modification time through the storage makes all of them be forgotten, XRootD's included.
+//!
 //! What nobody can notice: bytes changed in place by another program that sets the modification time back to
-//! what it was, to the nanosecond (to the second for XRootD's); and, where the kernel's clock has ticks (about
+//! what it was, to the nanosecond (to the second for XRootD's), or changed through a mapping that was written to
+//! before, as long as the kernel does not move the modification time on; and, where the kernel's clock has ticks (about
 //! 4 ms before Linux 6.13), within the tick of the upload's last write. Where a file system counts whole
 //! seconds, what was changed less than two seconds ago is not kept.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::time::SystemTime;
 
 use gridlane_core::{Checksum, ChecksumKind};
-use rustix::fs::{Statx, XattrFlags, fgetxattr, fsetxattr};
+use rustix::fs::{Statx, XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
 
 use super::metadata::{look_at, modified_of, nanoseconds_of};
 use super::{Shared, side_file};
@@ -70,6 +75,28 @@ pub(super) fn keep(
         return Ok(());
     }
     side_file::keep(shared, &stat, checksum)
+}
+
+/// Forgets what was kept of a file whose modification time is about to be set. The bytes may have been changed
+/// since, and the new time may be the one that it had before that: then it would hold again.
+pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<()> {
+    if !shared.options.without_attributes {
+        for (prefix, kind) in [ATTRIBUTE, XROOTD_ATTRIBUTE]
+            .into_iter()
+            .flat_map(|prefix| ChecksumKind::ALL.into_iter().map(move |kind| (prefix, kind)))
+        {
+            let name = attribute(prefix, kind);
+            // Who may set the times, as the owner, may not write to a read-only file. That matters only where
+            // there is something.
+            if !matches!(fgetxattr(&file, &name, &mut [0; 0][..]), Err(Errno::NODATA | Errno::OPNOTSUPP)) {
+                match fremovexattr(&file, &name) {
+                    Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                    Err(cause) => return Err(cause.into()),
+                }
+            }
+        }
+    }
+    side_file::forget(shared, &look_at(&file)?)
 }
 
 /// The checksum that was kept of a file, if both still are as `metadata` says.

@@ -264,7 +264,11 @@ impl Storage for PosixStorage {
     fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
         self.shared.look(path)?;
         let opened = self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?;
-        metadata_of(&look_at(&opened)?).ok_or(StoreError::NotFound)?;
+        let metadata = metadata_of(&look_at(&opened)?).ok_or(StoreError::NotFound)?;
+        if !metadata.is_directory() {
+            // Before the time is what it may have been when they were kept.
+            checksums::forget(&self.shared, &opened)?;
+        }
         upload::set_modified(opened, modified)
     }
 

@@ -70,6 +70,26 @@ pub(super) fn keep(shared: &Shared, stat: &Statx, checksum: &Checksum) -> StoreR
     Ok(table.write_all_at(&slot, bucket_at + (chosen * SLOT_BYTES) as u64)?)
 }
 
+/// Forgets what is known of the file, in whatever state.
+pub(super) fn forget(shared: &Shared, stat: &Statx) -> StoreResult<()> {
+    let Some(hidden) = hidden::at_root_if_there(shared) else { return Ok(()) };
+    let table = match open(hidden, OFlags::RDWR) {
+        Ok(table) => table,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(cause) => return Err(cause.into()),
+    };
+    for kind in ChecksumKind::ALL {
+        let key = key_of(stat, kind);
+        let bucket_at = bucket_of(&key);
+        for (index, found) in read_bucket(&table, bucket_at).iter().enumerate() {
+            if found.is_some_and(|found| found[KIND] == key[KIND] && found[IDENTITY] == key[IDENTITY]) {
+                table.write_all_at(&[0; SLOT_BYTES], bucket_at + (index * SLOT_BYTES) as u64)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The checksum that was kept of the file, in the state that `stat` tells of.
 pub(super) fn kept(shared: &Shared, stat: &Statx, kind: ChecksumKind) -> Option<Checksum> {
     let table = open(hidden::at_root_if_there(shared)?, OFlags::RDONLY).ok()?;
