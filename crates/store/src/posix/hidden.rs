@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits;
 use rustix::fs::{
-    AtFlags, CWD, Dir, Mode, OFlags, RenameFlags, Statx, StatxFlags, fchmod, mkdirat, openat, readlinkat,
-    renameat_with, statx,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, Statx, StatxFlags, fchmod, flock, mkdirat,
+    openat, readlinkat, renameat_with, statx,
 };
 use rustix::fs::{renameat, unlinkat};
 use rustix::io::Errno;
@@ -131,6 +131,18 @@ pub(super) fn create_partial(hidden: &OwnedFd) -> StoreResult<(String, File)> {
     }
 }
 
+/// Keeps a partial from being removed because of its age, until it is closed. Where no locks are, its age says.
+pub(super) fn hold(partial: &File) {
+    let _ = flock(partial, FlockOperation::NonBlockingLockExclusive);
+}
+
+fn is_held(hidden: &OwnedFd, name: &OsStr) -> bool {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(hidden, name, flags, Mode::empty()).is_ok_and(|partial| {
+        flock(&partial, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    })
+}
+
 /// Takes `name` out of sight, to be deleted; returns what it is called now.
 pub(super) fn discard(parent: &OwnedFd, name: &OsStr, hidden: &OwnedFd) -> Result<String, Errno> {
     loop {
@@ -158,7 +170,7 @@ pub(super) fn remove_unused(base: BorrowedFd<'_>) -> bool {
     open(base, Path::new("")).is_ok() && unlinkat(base, HIDDEN_NAME, AtFlags::REMOVEDIR).is_ok()
 }
 
-/// Removes partial uploads older than `age`, and discarded trees that are for `tree_age`, from the hidden
+/// Removes partial uploads older than `age` that are not [held](hold), and discarded trees that are for `tree_age`, from the hidden
 /// directory in `base`, if there is one. A tree that is being deleted needs no age: two may delete it at once.
 pub(super) fn remove_abandoned(
     base: BorrowedFd<'_>,
@@ -189,7 +201,9 @@ pub(super) fn remove_abandoned(
             // The move into this directory was a change, and keeps the time of modification.
             has_age(changed_of, tree_age) && tree::delete(hidden.as_fd(), name).is_ok()
         } else if is(PARTIAL) {
-            has_age(modified_of, age) && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
+            has_age(modified_of, age)
+                && !is_held(&hidden, name)
+                && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
         } else {
             false
         };
