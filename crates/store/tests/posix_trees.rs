@@ -314,6 +314,21 @@ fn permissions_and_owners_are_what_the_operator_wants() {
     }
 }
 
+#[test]
+fn directories_stay_in_the_group_that_those_above_are_of() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o2775)).unwrap();
+    for umask in [None, Some(0o027)] {
+        let storage =
+            PosixStorage::open_with(directory.path(), PosixOptions { umask, ..PosixOptions::default() })
+                .unwrap();
+        let name = format!("{umask:?}");
+        storage.make_directory(&path(&name)).unwrap();
+        let mode = fs::metadata(directory.path().join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o2000, 0o2000, "{name}");
+    }
+}
+
 /// Runs a test where this thread has mounts of its own; not at all where it may not have them.
 fn with_own_mounts(test: impl FnOnce() + Send) {
     use gridlane_sys::namespace::{Namespaces, unshare};

@@ -32,8 +32,10 @@ pub(super) fn make_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<
     let (parent_path, name) = path.split_last().ok_or(StoreError::Unexpected)?;
     let parent = shared.resolve_parent(&parent_path)?;
     let name = OsStr::from_bytes(name);
-    let _changing = shared.lock_changes();
-    mkdirat(&parent, name, Mode::from_raw_mode(DIRECTORY_PERMISSIONS)).map_err(|cause| match cause {
+    let changing = shared.lock_changes();
+    // At no moment open to others than it will be; and to us, who change it.
+    let mode = Mode::from_raw_mode(shared.options.permissions(DIRECTORY_PERMISSIONS)) | Mode::RWXU;
+    mkdirat(&parent, name, mode).map_err(|cause| match cause {
         // The parent was removed since.
         Errno::NOENT => StoreError::ParentMissing,
         other => other.into(),
@@ -43,6 +45,7 @@ pub(super) fn make_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<
         let _ = unlinkat(&parent, name, AtFlags::REMOVEDIR);
         return Err(error);
     }
+    drop(changing);
     shared.options.sync_names(&parent)
 }
 
@@ -58,7 +61,7 @@ pub(super) fn remove(shared: &Shared, path: &ObjectPath, expectation: &Expectati
     let (parent, name) = path.split_last().ok_or(StoreError::NotAFile)?;
     let parent = shared.resolve_directory(&parent)?;
     let name = OsStr::from_bytes(name);
-    let _changing = shared.lock_changes();
+    let changing = shared.lock_changes();
     // Not followed: the link is removed, never what it points to.
     match kind_of(&look_in(&parent, name)?) {
         FileType::Directory => return Err(StoreError::NotAFile),
@@ -75,6 +78,7 @@ pub(super) fn remove(shared: &Shared, path: &ObjectPath, expectation: &Expectati
     }
     shared.check(path, expectation)?;
     unlinkat(&parent, name, AtFlags::empty())?;
+    drop(changing);
     shared.options.sync_names(&parent)
 }
 
@@ -82,7 +86,7 @@ pub(super) fn remove_directory(shared: &Shared, path: &ObjectPath) -> StoreResul
     let (parent_path, name) = path.split_last().ok_or(StoreError::InUse)?;
     let parent = shared.resolve_directory(&parent_path)?;
     let name = OsStr::from_bytes(name);
-    let _changing = shared.lock_changes();
+    let changing = shared.lock_changes();
     if is_link_to_directory(shared, path, &parent, name)? {
         unlinkat(&parent, name, AtFlags::empty())?;
     } else {
@@ -93,6 +97,7 @@ pub(super) fn remove_directory(shared: &Shared, path: &ObjectPath) -> StoreResul
             other => other?,
         }
     }
+    drop(changing);
     shared.options.sync_names(&parent)
 }
 
@@ -101,9 +106,10 @@ pub(super) fn remove_tree(shared: &Shared, path: &ObjectPath) -> StoreResult<()>
     let parent = shared.resolve_directory(&parent_path)?;
     let name = OsStr::from_bytes(name);
     let discarded = {
-        let _changing = shared.lock_changes();
+        let changing = shared.lock_changes();
         if is_link_to_directory(shared, path, &parent, name)? {
             unlinkat(&parent, name, AtFlags::empty())?;
+            drop(changing);
             return shared.options.sync_names(&parent);
         }
         if tree::holds_mounts(&parent, name) {
