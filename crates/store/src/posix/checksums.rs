@@ -47,19 +47,32 @@ const ATTRIBUTE_BYTES_MAX: usize = 256;
 /// How far back a modification time without nanoseconds has to be, so that a change from now on gets another.
 const COARSE_SETTLED_S: u64 = 2;
 
-/// Keeps the checksums of an upload, as far as that is possible: without them they are computed again.
-pub(super) fn keep_of_upload(shared: &Shared, file: &File, checksums: &[Checksum]) {
-    let Ok(stat) = look_at(file) else { return };
-    if !is_settled(&stat) {
-        return;
-    }
-    for checksum in checksums {
+/// Checksums of an upload that could not become attributes of it.
+pub(super) struct Beside {
+    /// When nobody but us could change it.
+    stat: Statx,
+    checksums: Vec<Checksum>,
+}
+
+/// Keeps the checksums of an upload in its attributes, while nobody sees it; returns those that have to be kept
+/// [beside](keep_beside) it.
+pub(super) fn keep_of_upload(shared: &Shared, file: &File, mut checksums: Vec<Checksum>) -> Option<Beside> {
+    let stat = look_at(file).ok().filter(is_settled)?;
+    checksums.retain(|checksum| {
         let name = attribute(ATTRIBUTE, checksum.kind());
-        let is_set = !shared.options.without_attributes
-            && fsetxattr(file, name, encode(checksum, &stat).as_bytes(), XattrFlags::empty()).is_ok();
-        if !is_set {
-            let _ = side_file::keep(shared, &stat, checksum);
-        }
+        shared.options.without_attributes
+            || fsetxattr(file, name, encode(checksum, &stat).as_bytes(), XattrFlags::empty()).is_err()
+    });
+    Some(Beside { stat, checksums })
+}
+
+/// Keeps what is left of an upload that is visible now: the rename may have changed what a record goes by. As far
+/// as that is possible: without them they are computed again.
+pub(super) fn keep_beside(shared: &Shared, beside: &Beside, stat: &Statx) {
+    let was = &beside.stat;
+    let is_same = stat.stx_size == was.stx_size && modified_of(stat) == modified_of(was);
+    for checksum in beside.checksums.iter().filter(|_| is_same) {
+        let _ = side_file::keep(shared, stat, checksum);
     }
 }
 

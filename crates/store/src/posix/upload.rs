@@ -186,14 +186,19 @@ impl Upload for PosixUpload {
     fn commit(mut self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
         self.take_its_time()?;
         // While the file is ours, and when its times are what they will be.
-        checksums::keep_of_upload(&self.shared, &self.file, &self.checksums);
+        let checksums = std::mem::take(&mut self.checksums);
+        let beside = checksums::keep_of_upload(&self.shared, &self.file, checksums);
         self.shared.options.apply(&self.file, FILE_PERMISSIONS)?;
         if self.shared.options.durability != Durability::None {
             fsync(&self.file)?;
         }
         let replaced = self.rename(expectation)?;
         // After the rename, which changes the inode's change time and so the tag.
-        let metadata = metadata_of(&look_at(&self.file)?).ok_or(StoreError::NotAFile)?;
+        let stat = look_at(&self.file)?;
+        if let Some(beside) = beside {
+            checksums::keep_beside(&self.shared, &beside, &stat);
+        }
+        let metadata = metadata_of(&stat).ok_or(StoreError::NotAFile)?;
         Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 }
