@@ -4,7 +4,7 @@
 //! and deleted there. What a crash leaves, in the order of the steps:
 //!
 //! 1. `remove_tree` renames the tree into `.gridlane/`. From here on it is gone for everybody; a crash leaves
-//!    it to `remove_abandoned`.
+//!    it to `remove_abandoned`. What turns out to hold something that only others may delete comes back.
 //! 2. `rename` onto a directory exchanges the two (`RENAME_EXCHANGE`): the new one is in place at the very
 //!    moment when the old one is not. A crash here leaves the old one under the name that was moved.
 //! 3. The old one, now there, goes the way of 1.
@@ -120,8 +120,17 @@ pub(super) fn remove_tree(shared: &Shared, path: &ObjectPath) -> StoreResult<()>
     match discarded {
         Some((hidden, removed)) => {
             shared.options.sync_names(&parent)?;
-            hidden::delete_discarded(&hidden, &removed);
-            Ok(())
+            let deleted = tree::delete(hidden.as_fd(), OsStr::new(&removed));
+            let Err(error @ StoreError::Denied) = deleted else {
+                // Nobody sees it any more: what failed is tried again by `remove_abandoned`.
+                return Ok(());
+            };
+            // Something in it is somebody else's, and will never be ours to delete. Its owner must find it.
+            let _changing = shared.lock_changes();
+            match rename_new(&hidden, OsStr::new(&removed), &parent, name) {
+                Ok(()) => Err(error),
+                Err(_) => Ok(()),
+            }
         }
         None => {
             tree::delete(parent.as_fd(), name)?;
