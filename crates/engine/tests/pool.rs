@@ -100,6 +100,24 @@ async fn a_closed_connection_is_noticed_before_it_is_used() {
     server.await.unwrap();
 }
 
+/// A server that sends a body where there is none to be, some time after the head.
+#[tokio::test]
+async fn a_connection_that_holds_the_rest_of_an_answer_is_of_no_use() {
+    let server = Scripted::start(|seen| match seen.method() {
+        "HEAD" => Reply::Bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 9\r\n\r\n".to_vec()),
+        // As if what belongs to the HEAD came only now.
+        "GET" if seen.connection == 0 => {
+            Reply::Bytes(b"<html/>\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_vec())
+        }
+        _ => answer("200 OK", &[], "hello"),
+    })
+    .await;
+    let client = client();
+    client.request("HEAD", &server.url("/a"), &[]).await.map(|_| ()).unwrap_err();
+    assert_eq!(get(&client, &server.url("/b")).await, b"hello");
+    assert_eq!(server.connections(), 2);
+}
+
 /// Answers the first request of each connection but the last, and closes at the second.
 async fn closes_at_the_second() -> Scripted {
     Scripted::start(|seen| match seen.head.contains("/second") && seen.connection == 0 {

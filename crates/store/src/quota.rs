@@ -58,6 +58,15 @@ struct State {
     added_bytes: u64,
     /// A walk that a later one has overtaken counts nothing.
     walk: u64,
+    /// The last walk that came to its end and was not overtaken.
+    counted: u64,
+}
+
+/// Taken before a change begins, so that it is known afterwards which walks it met.
+#[derive(Clone, Copy)]
+struct Before {
+    walk: u64,
+    counted: u64,
 }
 
 impl Account {
@@ -84,10 +93,32 @@ impl Account {
         state.reserved_bytes = state.reserved_bytes.saturating_sub(bytes);
     }
 
-    fn change(&self, added: u64, removed: u64) {
+    fn before(&self) -> Before {
+        let state = self.lock();
+        Before { walk: state.walk, counted: state.counted }
+    }
+
+    /// Counts a change that was made since `before`.
+    fn change(&self, before: Before, added: u64, removed: u64) {
         let mut state = self.lock();
+        // A walk that ended meanwhile may not have found what went: to take it off once more would be too much.
+        let removed = if state.counted == before.counted { removed } else { 0 };
         state.added_bytes = state.added_bytes.saturating_add(added);
         state.used_bytes = state.used_bytes.saturating_add(added).saturating_sub(removed);
+    }
+
+    /// Whether a walk is or was under way since `before`: what was moved may have got past it.
+    fn met_a_walk(&self, before: Before) -> bool {
+        before.walk != before.counted || self.lock().walk != before.walk
+    }
+
+    /// Counts what may have got past a walk by being moved. One that is under way adds it when it ends.
+    fn add_unseen(&self, before: Before, bytes: u64) {
+        let mut state = self.lock();
+        state.added_bytes = state.added_bytes.saturating_add(bytes);
+        if state.counted != before.counted {
+            state.used_bytes = state.used_bytes.saturating_add(bytes);
+        }
     }
 }
 
@@ -99,8 +130,8 @@ impl QuotaStorage {
     }
 
     /// Counts what is there; takes as long as it takes to look at every file. Changes go on meanwhile: what is
-    /// added counts even if the walk has seen it, what is removed may still count, so that the result is at
-    /// most too large, until the next time.
+    /// added or moved counts even if the walk has seen it, what is removed may still count, so that the result is
+    /// at most too large, until the next time.
     pub fn recount(&self) -> StoreResult<QuotaUsage> {
         let walk = {
             let mut state = self.account.lock();
@@ -113,6 +144,7 @@ impl QuotaStorage {
         if state.walk == walk {
             state.used_bytes = found_bytes.saturating_add(state.added_bytes);
             state.is_counted = true;
+            state.counted = walk;
         }
         drop(state);
         Ok(self.usage())
@@ -203,6 +235,7 @@ impl Storage for QuotaStorage {
                 Err(_) => return self.inner.remove(path, expectation),
             };
             let is_link = self.inner.is_link(path)?;
+            let before = self.account.before();
             let exactly = match expectation {
                 Expectation::Anything => Expectation::Tag(found.tag),
                 Expectation::Absent | Expectation::Tag(_) => expectation.clone(),
@@ -211,7 +244,7 @@ impl Storage for QuotaStorage {
                 Err(StoreError::Unexpected) if *expectation == Expectation::Anything => {}
                 Err(other) => return Err(other),
                 Ok(()) => {
-                    self.account.change(0, if is_link { 0 } else { found.size_bytes });
+                    self.account.change(before, 0, if is_link { 0 } else { found.size_bytes });
                     return Ok(());
                 }
             }
@@ -224,9 +257,10 @@ impl Storage for QuotaStorage {
     }
 
     fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
+        let before = self.account.before();
         let removed_bytes = self.bytes_at(path)?;
         self.inner.remove_tree(path)?;
-        self.account.change(0, removed_bytes);
+        self.account.change(before, 0, removed_bytes);
         Ok(())
     }
 
@@ -238,11 +272,16 @@ impl Storage for QuotaStorage {
         expectation: &Expectation,
     ) -> StoreResult<bool> {
         // Onto itself, or onto what holds it, is refused in any case: no need to count.
+        let before = self.account.before();
         let counts = overwrite && from != to && !from.is_below(to);
         let replaced_bytes = if counts { self.bytes_at(to)? } else { 0 };
         let replaced = self.inner.rename(from, to, overwrite, expectation)?;
         if replaced {
-            self.account.change(0, replaced_bytes);
+            self.account.change(before, 0, replaced_bytes);
+        }
+        if self.account.met_a_walk(before) {
+            // It was moved: what cannot be told of it now is told by the next walk.
+            self.account.add_unseen(before, self.bytes_at(to).unwrap_or(0));
         }
         Ok(replaced)
     }
@@ -326,9 +365,10 @@ impl Upload for QuotaUpload {
 
     fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
         let QuotaUpload { inner, reservation } = *self;
+        let before = reservation.account.before();
         let committed = inner.commit(expectation)?;
         // Before the reservation goes: at no moment may others have the room.
-        reservation.account.change(committed.metadata.size_bytes, committed.replaced_bytes);
+        reservation.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
         Ok(committed)
     }
 }
@@ -432,6 +472,117 @@ mod tests {
         });
         assert_eq!(fitted, 10);
         assert_eq!(used(&quota), (100, 0));
+    }
+
+    type Hook = Box<dyn FnMut(&str) + Send>;
+
+    /// A storage in whose operations something else may happen.
+    struct Watched {
+        inner: MemoryStorage,
+        hook: Mutex<Option<Hook>>,
+    }
+
+    impl Watched {
+        fn quota() -> (Arc<Watched>, Arc<QuotaStorage>) {
+            let inner = MemoryStorage::new();
+            for directory in ["a", "b"] {
+                inner.add_directory(&path(directory));
+            }
+            inner.add_file(&path("a/f"), [0; 10]);
+            let watched = Arc::new(Watched { inner, hook: Mutex::default() });
+            let quota = Arc::new(QuotaStorage::new(Arc::clone(&watched) as Arc<dyn Storage>, 100));
+            quota.recount().unwrap();
+            (watched, quota)
+        }
+
+        /// Runs `hook` once, the next time that `event` happens.
+        fn once(&self, event: &'static str, hook: impl FnOnce() + Send + 'static) {
+            let mut hook = Some(hook);
+            *self.hook.lock().unwrap() = Some(Box::new(move |happened| {
+                if happened == event
+                    && let Some(hook) = hook.take()
+                {
+                    hook();
+                }
+            }));
+        }
+
+        fn happens(&self, event: &str) {
+            let hook = self.hook.lock().unwrap().take();
+            if let Some(mut hook) = hook {
+                hook(event);
+                self.hook.lock().unwrap().get_or_insert(hook);
+            }
+        }
+    }
+
+    impl Storage for Watched {
+        fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
+            self.inner.look(path)
+        }
+        fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+            self.inner.open(path)
+        }
+        fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
+            self.happens(&format!("before {path}"));
+            let entries: Vec<_> = self.inner.entries(path)?.collect();
+            self.happens(&format!("after {path}"));
+            Ok(Box::new(entries.into_iter()))
+        }
+        fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.inner.make_directory(path)
+        }
+        fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
+            self.inner.remove(path, expectation)
+        }
+        fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.inner.remove_directory(path)
+        }
+        fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.inner.remove_tree(path)?;
+            self.happens("removed");
+            Ok(())
+        }
+        fn rename(
+            &self,
+            from: &ObjectPath,
+            to: &ObjectPath,
+            overwrite: bool,
+            expectation: &Expectation,
+        ) -> StoreResult<bool> {
+            self.inner.rename(from, to, overwrite, expectation)
+        }
+        fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
+            self.inner.set_modified(path, modified)
+        }
+        fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
+            self.inner.space(path)
+        }
+        fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+            self.inner.create(path, expected_bytes)
+        }
+    }
+
+    #[test]
+    fn what_a_walk_met_is_never_counted_too_small() {
+        // A removal takes long, and a walk finds what is left.
+        let (watched, quota) = Watched::quota();
+        put(&quota, "b/g", 20).unwrap();
+        let walker = Arc::clone(&quota);
+        watched.once("removed", move || assert_eq!(walker.recount().unwrap().used_bytes, 20));
+        quota.remove_tree(&path("a")).unwrap();
+        assert_eq!(used(&quota), (20, 0));
+        // A file is moved from where the walk has not been to where it was.
+        for (event, from, to) in [("after /b", "a/f", "b/f"), ("after /a", "b/f", "a/f")] {
+            let (watched, quota) = Watched::quota();
+            quota.rename(&path("a/f"), &path(from), true, &Expectation::Anything).ok();
+            let mover = Arc::clone(&quota);
+            watched.once(event, move || {
+                mover.rename(&path(from), &path(to), false, &Expectation::Anything).unwrap();
+            });
+            assert!(quota.recount().unwrap().used_bytes >= 10, "{event}");
+            assert_eq!(quota.recount().unwrap().used_bytes, 10);
+        }
     }
 
     #[test]

@@ -308,7 +308,8 @@ pub trait Storage: Send + Sync {
     /// Removes the directory at `path` with all that is in it. Where the storage can, it is gone from sight
     /// all at once, and what cannot be deleted then is left to [`remove_abandoned`](Storage::remove_abandoned).
     /// Links are removed, never followed, and what is mounted inside is left alone:
-    /// [`InUse`](StoreError::InUse).
+    /// [`InUse`](StoreError::InUse). [`Denied`](StoreError::Denied): what others own in it is there still, under
+    /// the same names; the rest may be gone.
     fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()>;
 
     /// Moves the file or directory at `from`, which has to be as expected, to `to`, all at once; returns

@@ -141,6 +141,48 @@ fn a_hidden_directory_that_is_a_link_is_refused() {
 }
 
 #[test]
+fn no_link_leads_into_the_hidden_directory() {
+    let export = Export::new();
+    let (storage, directory) = (&export.storage, export.directory());
+    let mut upload = storage.create(&path("f"), None).unwrap();
+    upload.write_at(b"of somebody else", 0).unwrap();
+    let partial = fs::read_dir(directory.join(".gridlane")).unwrap().next().unwrap().unwrap().file_name();
+    fs::create_dir_all(directory.join(".gridlane/removed-1-1-1.tree/below")).unwrap();
+    fs::write(directory.join(".gridlane/removed-1-1-1.tree/below/g"), b"removed").unwrap();
+    symlink(".gridlane", directory.join("link")).unwrap();
+    symlink(".gridlane/removed-1-1-1.tree", directory.join("tree")).unwrap();
+    symlink(std::path::Path::new(".gridlane").join(&partial), directory.join("partial")).unwrap();
+    let by_name = ObjectPath::new([&b"link"[..], partial.as_encoded_bytes()]).unwrap();
+    for hidden in
+        [path("link"), path("tree"), path("tree/below"), path("tree/below/g"), path("partial"), by_name]
+    {
+        assert!(matches!(storage.open(&hidden), Err(StoreError::NotFound)), "{hidden}");
+        assert!(matches!(storage.open_nowait(&hidden), Ok(None) | Err(StoreError::NotFound)), "{hidden}");
+        assert!(matches!(storage.look(&hidden), Err(StoreError::NotFound)), "{hidden}");
+        assert!(matches!(storage.list(&hidden), Err(StoreError::NotFound)), "{hidden}");
+        assert!(matches!(storage.set_modified(&hidden, SystemTime::now()), Err(StoreError::NotFound)));
+        assert!(storage.remove(&hidden, &Expectation::Anything).is_err(), "{hidden}");
+        assert!(storage.remove_tree(&hidden).is_err(), "{hidden}");
+        assert!(storage.rename(&hidden, &path("mine"), true, &Expectation::Anything).is_err(), "{hidden}");
+    }
+    assert!(matches!(storage.create(&path("link/checksums"), None), Err(StoreError::ParentMissing)));
+    assert!(matches!(storage.make_directory(&path("tree/new")), Err(StoreError::ParentMissing)));
+    assert!(export.names().is_empty());
+    upload.commit(&Expectation::Anything).unwrap();
+    assert_eq!(storage.stat(&path("f")).unwrap().size_bytes, 16);
+}
+
+#[test]
+fn a_hidden_directory_that_others_may_enter_is_closed() {
+    let export = Export::new();
+    let hidden = export.directory().join(".gridlane");
+    fs::create_dir(&hidden).unwrap();
+    fs::set_permissions(&hidden, fs::Permissions::from_mode(0o777)).unwrap();
+    drop(export.storage.create(&path("f"), None).unwrap());
+    assert_eq!(fs::metadata(&hidden).unwrap().permissions().mode() & 0o777, 0o700);
+}
+
+#[test]
 fn uploads_get_the_mode_that_the_umask_leaves() {
     let export = Export::new();
     export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything).unwrap();

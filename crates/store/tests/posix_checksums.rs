@@ -218,3 +218,27 @@ fn without_attributes_the_side_file_is_used() {
         });
     });
 }
+
+#[test]
+fn a_time_that_is_set_back_brings_no_checksum_back() {
+    for export in Export::both() {
+        let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(1_704_067_200_500);
+        for by_upload in [true, false] {
+            let mut upload = export.storage.create(&Export::path(), None).unwrap();
+            upload.write_at(b"123456789", 0).unwrap();
+            if by_upload {
+                upload.keep_checksums(&[Checksum::adler32(7)]);
+            }
+            upload.set_modified(moment).unwrap();
+            upload.commit(&Expectation::Anything).unwrap();
+            if !by_upload {
+                export.open().keep_checksum(&Checksum::adler32(7)).unwrap();
+            }
+            assert!(export.kept().is_some());
+            // Another program changes the bytes, and a client sets the time that it knows.
+            fs::File::options().write(true).open(export.file()).unwrap().write_all_at(b"X", 0).unwrap();
+            export.storage.set_modified(&Export::path(), moment).unwrap();
+            assert_eq!(export.kept(), None, "by an upload: {by_upload}");
+        }
+    }
+}

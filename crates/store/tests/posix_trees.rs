@@ -314,6 +314,53 @@ fn permissions_and_owners_are_what_the_operator_wants() {
     }
 }
 
+#[test]
+fn directories_stay_in_the_group_that_those_above_are_of() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o2775)).unwrap();
+    for umask in [None, Some(0o027)] {
+        let storage =
+            PosixStorage::open_with(directory.path(), PosixOptions { umask, ..PosixOptions::default() })
+                .unwrap();
+        let name = format!("{umask:?}");
+        storage.make_directory(&path(&name)).unwrap();
+        let mode = fs::metadata(directory.path().join(&name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o2000, 0o2000, "{name}");
+    }
+}
+
+#[test]
+fn what_only_others_may_delete_stays_where_they_find_it() {
+    use rustix::fs::{Gid, Uid};
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can make files of others");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let at = |relative: &str| directory.path().join(relative);
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    fs::create_dir_all(at("tree/theirs")).unwrap();
+    fs::write(at("tree/theirs/f"), b"precious").unwrap();
+    fs::write(at("tree/ours"), b"ours").unwrap();
+    for (relative, owner) in
+        [("tree", 12_345), ("tree/ours", 12_345), ("tree/theirs", 23_456), ("tree/theirs/f", 23_456)]
+    {
+        std::os::unix::fs::chown(at(relative), Some(owner), Some(owner)).unwrap();
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Of this thread alone.
+            let (uid, gid) = (Uid::from_raw(12_345), Gid::from_raw(12_345));
+            rustix::thread::set_thread_res_gid(gid, gid, gid).unwrap();
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            let storage = PosixStorage::open(directory.path(), Durability::None).unwrap();
+            assert!(matches!(storage.remove_tree(&path("tree")), Err(StoreError::Denied)));
+        });
+    });
+    assert_eq!(fs::read(at("tree/theirs/f")).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(at(".gridlane")).unwrap().count(), 0);
+}
+
 /// Runs a test where this thread has mounts of its own; not at all where it may not have them.
 fn with_own_mounts(test: impl FnOnce() + Send) {
     use gridlane_sys::namespace::{Namespaces, unshare};

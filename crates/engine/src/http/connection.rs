@@ -56,6 +56,8 @@ pub struct Connection {
     owed_bytes: u64,
     /// Whether anything has come since the last request was sent.
     is_answered: bool,
+    /// A head of an answer has come since the last request was sent.
+    has_head: bool,
     /// How long the server keeps it open without a request, if it says so.
     idle_max: Option<Duration>,
 }
@@ -84,6 +86,7 @@ impl Connection {
             is_writing: false,
             owed_bytes: 0,
             is_answered: false,
+            has_head: false,
             idle_max: None,
         }
     }
@@ -95,11 +98,14 @@ impl Connection {
         connection
     }
 
-    /// Whether this is a connection that carried requests before and was closed, as a server may at any
-    /// time, before a byte came in answer to the last one: `error` says how that showed.
+    /// Whether this is a connection that carried requests before and is of no use any more: it was closed, as
+    /// a server may at any time, before a byte came in answer to the last request; or what came was no answer,
+    /// but the rest of an earlier one (WsgiDAV sends a body after a HEAD that fails). `error` says how that
+    /// showed.
     pub fn was_stale(&self, error: &Error) -> bool {
-        let is_silent = !self.is_answered && self.is_between_answers();
-        self.is_reused && is_silent && error.kind() == ErrorKind::Network
+        let is_closed = !self.is_answered && error.kind() == ErrorKind::Network;
+        let is_littered = !self.has_head && error.kind() == ErrorKind::Protocol;
+        self.is_reused && self.is_between_answers() && (is_closed || is_littered)
     }
 
     /// Whether it carried requests before it was handed out.
@@ -159,7 +165,7 @@ impl Connection {
     pub(super) async fn send_to(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<()> {
         let mut bytes = request.head_to(proxy)?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
-        self.is_answered = false;
+        (self.is_answered, self.has_head) = (false, false);
         // What follows a proxy's yes to CONNECT is no body either.
         self.unanswered.push_back(matches!(request.method, "HEAD" | "CONNECT"));
         self.write(&bytes).await?;
@@ -205,6 +211,7 @@ impl Connection {
         loop {
             if let Some((head, used)) = ResponseHead::parse(&self.ahead[self.start..self.end])? {
                 self.start += used;
+                self.has_head = true;
                 return Ok(head);
             }
             if self.fill().await.map_err(|cause| broken("no answer", &cause))? == 0 {

@@ -11,21 +11,26 @@
 //! [tag](crate::Metadata::tag): a checksum that one client asks for must not look like another file to all
 //! who are reading it.
 //!
-//! XRootD's `user.XrdCks.<kind>` are read and never written: a struct of 96 bytes with the algorithm's name,
+//! XRootD's `user.XrdCks.<kind>` are read and never set: a struct of 96 bytes with the algorithm's name,
 //! the file's modification time in seconds, how many seconds later the checksum was there, and the value
 //! (`XrdCks/XrdCksData.hh`). XRootD takes it as valid while the modification time is in that second. Here it also
 //! has to have been finished in a later one: else a change in place within the same second would go unnoticed.
 //!
+//! Who sets a modification time through the storage makes all of them be forgotten, XRootD's included.
+//!
 //! What nobody can notice: bytes changed in place by another program that sets the modification time back to
-//! what it was, to the nanosecond (to the second for XRootD's); and, where the kernel's clock has ticks (about
+//! what it was, to the nanosecond (to the second for XRootD's), or changed through a mapping that was written to
+//! before, as long as the kernel does not move the modification time on; and, where the kernel's clock has ticks (about
 //! 4 ms before Linux 6.13), within the tick of the upload's last write. Where a file system counts whole
 //! seconds, what was changed less than two seconds ago is not kept.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 use std::time::SystemTime;
 
 use gridlane_core::{Checksum, ChecksumKind};
-use rustix::fs::{Statx, XattrFlags, fgetxattr, fsetxattr};
+use rustix::fs::{Statx, XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::io::Errno;
 
 use super::metadata::{look_at, modified_of, nanoseconds_of};
 use super::{Shared, side_file};
@@ -42,19 +47,32 @@ const ATTRIBUTE_BYTES_MAX: usize = 256;
 /// How far back a modification time without nanoseconds has to be, so that a change from now on gets another.
 const COARSE_SETTLED_S: u64 = 2;
 
-/// Keeps the checksums of an upload, as far as that is possible: without them they are computed again.
-pub(super) fn keep_of_upload(shared: &Shared, file: &File, checksums: &[Checksum]) {
-    let Ok(stat) = look_at(file) else { return };
-    if !is_settled(&stat) {
-        return;
-    }
-    for checksum in checksums {
+/// Checksums of an upload that could not become attributes of it.
+pub(super) struct Beside {
+    /// When nobody but us could change it.
+    stat: Statx,
+    checksums: Vec<Checksum>,
+}
+
+/// Keeps the checksums of an upload in its attributes, while nobody sees it; returns those that have to be kept
+/// [beside](keep_beside) it.
+pub(super) fn keep_of_upload(shared: &Shared, file: &File, mut checksums: Vec<Checksum>) -> Option<Beside> {
+    let stat = look_at(file).ok().filter(is_settled)?;
+    checksums.retain(|checksum| {
         let name = attribute(ATTRIBUTE, checksum.kind());
-        let is_set = !shared.options.without_attributes
-            && fsetxattr(file, name, encode(checksum, &stat).as_bytes(), XattrFlags::empty()).is_ok();
-        if !is_set {
-            let _ = side_file::keep(shared, &stat, checksum);
-        }
+        shared.options.without_attributes
+            || fsetxattr(file, name, encode(checksum, &stat).as_bytes(), XattrFlags::empty()).is_err()
+    });
+    Some(Beside { stat, checksums })
+}
+
+/// Keeps what is left of an upload that is visible now: the rename may have changed what a record goes by. As far
+/// as that is possible: without them they are computed again.
+pub(super) fn keep_beside(shared: &Shared, beside: &Beside, stat: &Statx) {
+    let was = &beside.stat;
+    let is_same = stat.stx_size == was.stx_size && modified_of(stat) == modified_of(was);
+    for checksum in beside.checksums.iter().filter(|_| is_same) {
+        let _ = side_file::keep(shared, stat, checksum);
     }
 }
 
@@ -70,6 +88,28 @@ pub(super) fn keep(
         return Ok(());
     }
     side_file::keep(shared, &stat, checksum)
+}
+
+/// Forgets what was kept of a file whose modification time is about to be set. The bytes may have been changed
+/// since, and the new time may be the one that it had before that: then it would hold again.
+pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<()> {
+    if !shared.options.without_attributes {
+        for (prefix, kind) in [ATTRIBUTE, XROOTD_ATTRIBUTE]
+            .into_iter()
+            .flat_map(|prefix| ChecksumKind::ALL.into_iter().map(move |kind| (prefix, kind)))
+        {
+            let name = attribute(prefix, kind);
+            // Who may set the times, as the owner, may not write to a read-only file. That matters only where
+            // there is something.
+            if !matches!(fgetxattr(&file, &name, &mut [0; 0][..]), Err(Errno::NODATA | Errno::OPNOTSUPP)) {
+                match fremovexattr(&file, &name) {
+                    Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                    Err(cause) => return Err(cause.into()),
+                }
+            }
+        }
+    }
+    side_file::forget(shared, &look_at(&file)?)
 }
 
 /// The checksum that was kept of a file, if both still are as `metadata` says.

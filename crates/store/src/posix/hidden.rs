@@ -6,7 +6,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits;
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, Statx, StatxFlags, mkdirat, openat, renameat_with, statx,
+    AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, Statx, StatxFlags, fchmod, flock, mkdirat,
+    openat, readlinkat, renameat_with, statx,
 };
 use rustix::fs::{renameat, unlinkat};
 use rustix::io::Errno;
@@ -22,13 +23,16 @@ use rustix::io::Errno;
 use super::metadata::{changed_of, look_at, look_in, modified_of};
 use super::{Shared, side_file, tree};
 use crate::error::{StoreError, StoreResult};
-use crate::path::{HIDDEN_NAME, ObjectPath};
+use crate::path::{HIDDEN_NAME, ObjectPath, is_hidden};
 
 /// Names of partial uploads begin and end like this.
 const PARTIAL: (&str, &str) = ("upload-", ".part");
 
 /// And those of trees that are being deleted. Nothing else in a hidden directory is ours to remove.
 const REMOVED: (&str, &str) = ("removed-", ".tree");
+
+/// Permissions of those whom the hidden directory is hidden from.
+const OTHERS: u16 = 0o077;
 
 /// The hidden directory for changes in `parent`, which is at `parent_path`; made when it is not there.
 pub(super) fn hidden_for(
@@ -53,6 +57,17 @@ pub(super) fn at_root(shared: &Shared) -> StoreResult<OwnedFd> {
 /// The same, when it is there.
 pub(super) fn at_root_if_there(shared: &Shared) -> Option<OwnedFd> {
     open(shared.root.as_fd(), &shared.root_path).ok()
+}
+
+/// Whether what was opened by way of a link is a hidden directory, or in one.
+pub(super) fn holds(root: &OwnedFd, found: &OwnedFd) -> Result<bool, Errno> {
+    // Where it is now: what leaves a hidden directory meanwhile is seen by everybody. Without procfs nobody can
+    // tell, and no link works.
+    let path_of =
+        |open: &OwnedFd| readlinkat(CWD, format!("/proc/thread-self/fd/{}", open.as_raw_fd()), Vec::new());
+    let (root, at) = (path_of(root)?, path_of(found)?);
+    let inside = at.as_bytes().strip_prefix(root.as_bytes()).unwrap_or(at.as_bytes());
+    Ok(inside.split(|byte| *byte == b'/').any(is_hidden))
 }
 
 /// Within one of these a rename works. The device alone does not tell: a bind mount has its origin's.
@@ -82,8 +97,15 @@ fn open(base: BorrowedFd<'_>, base_path: &Path) -> StoreResult<OwnedFd> {
         Errno::LOOP | Errno::NOTDIR | Errno::ACCESS => not_ours(),
         other => other.into(),
     })?;
-    let is_ours = look_at(&hidden)?.stx_uid == rustix::process::geteuid().as_raw();
-    if is_ours { Ok(hidden) } else { Err(not_ours()) }
+    let stat = look_at(&hidden)?;
+    if stat.stx_uid != rustix::process::geteuid().as_raw() {
+        return Err(not_ours());
+    }
+    if stat.stx_mode & OTHERS != 0 {
+        // Restored from a backup, perhaps. A file system that has no permissions cannot do it.
+        let _ = fchmod(&hidden, Mode::RWXU);
+    }
+    Ok(hidden)
 }
 
 /// A name that no other process and no other thread chooses.
@@ -107,6 +129,18 @@ pub(super) fn create_partial(hidden: &OwnedFd) -> StoreResult<(String, File)> {
             Err(cause) => return Err(cause.into()),
         }
     }
+}
+
+/// Keeps a partial from being removed because of its age, until it is closed. Where no locks are, its age says.
+pub(super) fn hold(partial: &File) {
+    let _ = flock(partial, FlockOperation::NonBlockingLockExclusive);
+}
+
+fn is_held(hidden: &OwnedFd, name: &OsStr) -> bool {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    openat(hidden, name, flags, Mode::empty()).is_ok_and(|partial| {
+        flock(&partial, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    })
 }
 
 /// Takes `name` out of sight, to be deleted; returns what it is called now.
@@ -136,7 +170,7 @@ pub(super) fn remove_unused(base: BorrowedFd<'_>) -> bool {
     open(base, Path::new("")).is_ok() && unlinkat(base, HIDDEN_NAME, AtFlags::REMOVEDIR).is_ok()
 }
 
-/// Removes partial uploads older than `age`, and discarded trees that are for `tree_age`, from the hidden
+/// Removes partial uploads older than `age` that are not [held](hold), and discarded trees that are for `tree_age`, from the hidden
 /// directory in `base`, if there is one. A tree that is being deleted needs no age: two may delete it at once.
 pub(super) fn remove_abandoned(
     base: BorrowedFd<'_>,
@@ -167,7 +201,9 @@ pub(super) fn remove_abandoned(
             // The move into this directory was a change, and keeps the time of modification.
             has_age(changed_of, tree_age) && tree::delete(hidden.as_fd(), name).is_ok()
         } else if is(PARTIAL) {
-            has_age(modified_of, age) && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
+            has_age(modified_of, age)
+                && !is_held(&hidden, name)
+                && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
         } else {
             false
         };

@@ -3,7 +3,7 @@
 //! Nothing outside of the directory can be reached: every path is resolved by the kernel with
 //! `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)` from the directory's own descriptor, so that `..`,
 //! absolute links and links that leave it fail in the kernel, in every component, without a race. Links
-//! that stay inside work. Without the system call (Linux before 5.6, some sandboxes) the export is
+//! that stay inside work, but for those that lead into a hidden directory. Without the system call (Linux before 5.6, some sandboxes) the export is
 //! refused.
 //!
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
@@ -112,9 +112,19 @@ impl PosixStorage {
 impl Shared {
     /// Opens what is at `relative` below the root.
     fn resolve(&self, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        match self.resolve_with(relative, flags, BENEATH | ResolveFlags::NO_SYMLINKS) {
+            // No path leads into a hidden directory, but a link that somebody made may.
+            Err(Errno::LOOP) => self.resolve_with(relative, flags, BENEATH).and_then(|found| {
+                if hidden::holds(&self.root, &found)? { Err(Errno::NOENT) } else { Ok(found) }
+            }),
+            other => other,
+        }
+    }
+
+    fn resolve_with(&self, relative: &Path, flags: OFlags, how: ResolveFlags) -> Result<OwnedFd, Errno> {
         let mut tries = RESOLVE_TRIES_MAX;
         loop {
-            match openat2(&self.root, relative, flags | OFlags::CLOEXEC, Mode::empty(), BENEATH) {
+            match openat2(&self.root, relative, flags | OFlags::CLOEXEC, Mode::empty(), how) {
                 // The kernel cannot tell whether a directory that was moved meanwhile is still beneath.
                 Err(Errno::AGAIN) if tries > 0 => tries -= 1,
                 other => return other,
@@ -203,10 +213,11 @@ impl Storage for PosixStorage {
 
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
         // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
-        let cached = BENEATH | ResolveFlags::CACHED;
+        let cached = BENEATH | ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
         match openat2(&self.shared.root, path.as_relative(), READING, Mode::empty(), cached) {
             Ok(descriptor) => self.shared.opened(descriptor).map(Some),
-            Err(Errno::AGAIN | Errno::INVAL) => Ok(None),
+            // A link takes a closer look.
+            Err(Errno::AGAIN | Errno::INVAL | Errno::LOOP) => Ok(None),
             Err(cause) => Err(lookup_error(cause)),
         }
     }
@@ -264,7 +275,11 @@ impl Storage for PosixStorage {
     fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
         self.shared.look(path)?;
         let opened = self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?;
-        metadata_of(&look_at(&opened)?).ok_or(StoreError::NotFound)?;
+        let metadata = metadata_of(&look_at(&opened)?).ok_or(StoreError::NotFound)?;
+        if !metadata.is_directory() {
+            // Before the time is what it may have been when they were kept.
+            checksums::forget(&self.shared, &opened)?;
+        }
         upload::set_modified(opened, modified)
     }
 

@@ -4,7 +4,7 @@
 //! and deleted there. What a crash leaves, in the order of the steps:
 //!
 //! 1. `remove_tree` renames the tree into `.gridlane/`. From here on it is gone for everybody; a crash leaves
-//!    it to `remove_abandoned`.
+//!    it to `remove_abandoned`. What turns out to hold something that only others may delete comes back.
 //! 2. `rename` onto a directory exchanges the two (`RENAME_EXCHANGE`): the new one is in place at the very
 //!    moment when the old one is not. A crash here leaves the old one under the name that was moved.
 //! 3. The old one, now there, goes the way of 1.
@@ -32,8 +32,10 @@ pub(super) fn make_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<
     let (parent_path, name) = path.split_last().ok_or(StoreError::Unexpected)?;
     let parent = shared.resolve_parent(&parent_path)?;
     let name = OsStr::from_bytes(name);
-    let _changing = shared.lock_changes();
-    mkdirat(&parent, name, Mode::from_raw_mode(DIRECTORY_PERMISSIONS)).map_err(|cause| match cause {
+    let changing = shared.lock_changes();
+    // At no moment open to others than it will be; and to us, who change it.
+    let mode = Mode::from_raw_mode(shared.options.permissions(DIRECTORY_PERMISSIONS)) | Mode::RWXU;
+    mkdirat(&parent, name, mode).map_err(|cause| match cause {
         // The parent was removed since.
         Errno::NOENT => StoreError::ParentMissing,
         other => other.into(),
@@ -43,6 +45,7 @@ pub(super) fn make_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<
         let _ = unlinkat(&parent, name, AtFlags::REMOVEDIR);
         return Err(error);
     }
+    drop(changing);
     shared.options.sync_names(&parent)
 }
 
@@ -58,7 +61,7 @@ pub(super) fn remove(shared: &Shared, path: &ObjectPath, expectation: &Expectati
     let (parent, name) = path.split_last().ok_or(StoreError::NotAFile)?;
     let parent = shared.resolve_directory(&parent)?;
     let name = OsStr::from_bytes(name);
-    let _changing = shared.lock_changes();
+    let changing = shared.lock_changes();
     // Not followed: the link is removed, never what it points to.
     match kind_of(&look_in(&parent, name)?) {
         FileType::Directory => return Err(StoreError::NotAFile),
@@ -75,6 +78,7 @@ pub(super) fn remove(shared: &Shared, path: &ObjectPath, expectation: &Expectati
     }
     shared.check(path, expectation)?;
     unlinkat(&parent, name, AtFlags::empty())?;
+    drop(changing);
     shared.options.sync_names(&parent)
 }
 
@@ -82,7 +86,7 @@ pub(super) fn remove_directory(shared: &Shared, path: &ObjectPath) -> StoreResul
     let (parent_path, name) = path.split_last().ok_or(StoreError::InUse)?;
     let parent = shared.resolve_directory(&parent_path)?;
     let name = OsStr::from_bytes(name);
-    let _changing = shared.lock_changes();
+    let changing = shared.lock_changes();
     if is_link_to_directory(shared, path, &parent, name)? {
         unlinkat(&parent, name, AtFlags::empty())?;
     } else {
@@ -93,6 +97,7 @@ pub(super) fn remove_directory(shared: &Shared, path: &ObjectPath) -> StoreResul
             other => other?,
         }
     }
+    drop(changing);
     shared.options.sync_names(&parent)
 }
 
@@ -101,9 +106,10 @@ pub(super) fn remove_tree(shared: &Shared, path: &ObjectPath) -> StoreResult<()>
     let parent = shared.resolve_directory(&parent_path)?;
     let name = OsStr::from_bytes(name);
     let discarded = {
-        let _changing = shared.lock_changes();
+        let changing = shared.lock_changes();
         if is_link_to_directory(shared, path, &parent, name)? {
             unlinkat(&parent, name, AtFlags::empty())?;
+            drop(changing);
             return shared.options.sync_names(&parent);
         }
         if tree::holds_mounts(&parent, name) {
@@ -114,8 +120,17 @@ pub(super) fn remove_tree(shared: &Shared, path: &ObjectPath) -> StoreResult<()>
     match discarded {
         Some((hidden, removed)) => {
             shared.options.sync_names(&parent)?;
-            hidden::delete_discarded(&hidden, &removed);
-            Ok(())
+            let deleted = tree::delete(hidden.as_fd(), OsStr::new(&removed));
+            let Err(error @ StoreError::Denied) = deleted else {
+                // Nobody sees it any more: what failed is tried again by `remove_abandoned`.
+                return Ok(());
+            };
+            // Something in it is somebody else's, and will never be ours to delete. Its owner must find it.
+            let _changing = shared.lock_changes();
+            match rename_new(&hidden, OsStr::new(&removed), &parent, name) {
+                Ok(()) => Err(error),
+                Err(_) => Ok(()),
+            }
         }
         None => {
             tree::delete(parent.as_fd(), name)?;

@@ -6,6 +6,7 @@ use gridlane_core::{Error, ErrorKind};
 use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, fsync, openat};
 use rustix::io::Errno;
 
+use super::metadata::look_at;
 use crate::error::StoreResult;
 
 /// What is certain to be on the device when an upload or another change is answered.
@@ -53,6 +54,7 @@ pub struct PosixOptions {
 }
 
 const PERMISSIONS: u32 = 0o777;
+const SET_GROUP: u32 = 0o2000;
 
 impl PosixOptions {
     /// Whether there is anything to [`apply`](PosixOptions::apply).
@@ -70,10 +72,17 @@ impl PosixOptions {
                 Err(cause) => return Err(cause.into()),
             }
         }
-        if let Some(umask) = self.umask {
-            fchmod(&made, Mode::from_raw_mode(permissions & !umask & PERMISSIONS))?;
+        if self.umask.is_some() {
+            // What a directory has of the one that it was made in: the group of what is made in it.
+            let inherited = u32::from(look_at(&made)?.stx_mode) & SET_GROUP;
+            fchmod(&made, Mode::from_raw_mode(self.permissions(permissions) | inherited))?;
         }
         Ok(())
+    }
+
+    /// What is left of `permissions`.
+    pub(super) fn permissions(&self, permissions: u32) -> u32 {
+        permissions & !self.umask.unwrap_or(0) & PERMISSIONS
     }
 
     /// Brings the names in `directory` to the device, if that is promised.

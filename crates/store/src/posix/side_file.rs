@@ -3,7 +3,8 @@
 //! For what cannot or must not be an extended attribute (`posix/checksums.rs`). A record is found by the file's
 //! device and inode and the kind of checksum, wherever the file was moved, and holds while the file was made, and
 //! last changed, when the record says, and has its size. The time of making tells a file from an earlier one whose
-//! inode it got.
+//! inode it got; where a file system does not know it (NFS, many FUSE ones), the time of the last change of anything
+//! stands for it, and a move makes the record be forgotten.
 //!
 //! The table is a cache. It has [`SIDE_CHECKSUMS_MAX`](limits::SIDE_CHECKSUMS_MAX) slots of 128 bytes, four to a
 //! bucket; a bucket that is full loses its oldest record. The file is sparse: what was never written takes no
@@ -70,6 +71,26 @@ pub(super) fn keep(shared: &Shared, stat: &Statx, checksum: &Checksum) -> StoreR
     Ok(table.write_all_at(&slot, bucket_at + (chosen * SLOT_BYTES) as u64)?)
 }
 
+/// Forgets what is known of the file, in whatever state.
+pub(super) fn forget(shared: &Shared, stat: &Statx) -> StoreResult<()> {
+    let Some(hidden) = hidden::at_root_if_there(shared) else { return Ok(()) };
+    let table = match open(hidden, OFlags::RDWR) {
+        Ok(table) => table,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(cause) => return Err(cause.into()),
+    };
+    for kind in ChecksumKind::ALL {
+        let key = key_of(stat, kind);
+        let bucket_at = bucket_of(&key);
+        for (index, found) in read_bucket(&table, bucket_at).iter().enumerate() {
+            if found.is_some_and(|found| found[KIND] == key[KIND] && found[IDENTITY] == key[IDENTITY]) {
+                table.write_all_at(&[0; SLOT_BYTES], bucket_at + (index * SLOT_BYTES) as u64)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The checksum that was kept of the file, in the state that `stat` tells of.
 pub(super) fn kept(shared: &Shared, stat: &Statx, kind: ChecksumKind) -> Option<Checksum> {
     let table = open(hidden::at_root_if_there(shared)?, OFlags::RDONLY).ok()?;
@@ -109,18 +130,17 @@ fn key_of(stat: &Statx, kind: ChecksumKind) -> Option<Slot> {
     // 32 at most.
     slot[5] = kind.value_len() as u8;
     let identity = identity_of(stat);
-    let made = if stat.stx_mask & StatxFlags::BTIME.bits() != 0 {
-        (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
-    } else {
-        (0, 0)
-    };
+    // Where nobody knows when it was made, it is none other since nothing about it was changed: without that a
+    // file of the same size and time, as of an archive that was unpacked, would do if it got the inode.
+    let has_made = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let made = if has_made { stat.stx_btime } else { stat.stx_ctime };
     slot[8..16].copy_from_slice(&identity.device.to_le_bytes());
     slot[16..24].copy_from_slice(&identity.number.to_le_bytes());
     slot[24..32].copy_from_slice(&stat.stx_size.to_le_bytes());
     slot[32..40].copy_from_slice(&stat.stx_mtime.tv_sec.to_le_bytes());
-    slot[40..48].copy_from_slice(&made.0.to_le_bytes());
+    slot[40..48].copy_from_slice(&made.tv_sec.to_le_bytes());
     slot[48..52].copy_from_slice(&stat.stx_mtime.tv_nsec.to_le_bytes());
-    slot[52..56].copy_from_slice(&made.1.to_le_bytes());
+    slot[52..56].copy_from_slice(&made.tv_nsec.to_le_bytes());
     Some(slot)
 }
 
@@ -205,6 +225,13 @@ mod tests {
             change(&mut other);
             assert_eq!(bench.kept(&other), None);
         }
+        // The same where nobody knows when it was made.
+        let mut unknown = stat;
+        unknown.stx_mask &= !StatxFlags::BTIME.bits();
+        bench.keep(&unknown, 3);
+        assert_eq!(bench.kept(&unknown), Some(Checksum::adler32(3)));
+        unknown.stx_ctime.tv_nsec ^= 1;
+        assert_eq!(bench.kept(&unknown), None);
         let digest = Checksum::from_bytes(ChecksumKind::Sha256, &[7; 32]).unwrap();
         keep(&bench.storage.shared, &stat, &digest).unwrap();
         assert_eq!(kept(&bench.storage.shared, &stat, ChecksumKind::Sha256), Some(digest));

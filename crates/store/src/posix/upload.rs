@@ -31,7 +31,7 @@ use rustix::io::Errno;
 use super::hidden::{create_partial, hidden_for};
 use super::metadata::{kind_of, look_at, look_in, metadata_of};
 use super::names::rename_new;
-use super::{Durability, Shared, checksums};
+use super::{Durability, Shared, checksums, hidden};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Expectation, Object, Upload, copy_by_reading};
@@ -126,6 +126,13 @@ impl PosixUpload {
         Ok(replaced)
     }
 
+    /// Sets the modification time that is wanted. From here on the partial may look old enough to be removed.
+    fn take_its_time(&self) -> StoreResult<()> {
+        let Some(modified) = self.modified else { return Ok(()) };
+        hidden::hold(&self.file);
+        set_modified(&self.file, modified)
+    }
+
     fn wrote_up_to(&mut self, end: u64) {
         self.checksums.clear();
         let is_due = end >= self.written_back.saturating_add(WRITEBACK_BYTES);
@@ -177,18 +184,21 @@ impl Upload for PosixUpload {
     }
 
     fn commit(mut self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
-        if let Some(modified) = self.modified {
-            set_modified(&self.file, modified)?;
-        }
+        self.take_its_time()?;
         // While the file is ours, and when its times are what they will be.
-        checksums::keep_of_upload(&self.shared, &self.file, &self.checksums);
+        let checksums = std::mem::take(&mut self.checksums);
+        let beside = checksums::keep_of_upload(&self.shared, &self.file, checksums);
         self.shared.options.apply(&self.file, FILE_PERMISSIONS)?;
         if self.shared.options.durability != Durability::None {
             fsync(&self.file)?;
         }
         let replaced = self.rename(expectation)?;
         // After the rename, which changes the inode's change time and so the tag.
-        let metadata = metadata_of(&look_at(&self.file)?).ok_or(StoreError::NotAFile)?;
+        let stat = look_at(&self.file)?;
+        if let Some(beside) = beside {
+            checksums::keep_beside(&self.shared, &beside, &stat);
+        }
+        let metadata = metadata_of(&stat).ok_or(StoreError::NotAFile)?;
         Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 }
@@ -222,5 +232,26 @@ impl Drop for PosixUpload {
             // If this fails the file is removed when it is old; nobody sees it until then.
             let _ = unlinkat(&self.hidden, partial, AtFlags::empty());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::Storage;
+    use std::time::Duration;
+
+    #[test]
+    fn an_old_time_makes_no_upload_abandoned() {
+        let directory = tempfile::tempdir().unwrap();
+        let storage = crate::PosixStorage::open(directory.path(), Durability::None).unwrap();
+        let path = ObjectPath::new([&b"f"[..]]).unwrap();
+        let mut upload = PosixUpload::begin(&storage.shared, &path, None).unwrap();
+        upload.set_modified(UNIX_EPOCH).unwrap();
+        // The first step of a commit; the next one waits for the device.
+        upload.take_its_time().unwrap();
+        assert_eq!(storage.remove_abandoned(Duration::from_secs(3600)).unwrap(), 0);
+        let committed = Box::new(upload).commit(&Expectation::Anything).unwrap();
+        assert_eq!(committed.metadata.modified, UNIX_EPOCH);
     }
 }
