@@ -80,7 +80,7 @@ pub(super) fn forget(shared: &Shared, stat: &Statx) -> StoreResult<()> {
         Err(cause) => return Err(cause.into()),
     };
     for kind in ChecksumKind::ALL {
-        let key = key_of(stat, kind);
+        let Some(key) = key_of(stat, kind) else { continue };
         let bucket_at = bucket_of(&key);
         for (index, found) in read_bucket(&table, bucket_at).iter().enumerate() {
             if found.is_some_and(|found| found[KIND] == key[KIND] && found[IDENTITY] == key[IDENTITY]) {
