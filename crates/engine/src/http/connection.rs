@@ -58,6 +58,8 @@ pub struct Connection {
     is_answered: bool,
     /// A head of an answer has come since the last request was sent.
     has_head: bool,
+    /// The last answer was to a HEAD, refused it, and told of a body: some servers send that, too.
+    is_doubtful: bool,
     /// How long the server keeps it open without a request, if it says so.
     idle_max: Option<Duration>,
 }
@@ -87,6 +89,7 @@ impl Connection {
             owed_bytes: 0,
             is_answered: false,
             has_head: false,
+            is_doubtful: false,
             idle_max: None,
         }
     }
@@ -103,9 +106,9 @@ impl Connection {
     /// but the rest of an earlier one (WsgiDAV sends a body after a HEAD that fails). `error` says how that
     /// showed.
     pub fn was_stale(&self, error: &Error) -> bool {
-        let is_closed = !self.is_answered && error.kind() == ErrorKind::Network;
+        let is_closed = !self.is_answered && self.is_between_answers() && error.kind() == ErrorKind::Network;
         let is_littered = !self.has_head && error.kind() == ErrorKind::Protocol;
-        self.is_reused && self.is_between_answers() && (is_closed || is_littered)
+        self.is_reused && (is_closed || is_littered)
     }
 
     /// Whether it carried requests before it was handed out.
@@ -230,6 +233,9 @@ impl Connection {
         let was_head = self.unanswered.pop_front().ok_or_else(|| {
             Error::new(ErrorKind::Protocol, "the server sent an answer that nobody asked for")
         })?;
+        self.is_doubtful = was_head
+            && !head.status.is_success()
+            && head.content_length().is_ok_and(|length| length != Some(0));
         self.body = match head.body_length(was_head)? {
             BodyLength::Known(0) => Body::None,
             BodyLength::Known(length) => Body::Known(length),
@@ -402,7 +408,7 @@ impl Drop for Connection {
         if self.is_reusable()
             && let (Some(stream), Some(home)) = (self.stream.take(), &self.home)
         {
-            home.take_back(stream, self.idle_max);
+            home.take_back(stream, self.idle_max, self.is_doubtful);
         }
     }
 }

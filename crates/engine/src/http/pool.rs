@@ -44,6 +44,8 @@ struct Resting {
     route: Route,
     stream: Stream,
     until: Instant,
+    /// Bytes may still come that belong to nothing: only what may be asked twice is asked here.
+    is_doubtful: bool,
 }
 
 /// Where a connection goes back to, and its turn. A clone is for the connection that takes its place.
@@ -51,6 +53,7 @@ struct Resting {
 pub(super) struct Home {
     pool: Weak<Inner>,
     route: Route,
+    purpose: Purpose,
     _turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 
@@ -81,7 +84,7 @@ impl Pool {
                 timeout(self.0.turn_max, turns.acquire_owned()).await.ok().and_then(Result::ok)
             }
         };
-        Home { pool: Arc::downgrade(&self.0), route, _turn: turn.map(Arc::new) }
+        Home { pool: Arc::downgrade(&self.0), route, purpose, _turn: turn.map(Arc::new) }
     }
 
     /// An idle connection that is still open; those that are not are closed.
@@ -90,7 +93,10 @@ impl Pool {
         loop {
             let found = {
                 let mut idle = self.0.idle();
-                let at = idle.resting.iter().rposition(|resting| resting.route == home.route)?;
+                let fits = |resting: &Resting| {
+                    resting.route == home.route && !(resting.is_doubtful && home.purpose == Purpose::Upload)
+                };
+                let at = idle.resting.iter().rposition(fits)?;
                 idle.resting.remove(at)
             };
             let mut stream = found.stream;
@@ -133,8 +139,8 @@ impl Home {
     }
 
     /// Keeps an open connection for the next one who needs it. `says_max` is how long the server says that
-    /// it stays open.
-    pub(super) fn take_back(&self, mut stream: Stream, says_max: Option<Duration>) {
+    /// it stays open; a doubtful one is not for uploads.
+    pub(super) fn take_back(&self, mut stream: Stream, says_max: Option<Duration>, is_doubtful: bool) {
         let Some(pool) = self.pool.upgrade() else { return };
         let rest = pool.idle_max.min(says_max.map_or(pool.idle_max, |max| max.saturating_sub(SAYS_MARGIN)));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -151,7 +157,8 @@ impl Home {
         if let Some(oldest) = oldest {
             idle.resting.remove(oldest);
         }
-        idle.resting.push(Resting { route: self.route.clone(), stream, until: Instant::now() + rest });
+        let until = Instant::now() + rest;
+        idle.resting.push(Resting { route: self.route.clone(), stream, until, is_doubtful });
         if !idle.is_swept {
             idle.is_swept = true;
             runtime.spawn(Sweeper { pool: Arc::downgrade(&pool), is_done: false }.run());
@@ -210,11 +217,11 @@ mod tests {
         let pool = Pool::new(Duration::from_millis(20), Duration::from_secs(60));
         let home = pool.home(key(), Purpose::Lane).await;
         let (near, mut far) = pair().await;
-        home.take_back(near, None);
+        home.take_back(near, None, false);
         assert_eq!(far.read(&mut [0]).await.unwrap(), 0, "the other side sees the end");
         // And again: the sweeper has ended meanwhile.
         let (near, mut far) = pair().await;
-        home.take_back(near, None);
+        home.take_back(near, None, false);
         assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
         assert!(pool.take(&home).is_none());
     }
@@ -224,9 +231,9 @@ mod tests {
         let pool = Pool::default();
         let home = pool.home(key(), Purpose::Lane).await;
         let (near, far) = pair().await;
-        home.take_back(near, None);
+        home.take_back(near, None, false);
         let (other, mut listening) = pair().await;
-        home.take_back(other, None);
+        home.take_back(other, None, false);
         // The last one is handed out first, as long as it is silent.
         assert!(pool.take(&home).is_some());
         assert_eq!(listening.read(&mut [0]).await.unwrap(), 0);
@@ -234,8 +241,17 @@ mod tests {
         assert_eq!(far.try_write(b"HTTP/1.1 408 Too late\r\n\r\n").unwrap(), 25);
         assert!(pool.take(&home).is_none());
         let elsewhere = route("http://h:81/");
-        home.take_back(pair().await.0, None);
+        home.take_back(pair().await.0, None, false);
         assert!(pool.take(&pool.home(elsewhere, Purpose::Lane).await).is_none());
+    }
+
+    #[tokio::test]
+    async fn no_upload_goes_where_something_may_still_come() {
+        let pool = Pool::default();
+        let (near, _far) = pair().await;
+        pool.home(key(), Purpose::Question).await.take_back(near, None, true);
+        assert!(pool.take(&pool.home(key(), Purpose::Upload).await).is_none());
+        assert!(pool.take(&pool.home(key(), Purpose::Question).await).is_some());
     }
 
     #[tokio::test]

@@ -54,7 +54,7 @@ fn every_command(scratch: &Scratch, dir: &Path, url: impl Fn(&str) -> String, li
     // Nothing is copied a second time.
     if lists {
         let again = ask(&["cp", "-r", "--update", "--json", &url("up/"), text(&down)]).ok();
-        assert_eq!(again.summary()["files_copied"], 0, "{}", again.describe());
+        assert_eq!(again.summary()["files"], 0, "{}", again.describe());
     }
 }
 
