@@ -184,11 +184,7 @@ async fn page(shared: &Shared, phase: Phase, looking: &Looking) -> String {
     page.sample("", &[], shared.disk.running());
     page.family("disk_operations_waiting", Kind::Gauge, "", "Operations that wait for the end of others.");
     page.sample("", &[], shared.disk.waiting());
-    let digests = shared.digests.progress();
-    page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
-    page.sample("", &[], digests.running);
-    page.family("digests_read_bytes", Kind::Counter, "bytes", "Bytes read for checksums on demand.");
-    page.sample("_total", &[], digests.hashed_bytes);
+    shared.digests.render(&mut page);
     page.family(
         "log_records_lost",
         Kind::Counter,

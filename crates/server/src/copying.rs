@@ -11,8 +11,7 @@ use gridlane_dav::webdav::Depth;
 use gridlane_dav::{EntryKind, Status};
 use gridlane_store::storage::{Entries, FileIdentity};
 use gridlane_store::{
-    Committed, DirectoryEntry, Expectation, Metadata, Object, ObjectPath, Opened, StoreError, StoreResult,
-    Upload,
+    DirectoryEntry, Expectation, Metadata, Object, ObjectPath, Opened, StoreError, StoreResult, Upload,
 };
 use tokio::task::yield_now;
 
@@ -94,15 +93,15 @@ struct Level {
 }
 
 impl Copying<'_> {
-    /// Copies a file; returns what it was and what it became.
+    /// Copies a file, if it and what is at its target are as expected; returns what it was.
     pub(crate) async fn file(
         &self,
-        from: &ObjectPath,
-        to: &ObjectPath,
-        expectation: &Expectation,
-    ) -> Result<(Metadata, Committed), Trouble> {
+        (from, to): (&ObjectPath, &ObjectPath),
+        source_expectation: &Expectation,
+        target_expectation: &Expectation,
+    ) -> Result<Metadata, Trouble> {
         let disk = &self.shared.disk;
-        let Begun { object, mut upload } = disk.run(|| self.begin(from, to)).await?;
+        let Begun { object, mut upload } = disk.run(|| self.begin(from, to, source_expectation)).await?;
         if let Err(trouble) = self.bytes(object.as_ref(), upload.as_mut()).await {
             disk.run(|| drop(upload)).await;
             return Err(trouble);
@@ -117,20 +116,25 @@ impl Copying<'_> {
             if self.keeps_times {
                 upload.set_modified(source.modified).map_err(Trouble::of(End::Target))?;
             }
-            let committed = upload.commit(expectation).map_err(Trouble::of(End::Target))?;
+            let committed = upload.commit(target_expectation).map_err(Trouble::of(End::Target))?;
             Ok((committed, checksums))
         };
         let (committed, checksums) = disk.run(commit).await?;
         for checksum in checksums {
             self.shared.digests.remember(&committed.metadata, checksum);
         }
-        Ok((source, committed))
+        Ok(source)
     }
 
-    fn begin(&self, from: &ObjectPath, to: &ObjectPath) -> Result<Begun, Trouble> {
+    fn begin(&self, from: &ObjectPath, to: &ObjectPath, expectation: &Expectation) -> Result<Begun, Trouble> {
         let Opened::File(object) = self.from.storage.open(from).map_err(Trouble::of(End::Source))? else {
             return Err(Trouble::of(End::Source)(StoreError::NotAFile));
         };
+        if let Expectation::Tag(tag) = expectation
+            && *tag != object.metadata().tag
+        {
+            return Err(Trouble::of(End::Source)(StoreError::Unexpected));
+        }
         let size_bytes = object.metadata().size_bytes;
         if size_bytes > self.to.upload_bytes_max {
             return Err(Trouble::of(End::Target)(StoreError::TooLarge));
@@ -191,7 +195,10 @@ impl Copying<'_> {
             };
             let kind = kind_of(&entry.metadata);
             let trouble = match kind {
-                EntryKind::File => self.file(&from, &to, &Expectation::Absent).await.err(),
+                EntryKind::File => {
+                    let ends = (&from, &to);
+                    self.file(ends, &Expectation::Anything, &Expectation::Absent).await.err()
+                }
                 // A link may lead back to a directory that is being copied, or to the copy.
                 EntryKind::Directory if is_loop(&levels, target, entry.metadata.identity) => {
                     let what = "a link makes the directory hold itself";

@@ -123,7 +123,10 @@ impl Task<'_> {
         if self.moves && self.is_within_export() {
             match disk.run(|| self.rename(&before)).await {
                 Err(StoreError::AcrossDevices) => {}
-                renamed => return renamed.map(done).map_err(|error| Reply::store_failure(&error)),
+                renamed => {
+                    let replaced = renamed.map_err(|error| Reply::store_failure(&error))?;
+                    return Ok(done(replaced || before.target.is_some()));
+                }
             }
         }
         let copying = Copying {
@@ -138,15 +141,10 @@ impl Task<'_> {
             if before.target.as_ref().is_some_and(Metadata::is_directory) {
                 disk.run(|| self.clear_target(&before)).await?;
             }
-            let expectation = if self.overwrites { Expectation::Anything } else { Expectation::Absent };
-            let copied = copying.file(&self.from.object, &self.to.object, &expectation).await;
-            // The file that was copied may be another one than the conditions were about.
-            let (source, _) = copied.map_err(|trouble| trouble.reply)?;
-            if let Expectation::Tag(tag) = &before.expectation
-                && *tag != source.tag
-            {
-                return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
-            }
+            let expected = if self.overwrites { Expectation::Anything } else { Expectation::Absent };
+            let ends = (&self.from.object, &self.to.object);
+            let copied = copying.file(ends, &before.expectation, &expected).await;
+            let source = copied.map_err(|trouble| trouble.reply)?;
             if self.moves {
                 let expectation = Expectation::Tag(source.tag);
                 let remove = || self.from.storage().remove(&self.from.object, &expectation);
@@ -181,6 +179,13 @@ impl Task<'_> {
         let source = source.ok_or_else(missing)?;
         if self.forms.0 && !source.is_directory() {
             return Err(missing());
+        }
+        if !source.is_directory() {
+            // What a copy would find out when the target is gone already.
+            if source.size_bytes > self.to.export.upload_bytes_max {
+                return Err(Reply::store_failure(&StoreError::TooLarge));
+            }
+            from.open(&self.from.object).map_err(|error| Reply::store_failure(&error))?;
         }
         let target = conditions::look(to, &self.to.object)?;
         // litmus means the directory that is to be replaced.
@@ -250,18 +255,22 @@ impl Task<'_> {
             storage.remove_directory(to)?;
         }
         let known = self.shared.digests.known(&before.source);
-        let replaced = storage.rename(from, to, self.overwrites, &before.expectation)?;
-        // A new name makes a new tag, and the same bytes.
-        if let (false, Ok(after)) = (known.is_empty(), storage.look(to)) {
-            let is_same = after.identity == before.source.identity
-                && after.size_bytes == before.source.size_bytes
-                && after.modified == before.source.modified;
-            known
-                .into_iter()
-                .filter(|_| is_same)
-                .for_each(|checksum| self.shared.digests.remember(&after, checksum));
+        if known.is_empty() {
+            return storage.rename(from, to, self.overwrites, &before.expectation);
         }
-        Ok(replaced || before.target.is_some())
+        // The checksums are of these bytes: a file that was changed since is moved without them.
+        let same = Expectation::Tag(before.source.tag.clone());
+        let replaced = match storage.rename(from, to, self.overwrites, &same) {
+            Err(StoreError::Unexpected) => {
+                return storage.rename(from, to, self.overwrites, &before.expectation);
+            }
+            renamed => renamed?,
+        };
+        // A new name makes a new tag.
+        if let Some(after) = storage.look(to).ok().filter(|after| after.identity == before.source.identity) {
+            known.into_iter().for_each(|checksum| self.shared.digests.remember(&after, checksum));
+        }
+        Ok(replaced)
     }
 
     /// Removes what a copy cannot replace by itself.
@@ -272,7 +281,11 @@ impl Task<'_> {
             Some(target) => storage.remove(to, &Expectation::Tag(target.tag.clone())),
             None => Ok(()),
         };
-        cleared.map_err(|error| Reply::store_failure(&error))
+        match cleared {
+            // Somebody else did.
+            Ok(()) | Err(StoreError::NotFound) => Ok(()),
+            Err(error) => Err(Reply::store_failure(&error)),
+        }
     }
 }
 

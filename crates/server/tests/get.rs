@@ -172,6 +172,61 @@ fn digests_on_request() {
 }
 
 #[test]
+fn both_wishes_are_answered_each_in_its_field_and_with_one_algorithm() {
+    const SHA256: &str = "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=";
+    let server = TestServer::start();
+    server.write("f", b"123456789");
+    let sha256 = format!("sha-256=:{SHA256}:");
+    // Fields, then Digest and Repr-Digest of a HEAD.
+    for (fields, digest, repr_digest) in [
+        ("Want-Repr-Digest: adler=10\r\n", None, Some("adler=:CR4B3g==:")),
+        ("Want-Repr-Digest: crc32c=3, sha-512=10\r\n", None, Some("crc32c=:4waSgw==:")),
+        ("Want-Repr-Digest: md5=1\r\n", None, Some("md5=:JfnnlDI7RTiF9RgfG2JNCw==:")),
+        (
+            "Want-Digest: ADLER32\r\nWant-Repr-Digest: sha-256=10, md5=1\r\n",
+            Some("adler32=091e01de"),
+            Some(sha256.as_str()),
+        ),
+        (
+            "Want-Digest: adler32\r\nWant-Repr-Digest: adler=1\r\n",
+            Some("adler32=091e01de"),
+            Some("adler=:CR4B3g==:"),
+        ),
+        ("Want-Repr-Digest: sha-256=0\r\n", None, None),
+        ("Want-Repr-Digest: Adler=10\r\n", None, None),
+        ("Repr-Digest: adler=:CR4B3g==:\r\n", None, None),
+    ] {
+        let got = server.request("HEAD /f", fields);
+        assert_eq!((got.field("digest"), got.field("repr-digest")), (digest, repr_digest), "{fields}");
+    }
+    let part = server.request("GET /f", "Range: bytes=0-1,3-4\r\nWant-Repr-Digest: adler=1\r\n");
+    assert_eq!((part.status(), part.field("repr-digest")), (206, Some("adler=:CR4B3g==:")));
+}
+
+#[test]
+fn a_checksum_is_computed_once_and_kept_with_the_file() {
+    let storage = MemoryStorage::new();
+    storage.add_file(&path("f"), *b"123456789");
+    let gate = Gate::new();
+    let start = |allow_write: bool| {
+        let slow = SlowStorage::new(storage.clone(), gate.clone());
+        TestServer::of(Arc::new(slow), |settings| settings.exports[0].allow_write = allow_write)
+    };
+    let want = "Want-Digest: md5, adler32;q=0.5\r\n";
+    let md5 = Some("md5=JfnnlDI7RTiF9RgfG2JNCw==");
+    // Nothing is kept in an export that nobody may write to.
+    for (allow_write, reads) in [(false, 1), (true, 2), (true, 2), (false, 2)] {
+        assert_eq!(start(allow_write).request("HEAD /f", want).field("digest"), md5);
+        assert_eq!(gate.passed(), reads, "{allow_write}");
+    }
+    // What is kept is told to a GET as well.
+    assert_eq!(
+        start(false).request("GET /f", "Range: bytes=0-0\r\nWant-Digest: md5\r\n").field("digest"),
+        md5
+    );
+}
+
+#[test]
 fn one_computation_serves_all_who_ask_at_the_same_time() {
     const ASKING: usize = 8;
     let storage = MemoryStorage::new();

@@ -246,8 +246,71 @@ fn what_the_client_says_of_its_bytes_is_checked() {
     client.send("PUT /g HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nDigest: adler32=1\r\n\r\n");
     assert_eq!(client.response(false).status(), 400);
     assert_eq!((server.read("g"), server.leftovers()), (None, 0));
+    // Also one that only the trailer names, if the head says that it may.
+    for (digest, status) in [
+        ("Digest: crc32c=e3069283", 201),
+        ("Content-MD5: JfnnlDI7RTiF9RgfG2JNCw==", 204),
+        ("Repr-Digest: md5=:JfnnlDI7RTiF9RgfG2JNCw==:", 204),
+        ("Content-Digest: sha-256=:FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=:", 204),
+        ("OC-Checksum: MD5:25f9e794323b453885f5181f1b624d0b", 204),
+        ("Digest: crc32c=00000000", 400),
+        ("Content-MD5: AAAAAAAAAAAAAAAAAAAAAA==", 400),
+        ("Content-Digest: sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:", 400),
+    ] {
+        let name = digest.split(':').next().unwrap();
+        let mut client = server.connect();
+        client.send(format!(
+            "PUT /t HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nTrailer: {name}\r\n\r\n\
+             9\r\n123456789\r\n0\r\n{digest}\r\n\r\n"
+        ));
+        assert_eq!(client.response(false).status(), status, "{digest}");
+    }
     let wanted = put("Want-Digest: adler32\r\n");
     assert_eq!((wanted.status(), wanted.field("digest")), (204, Some("adler32=091e01de")));
+    let wanted = put("Want-Digest: md5\r\nWant-Repr-Digest: sha-256=1\r\n");
+    assert_eq!(wanted.field("digest"), Some("md5=JfnnlDI7RTiF9RgfG2JNCw=="));
+    assert_eq!(wanted.field("repr-digest"), Some("sha-256=:FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU=:"));
+}
+
+#[test]
+fn a_client_may_say_when_the_file_was_changed() {
+    let server = TestServer::start();
+    let put = |fields: &str| {
+        server.ask(&format!("PUT /f HTTP/1.1\r\nHost: h\r\n{fields}Content-Length: 9\r\n\r\n123456789"))
+    };
+    for (value, modified) in
+        [("784111777", "Sun, 06 Nov 1994 08:49:37 GMT"), ("784111777.5", "Sun, 06 Nov 1994 08:49:37 GMT")]
+    {
+        let got = put(&format!("X-OC-Mtime: {value}\r\n"));
+        assert_eq!(got.field("x-oc-mtime"), Some("accepted"));
+        let head = server.request("HEAD /f", "Want-Digest: adler32\r\n");
+        assert_eq!(head.field("last-modified"), Some(modified));
+        assert_eq!(head.head.etag(), got.head.etag());
+        assert_eq!(head.field("digest"), Some("adler32=091e01de"));
+    }
+    for fields in ["", "X-OC-Mtime: -5\r\n", "X-OC-Mtime: now\r\n"] {
+        let got = put(fields);
+        assert_eq!((got.status(), got.field("x-oc-mtime")), (204, None), "{fields}");
+        let head = server.request("HEAD /f", "");
+        assert_ne!(head.field("last-modified"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+    }
+}
+
+#[test]
+fn missing_parents_are_made_where_the_export_does() {
+    let server = TestServer::with(|settings| {
+        settings.exports[0].allow_write = true;
+        settings.exports[0].compat.create_parents = true;
+    });
+    let put = |line: &str| server.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\nx"));
+    assert_eq!(put("PUT /a/b/f").status(), 201);
+    assert_eq!(server.read("a/b/f").unwrap(), b"x");
+    assert_eq!(put("PUT /a/b/f/g").status(), 409);
+    assert_eq!(put("PUT /a/.gridlane/f").status(), 403);
+    assert_eq!(put("PUT /../f").status(), 400);
+    // What is refused for another reason makes none.
+    assert_eq!(server.request("PUT /c/f", "If-Match: *\r\nContent-Length: 1\r\n").status(), 412);
+    assert!(!server.path("c").exists());
 }
 
 #[test]
@@ -256,6 +319,12 @@ fn a_full_disk_is_507_before_or_during_the_body() {
     let server = TestServer::of(Arc::new(small.clone()), |settings| settings.exports[0].allow_write = true);
     let refused = server.request("PUT /f", "Content-Length: 1001\r\nExpect: 100-continue\r\n");
     refused.assert_refused(Status::INSUFFICIENT_STORAGE, "space");
+    assert!(refused.text().contains("<D:error xmlns:D=\"DAV:\"><D:quota-not-exceeded/></D:error>"));
+    // In chunks nobody knows before it is too much.
+    let mut client = server.connect();
+    client.send("PUT /f HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n");
+    client.send(chunked(&noise(1001, 9), 300));
+    client.response(false).assert_refused(Status::INSUFFICIENT_STORAGE, "quota-not-exceeded");
     let faulty = FaultyStorage::new(MemoryStorage::new(), 1000);
     let server = TestServer::of(Arc::new(faulty), |settings| settings.exports[0].allow_write = true);
     let mut client = server.connect();
@@ -267,17 +336,45 @@ fn a_full_disk_is_507_before_or_during_the_body() {
 }
 
 #[test]
-fn an_uploads_digest_is_remembered() {
+fn an_uploads_digests_are_kept_with_it() {
     let gate = gridlane_store::fake::Gate::new();
     let storage = MemoryStorage::new();
-    let slow = gridlane_store::fake::SlowStorage::new(storage.clone(), gate.clone());
-    let server = TestServer::of(Arc::new(slow), |settings| settings.exports[0].allow_write = true);
-    let put = server.ask("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n123456789");
-    assert_eq!(put.status(), 201);
-    let head = server.request("HEAD /f", "Want-Digest: adler32\r\n");
-    assert_eq!(head.field("digest"), Some("adler32=091e01de"));
+    let start = || {
+        let slow = gridlane_store::fake::SlowStorage::new(storage.clone(), gate.clone());
+        TestServer::of(Arc::new(slow), |settings| settings.exports[0].allow_write = true)
+    };
+    let server = start();
+    let put = "PUT /f HTTP/1.1\r\nHost: h\r\nDigest: crc32c=e3069283\r\nContent-Length: 9\r\n\r\n123456789";
+    assert_eq!(server.ask(put).status(), 201);
+    // The other server knows only what the storage tells.
+    for server in [server, start()] {
+        for (want, digest) in [("adler32", "adler32=091e01de"), ("crc32c", "crc32c=e3069283")] {
+            let head = server.request("HEAD /f", &format!("Want-Digest: {want}\r\n"));
+            assert_eq!(head.field("digest"), Some(digest));
+        }
+    }
     assert_eq!(gate.passed(), 0, "nothing was read for it");
     assert!(ObjectPath::new([&b"f"[..]]).is_some() && storage.file_count() == 1);
+}
+
+#[test]
+fn a_digest_that_was_kept_is_never_one_of_other_bytes() {
+    let server = TestServer::start();
+    let put = "PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n123456789";
+    assert_eq!(server.ask(put).status(), 201);
+    let digest = || {
+        let head = server.request("HEAD /f", "Want-Digest: adler32\r\n");
+        head.field("digest").map(str::to_owned)
+    };
+    assert_eq!(digest().as_deref(), Some("adler32=091e01de"));
+    // As long, and in the same place; only its time tells, as soon as the kernel's clock has gone on.
+    let modified = || std::fs::metadata(server.path("f")).unwrap().modified().unwrap();
+    let before = modified();
+    while modified() == before {
+        server.write("f", b"987654321");
+    }
+    let expected = format!("adler32={:08x}", gridlane_core::checksum::adler32(b"987654321"));
+    assert_eq!(digest(), Some(expected));
 }
 
 #[test]

@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const SOCKETS_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Has a directory with any number of entries, which are made as they are asked for, and `/endless`, a file that no
-/// copy ever comes to the end of.
+/// copy ever comes to the end of. Nothing can be renamed: every name is on a file system of its own.
 struct Endless {
     inner: MemoryStorage,
     entry: Metadata,
@@ -170,14 +170,8 @@ impl Storage for Endless {
         self.inner.remove_tree(at)
     }
 
-    fn rename(
-        &self,
-        from: &ObjectPath,
-        to: &ObjectPath,
-        overwrite: bool,
-        expectation: &Expectation,
-    ) -> StoreResult<bool> {
-        self.inner.rename(from, to, overwrite, expectation)
+    fn rename(&self, _: &ObjectPath, _: &ObjectPath, _: bool, _: &Expectation) -> StoreResult<bool> {
+        Err(StoreError::AcrossDevices)
     }
 
     fn set_modified(&self, at: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
@@ -188,8 +182,11 @@ impl Storage for Endless {
         self.inner.space(at)
     }
 
-    fn create(&self, _: &ObjectPath, _: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-        Ok(Box::new(EndlessUpload(self.watch.clone(), self.watch.ending())))
+    fn create(&self, at: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+        match expected_bytes {
+            Some(u64::MAX) => Ok(Box::new(EndlessUpload(self.watch.clone(), self.watch.ending()))),
+            _ => self.inner.create(at, expected_bytes),
+        }
     }
 }
 
@@ -310,13 +307,52 @@ fn a_reader_that_stops_is_cut() {
 
 #[test]
 fn a_copy_ends_with_whoever_wants_it() {
-    let (server, watch) = serve(Endless::new(0, None));
-    let ended = watch.ends();
-    let mut client = server.connect();
-    client.send("COPY /endless HTTP/1.1\r\nHost: h\r\nDestination: /new\r\n\r\n");
-    while watch.copied.load(Ordering::SeqCst) < 10 {
-        std::thread::yield_now();
+    for method in ["COPY", "MOVE"] {
+        let (server, watch) = serve(Endless::new(0, None));
+        let ended = watch.ends();
+        let mut client = server.connect();
+        client.send(format!("{method} /endless HTTP/1.1\r\nHost: h\r\nDestination: /new\r\n\r\n"));
+        while watch.copied.load(Ordering::SeqCst) < 10 {
+            std::thread::yield_now();
+        }
+        drop(client);
+        ended.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(server.request("PROPFIND /endless", "Depth: 0\r\n").status(), 207);
+        assert_eq!(server.request("PROPFIND /new", "Depth: 0\r\n").status(), 404);
     }
-    drop(client);
-    ended.recv_timeout(PATIENCE).unwrap();
+}
+
+#[test]
+fn what_cannot_be_renamed_is_copied_and_removed() {
+    let (server, _) = serve(Endless::new(0, None));
+    for directory in ["/t", "/t/sub", "/full", "/full/sub"] {
+        assert_eq!(server.request(&format!("MKCOL {directory}"), "").status(), 201);
+    }
+    for file in ["/t/a", "/t/sub/b", "/full/sub/b"] {
+        let got = server
+            .ask(&format!("PUT {file} HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n{}", &file[1..3]));
+        assert_eq!(got.status(), 201, "{}", got.text());
+    }
+    let get = |path: &str| server.request(&format!("GET {path}"), "");
+    let modified = get("/f").field("last-modified").unwrap().to_owned();
+    for (from, to, status, kept, gone) in [
+        ("/f", "/g", 201, "/g", "/f"),
+        ("/g", "/t/a", 204, "/t/a", "/g"),
+        ("/t", "/u", 201, "/u/sub/b", "/t/"),
+        ("/u", "/full", 204, "/full/sub/b", "/u/"),
+        ("/full/sub", "/full/a", 204, "/full/a/b", "/full/sub/"),
+    ] {
+        let got = server.request(&format!("MOVE {from}"), &format!("Destination: {to}\r\n"));
+        assert_eq!(got.status(), status, "{from} {to}: {}", got.text());
+        assert_eq!((get(kept).status(), get(gone).status()), (200, 404), "{from} {to}");
+        if kept == "/t/a" {
+            assert_eq!(
+                (get(kept).text().as_str(), get(kept).field("last-modified")),
+                ("x", Some(modified.as_str()))
+            );
+        }
+    }
+    assert_eq!(get("/full/a/b").text(), "t/");
+    let refused = server.request("MOVE /full", "Destination: /d\r\nOverwrite: F\r\n");
+    assert_eq!((refused.status(), get("/full/a/b").status()), (412, 200));
 }

@@ -83,6 +83,10 @@ macro_rules! delegate_names {
             self.inner.look(path)
         }
 
+        fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
+            self.inner.is_link(path)
+        }
+
         fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
             self.inner.entries(path)
         }

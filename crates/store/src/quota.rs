@@ -7,8 +7,8 @@
 //! before a byte comes. A file that is replaced counts until it is.
 //!
 //! What is counted is the length of every file under each of its names; directories and links count nothing. What
-//! other programs change in the export is noticed by the next recount, and so are the few bytes by which two
-//! changes of one name at the same moment, or the removal of a link, may be counted wrongly.
+//! other programs change in the export is noticed by the next recount, and so is it when two changes of one name
+//! at the same moment were counted wrongly.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -161,6 +161,7 @@ impl QuotaStorage {
     /// What goes when whatever is at `path` goes.
     fn bytes_at(&self, path: &ObjectPath) -> StoreResult<u64> {
         match self.inner.look(path) {
+            Ok(_) if self.inner.is_link(path)? => Ok(0),
             Ok(metadata) if metadata.is_directory() => self.tree_bytes(path),
             Ok(metadata) => Ok(metadata.size_bytes),
             Err(StoreError::NotFound) => Ok(0),
@@ -182,6 +183,10 @@ impl Storage for QuotaStorage {
         self.inner.open_nowait(path)
     }
 
+    fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
+        self.inner.is_link(path)
+    }
+
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
         self.inner.entries(path)
     }
@@ -197,6 +202,7 @@ impl Storage for QuotaStorage {
                 Ok(found) => found,
                 Err(_) => return self.inner.remove(path, expectation),
             };
+            let is_link = self.inner.is_link(path)?;
             let exactly = match expectation {
                 Expectation::Anything => Expectation::Tag(found.tag),
                 Expectation::Absent | Expectation::Tag(_) => expectation.clone(),
@@ -205,7 +211,7 @@ impl Storage for QuotaStorage {
                 Err(StoreError::Unexpected) if *expectation == Expectation::Anything => {}
                 Err(other) => return Err(other),
                 Ok(()) => {
-                    self.account.change(0, found.size_bytes);
+                    self.account.change(0, if is_link { 0 } else { found.size_bytes });
                     return Ok(());
                 }
             }

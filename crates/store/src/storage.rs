@@ -233,6 +233,13 @@ pub trait Storage: Send + Sync {
     /// What is known of the file or directory at `path`. Nothing is opened for reading.
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata>;
 
+    /// Whether what is at `path` is a symbolic link, which [`look`](Storage::look) follows and a removal does
+    /// not.
+    fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
+        let _ = path;
+        Ok(false)
+    }
+
     /// Opens what is at `path` for reading. Never waits for a peer of a pipe or for a device to be ready.
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened>;
 

@@ -278,7 +278,7 @@ fn looking_tells_all(storage: &dyn Storage) {
 }
 
 fn entries_come_one_by_one(storage: &dyn Storage) {
-    for number in 0..50 {
+    for number in 0..20 {
         write(storage, &format!("sub/{number}"), b"", &Expectation::Anything).unwrap();
     }
     let mut entries = storage.entries(&path("sub")).unwrap();

@@ -189,3 +189,32 @@ fn what_xrootd_kept_is_used_until_the_file_changes() {
     let checksum = export.put(b"123456789");
     assert_eq!(export.kept(), Some(checksum));
 }
+
+/// ramfs has no extended attributes that users may set.
+#[test]
+fn without_attributes_the_side_file_is_used() {
+    use gridlane_sys::namespace::{Namespaces, unshare};
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+            if unshare(Namespaces::Mount).is_err() || mount_change("/", private).is_err() {
+                eprintln!("skipped: no mounts without the right to make some");
+                return;
+            }
+            let directory = tempfile::tempdir().unwrap();
+            mount("ramfs", directory.path(), "ramfs", MountFlags::empty(), None).unwrap();
+            let storage = PosixStorage::open_with(directory.path(), PosixOptions::default()).unwrap();
+            let export = Export { storage, directory };
+            if export.has_attributes() {
+                eprintln!("skipped: this ramfs has extended attributes");
+                return;
+            }
+            let checksum = export.put(b"123456789");
+            assert_eq!(export.kept(), Some(checksum));
+            assert!(export.directory.path().join(".gridlane/checksums").exists());
+            fs::write(export.file(), b"12345").unwrap();
+            assert_eq!(export.kept(), None);
+        });
+    });
+}

@@ -25,7 +25,7 @@ impl Export {
         fs::create_dir(outside.path().join("export")).unwrap();
         fs::create_dir(outside.path().join("precious")).unwrap();
         fs::write(outside.path().join("precious/f"), b"precious").unwrap();
-        let storage = PosixStorage::open(&outside.path().join("export"), Durability::Dir).unwrap();
+        let storage = PosixStorage::open(&outside.path().join("export"), Durability::None).unwrap();
         Export { storage, outside }
     }
 
@@ -84,6 +84,12 @@ fn links_are_removed_and_never_followed() {
         100,
     );
     assert_eq!(quota.recount().unwrap().used_bytes, 4);
+    // What goes with a link is the link.
+    symlink("kept", export.at("link")).unwrap();
+    symlink("kept/f", export.at("link-f")).unwrap();
+    quota.remove_tree(&path("link")).unwrap();
+    quota.remove(&path("link-f"), &Expectation::Anything).unwrap();
+    assert_eq!(quota.usage().used_bytes, 4);
     storage.remove_tree(&path("tree")).unwrap();
     assert!(!export.at("tree").exists());
     assert_eq!(fs::read(export.at("kept/f")).unwrap(), b"kept");
@@ -157,6 +163,34 @@ fn what_a_crash_left_of_a_removal_is_removed() {
 }
 
 #[test]
+fn two_may_delete_the_same_tree_at_once() {
+    let export = Export::new();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let tidy = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                // It may find a directory gone below its feet: the next time comes.
+                let _ = export.storage.remove_abandoned(Duration::from_secs(1800));
+            }
+        });
+        for _ in 0..30 {
+            for branch in ["a/b/c", "a/d/e", "f/g"] {
+                fs::create_dir_all(export.at("tree").join(branch)).unwrap();
+                for number in 0..20 {
+                    fs::write(export.at("tree").join(branch).join(number.to_string()), b"").unwrap();
+                }
+            }
+            export.storage.remove_tree(&path("tree")).unwrap();
+            assert!(!export.at("tree").exists());
+        }
+        is_done.store(true, Ordering::Relaxed);
+        tidy.join().unwrap();
+    });
+    export.storage.remove_abandoned(Duration::from_secs(1800)).unwrap();
+    assert_eq!(export.hidden(), 0);
+}
+
+#[test]
 fn a_replaced_directory_is_never_missing() {
     let export = Export::new();
     let storage = &export.storage;
@@ -221,6 +255,30 @@ fn of_those_who_expect_the_same_state_one_wins() {
         movers.into_iter().map(|mover| usize::from(mover.join().unwrap())).sum()
     });
     assert_eq!(moved, 1);
+}
+
+#[test]
+fn a_link_is_no_way_into_itself() {
+    let export = Export::new();
+    let storage = &export.storage;
+    storage.make_directories(&path("a/b/c")).unwrap();
+    put(storage, "a/f", b"kept");
+    symlink("a", export.at("link")).unwrap();
+    for (from, to) in
+        [("a", "link/new"), ("a", "link/b"), ("link/b", "a"), ("link/b/c", "a"), ("a/f", "link")]
+    {
+        let onto_link = to == "link";
+        let moved = storage.rename(&path(from), &path(to), true, &Expectation::Anything);
+        if onto_link {
+            // The link itself is replaced.
+            assert!(matches!(moved, Ok(true)), "{moved:?}");
+        } else {
+            assert!(matches!(moved, Err(StoreError::IntoItself)), "{from} to {to}: {moved:?}");
+            assert!(export.at("a/b/c").exists() && export.at("a/f").exists());
+        }
+    }
+    assert_eq!(fs::read(export.at("link")).unwrap(), b"kept");
+    assert!(export.at("a/b/c").exists());
 }
 
 #[test]
@@ -314,5 +372,43 @@ fn what_is_mounted_inside_is_neither_removed_nor_left() {
         rustix::mount::unmount(export.at("holds/bound"), rustix::mount::UnmountFlags::empty()).unwrap();
         storage.remove_tree(&path("holds")).unwrap();
         assert!(export.is_precious_there());
+    });
+}
+
+/// An overlay file system moves no directory of its lower layer.
+#[test]
+fn what_no_rename_can_move_is_removed_where_it_is() {
+    with_own_mounts(|| {
+        use rustix::mount::{MountFlags, mount};
+        let layers = tempfile::tempdir().unwrap();
+        mount("tmpfs", layers.path(), "tmpfs", MountFlags::empty(), None).unwrap();
+        for layer in ["lower/tree", "upper", "work", "export"] {
+            fs::create_dir_all(layers.path().join(layer)).unwrap();
+        }
+        fs::create_dir(layers.path().join("lower/other")).unwrap();
+        fs::write(layers.path().join("lower/other/f"), b"other").unwrap();
+        deepen(&layers.path().join("lower/tree"), 100);
+        let at = |layer: &str| layers.path().join(layer).display().to_string();
+        let options = format!("lowerdir={},upperdir={},workdir={}", at("lower"), at("upper"), at("work"));
+        let options = std::ffi::CString::new(options).unwrap();
+        let export = layers.path().join("export");
+        if mount("overlay", &export, "overlay", MountFlags::empty(), options.as_c_str()).is_err() {
+            eprintln!("skipped: no overlay file systems here");
+            return;
+        }
+        let storage = PosixStorage::open(&export, Durability::File).unwrap();
+        let moved = storage.rename(&path("tree"), &path("new"), false, &Expectation::Anything);
+        match moved {
+            // Where it may (redirect_dir), there is nothing to see here.
+            Ok(_) => return,
+            Err(error) => assert!(matches!(error, StoreError::AcrossDevices), "{error}"),
+        }
+        storage.make_directory(&path("made")).unwrap();
+        let onto = storage.rename(&path("made"), &path("other"), true, &Expectation::Anything);
+        assert!(matches!(onto, Err(StoreError::AcrossDevices)), "{onto:?}");
+        assert!(export.join("made").exists() && export.join("other/f").exists());
+        storage.remove_tree(&path("tree")).unwrap();
+        assert!(!export.join("tree").exists());
+        assert_eq!(fs::read_dir(export.join(".gridlane")).unwrap().count(), 0);
     });
 }

@@ -138,7 +138,7 @@ fn tree(storage: &dyn Storage) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn all_answer_alike(operations in prop::collection::vec(any_operation(), 1..40)) {

@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits;
 use rustix::fs::{
-    AtFlags, Dir, Mode, OFlags, RenameFlags, StatxFlags, mkdirat, openat, renameat_with, statx,
+    AtFlags, Dir, Mode, OFlags, RenameFlags, Statx, StatxFlags, mkdirat, openat, renameat_with, statx,
 };
 use rustix::fs::{renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::metadata::{look_at, look_in, modified_of};
+use super::metadata::{changed_of, look_at, look_in, modified_of};
 use super::{Shared, side_file, tree};
 use crate::error::{StoreError, StoreResult};
 use crate::path::{HIDDEN_NAME, ObjectPath};
@@ -40,7 +40,8 @@ pub(super) fn hidden_for(
         return at_root(shared);
     }
     let parent_path = shared.root_path.join(parent_path.as_relative());
-    remove_abandoned(parent.as_fd(), &parent_path, limits::PARTIAL_AGE_MAX)?;
+    // Nobody else comes by here. What is being deleted at this moment is not waited for.
+    remove_abandoned(parent.as_fd(), &parent_path, limits::PARTIAL_AGE_MAX, limits::PARTIAL_AGE_MAX)?;
     make(parent.as_fd(), &parent_path)
 }
 
@@ -135,9 +136,14 @@ pub(super) fn remove_unused(base: BorrowedFd<'_>) -> bool {
     open(base, Path::new("")).is_ok() && unlinkat(base, HIDDEN_NAME, AtFlags::REMOVEDIR).is_ok()
 }
 
-/// Removes discarded trees, and partial uploads older than `age`, from the hidden directory in `base`, if
-/// there is one. A tree that is being deleted is no business of `age`: two may delete it at once.
-pub(super) fn remove_abandoned(base: BorrowedFd<'_>, base_path: &Path, age: Duration) -> StoreResult<usize> {
+/// Removes partial uploads older than `age`, and discarded trees that are for `tree_age`, from the hidden
+/// directory in `base`, if there is one. A tree that is being deleted needs no age: two may delete it at once.
+pub(super) fn remove_abandoned(
+    base: BorrowedFd<'_>,
+    base_path: &Path,
+    age: Duration,
+    tree_age: Duration,
+) -> StoreResult<usize> {
     let hidden = match open(base, base_path) {
         Ok(hidden) => hidden,
         Err(StoreError::NotFound) => return Ok(0),
@@ -152,12 +158,16 @@ pub(super) fn remove_abandoned(base: BorrowedFd<'_>, base_path: &Path, age: Dura
             name.starts_with(prefix.as_bytes()) && name.ends_with(suffix.as_bytes())
         };
         let name = OsStr::from_bytes(name);
+        let has_age = |moment: fn(&Statx) -> SystemTime, age: Duration| {
+            // A clock that was set back must not keep what needs no age.
+            let passed = |stat| now.duration_since(moment(&stat)).unwrap_or_default();
+            look_in(&hidden, name).is_ok_and(|stat| passed(stat) >= age)
+        };
         let is_gone = if is(REMOVED) {
-            tree::delete(hidden.as_fd(), name).is_ok()
+            // The move into this directory was a change, and keeps the time of modification.
+            has_age(changed_of, tree_age) && tree::delete(hidden.as_fd(), name).is_ok()
         } else if is(PARTIAL) {
-            let is_old = look_in(&hidden, name)
-                .is_ok_and(|stat| now.duration_since(modified_of(&stat)).is_ok_and(|since| since >= age));
-            is_old && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
+            has_age(modified_of, age) && unlinkat(&hidden, name, AtFlags::empty()).is_ok()
         } else {
             false
         };

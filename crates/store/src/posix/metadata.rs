@@ -51,7 +51,7 @@ pub(super) fn metadata_of(stat: &Statx) -> Option<Metadata> {
         kind,
         size_bytes,
         modified: modified_of(stat),
-        changed: moment_of(stat.stx_ctime),
+        changed: changed_of(stat),
         created: (stat.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| moment_of(stat.stx_btime)),
         tag: format!(
             "{:x}-{size_bytes:x}-{modified:x}-{:x}",
@@ -68,6 +68,11 @@ pub(super) fn metadata_of(stat: &Statx) -> Option<Metadata> {
 /// When the bytes were last changed.
 pub(super) fn modified_of(stat: &Statx) -> SystemTime {
     moment_of(stat.stx_mtime)
+}
+
+/// When anything about it was last changed.
+pub(super) fn changed_of(stat: &Statx) -> SystemTime {
+    moment_of(stat.stx_ctime)
 }
 
 /// Nanoseconds since 1970.

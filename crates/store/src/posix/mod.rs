@@ -22,9 +22,11 @@ mod side_file;
 mod tree;
 mod upload;
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -32,13 +34,13 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_sys::file::CacheProbe;
-use rustix::fs::{Mode, OFlags, ResolveFlags, fstatvfs, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstatvfs, openat2};
 use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Entries, Expectation, Metadata, NodeKind, Object, Opened, Space, Storage, Upload};
-use metadata::{look_at, metadata_of};
+use metadata::{kind_of, look_at, look_in, metadata_of};
 
 pub use options::{Durability, PosixOptions};
 
@@ -213,6 +215,12 @@ impl Storage for PosixStorage {
         self.shared.look(path)
     }
 
+    fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
+        let Some((parent, name)) = path.split_last() else { return Ok(false) };
+        let stat = look_in(self.shared.resolve_directory(&parent)?, OsStr::from_bytes(name))?;
+        Ok(kind_of(&stat) == FileType::Symlink)
+    }
+
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY;
         let directory = match self.shared.resolve(path.as_relative(), flags) {
@@ -275,7 +283,7 @@ impl Storage for PosixStorage {
     }
 
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
-        hidden::remove_abandoned(self.shared.root.as_fd(), &self.shared.root_path, age)
+        hidden::remove_abandoned(self.shared.root.as_fd(), &self.shared.root_path, age, Duration::ZERO)
     }
 }
 

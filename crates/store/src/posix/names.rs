@@ -19,11 +19,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::metadata::{identity_of, kind_of, look_in};
+use super::metadata::{identity_of, kind_of, look_at, look_in};
 use super::{Shared, hidden, tree};
 use crate::error::{StoreError, StoreResult};
 use crate::path::{HIDDEN_NAME, ObjectPath};
-use crate::storage::{Expectation, NodeKind};
+use crate::storage::{Expectation, FileIdentity, NodeKind};
 
 /// For `mkdir` before its umask.
 const DIRECTORY_PERMISSIONS: u32 = 0o777;
@@ -38,16 +38,20 @@ pub(super) fn make_directory(shared: &Shared, path: &ObjectPath) -> StoreResult<
         Errno::NOENT => StoreError::ParentMissing,
         other => other.into(),
     })?;
-    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let applied = openat(&parent, name, flags, Mode::empty())
-        .map_err(StoreError::from)
-        .and_then(|made| shared.options.apply(made, DIRECTORY_PERMISSIONS));
-    if let Err(error) = applied {
+    if let Err(error) = apply_options(shared, &parent, name) {
         // A directory of the wrong owner is worse than none.
         let _ = unlinkat(&parent, name, AtFlags::REMOVEDIR);
         return Err(error);
     }
     shared.options.sync_names(&parent)
+}
+
+fn apply_options(shared: &Shared, parent: &OwnedFd, name: &OsStr) -> StoreResult<()> {
+    if !shared.options.change_what_is_made() {
+        return Ok(());
+    }
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    shared.options.apply(openat(parent, name, flags, Mode::empty())?, DIRECTORY_PERMISSIONS)
 }
 
 pub(super) fn remove(shared: &Shared, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
@@ -259,26 +263,39 @@ impl Move<'_> {
         if old_kind == FileType::Directory && tree::holds_mounts(&self.to_parent, self.to) {
             return Err(StoreError::InUse);
         }
-        let exchanged =
-            renameat_with(&self.from_parent, self.from, &self.to_parent, self.to, RenameFlags::EXCHANGE);
-        match exchanged {
+        match self.exchange() {
             Ok(()) if is_name_of_file(old_kind) => {
                 unlinkat(&self.from_parent, self.from, AtFlags::empty())?;
                 Ok(None)
             }
-            Ok(()) => match discard(shared, &self.from_parent, from_parent_path, self.from)? {
-                None => {
+            Ok(()) => match discard(shared, &self.from_parent, from_parent_path, self.from) {
+                Ok(None) => {
                     tree::delete(self.from_parent.as_fd(), self.from)?;
                     Ok(None)
                 }
-                discarded => Ok(discarded),
+                Ok(discarded) => Ok(discarded),
+                Err(error) => {
+                    // As if nothing had happened: the old one cannot be removed.
+                    self.exchange()?;
+                    Err(error)
+                }
             },
+            // Either the file system cannot, or one of the two is in the other by way of a link.
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                if is_in(shared, &self.from_parent, identity_of(&old))?
+                    || is_in(shared, &self.to_parent, identity_of(&new))?
+                {
+                    return Err(StoreError::IntoItself);
+                }
                 let hidden = hidden::hidden_for(shared, &self.to_parent, to_parent_path)?;
                 self.by_turns(&hidden).map(|removed| Some((hidden, removed)))
             }
             Err(cause) => Err(move_error(cause)),
         }
+    }
+
+    fn exchange(&self) -> Result<(), Errno> {
+        renameat_with(&self.from_parent, self.from, &self.to_parent, self.to, RenameFlags::EXCHANGE)
     }
 
     /// Where the file system cannot exchange two names (some network ones): the old one is moved away, the
@@ -292,6 +309,25 @@ impl Move<'_> {
                 Err(move_error(cause))
             }
         }
+    }
+}
+
+/// Whether `directory`, in the export, is the one that is `above`, or below it.
+fn is_in(shared: &Shared, directory: &OwnedFd, above: FileIdentity) -> StoreResult<bool> {
+    let root = identity_of(&look_at(&shared.root)?);
+    let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+    let mut at = openat(directory, ".", flags, Mode::empty())?;
+    loop {
+        let identity = identity_of(&look_at(&at)?);
+        if identity == above || identity == root {
+            return Ok(identity == above);
+        }
+        let next = openat(&at, "..", flags, Mode::empty())?;
+        if identity_of(&look_at(&next)?) == identity {
+            // The root of everything: the directory was moved out of the export meanwhile.
+            return Ok(false);
+        }
+        at = next;
     }
 }
 

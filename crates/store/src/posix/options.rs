@@ -55,6 +55,11 @@ pub struct PosixOptions {
 const PERMISSIONS: u32 = 0o777;
 
 impl PosixOptions {
+    /// Whether there is anything to [`apply`](PosixOptions::apply).
+    pub(super) fn change_what_is_made(&self) -> bool {
+        self.uid.is_some() || self.gid.is_some() || self.umask.is_some()
+    }
+
     /// Gives something new, which nobody sees yet or which is empty, the owner and the permissions that the
     /// operator wants. `permissions` are those that an umask is taken from.
     pub(super) fn apply(&self, made: impl AsFd, permissions: u32) -> StoreResult<()> {
