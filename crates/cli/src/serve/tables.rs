@@ -183,7 +183,7 @@ impl Table {
                 refuse_recursive_delete: self.compat.refuse_recursive_delete,
             },
             cors_origins: self.cors_origins.into_iter().map(origin).collect::<Result<_>>()?,
-            mirrors: self.mirrors.iter().map(mirror).collect::<Result<_>>()?,
+            mirrors: self.mirrors.iter().map(|url| mirror(url)).collect::<Result<_>>()?,
             rules,
         })
     }
@@ -225,7 +225,7 @@ fn origin(text: String) -> Result<String> {
     }
 }
 
-fn mirror(text: &String) -> Result<Url> {
+fn mirror(text: &str) -> Result<Url> {
     Url::parse_absolute(text).map_err(|error| wrong(error.message().to_owned()))
 }
 
