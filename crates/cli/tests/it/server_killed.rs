@@ -64,7 +64,7 @@ fn what_was_acknowledged_is_there_and_nothing_else_is() {
     let visible: Vec<String> = names(&export).into_iter().filter(|name| name != ".gridlane").collect();
     for name in &visible {
         let number: usize = name.strip_prefix('f').unwrap().parse().unwrap();
-        assert!(number % 2 == 0, "{name} was never whole");
+        assert!(number.is_multiple_of(2), "{name} was never whole");
         assert_same(&fs::read(export.join(name)).unwrap(), &bytes_of(number));
     }
     for (number, _) in outcomes.iter().enumerate().filter(|(_, was_acknowledged)| **was_acknowledged) {
