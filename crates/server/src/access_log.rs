@@ -46,7 +46,7 @@ enum Message {
 
 /// What the writer writes to.
 enum Target {
-    File { path: PathBuf, file: File },
+    File { path: PathBuf, file: File, is_synced: bool },
     Other(Box<dyn Write + Send>),
 }
 
@@ -72,6 +72,7 @@ impl Write for Target {
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
+            Target::File { file, is_synced: true, .. } => file.sync_data(),
             Target::File { file, .. } => file.flush(),
             Target::Other(other) => other.flush(),
         }
@@ -89,7 +90,16 @@ impl AccessLog {
 
     /// At the end of a file, which is created readable to its owner and group where it does not exist.
     pub fn to_file(path: &Path) -> Result<AccessLog> {
-        let target = Target::File { path: path.to_owned(), file: Target::open(path)? };
+        AccessLog::to_file_of(path, false)
+    }
+
+    /// The same, and brought to the device after each batch of records.
+    pub fn to_synced_file(path: &Path) -> Result<AccessLog> {
+        AccessLog::to_file_of(path, true)
+    }
+
+    fn to_file_of(path: &Path, is_synced: bool) -> Result<AccessLog> {
+        let target = Target::File { path: path.to_owned(), file: Target::open(path)?, is_synced };
         Ok(AccessLog::with_queue(target, limits::ACCESS_RECORDS_MAX))
     }
 
@@ -190,7 +200,7 @@ fn write_lines(queue: &Receiver<Message>, lost: &Lost, mut target: BufWriter<Tar
                 Message::Line(line) => drop(target.write_all(line.as_bytes())),
                 Message::Reopen => {
                     let _ = target.flush();
-                    if let Target::File { path, file } = target.get_mut() {
+                    if let Target::File { path, file, .. } = target.get_mut() {
                         match Target::open(path) {
                             Ok(again) => *file = again,
                             Err(error) => note(&mut target, &format!("still in the old file: {error}")),

@@ -95,6 +95,8 @@ pub(crate) struct Metrics {
     pub(crate) accepted: Counter,
     /// Connections that have a task.
     pub(crate) open: Gauge,
+    /// Those of them that are only told that there are too many.
+    pub(crate) turned_away: Gauge,
     /// Those of them that wait for a request.
     pub(crate) idle: Gauge,
     /// Connections refused because there were too many altogether.

@@ -244,7 +244,8 @@ fn admit(
         false => Some(shared.throttle.connect(peer.ip(), &shared.client_limits)),
     };
     let mut excess = None;
-    if metrics.open.get() > shared.connections_max as u64 {
+    let served = metrics.open.get().saturating_sub(metrics.turned_away.get());
+    if served > shared.connections_max as u64 {
         metrics.refused_server.add(1);
         excess = Some(Excess::Server);
     } else if matches!(of_client, Some(None)) {
@@ -254,7 +255,7 @@ fn admit(
     let permit = match excess {
         None => None,
         Some(_) => match Arc::clone(turned_away).try_acquire_owned() {
-            Ok(permit) => Some(permit),
+            Ok(permit) => Some((permit, metrics.one(|metrics| &metrics.turned_away))),
             Err(_) => return,
         },
     };

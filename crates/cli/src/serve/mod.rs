@@ -129,9 +129,13 @@ fn reload(control: &Control, kept: &mut Kept, descriptors: Option<u64>) -> Resul
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
     certificate.check_validity()?;
-    let mut next = settings::settings(args, &parsed.global, &plans, &certificate, kept)?;
+    // What is open stays so unless the server really goes on by what is new.
+    let mut next_kept = kept.clone();
+    let mut next = settings::settings(args, &parsed.global, &plans, &certificate, &mut next_kept)?;
     next.connections_max = connections_for(descriptors, next.connections_max);
-    control.reload(next)
+    let unchanged = control.reload(next)?;
+    *kept = next_kept;
+    Ok(unchanged)
 }
 
 /// How the server speaks to people while it runs.

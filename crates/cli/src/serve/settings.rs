@@ -22,7 +22,7 @@ const COUNTING_MAX: Duration = Duration::from_secs(10);
 
 /// What a reload goes on using if it stays the same: an export's locks and counts are worth something only when there
 /// is one of them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Kept {
     storages: Vec<(StorageKey, Arc<dyn Storage>)>,
     logs: Vec<(String, AccessLog)>,
@@ -92,8 +92,15 @@ pub(super) fn settings(
 ) -> Result<Settings> {
     let mut next = Kept::default();
     let exports = plans.iter().map(|plan| export(plan, kept, &mut next)).collect::<Result<Vec<_>>>()?;
-    let mut log = |place: &str| log(place, global.quiet, kept, &mut next);
-    let (access_log, audit_log) = (log(&args.access_log)?, log(&args.audit_log)?);
+    let access_log = match args.access_log.as_str() {
+        "-" if global.quiet => AccessLog::off(),
+        "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
+        path => log(path, kept, &mut next, AccessLog::to_file)?,
+    };
+    let audit_log = match args.audit_log.as_str() {
+        "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
+        path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
+    };
     let tls = tls::server_config(&certificate.cert, &certificate.key)?;
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(addresses(args)?);
@@ -176,14 +183,18 @@ fn count_now_and_then(storage: &Weak<QuotaStorage>, counted: std::sync::mpsc::Se
     }
 }
 
-fn log(place: &str, is_quiet: bool, kept: &Kept, next: &mut Kept) -> Result<AccessLog> {
-    let open = next.logs.iter().chain(&kept.logs).find(|(open, _)| open == place);
-    let log = match (open.map(|(_, log)| log.clone()), place) {
+/// The log at a place: the one that is open there already, or else a new one.
+fn log(
+    place: &str,
+    kept: &Kept,
+    next: &mut Kept,
+    open: impl FnOnce(&Path) -> Result<AccessLog>,
+) -> Result<AccessLog> {
+    let is_open = next.logs.iter().chain(&kept.logs).find(|(open, _)| open == place);
+    let log = match (is_open.map(|(_, log)| log.clone()), place) {
         (Some(log), _) => log,
-        (None, "off") => AccessLog::off(),
-        (None, "-") if is_quiet => AccessLog::off(),
-        (None, "-") => AccessLog::to_stderr(),
-        (None, path) => AccessLog::to_file(Path::new(path))?,
+        (None, "off") => return Ok(AccessLog::off()),
+        (None, path) => open(Path::new(path))?,
     };
     next.logs.push((place.to_owned(), log.clone()));
     Ok(log)

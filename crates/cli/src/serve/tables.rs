@@ -183,7 +183,7 @@ impl Table {
                 refuse_recursive_delete: self.compat.refuse_recursive_delete,
             },
             cors_origins: self.cors_origins.into_iter().map(origin).collect::<Result<_>>()?,
-            mirrors: self.mirrors.iter().map(|url| Url::parse_absolute(url)).collect::<Result<_>>()?,
+            mirrors: self.mirrors.iter().map(|url| mirror(url)).collect::<Result<_>>()?,
             rules,
         })
     }
@@ -223,6 +223,10 @@ fn origin(text: String) -> Result<String> {
         true => Ok(text),
         false => Err(wrong(format!("{text:?} is no origin: write \"https://site.example\", or \"*\""))),
     }
+}
+
+fn mirror(text: &str) -> Result<Url> {
+    Url::parse_absolute(text).map_err(|error| wrong(error.message().to_owned()))
 }
 
 fn wrong(message: String) -> Error {

@@ -14,7 +14,7 @@ use super::{DEADLINE, Scratch, until};
 pub(crate) struct Server {
     child: Child,
     listening: Value,
-    _stdout: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
     _data_home: Scratch,
 }
 
@@ -36,6 +36,20 @@ impl Server {
         let mut command = gridlane();
         command.arg("serve").arg(dir).arg("--json");
         command
+    }
+
+    /// Serves what a configuration file says.
+    pub(crate) fn by_file(file: &Path) -> Server {
+        let mut command = gridlane();
+        command.args(["serve", "--json", "--config"]).arg(file);
+        Server::spawn(command)
+    }
+
+    /// The next line that it prints on standard output.
+    pub(crate) fn next_event(&mut self) -> Value {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
     }
 
     /// Starts a server and waits until it says where it listens.
@@ -60,7 +74,7 @@ impl Server {
         // Nobody reads the log: let it flow away rather than block the server.
         let mut stderr = child.stderr.take().unwrap();
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        Server { child, listening, _stdout: stdout, _data_home: data_home }
+        Server { child, listening, stdout, _data_home: data_home }
     }
 
     /// The URL of a path (which must be encoded already) over `http` or `https`.
