@@ -16,7 +16,7 @@ use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD};
 use gridlane_core::{Checksum, ChecksumKind};
 
-use crate::header::{Headers, trim};
+use crate::header::{Headers, trim, weight};
 
 const TOLERANT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
@@ -153,22 +153,15 @@ pub fn announced(headers: &Headers) -> Vec<ChecksumKind> {
 pub fn negotiate(wants: &Headers, supported: &[ChecksumKind]) -> Option<ChecksumKind> {
     let mut best: Option<(ChecksumKind, f64)> = None;
     for element in wants.list("want-digest") {
-        let mut parts = element.split(';').map(trim);
-        let Some(kind) = parts.next().and_then(|name| name.parse().ok()) else { continue };
-        let weight = parts.find_map(weight).unwrap_or(1.0);
+        let name = trim(element.split(';').next().unwrap_or_default());
+        let Ok(kind) = name.parse() else { continue };
+        let weight = weight(element);
         let better = best.is_none_or(|(_, weight_so_far)| weight > weight_so_far);
         if supported.contains(&kind) && weight > 0.0 && better {
             best = Some((kind, weight));
         }
     }
     best.map(|(kind, _)| kind)
-}
-
-/// The weight that a parameter is; one that cannot be read, or is more than 1, is 0 (RFC 9110, 12.4.2).
-fn weight(parameter: &str) -> Option<f64> {
-    let (name, value) = parameter.split_once('=')?;
-    let is_weight = trim(name).eq_ignore_ascii_case("q");
-    is_weight.then(|| trim(value).parse().ok().filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(0.0))
 }
 
 /// Which of the `supported` algorithms a `Want-Repr-Digest` asks for: the one with the highest preference,

@@ -88,6 +88,18 @@ impl Headers {
     }
 }
 
+/// The weight of one of several wishes, `text/html;q=0.5` (RFC 9110, 12.4.2): 1 where none is given, 0 where it
+/// cannot be read or is none.
+pub fn weight(element: &str) -> f64 {
+    let mut parameters = element.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
+    match parameters.find(|(name, _)| trim(name).eq_ignore_ascii_case("q")) {
+        Some((_, value)) => {
+            trim(value).parse().ok().filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(0.0)
+        }
+        None => 1.0,
+    }
+}
+
 /// Without the white space that may stand around a value and its parts: space and tab, and nothing else
 /// (RFC 9110, 5.6.3). `str::trim` takes all of Unicode's, and the next program in a row does not.
 pub(crate) fn trim(text: &str) -> &str {

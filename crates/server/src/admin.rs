@@ -184,7 +184,15 @@ async fn page(shared: &Shared, phase: Phase, looking: &Looking) -> String {
     page.sample("", &[], shared.disk.running());
     page.family("disk_operations_waiting", Kind::Gauge, "", "Operations that wait for the end of others.");
     page.sample("", &[], shared.disk.waiting());
-    shared.digests.render(&mut page);
+    let digests = shared.digests.progress();
+    page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
+    page.sample("", &[], digests.running);
+    page.family("digests_size_bytes", Kind::Gauge, "bytes", "Bytes of the files that these are of.");
+    page.sample("", &[], digests.size_bytes);
+    page.family("digests_done_bytes", Kind::Gauge, "bytes", "Bytes of those files that were read so far.");
+    page.sample("", &[], digests.done_bytes);
+    page.family("digests_read_bytes", Kind::Counter, "bytes", "Bytes read for checksums on demand.");
+    page.sample("_total", &[], digests.hashed_bytes);
     page.family(
         "log_records_lost",
         Kind::Counter,

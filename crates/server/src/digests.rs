@@ -19,7 +19,6 @@ use gridlane_sys::AlignedBuf;
 use tokio::sync::{Semaphore, watch};
 
 use crate::blocking::Disk;
-use crate::metrics::{Kind, Page};
 
 /// Which bytes, by which algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -51,6 +50,19 @@ struct Computation {
     outcome: watch::Receiver<Outcome>,
     size_bytes: u64,
     done_bytes: Arc<AtomicU64>,
+}
+
+/// How far the computations are that are running or wait for their turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// How many there are.
+    pub(crate) running: usize,
+    /// Bytes of their files.
+    pub(crate) size_bytes: u64,
+    /// Bytes of those that were read.
+    pub(crate) done_bytes: u64,
+    /// Bytes read since the start by all computations, those that have ended included.
+    pub(crate) hashed_bytes: u64,
 }
 
 /// The checksums of one server.
@@ -121,31 +133,19 @@ impl Digests {
         self.lock().remember(key, checksum, self.kept_max);
     }
 
-    /// Tells how far the computations are that run or wait for their turn.
-    pub(crate) fn render(&self, page: &mut Page) {
-        let (mut size_bytes, mut done_bytes) = (0, 0);
+    /// How far the computations are.
+    pub(crate) fn progress(&self) -> Progress {
         let state = self.lock();
+        let mut progress = Progress {
+            running: state.running.len(),
+            hashed_bytes: self.hashed_bytes.load(Ordering::Relaxed),
+            ..Progress::default()
+        };
         for computation in state.running.values() {
-            size_bytes += computation.size_bytes;
-            done_bytes += computation.done_bytes.load(Ordering::Relaxed);
+            progress.size_bytes += computation.size_bytes;
+            progress.done_bytes += computation.done_bytes.load(Ordering::Relaxed);
         }
-        let (running, known) = (state.running.len(), state.known.len());
-        drop(state);
-        page.family(
-            "digests_running",
-            Kind::Gauge,
-            "",
-            "Checksums of whole files that are computed because somebody waits for them, or are next.",
-        );
-        page.sample("", &[], running);
-        page.family("digests_running_size_bytes", Kind::Gauge, "bytes", "Bytes of those files.");
-        page.sample("", &[], size_bytes);
-        page.family("digests_running_done_bytes", Kind::Gauge, "bytes", "Bytes of those that were read.");
-        page.sample("", &[], done_bytes);
-        page.family("digests_hashed_bytes", Kind::Counter, "bytes", "Bytes read to compute checksums.");
-        page.sample("_total", &[], self.hashed_bytes.load(Ordering::Relaxed));
-        page.family("digests_remembered", Kind::Gauge, "", "Checksums in the server's own table.");
-        page.sample("", &[], known);
+        progress
     }
 
     /// The checksum of a whole file, computed unless it is in the table; `None` when it cannot be had: the
@@ -315,17 +315,8 @@ mod tests {
             done_bytes: Arc::new(AtomicU64::new(400)),
         };
         digests.lock().running.insert(key, computation);
-        let mut page = Page::default();
-        digests.render(&mut page);
-        let text = page.finish();
-        for line in [
-            "gridlane_digests_running 1\n",
-            "gridlane_digests_running_size_bytes 1000\n",
-            "gridlane_digests_running_done_bytes 400\n",
-            "gridlane_digests_hashed_bytes_total 0\n",
-        ] {
-            assert!(text.contains(line), "{text}");
-        }
+        let expected = Progress { running: 1, size_bytes: 1000, done_bytes: 400, hashed_bytes: 0 };
+        assert_eq!(digests.progress(), expected);
     }
 
     #[test]

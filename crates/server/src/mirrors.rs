@@ -6,6 +6,7 @@
 //! are not kept, so it has none.
 
 use gridlane_core::{Checksum, Url};
+use gridlane_dav::header::weight;
 use gridlane_dav::link_header::{encode_duplicate, encode_metalink};
 use gridlane_dav::metalink::{File, FileHash, Format, Metalink, Origin, RelativeName, Replica};
 use gridlane_dav::path::encode_name;
@@ -34,7 +35,7 @@ pub(crate) fn wanted(head: &RequestHead, own_type: &str) -> Option<Format> {
     }
     let quality = |wanted: &dyn Fn(&str) -> bool| {
         let matching = head.headers.list("accept").filter(|range| wanted(&media_type::of_field(range)));
-        matching.map(weight).fold(0.0, f32::max)
+        matching.map(weight).fold(0.0, f64::max)
     };
     let own_type = media_type::of_field(own_type);
     let file = quality(&|range| {
@@ -48,14 +49,6 @@ pub(crate) fn wanted(head: &RequestHead, own_type: &str) -> Option<Format> {
         return None;
     }
     Some(if v4 >= v3 { Format::V4 } else { Format::V3 })
-}
-
-/// The weight of a media range (RFC 9110, 12.4.2); 0 when it cannot be read.
-fn weight(range: &str) -> f32 {
-    let weights = range.split(';').skip(1).filter_map(|parameter| parameter.split_once('='));
-    let mut weights = weights.filter(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
-    let Some((_, value)) = weights.next() else { return 1.0 };
-    value.trim().parse().ok().filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(0.0)
 }
 
 /// A file that is here and perhaps elsewhere.
