@@ -263,7 +263,8 @@ fn admit(
     let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
     let (current, mut phase) = (current.clone(), phase.subscribe());
     connections.spawn(async move {
-        let _counted = (open, permit);
+        // Dropped in this order: in between, one more seems to be served, never one less.
+        let _counted = (permit, open);
         let stream = tokio::select! {
             stream = shared.acceptor.accept(socket) => stream,
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
