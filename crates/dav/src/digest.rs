@@ -139,7 +139,7 @@ pub fn announced(headers: &Headers) -> Vec<ChecksumKind> {
     let mut kinds = Vec::new();
     for field in headers.list("trailer") {
         match field.to_ascii_lowercase().as_str() {
-            "digest" | "repr-digest" | "content-digest" => kinds.extend(ChecksumKind::ALL),
+            "digest" | "repr-digest" | "content-digest" => kinds.extend(ChecksumKind::OFFERED),
             "content-md5" => kinds.push(ChecksumKind::Md5),
             "oc-checksum" => kinds.extend([ChecksumKind::Adler32, ChecksumKind::Md5]),
             _ => {}
