@@ -149,11 +149,20 @@ impl Run<'_> {
             }
             Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum),
             Verdict::Split(values) => Err(split(&values)),
+            Verdict::Nothing if self.has_unvouched() => Err(unvouched()),
             Verdict::Nothing => Ok(true),
             Verdict::Open => Err(Error::new(ErrorKind::Other, "votes are still open that were waited for")),
         };
         self.verifying = false;
         outcome
+    }
+
+    /// Whether bytes are from a replica that only a server named. It was used because a checksum was to tell
+    /// whether they are right; who had said that checksum may have turned out to be wrong since.
+    fn has_unvouched(&self) -> bool {
+        let ledger = self.target.ledger();
+        let mut served = self.replicas.iter().filter(|replica| replica.is_served);
+        served.any(|replica| ledger.bytes_of(replica.source.number) > 0)
     }
 
     /// Waits until every piece has been compared whose checksum is known. `false`: bytes are missing again.
@@ -505,6 +514,14 @@ impl Run<'_> {
             None => "start-up: connecting and the first round trips".into(),
         }
     }
+}
+
+fn unvouched() -> Error {
+    let message = "the source that named other replicas turned out to be wrong, and nothing tells whether \
+                   their bytes are right";
+    Error::new(ErrorKind::ChecksumMismatch, message)
+        .fault(Fault::Peer)
+        .hint("say which is right with --checksum TYPE:VALUE, or name the replica yourself")
 }
 
 fn split(values: &[Checksum]) -> Error {
