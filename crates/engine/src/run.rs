@@ -761,6 +761,9 @@ fn settle_known(options: &mut Options) {
     if matches!(options.checksum, Some((_, Some(_)))) {
         known.checksums.clear();
     }
+    // Of another size they are of another object, and where the last one ends nothing would be in its place.
+    let size_bytes = known.size_bytes;
+    known.pieces = known.pieces.take().filter(|pieces| Some(pieces.size_bytes()) == size_bytes);
     known.checksums.sort_by_key(|checksum| std::cmp::Reverse(checksum.kind().strength()));
 }
 
