@@ -221,6 +221,7 @@ async fn copied(client: &Client, server: &Scripted, count: usize) {
         outcome.result.unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), DIGITS.as_bytes());
         assert!(outcome.report.verified.is_some());
+        assert_eq!(outcome.report.sources[0].connections, 1, "a lane, whether its connection was new or not");
     }
 }
 
