@@ -248,8 +248,8 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
             text,
             "  {:>8} {share:>3.0} %  best second {best}, round trip {round_trip}, {} connection{}  {}",
             format_bytes(source.bytes),
-            source.handshakes,
-            if source.handshakes == 1 { "" } else { "s" },
+            source.connections,
+            if source.connections == 1 { "" } else { "s" },
             source.url,
         );
         if let Some(error) = &source.error {

@@ -166,6 +166,8 @@ pub struct SourceReport {
     pub rate_best_bytes_per_s: Option<f64>,
     /// Smallest round trip the kernel saw.
     pub round_trip: Option<Duration>,
+    /// Connections that carried its bytes, those that were there already included.
+    pub connections: u32,
     /// Connections made to it.
     pub handshakes: u32,
     /// Pieces that it sent and that did not have the checksum that the metalink says.

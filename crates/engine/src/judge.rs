@@ -149,11 +149,20 @@ impl Run<'_> {
             }
             Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum),
             Verdict::Split(values) => Err(split(&values)),
+            Verdict::Nothing if self.has_unvouched() => Err(unvouched()),
             Verdict::Nothing => Ok(true),
             Verdict::Open => Err(Error::new(ErrorKind::Other, "votes are still open that were waited for")),
         };
         self.verifying = false;
         outcome
+    }
+
+    /// Whether bytes are from a replica that only a server named. It was used because a checksum was to tell
+    /// whether they are right; who had said that checksum may have turned out to be wrong since.
+    fn has_unvouched(&self) -> bool {
+        let ledger = self.target.ledger();
+        let mut served = self.replicas.iter().filter(|replica| replica.is_served);
+        served.any(|replica| ledger.bytes_of(replica.source.number) > 0)
     }
 
     /// Waits until every piece has been compared whose checksum is known. `false`: bytes are missing again.
@@ -429,6 +438,7 @@ impl Run<'_> {
                 received_bytes: replica.received_bytes,
                 rate_best_bytes_per_s: replica.meter.best_second_bytes_per_s(),
                 round_trip: replica.round_trip,
+                connections: replica.connections,
                 handshakes: replica.handshakes,
                 wrong_pieces: replica.wrong_pieces,
                 error: replica.last_error.clone(),
@@ -507,6 +517,14 @@ impl Run<'_> {
     }
 }
 
+fn unvouched() -> Error {
+    let message = "the source that named other replicas turned out to be wrong, and nothing tells whether \
+                   their bytes are right";
+    Error::new(ErrorKind::ChecksumMismatch, message)
+        .fault(Fault::Peer)
+        .hint("say which is right with --checksum TYPE:VALUE, or name the replica yourself")
+}
+
 fn split(values: &[Checksum]) -> Error {
     let values: Vec<String> = values.iter().map(|value| value.to_string()).collect();
     let message = format!("the sources contradict each other about the checksum: {}", values.join(", "));
@@ -523,6 +541,7 @@ pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
         received_bytes: 0,
         rate_best_bytes_per_s: None,
         round_trip: None,
+        connections: 0,
         handshakes: 0,
         wrong_pieces: 0,
         error: None,

@@ -47,6 +47,11 @@ impl PieceHashes {
         self.piece_bytes
     }
 
+    /// Bytes of the object.
+    pub fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.hashes.len() as u64

@@ -54,6 +54,8 @@ pub(crate) struct Replica {
     pub(crate) source: Arc<Source>,
     pub(crate) meter: Meter,
     pub(crate) received_bytes: u64,
+    /// Lanes that had a connection, a new one or one that was there already.
+    pub(crate) connections: u32,
     /// Connections made; those that were there already do not count.
     pub(crate) handshakes: u32,
     /// Whether its server has ever been connected to.
@@ -86,6 +88,7 @@ pub(crate) struct Replica {
 
 struct LaneEntry {
     source: usize,
+    is_dialled: bool,
     task: JoinHandle<()>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -383,7 +386,7 @@ impl<'a> Run<'a> {
                     notices: self.notify.clone(),
                 };
                 let task = tokio::spawn(task.run(orders));
-                self.lanes.insert(lane, LaneEntry { source, task, commands });
+                self.lanes.insert(lane, LaneEntry { source, is_dialled: false, task, commands });
             }
             Action::Request { lane, range, .. } => self.command(lane, Command::Request(range)),
             Action::CloseLane { lane } => self.command(lane, Command::Close),
@@ -402,10 +405,14 @@ impl<'a> Run<'a> {
         let now = self.pace.now();
         match notice {
             Notice::Dialled { lane, round_trip, handshake_round_trips } => {
-                if let Some(entry) = self.lanes.get(&lane) {
+                if let Some(entry) = self.lanes.get_mut(&lane) {
                     let replica = &mut self.replicas[entry.source];
+                    let is_remote = replica.source.url.scheme() != Scheme::File;
+                    // A lane tells it again after a redirect, or when its connection had been closed.
+                    replica.connections += u32::from(is_remote && !entry.is_dialled);
+                    entry.is_dialled = true;
                     replica.handshakes += u32::from(handshake_round_trips > 0);
-                    replica.is_reached |= replica.source.url.scheme() != Scheme::File;
+                    replica.is_reached |= is_remote;
                     replica.handshake_round_trips = handshake_round_trips;
                     replica.saw_round_trip(round_trip);
                 }
@@ -723,6 +730,7 @@ impl Replica {
             source: Arc::new(Source::new(number as u32, url)),
             meter: Meter::default(),
             received_bytes: 0,
+            connections: 0,
             handshakes: 0,
             is_reached: false,
             failed_connects: 0,
@@ -761,6 +769,9 @@ fn settle_known(options: &mut Options) {
     if matches!(options.checksum, Some((_, Some(_)))) {
         known.checksums.clear();
     }
+    // Of another size they are of another object, and where the last one ends nothing would be in its place.
+    let size_bytes = known.size_bytes;
+    known.pieces = known.pieces.take().filter(|pieces| Some(pieces.size_bytes()) == size_bytes);
     known.checksums.sort_by_key(|checksum| std::cmp::Reverse(checksum.kind().strength()));
 }
 

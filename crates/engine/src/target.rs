@@ -202,11 +202,14 @@ impl Target {
                 let epoch = self.ledger().epoch(offset);
                 let Some(bytes) = pieces.take_kept(index) else { return Ok(()) };
                 let found = tokio::task::block_in_place(|| pieces.hash_of(&bytes));
-                let right = Right::InMemory { bytes: &bytes, offset };
-                match self.settle(pieces, index, epoch, pieces.hashes.is_right(index, &found), &right) {
-                    true => self.put(lane, offset, &bytes).await,
-                    false => Ok(()),
+                let is_right = pieces.hashes.is_right(index, &found);
+                if is_right {
+                    // First given away, then verified: with the last verified piece the copy is judged.
+                    self.put(lane, offset, &bytes).await?;
                 }
+                let right = Right::InMemory { bytes: &bytes, offset };
+                self.settle(pieces, index, epoch, is_right, &right);
+                Ok(())
             }
         }
     }
@@ -219,22 +222,21 @@ impl Target {
         Ok(())
     }
 
-    /// Notes and tells what comparing a piece brought. `true` when it is right.
-    fn settle(&self, pieces: &Pieces, index: u64, epoch: u64, is_right: bool, right: &Right<'_>) -> bool {
+    /// Notes and tells what comparing a piece brought.
+    fn settle(&self, pieces: &Pieces, index: u64, epoch: u64, is_right: bool, right: &Right<'_>) {
         let range = pieces.hashes.range(index);
         if is_right {
             let is_same = self.ledger().verify(range, epoch);
             if is_same && let Some(liars) = pieces.liars(index, right) {
                 self.tell(Notice::Piece { index, found: Found::Mended { liars } });
             }
-            return is_same;
+            return;
         }
         let rejected = self.ledger().reject(range, epoch);
         if let Some(parts) = rejected.filter(|parts| !parts.is_empty()) {
             pieces.note_wrong(index, &parts);
             self.tell(Notice::Piece { index, found: Found::Wrong { parts } });
         }
-        false
     }
 
     /// Compares what is there and was not compared, because it came while other bytes were being forgotten.
@@ -252,5 +254,40 @@ impl Target {
     /// The copy may be over: then nobody listens, and that is fine.
     fn tell(&self, notice: Notice) {
         let _ = self.notices.send(notice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::sync::Arc;
+
+    use gridlane_core::{ChecksumKind, Hasher};
+
+    use super::*;
+    use crate::ordered::Output;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_piece_is_verified_when_a_stream_has_taken_it() {
+        // More than a pipe holds.
+        let bytes = vec![7; 4 * 1024 * 1024];
+        let mut hasher = Hasher::new(ChecksumKind::Sha1);
+        hasher.update(&bytes);
+        let hashes = PieceHashes::new(bytes.len() as u64, bytes.len() as u64, vec![hasher.finish()]);
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let (notices, _heard) = mpsc::unbounded_channel();
+        let output = Output::File(std::fs::File::from(std::os::fd::OwnedFd::from(writer)));
+        let feed = Feed::new(output, Vec::new(), notices.clone());
+        let target = Arc::new(Target::new(Sink::Ordered(feed), hashes, notices));
+        target.agree(Some(bytes.len() as u64));
+        let (writing, count) = (target.clone(), bytes.len());
+        let written = tokio::spawn(async move { writing.write(LaneId(0), 0, &bytes, 0).await });
+        let mut first = [0];
+        tokio::task::block_in_place(|| reader.read_exact(&mut first)).unwrap();
+        assert!(target.ledger().is_settled() && !target.is_checked(), "most of it has nowhere to go yet");
+        let mut rest = vec![0; count - 1];
+        tokio::task::block_in_place(|| reader.read_exact(&mut rest)).unwrap();
+        assert_eq!(written.await.unwrap().unwrap(), count as u64);
+        assert!(target.is_checked());
     }
 }

@@ -71,6 +71,25 @@ async fn what_is_not_read_to_its_end_is_not_used_again() {
 }
 
 #[tokio::test]
+async fn after_an_answer_without_a_readable_end_a_connection_is_not_used_again() {
+    for fields in
+        ["Content-Length: 3\r\nContent-Length: 4", "Content-Length: 3\r\nTransfer-Encoding: chunked"]
+    {
+        let server = Scripted::start(move |seen| match seen.head.contains("/odd") {
+            // Its body comes when the next answer is waited for.
+            true => Reply::Bytes(format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n").into_bytes()),
+            false => answer("200 OK", &[], "hello"),
+        })
+        .await;
+        let client = client();
+        let error = client.request("GET", &server.url("/odd"), &[]).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        assert_eq!(get(&client, &server.url("/")).await, b"hello");
+        assert_eq!(server.connections(), 2, "{fields}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_may_say_that_it_closes() {
     for fields in [&["Connection: close"], &["Keep-Alive: timeout=1"]] {
         let server = Scripted::start(move |_| answer("200 OK", fields, "hello")).await;
@@ -202,6 +221,7 @@ async fn copied(client: &Client, server: &Scripted, count: usize) {
         outcome.result.unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), DIGITS.as_bytes());
         assert!(outcome.report.verified.is_some());
+        assert_eq!(outcome.report.sources[0].connections, 1, "a lane, whether its connection was new or not");
     }
 }
 

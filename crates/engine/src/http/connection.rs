@@ -236,7 +236,9 @@ impl Connection {
         self.is_doubtful = was_head
             && !head.status.is_success()
             && head.content_length().is_ok_and(|length| length != Some(0));
-        self.body = match head.body_length(was_head)? {
+        // Nobody knows where an answer ends whose length cannot be read: what follows is no answer.
+        let length = head.body_length(was_head).inspect_err(|_| self.closes = true)?;
+        self.body = match length {
             BodyLength::Known(0) => Body::None,
             BodyLength::Known(length) => Body::Known(length),
             BodyLength::Chunked => Body::Chunked(Box::default()),
