@@ -266,8 +266,9 @@ impl Task<'_> {
             }
             renamed => renamed?,
         };
-        // A new name makes a new tag.
-        if let Some(after) = storage.look(to).ok().filter(|after| after.identity == before.source.identity) {
+        // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
+        let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
+        if let Some(after) = storage.look(to).ok().filter(|after| state(after) == state(&before.source)) {
             known.into_iter().for_each(|checksum| self.shared.digests.remember(&after, checksum));
         }
         Ok(replaced)
