@@ -77,6 +77,9 @@ pub const DAV_REQUEST_BYTES_MAX: usize = 64 * 1024;
 pub const DAV_REQUEST_ELEMENTS_MAX: usize = 2048;
 /// Properties that one request may name: each costs its length in every entry of the answer.
 pub const DAV_REQUEST_PROPERTIES_MAX: usize = 256;
+/// Bytes of their names and namespaces together: a namespace that is declared once is written for each. Real requests
+/// have about a thousand.
+pub const DAV_REQUEST_NAMES_BYTES_MAX: usize = 16 * 1024;
 /// Elements inside each other, in a request.
 pub const DAV_REQUEST_DEPTH_MAX: usize = 32;
 /// Lists in an `If` field: each may cost a look at the disk.

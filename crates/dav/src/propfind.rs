@@ -222,6 +222,13 @@ fn add(names: &mut Vec<PropertyName>, name: PropertyName) -> Result<(), Rejectio
     if names.len() >= limits::DAV_REQUEST_PROPERTIES_MAX {
         return Err(too_many());
     }
+    let bytes_of = |name: &PropertyName| name.namespace().len() + name.local().len();
+    let bytes = names.iter().map(bytes_of).sum::<usize>() + bytes_of(&name);
+    if bytes > limits::DAV_REQUEST_NAMES_BYTES_MAX {
+        let max = limits::DAV_REQUEST_NAMES_BYTES_MAX;
+        let message = format!("the properties of the request have names of more than {max} bytes");
+        return Err(Rejection::new(Status::CONTENT_TOO_LARGE, message));
+    }
     names.push(name);
     Ok(())
 }

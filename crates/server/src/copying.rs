@@ -4,6 +4,8 @@
 //! step by step, and between two steps it can be dropped: then the file in hand is gone without a trace.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use gridlane_core::{ChecksumKind, limits};
@@ -68,6 +70,26 @@ pub(crate) struct Failure {
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) failures: Vec<Failure>,
+    copied: Content,
+}
+
+/// What a tree holds, so that two looks at it can be compared in the memory of a number: by every entry's path, and
+/// of files by their tags, in any order.
+#[derive(Default)]
+struct Content {
+    entries: u64,
+    sum: u64,
+    /// With keys that nobody can guess.
+    hashes: RandomState,
+}
+
+impl Content {
+    /// `tag` is empty of a directory, which is not another one because something was added to it and taken away.
+    fn add(&mut self, path: &ObjectPath, tag: &str) {
+        self.entries += 1;
+        let names: Vec<&[u8]> = path.names().collect();
+        self.sum = self.sum.wrapping_add(self.hashes.hash_one((names, tag)));
+    }
 }
 
 impl Outcome {
@@ -197,7 +219,8 @@ impl Copying<'_> {
             let trouble = match kind {
                 EntryKind::File => {
                     let ends = (&from, &to);
-                    self.file(ends, &Expectation::Anything, &Expectation::Absent).await.err()
+                    let copied = self.file(ends, &Expectation::Anything, &Expectation::Absent).await;
+                    copied.map(|source| outcome.copied.add(&from, &source.tag)).err()
                 }
                 // A link may lead back to a directory that is being copied, or to the copy.
                 EntryKind::Directory if is_loop(&levels, target, entry.metadata.identity) => {
@@ -210,6 +233,7 @@ impl Copying<'_> {
                 }
                 EntryKind::Directory => match disk.run(|| self.enter(&from, &to)).await {
                     Ok((below, _)) => {
+                        outcome.copied.add(&from, "");
                         levels.push(below);
                         None
                     }
@@ -221,6 +245,33 @@ impl Copying<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a tree is still what was copied of it. May wait for a disk, as long as a removal of the tree would.
+    pub(crate) fn is_as_copied(&self, from: &ObjectPath, outcome: &Outcome) -> StoreResult<bool> {
+        let copied = &outcome.copied;
+        let mut now = Content { hashes: copied.hashes.clone(), ..Content::default() };
+        let mut levels = vec![(from.clone(), self.from.storage.entries(from)?)];
+        while let Some((directory, entries)) = levels.last_mut() {
+            let Some(entry) = entries.next().transpose()? else {
+                levels.pop();
+                continue;
+            };
+            let Some(path) = directory.join(&entry.name) else { continue };
+            match kind_of(&entry.metadata) {
+                EntryKind::File => now.add(&path, &entry.metadata.tag),
+                EntryKind::Directory => {
+                    now.add(&path, "");
+                    let below = self.from.storage.entries(&path)?;
+                    levels.push((path, below));
+                }
+            }
+            // A link that somebody made meanwhile may make a tree endless.
+            if now.entries > copied.entries || levels.len() > limits::COPY_DEPTH_MAX {
+                return Ok(false);
+            }
+        }
+        Ok((now.entries, now.sum) == (copied.entries, copied.sum))
     }
 
     /// Begins a directory: makes it at the target, and opens it at the source.

@@ -143,7 +143,9 @@ fn find(
         storage: Arc::clone(&spot.export.storage),
         object: spot.object.clone(),
         allows_write: spot.check(Operation::Write).is_ok(),
-        digests: question.names(&checksums).then(|| shared.digests.clone()),
+        // Who may only list a directory is not told what is in the files.
+        digests: (question.names(&checksums) && spot.check(Operation::Read).is_ok())
+            .then(|| shared.digests.clone()),
         directory: joined(path.names()),
         question,
         entries: Box::new(std::iter::empty()),

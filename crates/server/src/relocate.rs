@@ -159,9 +159,17 @@ impl Task<'_> {
             return Ok(partial(origin, &outcome));
         }
         if self.moves {
-            // What was added to it since is removed as well: two file systems have no move that is one step.
-            let remove = || self.from.storage().remove_tree(&self.from.object);
-            disk.run(remove).await.map_err(|error| Reply::store_failure(&error))?;
+            // What others stored in it meanwhile is nowhere else. Between this look and the removal there is still
+            // a moment: two file systems have no move that is one step.
+            let remove = || match copying.is_as_copied(&self.from.object, &outcome)? {
+                true => self.from.storage().remove_tree(&self.from.object).map(|()| true),
+                false => Ok(false),
+            };
+            if !disk.run(remove).await.map_err(|error| Reply::store_failure(&error))? {
+                let what = "something in the directory was changed while it was moved; it is still there, beside \
+                            the copy";
+                return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
+            }
         }
         Ok(done(replaced))
     }
@@ -266,8 +274,9 @@ impl Task<'_> {
             }
             renamed => renamed?,
         };
-        // A new name makes a new tag.
-        if let Some(after) = storage.look(to).ok().filter(|after| after.identity == before.source.identity) {
+        // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
+        let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
+        if let Some(after) = storage.look(to).ok().filter(|after| state(after) == state(&before.source)) {
             known.into_iter().for_each(|checksum| self.shared.digests.remember(&after, checksum));
         }
         Ok(replaced)

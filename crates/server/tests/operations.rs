@@ -12,7 +12,7 @@ use gridlane_core::Network;
 use gridlane_dav::{ResourcePath, Status};
 use gridlane_net::TrustedProxies;
 use gridlane_server::{AccessLog, ClientLimits, Export, Grants, LogLevel, Rule, Settings, Who};
-use gridlane_store::MemoryStorage;
+use gridlane_store::{Expectation, MemoryStorage, ObjectPath};
 use support::{Client, TestServer, Text};
 
 fn rule(networks: &str, may: Grants, under: &str) -> Rule {
@@ -79,13 +79,26 @@ fn rules_say_who_may_do_what_where() {
         assert_eq!(got.status(), expected, "{line} {fields}: {}", got.text());
     }
     assert!(server.path("keep/sub/f").exists());
+    // A name is not the bytes: their checksum is for whom the bytes are for.
+    let storage = server.export().storage;
+    let body = "<propfind xmlns='DAV:'><prop><checksums xmlns='http://owncloud.org/ns'/></prop></propfind>";
+    for (directory, is_told) in [("names", false), ("in", true)] {
+        let path = ObjectPath::new([directory.as_bytes(), b"told"]).unwrap();
+        let mut upload = storage.create(&path, Some(1)).unwrap();
+        upload.write_at(b"x", 0).unwrap();
+        upload.keep_checksums(&["adler32:00790079".parse().unwrap()]);
+        upload.commit(&Expectation::Absent).unwrap();
+        let head = format!("PROPFIND /{directory}/ HTTP/1.1\r\nHost: h\r\nDepth: 1\r\nContent-Length: ");
+        let text = server.ask(&format!("{head}{}\r\n\r\n{body}", body.len())).text();
+        assert_eq!(text.contains("ADLER32:00790079"), is_told, "{directory}: {text}");
+    }
 }
 
 #[test]
 fn a_reload_counts_from_the_next_request_on() {
     let storage = |name: &str| {
         let storage = MemoryStorage::new();
-        storage.add_file(&gridlane_store::ObjectPath::new([name.as_bytes()]).unwrap(), b"x".to_vec());
+        storage.add_file(&ObjectPath::new([name.as_bytes()]).unwrap(), b"x".to_vec());
         Arc::new(storage)
     };
     let server = TestServer::of(storage("old"), |_| {});

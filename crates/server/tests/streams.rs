@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, limits};
+use gridlane_dav::Status;
 use gridlane_store::storage::{Entries, Space};
 use gridlane_store::{
     Committed, DirectoryEntry, Expectation, MemoryStorage, Metadata, Object, ObjectPath, Opened, Storage,
@@ -31,6 +32,8 @@ struct Endless {
     count: u64,
     /// Where reading the directory fails.
     fails_at: Option<u64>,
+    /// When the first is opened, somebody stores the second.
+    meanwhile: Option<(&'static str, &'static str)>,
     watch: Watch,
 }
 
@@ -75,7 +78,7 @@ impl Endless {
         inner.add_directory(&path("d"));
         inner.add_file(&path("f"), "x");
         let entry = inner.look(&path("f")).unwrap();
-        Endless { inner, entry, count, fails_at, watch: Watch::default() }
+        Endless { inner, entry, count, fails_at, meanwhile: None, watch: Watch::default() }
     }
 }
 
@@ -133,6 +136,9 @@ impl Storage for Endless {
     fn open(&self, at: &ObjectPath) -> StoreResult<Opened> {
         if *at == path("endless") {
             return Ok(Opened::File(Arc::new(EndlessObject(self.look(at)?))));
+        }
+        if let Some((_, stored)) = self.meanwhile.filter(|(opened, _)| *at == path(opened)) {
+            self.inner.add_file(&path(stored), "late");
         }
         self.inner.open(at)
     }
@@ -355,4 +361,33 @@ fn what_cannot_be_renamed_is_copied_and_removed() {
     assert_eq!(get("/full/a/b").text(), "t/");
     let refused = server.request("MOVE /full", "Destination: /d\r\nOverwrite: F\r\n");
     assert_eq!((refused.status(), get("/full/a/b").status()), (412, 200));
+}
+
+#[test]
+fn what_comes_while_a_tree_is_moved_is_not_lost() {
+    // A new file, and other bytes of one that was copied or is about to be.
+    for (opened, stored, is_whole) in [
+        ("t/b", "t/0", false),
+        ("t/b", "t/sub/0", true),
+        ("t/sub/c", "t/b", false),
+        ("t/sub/c", "other", true),
+    ] {
+        let storage = Endless { meanwhile: Some((opened, stored)), ..Endless::new(0, None) };
+        for directory in ["t", "t/sub"] {
+            storage.inner.add_directory(&path(directory));
+        }
+        for file in ["t/b", "t/sub/c"] {
+            storage.inner.add_file(&path(file), "early");
+        }
+        let (server, _) = serve(storage);
+        let got = server.request("MOVE /t", "Destination: /u\r\n");
+        let case = format!("{stored} when {opened} is opened: {}", got.text());
+        if is_whole {
+            assert_eq!((got.status(), server.request("GET /t/", "").status()), (201, 404), "{case}");
+            continue;
+        }
+        got.assert_refused(Status::SERVICE_UNAVAILABLE, "changed while it was moved");
+        assert_eq!(server.request(&format!("GET /{stored}"), "").text(), "late", "{case}");
+        assert_eq!(server.request("GET /u/sub/c", "").text(), "early", "{case}");
+    }
 }

@@ -147,6 +147,13 @@ fn what_is_refused() {
     assert_eq!(status(b"\xff\xfe<\0?\0x\0m\0l\0"), Some(415));
     let names: String = (0..=limits::DAV_REQUEST_PROPERTIES_MAX).map(|n| format!("<x{n}/>")).collect();
     assert_eq!(status(inside(&format!("<D:prop>{names}</D:prop>")).as_bytes()), Some(413));
+    // Few bytes that say a long namespace once, and want it back with every property of every file.
+    let names = |count: usize| (0..count).map(|n| format!("<n:x{n}/>")).collect::<String>();
+    let long = "n".repeat(limits::XML_NAME_BYTES_MAX);
+    for (count, expected) in [(10, None), (100, Some(413))] {
+        let body = inside(&format!("<D:prop xmlns:n='{long}'>{}</D:prop>", names(count)));
+        assert_eq!(status(body.as_bytes()), expected, "{count}");
+    }
     let laughs = "<?xml version=\"1.0\"?><!DOCTYPE lolz [<!ENTITY lol \"lol\"><!ENTITY lol1 \"&lol;&lol;&lol;\">]>\
                   <D:propfind xmlns:D=\"DAV:\"><D:prop>&lol1;</D:prop></D:propfind>";
     assert_eq!(status(laughs.as_bytes()), Some(400));
