@@ -19,7 +19,7 @@ mod wan;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
-use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_core::{Error, ErrorKind, Result, limits};
 
 use crate::args::{Cli, Command};
 use crate::output::Output;
@@ -93,7 +93,11 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };
-    tokio::runtime::Builder::new_multi_thread()
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if matches!(command, Command::Serve(_)) {
+        builder.max_blocking_threads(limits::BLOCKING_THREADS_MAX);
+    }
+    builder
         .worker_threads(threads)
         .enable_all()
         .build()

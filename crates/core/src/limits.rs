@@ -111,6 +111,10 @@ pub const ADMIN_SPACE_MAX: Duration = Duration::from_secs(1);
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
+/// Threads of a server beside those that serve connections. Every disk operation may begin one when the machine is
+/// busy, however short it is. Room for all that may hang at once: disk operations, checksums, and as many exports
+/// that were asked for their space.
+pub const BLOCKING_THREADS_MAX: usize = 128;
 /// Age of an abandoned partial upload before it is removed.
 pub const PARTIAL_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How often a running server looks for such uploads.
@@ -287,6 +291,8 @@ const _: () = {
     // Who waits for a request closes later than who would send one.
     assert!(IDLE_CONNECTION_MAX.as_secs() * 2 < IDLE_MAX.as_secs());
     assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
+    // Beyond it, threads that serve connections would wait for those that wait for a dead disk.
+    assert!(DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX < BLOCKING_THREADS_MAX / 4 * 3);
     // A body that is refused for its size is drained, so that the client sees the answer.
     assert!(DAV_REQUEST_BYTES_MAX as u64 <= BODY_DRAIN_BYTES_MAX);
     assert!(XML_NAME_BYTES_MAX < DAV_REQUEST_BYTES_MAX && XML_NAME_BYTES_MAX < MULTISTATUS_TOKEN_BYTES_MAX);

@@ -96,7 +96,10 @@ impl Connection {
         loop {
             let closes = match self.next_request().await {
                 Next::Request(head) => {
-                    let (address, limits) = (self.request.client.address, &self.shared.client_limits);
+                    let peer = self.request.client.address;
+                    let address = forwarded::client(&head.headers, peer, &self.shared.trusted_forwarders);
+                    self.request.client.address = address;
+                    let limits = &self.shared.client_limits;
                     let pace = self.shared.throttle.pace(address, limits);
                     CLIENT_PACE.scope(pace, self.exchange(&head)).await
                 }
@@ -175,8 +178,6 @@ impl Connection {
 
     /// Answers a request; returns whether the connection is to be closed.
     async fn exchange(&mut self, head: &RequestHead) -> io::Result<bool> {
-        self.request.client.address =
-            forwarded::client(&head.headers, self.request.client.address, &self.shared.trusted_forwarders);
         let mut body = Body::new(head.body);
         let uploading =
             (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));

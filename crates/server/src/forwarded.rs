@@ -10,9 +10,14 @@ use gridlane_dav::Headers;
 
 use crate::rules::Client;
 
+/// Whether `peer` is one of those in `trusted`, who speak for many.
+pub(crate) fn is_forwarder(peer: IpAddr, trusted: &[Network]) -> bool {
+    trusted.iter().any(|network| network.contains(peer))
+}
+
 /// The client of a request that came from `peer`, of whom only those in `trusted` are believed.
 pub(crate) fn client(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> IpAddr {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let is_trusted = |address: IpAddr| is_forwarder(address, trusted);
     let mut client = peer;
     if !is_trusted(client) {
         return client;

@@ -241,7 +241,7 @@ fn admit(
     // A proxy's connections are counted for whom they come from, once that is known.
     let of_client = match shared.acceptor.is_proxy(peer.ip()) {
         true => None,
-        false => Some(shared.throttle.connect(peer.ip(), &shared.client_limits)),
+        false => Some(shared.count_connection(peer.ip())),
     };
     let mut excess = None;
     let served = metrics.open.get().saturating_sub(metrics.turned_away.get());
@@ -278,7 +278,7 @@ fn admit(
         let is_local = is_local && stream.proxy().is_none();
         let of_client = match of_client {
             Some(counted) => counted,
-            None => shared.throttle.connect(stream.peer().ip(), &shared.client_limits),
+            None => shared.count_connection(stream.peer().ip()),
         };
         if of_client.is_none() && excess.is_none() {
             shared.metrics.refused_client.add(1);
@@ -297,8 +297,10 @@ fn admit(
 /// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.
 async fn tidy(current: Current) {
     loop {
+        let pause = current.borrow().deadlines.tidy;
+        tokio::time::sleep(pause).await;
+        // Not before: what a reload has replaced is not to be kept open, and not to be changed.
         let shared = Arc::clone(&current.borrow());
-        tokio::time::sleep(shared.deadlines.tidy).await;
         for export in shared.exports.iter().filter(|export| export.allow_write) {
             let removal = || export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX);
             if let Err(error) = shared.disk.run(removal).await {

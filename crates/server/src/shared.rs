@@ -1,5 +1,6 @@
 //! What all connections of a server share: what the operator decides at the moment, and what outlives that.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -12,9 +13,10 @@ use crate::blocking::Disk;
 use crate::buffers::Buffers;
 use crate::digests::Digests;
 use crate::export::Exports;
+use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::settings::{Deadlines, LogLevel, Settings};
-use crate::throttle::{ClientLimits, Throttle};
+use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
 /// a request that runs keeps the one that it began with.
@@ -104,6 +106,15 @@ impl Shared {
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
             started_s: self.started_s,
+        }
+    }
+
+    /// Counts a connection of the client while what is returned lives; `None` when it has too many. Those of a proxy
+    /// that speaks for many by its requests are not counted: they are nobody's.
+    pub(crate) fn count_connection(&self, client: IpAddr) -> Option<Connected> {
+        match forwarded::is_forwarder(client, &self.trusted_forwarders) {
+            true => Some(Connected::uncounted()),
+            false => self.throttle.connect(client, &self.client_limits),
         }
     }
 

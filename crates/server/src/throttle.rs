@@ -58,7 +58,7 @@ impl Throttle {
     /// Counts a connection of the client for as long as what is returned lives; `None` when it has as many as it
     /// may have.
     pub(crate) fn connect(self: &Arc<Throttle>, address: IpAddr, limits: &ClientLimits) -> Option<Connected> {
-        let Some(max) = limits.connections_max else { return Some(Connected { counted: None }) };
+        let Some(max) = limits.connections_max else { return Some(Connected::uncounted()) };
         let key = key_of(address);
         let mut clients = self.lock();
         let client = self.entry(&mut clients, key, self.now());
@@ -152,6 +152,13 @@ impl Throttle {
 /// A connection that is counted until this is dropped.
 pub(crate) struct Connected {
     counted: Option<(Arc<Throttle>, IpAddr)>,
+}
+
+impl Connected {
+    /// Of nobody.
+    pub(crate) fn uncounted() -> Connected {
+        Connected { counted: None }
+    }
 }
 
 impl Drop for Connected {

@@ -101,7 +101,9 @@ fn a_reload_counts_from_the_next_request_on() {
         storage.add_file(&ObjectPath::new([name.as_bytes()]).unwrap(), b"x".to_vec());
         Arc::new(storage)
     };
-    let server = TestServer::of(storage("old"), |_| {});
+    let old = storage("old");
+    let replaced = Arc::downgrade(&old);
+    let server = TestServer::of(old, |_| {});
     let mut client = server.connect();
     assert_eq!(client.request("GET /old", "").status(), 200);
     let settings = |exports: Vec<Export>| {
@@ -120,6 +122,12 @@ fn a_reload_counts_from_the_next_request_on() {
     assert_eq!(control.reload(next).unwrap(), ["admin"]);
     assert_eq!(client.request("GET /old", "").status(), 404);
     assert_eq!(client.request("GET /a/new", "").status(), 200);
+    // Nobody keeps open, nor tidies, what is not served any longer.
+    let began = Instant::now();
+    while replaced.strong_count() > 0 {
+        assert!(began.elapsed() < Duration::from_secs(30));
+        std::thread::yield_now();
+    }
 }
 
 #[test]
@@ -206,8 +214,9 @@ fn a_client_has_its_share_and_others_have_theirs() {
         TestServer::with(move |settings| {
             settings.client_limits = limits;
             settings.exports[0].allow_write = true;
-            settings.trusted_forwarders = Network::parse_list(["loopback"]).unwrap();
+            settings.trusted_forwarders = Network::parse_list(["127.0.0.1"]).unwrap();
             settings.deadlines.linger = Duration::from_millis(100);
+            settings.deadlines.drain = Duration::from_millis(100);
         })
     };
     // One request in an age, so that the machine's speed does not matter.
@@ -222,15 +231,33 @@ fn a_client_has_its_share_and_others_have_theirs() {
     assert_eq!(client.request("GET /", "X-Forwarded-For: 192.0.2.7\r\n").status(), 200);
 
     let server = limited(ClientLimits { connections_max: Some(2), ..ClientLimits::default() });
-    let mut kept = [server.connect(), server.connect()];
+    let from = |source: &str| Client::from(source.parse().unwrap(), server.address);
+    let mut kept = [from("127.0.0.2"), from("127.0.0.2")];
     for client in &mut kept {
         assert_eq!(client.request("GET /", "").status(), 200);
     }
-    let refused = server.request("GET /", "");
+    let refused = from("127.0.0.2").request("GET /", "");
     refused.assert_refused(Status::TOO_MANY_REQUESTS, "connections");
     assert!(!refused.head.keeps_alive());
-    let mut other = Client::from("127.0.0.2".parse().unwrap(), server.address);
-    assert_eq!(other.request("GET /", "").status(), 200);
+    assert_eq!(from("127.0.0.3").request("GET /", "").status(), 200);
+    // Those of a proxy that speaks for many are nobody's.
+    let mut many = [server.connect(), server.connect(), server.connect()];
+    for client in &mut many {
+        assert_eq!(client.request("GET /", "X-Forwarded-For: 192.0.2.7\r\n").status(), 200);
+    }
+
+    // Who has used up the rate for longer than anybody waits in a test is not the proxy that stands between.
+    let server = limited(ClientLimits { bytes_per_s: Some(10_000), ..ClientLimits::default() });
+    server.write("f", support::noise(1_000_000, 1));
+    server.write("small", b"x");
+    let mut greedy = server.connect();
+    greedy.send("GET /f HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.7\r\n\r\n");
+    greedy.head();
+    greedy.take(100_000);
+    let mut modest = server.connect();
+    for _ in 0..3 {
+        assert_eq!(modest.request("GET /small", "X-Forwarded-For: 192.0.2.8\r\n").body, b"x");
+    }
 
     const RATE: u64 = 2_000_000;
     let server = limited(ClientLimits { bytes_per_s: Some(RATE), ..ClientLimits::default() });
@@ -263,7 +290,14 @@ fn the_admin_address_tells_how_it_goes() {
     assert_eq!((get("/healthz").status(), get("/readyz").status()), (200, 200));
     assert_eq!(server.request("GET /f", "").status(), 200);
     assert_eq!(server.request("GET /none", "").status(), 404);
-    let page = get("/metrics");
+    // A request is counted when its answer is out, which the client may see a moment earlier.
+    let (mut page, began) = (get("/metrics"), Instant::now());
+    while !["2xx", "4xx"].iter().all(|class| {
+        page.text().contains(&format!("gridlane_requests_total{{method=\"GET\",status=\"{class}\"}} 1\n"))
+    }) {
+        assert!(began.elapsed() < Duration::from_secs(30), "{}", page.text());
+        page = get("/metrics");
+    }
     assert_eq!(
         page.field("content-type"),
         Some("application/openmetrics-text; version=1.0.0; charset=utf-8")

@@ -38,6 +38,12 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     if args.check {
         return Ok(check::run(args, global));
     }
+    let listen_to = |kind| {
+        signal(kind)
+            .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot listen to signals: {cause}")))
+    };
+    // First of all: whoever rotates logs while directories are counted must not end the server by it.
+    let mut hang_up = listen_to(SignalKind::hangup())?;
     let plans = settings::plans(args, global)?;
     // Before anything is made on disk.
     settings::addresses(args)?;
@@ -57,13 +63,8 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     }
 
     let server = Server::bind(settings).await?;
-    let listen_to = |kind| {
-        signal(kind)
-            .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot listen to signals: {cause}")))
-    };
     let (mut interrupt, mut terminate) =
         (listen_to(SignalKind::interrupt())?, listen_to(SignalKind::terminate())?);
-    let mut hang_up = listen_to(SignalKind::hangup())?;
     // Who reads the announcement may stop the server at once.
     announce(&server, args, global, &plans, certificate.is_self_signed.then_some(certificate.cert.as_path()));
     notify::ready();

@@ -4,6 +4,10 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
+
+/// How long the manager is waited for.
+const TELL_MAX: Duration = Duration::from_secs(1);
 
 /// It serves.
 pub(super) fn ready() {
@@ -35,8 +39,9 @@ fn send(path: &[u8], state: &str) -> io::Result<()> {
         path => SocketAddr::from_pathname(std::ffi::OsStr::from_bytes(path))?,
     };
     let socket = UnixDatagram::unbound()?;
-    // A manager that does not read must not hold us up.
-    socket.set_nonblocking(true)?;
+    // A manager that is busy has a full queue for a moment: without `READY=1` it would end the server later. One that
+    // does not read at all must not hold us up.
+    socket.set_write_timeout(Some(TELL_MAX))?;
     socket.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use gridlane_core::limits;
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
 use gridlane_server::{AccessLog, Control, Export, Server, Settings, Summary};
@@ -58,8 +59,13 @@ impl TestServer {
         let (stop, stopped) = oneshot::channel();
         let (started, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
-            let runtime =
-                tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+            // As `gridlane serve` makes it.
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .max_blocking_threads(limits::BLOCKING_THREADS_MAX)
+                .enable_all()
+                .build()
+                .unwrap();
             runtime.block_on(async move {
                 let server = Server::bind(settings).await.unwrap();
                 let places = (server.addresses()[0], server.admin_address(), server.control());
@@ -139,7 +145,7 @@ impl TestServer {
 impl Drop for TestServer {
     fn drop(&mut self) {
         drop(self.stop.take());
-        // A test that fails must say so, and not wait for a server that was told to take its time.
+        // A test that fails does not wait for what may take long to stop: it would hang instead of telling why.
         if let Some(thread) = self.thread.take().filter(|_| !std::thread::panicking()) {
             let is_sound = thread.join().is_ok_and(|summary| summary.panicked == 0);
             assert!(is_sound, "the server panicked");
