@@ -50,7 +50,7 @@ pub(crate) fn isolated(mut command: Command) -> Command {
         }
     }
     // Nobody's certificate or configuration (.curlrc, .netrc, …) is found by accident: a test names what it wants.
-    // Below what is no directory nothing can be made, even by root.
+    // Below what is no directory nothing can be made, not even by root.
     command.env("HOME", "/dev/null/home").env("XDG_DATA_HOME", "/dev/null/data");
     command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     command
