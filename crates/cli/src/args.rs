@@ -1,4 +1,4 @@
-//! Every command and option, with its help: the public contract (design, part 5).
+//! Every command and option, with its help: the public contract.
 
 mod filter;
 mod paths;
@@ -18,8 +18,8 @@ use gridlane_store::posix::Durability;
 pub(crate) use filter::FilterArgs;
 pub(crate) use paths::Paths;
 
-/// Moves big scientific data between storage sites: serves a directory over HTTP and HTTPS, and copies a
-/// file from all of its replicas at once.
+/// Moves big scientific data between storage sites: serves directories over HTTP, HTTPS and WebDAV, and copies
+/// files and trees, each file from all of its replicas at once.
 #[derive(Debug, Parser)]
 #[command(name = "gridlane", version, max_term_width = 100)]
 #[command(
@@ -73,47 +73,40 @@ impl Global {
     }
 }
 
+// A command is described where its options are: a comment on the variant would hide the one there. `stat` and `cat`
+// have the same options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    // Described where its options are.
     Cp(CpArgs),
-    /// Serve a directory over HTTP and HTTPS on one port
     Serve(ServeArgs),
-    /// List a directory
     Ls(LsArgs),
     /// Show what is known of a file or directory
+    ///
+    /// Name, kind, size, time of the last change, and the server's entity tag.
     Stat(UrlArgs),
     /// Write a file's bytes to standard output
+    ///
+    /// What `gridlane cp URL -` does, without its options and without a summary.
     Cat(UrlArgs),
-    /// Make directories
     Mkdir(MkdirArgs),
-    /// Give files or directories another name on the same server
     Mv(MvArgs),
-    /// Remove files, or trees with --recursive
     Rm(RmArgs),
-    /// Show a file's checksum: the server's if it tells, else computed from the bytes
     Checksum(ChecksumArgs),
-    /// Show how much room there is
     Df(DfArgs),
-    /// Find out what works here, and with the servers of URLs
     Doctor(DoctorArgs),
-    /// Print the script that makes a shell complete commands, options and names on servers
     Completion(CompletionArgs),
-    /// Answer a shell that completes
     #[command(hide = true)]
     Complete(CompleteArgs),
-    /// Write the manual pages
     Man(ManArgs),
-    /// Emulate wide-area paths between network namespaces on this machine
     Wan(crate::wan::args::WanArgs),
 }
 
 /// Copy files and trees, from several replicas at once if there are.
 ///
 /// SRC and DST are URLs (http, https, file) or paths. DST may be `-` for standard output, or a directory,
-/// which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes are collected beside it (`.NAME.gridlane-part`)
-/// and the name appears when all of them are there and compared with their checksum; after an interruption
-/// the same command continues. Pipes and devices are written directly.
+/// which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes are collected
+/// beside it (`.NAME.gridlane-part`) and the name appears when all of them are there and compared with their
+/// checksum; after an interruption the same command continues. Pipes and devices are written directly.
 ///
 /// Every replica is asked for its checksum: the majority decides, or --checksum. Wrong bytes are fetched
 /// again from another replica, and the liar is named. With nothing to compare with, the result says
@@ -219,9 +212,9 @@ pub(crate) enum Progress {
     Never,
 }
 
-/// Serve directories over HTTP and HTTPS on one port.
+/// Serve directories over HTTP, HTTPS and WebDAV on one port.
 ///
-/// Anyone who can connect may read; with --allow-write, also store and remove files. Beyond loopback it
+/// Anyone who can connect may read; with --allow-write, also store, move and remove files. Beyond loopback it
 /// refuses to listen unless told --insecure-allow-anonymous, because nobody is asked who they are.
 /// Uploads appear under their name only when complete.
 ///
@@ -236,11 +229,11 @@ pub(crate) struct ServeArgs {
     /// if it would work, 2 if not
     #[arg(long)]
     pub(crate) check: bool,
-    /// Address and port to listen on (repeatable); port 0 takes a free one
-    /// `[default: 127.0.0.1:1094 and [::1]:1094]`
+    /// Address and port to listen on (repeatable); port 0 takes a free one.
+    /// Without it: 127.0.0.1:1094 and `[::1]:1094`
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_LISTEN", value_delimiter = ',')]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Let clients store and remove files
+    /// Let clients store, move and remove files, and make directories
     #[arg(long, env = "GRIDLANE_ALLOW_WRITE", value_parser = FalseyValueParser::new())]
     pub(crate) allow_write: bool,
     /// Send at most this much per second, over all connections: 80M (bytes), 800Mbit/s
@@ -325,6 +318,9 @@ pub(crate) struct UrlArgs {
     pub(crate) url: String,
 }
 
+/// Make directories.
+///
+/// On WebDAV servers, and on this machine.
 #[derive(Debug, Args)]
 pub(crate) struct MkdirArgs {
     /// URLs (http, https, file) or paths
@@ -349,6 +345,9 @@ pub(crate) struct MvArgs {
     pub(crate) force: bool,
 }
 
+/// Remove files, or trees with --recursive.
+///
+/// A directory is refused without --recursive. Nothing is asked before.
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
     /// URLs (http, https, file) or paths
@@ -359,6 +358,10 @@ pub(crate) struct RmArgs {
     pub(crate) recursive: bool,
 }
 
+/// Show how much room there is.
+///
+/// On a server, what it tells by WebDAV (RFC 4331): the quota of the directory, or the room on its disk. On this
+/// machine, what the file system tells.
 #[derive(Debug, Args)]
 pub(crate) struct DfArgs {
     /// URLs (http, https, file) or paths of directories
@@ -395,6 +398,7 @@ pub(crate) struct CompletionArgs {
     pub(crate) shell: Shell,
 }
 
+/// Answer a shell that completes.
 #[derive(Debug, Args)]
 pub(crate) struct CompleteArgs {
     /// Which shell
@@ -404,6 +408,10 @@ pub(crate) struct CompleteArgs {
     pub(crate) words: Vec<OsString>,
 }
 
+/// Write the manual pages.
+///
+/// The same texts as --help. To read them: man -l DIRECTORY/gridlane-cp.1. To install them, name a directory such as
+/// /usr/local/share/man/man1.
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
     /// Where the pages go: gridlane.1 and one for each command
@@ -416,6 +424,10 @@ fn remote() -> ArgValueCompleter {
     ArgValueCompleter::new(crate::completion::names_at)
 }
 
+/// List a directory.
+///
+/// A server is asked by WebDAV, and for its page if it does not know that. Names come in order unless they are very
+/// many; with --json, one event an entry in the server's order.
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
     /// URL (http, https, file) or path
@@ -426,6 +438,7 @@ pub(crate) struct LsArgs {
     pub(crate) long: bool,
 }
 
+/// Show a file's checksum: the server's if it tells, else computed from the bytes.
 #[derive(Debug, Args)]
 pub(crate) struct ChecksumArgs {
     /// URL (http, https, file) or path
@@ -473,20 +486,4 @@ fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
-    #[test]
-    fn the_arguments_are_consistent() {
-        Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn checksums_are_read_with_and_without_a_value() {
-        assert_eq!(parse_wanted("MD5").unwrap(), (ChecksumKind::Md5, None));
-        let (kind, value) = parse_wanted("adler32:1").unwrap();
-        assert_eq!((kind, value.unwrap().hex()), (ChecksumKind::Adler32, "00000001".to_owned()));
-        assert!(parse_wanted("sha256:zz").is_err());
-    }
-}
+mod tests;

@@ -1,4 +1,4 @@
-//! A copy as JSON events, one object a line (design, part 5; documented in docs/reference/json-events.md).
+//! A copy as JSON events, one object a line (docs/reference/json-events.md).
 
 pub(crate) mod tree;
 

@@ -37,7 +37,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The exit code of the command line (design: "Exit codes").
+    /// The exit code of the command line (docs/reference/exit-codes.md).
     pub fn exit_code(self) -> u8 {
         match self {
             ErrorKind::Other | ErrorKind::Protocol => 1,

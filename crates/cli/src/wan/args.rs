@@ -22,17 +22,14 @@ pub(crate) struct WanArgs {
     pub(crate) command: WanCommand,
 }
 
+// Described where the options are, as `gridlane`'s commands are.
 #[derive(Debug, Subcommand)]
 pub(crate) enum WanCommand {
-    /// Bring a network up
     Up(UpArgs),
-    /// Change a link while traffic runs
     Set(SetArgs),
-    /// Run a command at a site
     Exec(ExecArgs),
     /// Show sites, paths, links and what happened to packets
     Show,
-    /// Measure whether the emulation is what it says, on this machine
     Check(CheckArgs),
     /// Take a network down, or clean up after one that died
     Down,
@@ -56,7 +53,7 @@ pub(crate) struct UpArgs {
     /// Only check the scenario, and print what would be configured
     #[arg(long, conflicts_with = "foreground")]
     pub(crate) dry_run: bool,
-    /// In a session of its own, without a terminal: what `up` starts
+    /// Detached from the terminal: what `up` starts
     #[arg(long, hide = true, requires = "foreground")]
     pub(crate) detached: bool,
 }

@@ -59,7 +59,7 @@ fn a_running_request_is_finished_before_it_stops() {
 fn a_directory_that_is_not_there_is_an_error() {
     let scratch = Scratch::new();
     let mut command = gridlane();
-    command.arg("serve").arg(scratch.join("missing"));
+    command.arg("serve").arg(scratch.join("missing")).env("XDG_DATA_HOME", scratch.path());
     let outcome = run(command).says(&["missing"]);
     assert!(matches!(outcome.code, Some(2 | 3)), "{}", outcome.describe());
 }

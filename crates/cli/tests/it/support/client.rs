@@ -18,21 +18,41 @@ pub(crate) fn gridlane() -> Command {
     isolated(Command::new(env!("CARGO_BIN_EXE_gridlane")))
 }
 
+/// What somebody's environment tells programs of proxies, authorities, credentials and configuration files. In
+/// either case, as `curl` and Go's programs read proxies in both.
+const TAKEN_AWAY: [&str; 15] = [
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "ssl_cert_file",
+    "ssl_cert_dir",
+    "curl_ca_bundle",
+    "curl_home",
+    "bearer_token",
+    "bearer_token_file",
+    "xdg_config_home",
+    "xdg_cache_home",
+    "notify_socket",
+    "sslkeylogfile",
+    "bash_env",
+];
+const TAKEN_AWAY_BEGINNINGS: [&str; 3] = ["gridlane_", "x509_", "rclone_"];
+
 /// Takes away what would make a run depend on the user's environment.
 pub(crate) fn isolated(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("GRIDLANE_") {
+        let small = name.to_string_lossy().to_ascii_lowercase();
+        if TAKEN_AWAY.contains(&small.as_str())
+            || TAKEN_AWAY_BEGINNINGS.iter().any(|beginning| small.starts_with(beginning))
+        {
             command.env_remove(name);
         }
     }
-    for name in ["http_proxy", "https_proxy", "all_proxy", "HTTPS_PROXY", "ALL_PROXY"] {
-        command.env_remove(name);
-    }
-    for name in ["SSL_CERT_FILE", "SSL_CERT_DIR", "X509_CERT_DIR", "XDG_CONFIG_HOME"] {
-        command.env_remove(name);
-    }
-    // Nobody's certificate is found by accident: a test names the one it trusts.
-    command.env("XDG_DATA_HOME", "/nonexistent").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    // Nobody's certificate or configuration (.curlrc, .netrc, …) is found by accident: a test names what it wants.
+    // Below what is no directory nothing can be made, not even by root.
+    command.env("HOME", "/dev/null/home").env("XDG_DATA_HOME", "/dev/null/data");
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     command
 }
 
