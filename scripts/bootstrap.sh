@@ -19,13 +19,13 @@
 #   ca-certificates      cargo fetches crates over https
 #   curl                 fetches the Rust installer; client of the tests
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
-#   apache2-bin          WebDAV server of the tests
 #   openssl              one test has it read the certificate that the server makes
 #   python3              runs the demo and the benchmarks, whose arithmetic is tested
 #   aria2                client of the tests and the benchmarks
 #   davix davix-tests gfal2-util-scripts gfal2-plugin-http gfal2-plugin-file rclone litmus cadaver
 #                        clients of the tests: what the field uses
-#   apache2-bin          server of the tests
+#   apache2-bin          WebDAV server of the tests and benchmarks
+#   xrootd-client        its xrdadler32 keeps checksums in attributes, which tests read
 #   python3-venv         for WsgiDAV, a server of the tests, which is fetched from PyPI into the user's cache
 #   iproute2             configures the network namespaces of `gridlane wan`
 #   xrootd-server xrootd-client   peers of `make bench-wan`
@@ -60,6 +60,14 @@ has_authorities() {
     return 1
 }
 
+# Whether something fits a pattern, which is expanded here.
+has_file() {
+    for file in $1; do
+        [ ! -e "$file" ] || return 0
+    done
+    return 1
+}
+
 need git git
 need make make
 need cc gcc
@@ -71,21 +79,21 @@ case $purpose in
 --test)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need nginx nginx
-    need apache2 apache2-bin
     need openssl openssl
     need ip iproute2
     need python3 python3
+    need xrdadler32 xrootd-client
     need aria2c aria2
     need davix-get davix
     need davix-tester davix-tests
     need gfal-copy gfal2-util-scripts
-    [ -e /usr/share/doc/gfal2-plugin-http ] || packages="$packages gfal2-plugin-http"
-    [ -e /usr/share/doc/gfal2-plugin-file ] || packages="$packages gfal2-plugin-file"
+    has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_http.so' || packages="$packages gfal2-plugin-http"
+    has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_file.so' || packages="$packages gfal2-plugin-file"
     need rclone rclone
     need litmus litmus
     need cadaver cadaver
     need apache2 apache2-bin
-    [ -e /usr/share/doc/python3-venv ] || packages="$packages python3-venv"
+    /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
     ;;
 --bench)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac

@@ -64,6 +64,7 @@ fn summary(report: &Report) -> Value {
                 "received_bytes": source.received_bytes,
                 "rate_best_bytes_per_s": source.rate_best_bytes_per_s,
                 "round_trip_s": source.round_trip.map(|rtt| rtt.as_secs_f64()),
+                "connections": source.connections,
                 "handshakes": source.handshakes,
                 "wrong_pieces": source.wrong_pieces,
                 "error": source.error.as_ref().map(error_value),

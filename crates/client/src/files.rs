@@ -57,7 +57,8 @@ pub async fn remove(client: &Client, url: &Url) -> Result<()> {
     let exchange = client.request("HEAD", url, &[]).await?;
     if url.is_directory_form() || exchange.url.is_directory_form() {
         let message = "it is a directory";
-        return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url));
+        let error = Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url);
+        return Err(error.hint("rm -r removes it with all that is in it"));
     }
     client.request("DELETE", url, &[]).await.map(|_| ())
 }

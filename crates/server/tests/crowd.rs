@@ -25,7 +25,7 @@ const CROWD: usize = 10_000;
 const DESCRIPTORS: u64 = CROWD as u64 + 3 * (CROWD as u64 / 10) + 500;
 
 /// Of memory that the allocator keeps, in no particular amount. A leak of 2 kB by each client would be more.
-const MARGIN_BYTES: u64 = 20 << 20;
+const MARGIN_BYTES: u64 = 40 << 20;
 
 /// For a machine that has a lot else to do.
 const PATIENCE: Duration = Duration::from_secs(100);

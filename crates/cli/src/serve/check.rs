@@ -40,6 +40,10 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     found.addresses(args);
     let plans = found.ok(settings::plans(args, global)).unwrap_or_default();
     found.errors.extend(check_paths(&plans));
+    // One that is not there is told of below.
+    if plans.iter().all(|plan| plan.directory.is_dir()) {
+        found.ok(settings::check_directories(&plans));
+    }
     for plan in &plans {
         found.export(plan);
     }

@@ -47,6 +47,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let plans = settings::plans(args, global)?;
     // Before anything is made on disk.
     settings::addresses(args)?;
+    settings::check_directories(&plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
     let mut kept = Kept::default();
@@ -127,6 +128,7 @@ fn reload(control: &Control, kept: &mut Kept, descriptors: Option<u64>) -> Resul
         return Err(usage("the command is another one now".to_owned()));
     };
     let plans = settings::plans(args, &parsed.global)?;
+    settings::check_directories(&plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
     certificate.check_validity()?;

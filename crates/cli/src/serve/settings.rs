@@ -82,6 +82,25 @@ pub(super) fn plans(args: &ServeArgs, global: &Global) -> Result<Vec<Plan>> {
     }
 }
 
+/// Fails when a directory is not there, or lies in another one that is served: what a request does to one path
+/// would happen to a path of the other export as well, whose rules and quota nobody asked for.
+pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
+    let mut known: Vec<(PathBuf, &Plan)> = Vec::new();
+    for plan in plans {
+        let real = plan.directory.canonicalize().map_err(|cause| {
+            Error::local_io(format!("cannot export {}", plan.directory.display()), &cause)
+        })?;
+        let overlaps = |(other, _): &&(PathBuf, &Plan)| real.starts_with(other) || other.starts_with(&real);
+        if let Some((_, other)) = known.iter().find(overlaps) {
+            let (one, other) = (plan.directory.display(), other.directory.display());
+            return Err(usage(format!("the directories {one} and {other} lie in each other"))
+                .hint("export directories that have nothing in common"));
+        }
+        known.push((real, plan));
+    }
+    Ok(())
+}
+
 /// Everything that the server is told. Opens directories and logs, or takes those that are open already.
 pub(super) fn settings(
     args: &ServeArgs,

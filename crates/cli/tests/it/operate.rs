@@ -100,6 +100,25 @@ fn several_exports_come_from_a_file_and_change_with_it() {
     assert!(!audit.contains("\"GET\""));
 }
 
+/// Also through a link: what one export's rules forbid would be possible by the other's path.
+#[test]
+fn directories_that_lie_in_each_other_are_refused() {
+    let scratch = Scratch::new();
+    scratch.dir("data/inner");
+    std::os::unix::fs::symlink(scratch.join("data"), scratch.join("link")).unwrap();
+    let tables = format!(
+        "[[export]]\npath = \"/a\"\ndirectory = {:?}\n[[export]]\npath = \"/b\"\ndirectory = {:?}\n",
+        scratch.join("link"),
+        scratch.join("data/inner"),
+    );
+    let file = scratch.file("serve.toml", tables.as_bytes());
+    for check in [&["--check"][..], &[]] {
+        let mut command = gridlane();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&file).args(check);
+        run(command).exits(2).says(&["lie in each other"]);
+    }
+}
+
 #[test]
 fn a_directory_and_tables_are_one_too_many_and_neither_is_one_too_few() {
     let scratch = exports();
