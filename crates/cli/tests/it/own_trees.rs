@@ -266,3 +266,21 @@ fn a_server_that_leads_in_circles_is_given_up() {
     command.arg("--dry-run");
     run(command).exits(1).says(&["in themselves"]);
 }
+
+#[test]
+fn a_link_in_the_target_leads_nowhere_else() {
+    let scratch = Scratch::new();
+    let (export, elsewhere, real) = (scratch.dir("export"), scratch.dir("elsewhere"), scratch.dir("real"));
+    scratch.file("export/l/f", b"x");
+    scratch.file("export/g", b"y");
+    std::os::unix::fs::symlink(&elsewhere, real.join("l")).unwrap();
+    std::os::unix::fs::symlink(&real, scratch.join("target")).unwrap();
+    let server = Server::start(&export);
+    for force in ["--force", "--update"] {
+        let mut command = cp_r(server.url(""), scratch.join("target/"));
+        command.arg(force);
+        run(command).exits(10).says(&["is no directory"]);
+    }
+    assert!(tree(&elsewhere).is_empty());
+    assert_eq!(fs::read(real.join("g")).unwrap(), b"y");
+}
