@@ -413,6 +413,10 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
 
 /// An argument as it may stand in a log: a URL with a password or a signed query loses them.
 fn without_secrets(arg: &str) -> String {
+    // `--mirror=URL`: the URL alone is one.
+    if let Some((option, value)) = arg.split_once('=').filter(|_| arg.starts_with("--")) {
+        return format!("{option}={}", without_secrets(value));
+    }
     match Url::parse_absolute(arg) {
         Ok(url) if url.credentials().is_some() || url.request_target().contains('?') => url.to_string(),
         _ => arg.to_owned(),

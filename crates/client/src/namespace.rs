@@ -88,7 +88,7 @@ pub async fn rename(client: &Client, from: &Url, to: &Url, overwrite: bool) -> R
                 _ => to_path,
             };
             rename_here(&from_path, &to_path, overwrite).map_err(|error| error.endpoint(from))?;
-            Url::parse(&to_path.to_string_lossy(), Path::new("/"))
+            Url::from_path(&to_path)
         }
         (None, None) if from.same_endpoint(to) => rename_there(client, from, to, overwrite).await,
         _ => Err(Error::new(ErrorKind::Unsupported, "a move from one place to another is not one step")
@@ -159,6 +159,7 @@ async fn rename_there(client: &Client, from: &Url, to: &Url, overwrite: bool) ->
 pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
     if let Some(path) = url.to_path() {
         let failed = |cause: std::io::Error| Error::local_io("cannot remove it", &cause).endpoint(url);
+        refuse_above(&path, url)?;
         let meta = fs::symlink_metadata(&path).map_err(failed)?;
         let removed = if meta.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         return removed.map_err(failed);
@@ -192,6 +193,23 @@ pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
         open.pop();
     }
     Ok(())
+}
+
+/// The directory that somebody is in, and those above it, are not removed: `.` and `/` are typing errors, as in
+/// every other `rm`.
+fn refuse_above(path: &Path, url: &Url) -> Result<()> {
+    // A link goes by itself, wherever it leads.
+    if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) {
+        return Ok(());
+    }
+    let here = std::env::current_dir().and_then(fs::canonicalize);
+    match (here, fs::canonicalize(path)) {
+        (Ok(here), Ok(path)) if here.starts_with(&path) => {
+            let message = "it is the current directory, or one that this is in";
+            Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Removes the files of a directory; returns the directories in it.

@@ -151,6 +151,7 @@ struct Inner {
     http_status: Option<u16>,
     retry_after: Option<Duration>,
     retryable: Option<bool>,
+    no_space: bool,
 }
 
 /// The result of anything that fails with [`Error`].
@@ -175,6 +176,7 @@ impl Error {
             http_status: None,
             retry_after: None,
             retryable: None,
+            no_space: false,
         }))
     }
 
@@ -212,6 +214,17 @@ impl Error {
     pub fn retryable(mut self, retryable: bool) -> Error {
         self.0.retryable = Some(retryable);
         self
+    }
+
+    /// Says that there is no room for more bytes, which any other file would meet with as well.
+    pub fn no_space(mut self) -> Error {
+        self.0.no_space = true;
+        self
+    }
+
+    /// Whether there was no room for more bytes: on this machine, or by a server's word (507, RFC 4918, 11.5).
+    pub fn is_no_space(&self) -> bool {
+        self.0.no_space || self.0.http_status == Some(507)
     }
 
     /// What went wrong.
@@ -265,7 +278,7 @@ impl Error {
         let error = Error::new(kind, format!("{what}: {cause}")).fault(Fault::Local);
         match cause.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                error.hint("free some space, then run the same command: it continues")
+                error.no_space().hint("free some space, then run the same command: it continues")
             }
             _ => error,
         }

@@ -1,6 +1,8 @@
 //! URLs of files and directories: `http`, `https` and `file`; a plain path is a `file` URL.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind, Fault, Result};
@@ -86,7 +88,16 @@ impl Url {
 
     /// The path on this machine, of a `file` URL.
     pub fn to_path(&self) -> Option<PathBuf> {
-        (self.scheme == Scheme::File).then(|| self.inner.to_file_path().ok()).flatten()
+        let path = (self.scheme == Scheme::File).then(|| self.inner.to_file_path().ok()).flatten()?;
+        // The crate takes `c:` at the end for a drive of Windows and puts a slash behind it.
+        let bytes = path.as_os_str().as_bytes();
+        match bytes.strip_suffix(b"/") {
+            Some(file) if file.ends_with(b":") || file.ends_with(b"|") => {
+                let is_directory = self.inner.path().ends_with('/');
+                Some(if is_directory { path } else { PathBuf::from(OsStr::from_bytes(file)) })
+            }
+            _ => Some(path),
+        }
     }
 
     /// Host name or address without brackets; empty for `file`.
@@ -238,6 +249,14 @@ mod tests {
 
     fn parse(text: &str) -> Url {
         Url::parse(text, Path::new("/home/ada")).unwrap()
+    }
+
+    #[test]
+    fn a_colon_at_the_end_is_no_drive_of_windows() {
+        for path in ["/d/notes:", "/c:", "/d/a|", "/d/x:/", "/d/x:/y", "/d/1:"] {
+            let url = Url::from_path(Path::new(path)).unwrap();
+            assert_eq!(url.to_path().unwrap().as_os_str(), path, "{url}");
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Run<'_> {
         }
         let message = format!("no space for {missing} more bytes beside {}", partial.target().display());
         let hint = "free some space, then run the same command: it continues";
-        Err(Error::new(ErrorKind::LocalIo, message).hint(hint))
+        Err(Error::new(ErrorKind::LocalIo, message).no_space().hint(hint))
     }
 
     /// Two sources say different sizes: the majority decides, or the source that was given first. Who was

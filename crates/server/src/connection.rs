@@ -408,8 +408,7 @@ impl Connection {
         };
         let failure = failure.map(ToString::to_string);
         let field = |name| head.and_then(|head| head.headers.get(name));
-        let without_query = |target: &'_ str| target.split(['?', '#']).next().unwrap_or_default().to_owned();
-        let destination = field("destination").map(without_query);
+        let destination = field("destination").map(without_secrets);
         let stream = &self.wire.stream;
         let client = self.request.client.address;
         let record = Record {
@@ -495,6 +494,18 @@ pub(crate) fn is_our_name(host: &str, names: &[String]) -> bool {
             || names.iter().any(|own| name.eq_ignore_ascii_case(own)))
 }
 
+/// A URL or path as it may stand in a log: without a query, which may be a token, and without a password.
+fn without_secrets(target: &str) -> String {
+    let target = target.split(['?', '#']).next().unwrap_or_default();
+    match target.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            format!("{scheme}://{}{path}", authority.rsplit('@').next().unwrap_or_default())
+        }
+        None => target.to_owned(),
+    }
+}
+
 /// For the log only.
 fn client_left() -> Reply {
     let mut reply = Reply::new(Status::CLIENT_LEFT).closing();
@@ -522,6 +533,18 @@ async fn above(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_secret_gets_into_a_log() {
+        for (target, shown) in [
+            ("https://user:pw@host:1094/a?authz=x", "https://host:1094/a"),
+            ("/a@b/c#d", "/a@b/c"),
+            ("http://h", "http://h"),
+            ("http://u@h", "http://h"),
+        ] {
+            assert_eq!(without_secrets(target), shown);
+        }
+    }
 
     #[test]
     fn names_that_are_ours() {

@@ -70,6 +70,14 @@ fn on_this_machine() {
     assert!(scratch.join("d/x").is_file());
     ask(&["mv", "--force", &path("d/x"), &path("y")]).ok();
     assert_eq!(fs::read(scratch.join("y")).unwrap(), b"x");
+    // What somebody is in stays.
+    scratch.file("d/kept", b"");
+    for here in [".", "..", "../../d"] {
+        let mut command = gridlane();
+        command.args(["rm", "-r", here]).current_dir(scratch.join("d/e"));
+        run(command).exits(2).says(&["current directory"]);
+    }
+    assert!(scratch.join("d/kept").exists() && scratch.join("d/e/f").exists());
     ask(&["rm", "-r", &path("d")]).ok();
     assert!(!scratch.join("d").exists());
     let table = ask(&["df", &path("")]).ok().text();

@@ -18,6 +18,7 @@ mod many_replicas;
 mod metalink;
 mod nginx_to_client;
 mod operate;
+mod own_trees;
 mod peers;
 mod resume;
 mod resume_journal;

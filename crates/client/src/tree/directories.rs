@@ -62,7 +62,7 @@ impl Directories {
 
     async fn make(&self, path: &TreePath) -> Result<()> {
         let is_new = match self.target.local(path) {
-            Some(local) => tokio::task::block_in_place(|| make_here(&local))?,
+            Some(local) => tokio::task::block_in_place(|| make_here(&local, path.is_root()))?,
             None => self.make_there(&self.target.directory(path)?).await?,
         };
         self.made.fetch_add(u64::from(is_new), Relaxed);
@@ -105,11 +105,13 @@ impl Directories {
     }
 }
 
-fn make_here(path: &std::path::Path) -> Result<bool> {
+/// Below the target itself a link is no directory: it may lead anywhere, and names come from the source.
+fn make_here(path: &std::path::Path, is_target: bool) -> Result<bool> {
     match fs::create_dir(path) {
         Ok(()) => Ok(true),
         Err(cause) if cause.kind() == IoErrorKind::AlreadyExists => {
-            match fs::metadata(path).is_ok_and(|meta| meta.is_dir()) {
+            let found = if is_target { fs::metadata(path) } else { fs::symlink_metadata(path) };
+            match found.is_ok_and(|meta| meta.is_dir()) {
                 true => Ok(false),
                 false => {
                     let message = "it is there and is no directory";

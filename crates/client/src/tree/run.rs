@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{BACKLOG_FILES_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX};
+use gridlane_core::limits::{
+    BACKLOG_FILES_MAX, TREE_DEPTH_MAX, TREE_FAILURES_ALIKE_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX,
+};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -49,6 +51,26 @@ enum Finder {
     Names,
 }
 
+/// Why a file failed, where any other file would fail as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Cause {
+    NoSpace,
+    /// Nothing comes from this endpoint, not even an answer.
+    Unreachable(String),
+}
+
+impl Cause {
+    fn of(error: &Error) -> Option<Cause> {
+        if error.is_no_space() {
+            return Some(Cause::NoSpace);
+        }
+        let is_silent =
+            matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout) && error.status().is_none();
+        let endpoint = error.endpoint_text().filter(|_| is_silent)?;
+        Some(Cause::Unreachable(endpoint.to_owned()))
+    }
+}
+
 struct Active {
     job: Job,
     name: TreePath,
@@ -73,6 +95,13 @@ struct Run<'a> {
     stop: watch::Sender<bool>,
     /// Nothing new is begun.
     is_ending: bool,
+    /// What the last failures have in common, and how many there were since the last success.
+    alike: (Option<Cause>, u32),
+    /// Directories with something too deep in them: a tree has none, a server that lists a directory in itself
+    /// has them without end.
+    too_deep: u32,
+    /// Why the rest was not tried.
+    given_up: Option<Error>,
     begun: Instant,
     rates: Rates,
     found_bytes: u64,
@@ -123,6 +152,9 @@ pub async fn copy_tree(
         tell,
         stop: watch::channel(false).0,
         is_ending: false,
+        alike: (None, 0),
+        too_deep: 0,
+        given_up: None,
         begun,
         rates: Rates::new(begun),
         found_bytes: 0,
@@ -280,6 +312,7 @@ impl Run<'_> {
         let size_bytes = job.size_bytes.unwrap_or(0);
         match end {
             End::Copied(report, time_kept) => {
+                self.alike = (None, 0);
                 self.report.done_files += 1;
                 self.report.done_bytes += report.done_bytes;
                 self.report.resumed_bytes += report.resumed_bytes;
@@ -326,6 +359,22 @@ impl Run<'_> {
         let name = self.name(job);
         self.observer.event(&TreeEvent::Failed { name: &name, is_directory, error });
         if !self.continue_on_error {
+            self.end_early();
+        }
+        let cause = Cause::of(error);
+        if cause.is_none() || self.alike.0 != cause {
+            self.alike = (cause, 0);
+        }
+        self.alike.1 += 1;
+        if self.alike.0.is_some() && self.alike.1 == TREE_FAILURES_ALIKE_MAX && !self.is_ending {
+            self.given_up = Some(given_up(error));
+            self.end_early();
+        }
+        self.too_deep += u32::from(is_directory && job.path.names().count() >= TREE_DEPTH_MAX);
+        if self.too_deep == TREE_FAILURES_ALIKE_MAX && !self.is_ending {
+            let message =
+                "given up, the rest was not tried: the source seems to list directories in themselves";
+            self.given_up = Some(Error::new(ErrorKind::Protocol, message).fault(Fault::Peer));
             self.end_early();
         }
         if let Some(failed) = &mut self.failed
@@ -401,10 +450,28 @@ impl Run<'_> {
             Some(failed) => failed.finish(),
             None => Ok(()),
         };
-        self.report.fatal = outcome.and(listed).err();
+        self.report.fatal = outcome.and(listed).err().or(self.given_up.take());
         self.report.directories = self.shared.directories.made();
         self.report.seconds = self.begun.elapsed().as_secs_f64();
         self.report
+    }
+}
+
+/// The error of a whole that was given up after many failures like this one.
+fn given_up(last: &Error) -> Error {
+    let message = format!(
+        "given up after {TREE_FAILURES_ALIKE_MAX} failures in a row of this kind, the rest was not tried: {}",
+        last.message()
+    );
+    let error = Error::new(last.kind(), message).fault(last.whose_fault()).retryable(last.is_retryable());
+    let error = match last.hint_text() {
+        Some(hint) => error.hint(hint),
+        None => error,
+    };
+    match last.endpoint_text() {
+        // With no space, that is the one file.
+        Some(endpoint) if !last.is_no_space() => error.endpoint(endpoint),
+        _ => error,
     }
 }
 

@@ -131,15 +131,20 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub(crate) fn wait(mut self) -> Outcome {
+    pub(crate) fn wait(self) -> Outcome {
+        self.wait_within(DEADLINE)
+    }
+
+    /// The same for a run that has much to do.
+    pub(crate) fn wait_within(mut self, deadline: Duration) -> Outcome {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if self.started.elapsed() > DEADLINE {
+            if self.started.elapsed() > deadline {
                 self.kill_group();
                 let stderr = self.stderr.take().unwrap().join().unwrap();
-                panic!("not done after {DEADLINE:?}: {}\n{}", self.line, String::from_utf8_lossy(&stderr));
+                panic!("not done after {deadline:?}: {}\n{}", self.line, String::from_utf8_lossy(&stderr));
             }
             std::thread::sleep(Duration::from_millis(5));
         };
