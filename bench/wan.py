@@ -24,7 +24,7 @@ import bound  # noqa: E402
 import wan_report  # noqa: E402
 from processes import Sample, cpu_s  # noqa: E402
 from report import machine  # noqa: E402
-from run import side  # noqa: E402
+from pairs import side  # noqa: E402
 from running import clean_up, exit_on_signals, generate  # noqa: E402
 from stats import summarize  # noqa: E402
 from wan_sites import Client, GridlaneServe, Identity, Network, Nginx, XRootD  # noqa: E402
