@@ -218,12 +218,12 @@ pub(crate) enum Progress {
 /// refuses to listen unless told --insecure-allow-anonymous, because nobody is asked who they are.
 /// Uploads appear under their name only when complete.
 ///
-/// Several directories, and rules about who may do what in them, come from [[export]] tables in the file that
+/// Several directories, and rules about who may do what in them, come from `[[export]]` tables in the file that
 /// --config names. SIGHUP reads that file, certificates and keys again and reopens the logs; SIGTERM or
 /// Ctrl-C ends the server after the running requests.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// The directory, unless the configuration file has [[export]] tables
+    /// The directory, unless the configuration file has `[[export]]` tables
     pub(crate) directory: Option<PathBuf>,
     /// Check configuration, certificate, directories and addresses, say what would be served, and end: exit code 0
     /// if it would work, 2 if not
