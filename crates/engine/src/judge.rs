@@ -151,7 +151,9 @@ impl Run<'_> {
             Verdict::Split(values) => Err(split(&values)),
             Verdict::Nothing if self.has_unvouched() => Err(unvouched()),
             Verdict::Nothing => Ok(true),
-            Verdict::Open => Err(Error::new(ErrorKind::Other, "votes are still open that were waited for")),
+            // A source that had said nothing, and was not waited for, has begun to answer since: what it says is
+            // on its way, and counts.
+            Verdict::Open => Ok(false),
         };
         self.verifying = false;
         outcome

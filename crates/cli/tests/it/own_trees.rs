@@ -1,50 +1,18 @@
 //! Trees up to and down from our own server, and what ends a tree early.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::support::client::{Running, cp, gridlane, run};
+use crate::support::client::{Running, cp_r, gridlane, run};
 use crate::support::serve::Server;
-use crate::support::{Scratch, content};
-
-fn cp_r(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Command {
-    let mut command = cp(source, target);
-    command.arg("-r");
-    command
-}
-
-/// Every file and directory below `dir`, files with their bytes.
-fn tree(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![dir.to_path_buf()];
-    while let Some(at) = waiting.pop() {
-        for path in fs::read_dir(&at).unwrap().map(|entry| entry.unwrap().path()) {
-            let name = path.strip_prefix(dir).unwrap().to_path_buf();
-            match path.is_dir() {
-                true => {
-                    found.insert(name, None);
-                    waiting.push(path);
-                }
-                false => drop(found.insert(name, Some(fs::read(&path).unwrap()))),
-            }
-        }
-    }
-    found
-}
-
-#[track_caller]
-fn assert_same_trees(a: &Path, b: &Path) {
-    let (a, b) = (tree(a), tree(b));
-    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
-    assert!(a == b, "some bytes differ");
-}
+use crate::support::tree::{assert_same_trees, read_tree};
+use crate::support::{Scratch, content, end_answer};
 
 /// Names that some program somewhere gets wrong, as files and as directories.
 fn make_awkward(dir: &Path) {
@@ -100,7 +68,7 @@ fn a_tree_comes_back_from_our_own_server_as_it_was() {
     let scratch = Scratch::new();
     let (source, export) = (scratch.dir("source"), scratch.dir("export"));
     make_awkward(&source);
-    let files = tree(&source).values().flatten().count() as u64;
+    let files = read_tree(&source).values().flatten().count() as u64;
     let time = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
     fs::File::options().write(true).open(source.join("zero")).unwrap().set_modified(time).unwrap();
     let server = Server::with(&export, &["--allow-write"]);
@@ -206,6 +174,7 @@ fn a_server_that_is_gone_is_given_up() {
         body += "</D:multistatus>";
         let head = "HTTP/1.1 207 Multi-Status\r\nConnection: close\r\n";
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        end_answer(stream);
     });
     let scratch = Scratch::new();
     let mut command = cp_r(format!("http://127.0.0.1:{port}/t/"), scratch.join("out"));
@@ -259,9 +228,7 @@ fn a_server_that_leads_in_circles_is_given_up() {
             let body = format!("<D:multistatus xmlns:D=\"DAV:\">{a}{b}</D:multistatus>");
             let head = "HTTP/1.1 207 Multi-Status\r\nConnection: close\r\n";
             let _ = write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len());
-            // What is left of the request would make the end a reset, before the client has read.
-            let _ = stream.shutdown(std::net::Shutdown::Write);
-            let _ = std::io::copy(&mut stream, &mut std::io::sink());
+            end_answer(stream);
         }
     });
     let scratch = Scratch::new();
@@ -284,6 +251,6 @@ fn a_link_in_the_target_leads_nowhere_else() {
         command.arg(force);
         run(command).exits(10).says(&["is no directory"]);
     }
-    assert!(tree(&elsewhere).is_empty());
+    assert!(read_tree(&elsewhere).is_empty());
     assert_eq!(fs::read(real.join("g")).unwrap(), b"y");
 }

@@ -1,55 +1,19 @@
 //! Trees: up, down and across, with everything that a file system can have in one, beside Apache's WebDAV
 //! and our own listings.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::apache::Apache;
-use crate::support::client::{Running, cp, gridlane, run};
+use crate::support::client::{Running, cp, cp_r, gridlane, run};
 use crate::support::serve::Server;
-use crate::support::{Scratch, content, until};
-
-/// `gridlane cp -r --json`, to which a test adds.
-fn cp_r(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Command {
-    let mut command = cp(source, target);
-    command.arg("-r");
-    command
-}
-
-/// Every file and directory below `dir`, files with their bytes.
-fn tree(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
-    let mut found = BTreeMap::new();
-    let mut waiting = vec![dir.to_path_buf()];
-    while let Some(at) = waiting.pop() {
-        for entry in fs::read_dir(&at).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(dir).unwrap().to_path_buf();
-            let kind = fs::symlink_metadata(&path).unwrap().file_type();
-            if kind.is_dir() {
-                found.insert(name, None);
-                waiting.push(path);
-            } else if kind.is_file() {
-                found.insert(name, Some(fs::read(&path).unwrap()));
-            }
-        }
-    }
-    found
-}
-
-#[track_caller]
-fn assert_same_trees(a: &Path, b: &Path) {
-    let (a, b) = (tree(a), tree(b));
-    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
-    for (name, bytes) in &a {
-        assert!(b[name] == *bytes, "{} differs", name.display());
-    }
-}
+use crate::support::tree::{assert_same_trees, read_tree};
+use crate::support::{Scratch, content, end_answer, until};
 
 /// Names that some program somewhere gets wrong.
 fn awkward_names() -> Vec<Vec<u8>> {
@@ -85,7 +49,7 @@ fn a_tree_comes_back_from_a_webdav_server_as_it_was() {
     make_tree(&source);
     let apache = Apache::start(&export);
     let up = run(cp_r(&source, apache.url("up"))).ok();
-    assert_eq!(up.number("files"), tree(&source).values().flatten().count() as u64, "{}", up.describe());
+    assert_eq!(up.number("files"), read_tree(&source).values().flatten().count() as u64, "{}", up.describe());
     assert_same_trees(&source, &export.join("up"));
     run(cp_r(apache.url("up"), scratch.join("down"))).ok();
     assert_same_trees(&source, &scratch.join("down"));
@@ -140,7 +104,7 @@ fn what_is_no_file_is_left_out_and_told_of() {
 
     let outcome = run(cp_r(&source, scratch.join("a"))).ok();
     assert_eq!(outcome.number("left_out"), 6, "{}", outcome.describe());
-    let copied = tree(&scratch.join("a"));
+    let copied = read_tree(&scratch.join("a"));
     assert_eq!(copied.len(), 6, "{copied:?}");
     assert_eq!(copied[Path::new("two\nlines")].as_deref(), Some(&b"y"[..]));
     assert_eq!(copied[Path::new(OsStr::from_bytes(b"\xff\xfe"))].as_deref(), Some(&b"no text"[..]));
@@ -187,12 +151,13 @@ fn a_server_that_lists_more_than_it_should_leads_nowhere_else() {
                 "HTTP/1.1 207 Multi-Status\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
                 body.len()
             );
+            end_answer(stream);
         }
     });
     let outcome = run(cp_r(format!("http://127.0.0.1:{port}/t/"), scratch.join("out"))).ok();
     assert_eq!(outcome.number("found_files"), 0, "{}", outcome.describe());
     assert_eq!(scratch.names(), ["out"]);
-    assert!(tree(&scratch.join("out")).is_empty());
+    assert!(read_tree(&scratch.join("out")).is_empty());
 }
 
 #[test]
@@ -339,6 +304,7 @@ fn a_server_that_accepts_times_is_told_them() {
                 true => "400 Bad Request\r\n",
             };
             let _ = write!(stream, "HTTP/1.1 {answer}Connection: close\r\nContent-Length: 0\r\n\r\n");
+            end_answer(stream);
         }
     });
     let mut command = cp(&file, &url);
@@ -355,7 +321,7 @@ fn several_files_lists_and_patterns() {
         scratch.file(&format!("source/{name}"), name.as_bytes());
     }
     let out = |name: &str| -> Vec<String> {
-        let found = tree(&scratch.join(name));
+        let found = read_tree(&scratch.join(name));
         let files = found.iter().filter(|(_, bytes)| bytes.is_some());
         files.map(|(path, _)| path.to_str().unwrap().to_owned()).collect()
     };

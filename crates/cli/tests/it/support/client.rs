@@ -63,7 +63,14 @@ pub(crate) fn cp(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Comman
     command
 }
 
-/// The same, giving up after two seconds without a byte: for copies that cannot succeed.
+/// The same for trees.
+pub(crate) fn cp_r(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Command {
+    let mut command = cp(source, target);
+    command.arg("-r");
+    command
+}
+
+/// As [`cp`], giving up after two seconds without a byte: for copies that cannot succeed.
 pub(crate) fn cp_impatient(source: impl AsRef<OsStr>, target: impl AsRef<OsStr>) -> Command {
     let mut command = cp(source, target);
     command.args(["--timeout", "2"]);

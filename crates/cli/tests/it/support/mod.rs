@@ -154,6 +154,13 @@ pub(crate) fn assert_ipv6_is_refused(dir: &Path) {
     assert_ne!(outcome.code, Some(0), "{}", outcome.describe());
 }
 
+/// Ends an answer and its connection. What is left of the request would make the end a reset, before the client
+/// has read what was sent.
+pub(crate) fn end_answer(mut stream: std::net::TcpStream) {
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+}
+
 /// Waits until something is so.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -1,9 +1,10 @@
 //! Trees of small files.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Scratch, assert_same, content};
+use super::{Scratch, content};
 
 /// Makes a tree of 40 files and an empty directory; some names need encoding.
 pub(crate) fn tree(scratch: &Scratch) -> PathBuf {
@@ -15,16 +16,32 @@ pub(crate) fn tree(scratch: &Scratch) -> PathBuf {
     scratch.join("here")
 }
 
-/// Asserts that two trees have the same names and bytes.
-pub(crate) fn assert_same_trees(a: &Path, b: &Path) {
-    let mut compared = 0;
-    for entry in fs::read_dir(a).unwrap().map(Result::unwrap) {
-        let other = b.join(entry.file_name());
-        match entry.path().is_dir() {
-            true => assert_same_trees(&entry.path(), &other),
-            false => assert_same(&fs::read(&other).unwrap(), &fs::read(entry.path()).unwrap()),
+/// Every file and directory below `dir`, files with their bytes; nothing else.
+pub(crate) fn read_tree(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+    let mut found = BTreeMap::new();
+    let mut waiting = vec![dir.to_path_buf()];
+    while let Some(at) = waiting.pop() {
+        for entry in fs::read_dir(&at).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(dir).unwrap().to_path_buf();
+            let kind = fs::symlink_metadata(&path).unwrap().file_type();
+            if kind.is_dir() {
+                found.insert(name, None);
+                waiting.push(path);
+            } else if kind.is_file() {
+                found.insert(name, Some(fs::read(&path).unwrap()));
+            }
         }
-        compared += 1;
     }
-    assert_eq!(fs::read_dir(b).unwrap().count(), compared, "{} and {}", a.display(), b.display());
+    found
+}
+
+/// Asserts that two trees have the same names and bytes.
+#[track_caller]
+pub(crate) fn assert_same_trees(a: &Path, b: &Path) {
+    let (a, b) = (read_tree(a), read_tree(b));
+    assert_eq!(a.keys().collect::<Vec<_>>(), b.keys().collect::<Vec<_>>());
+    for (name, bytes) in &a {
+        assert!(b[name] == *bytes, "{} differs", name.display());
+    }
 }
