@@ -120,9 +120,9 @@ async fn rename_there(client: &Client, from: &Url, to: &Url, overwrite: bool) ->
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     };
-    let to = match to.is_directory_form() || is_directory(lister.look_at(to).await)? {
-        // What it is called with a slash behind it or without.
-        true if is_directory(lister.look_at(to).await)? => {
+    let to = match is_directory(lister.look_at(to).await)? {
+        // With a slash behind it or without.
+        true => {
             let name =
                 from.file_name().or_else(|| from.encoded_path().trim_end_matches('/').rsplit('/').next());
             let name = name.filter(|name| !name.is_empty()).ok_or_else(|| {
@@ -130,7 +130,7 @@ async fn rename_there(client: &Client, from: &Url, to: &Url, overwrite: bool) ->
             })?;
             directory_form(to)?.join(&format!("./{name}"))?
         }
-        _ => to.clone(),
+        false => to.clone(),
     };
     // nginx demands that both are written as directories, or neither.
     let (from, to) = match from.is_directory_form() || is_directory(lister.look_at(from).await)? {
