@@ -368,3 +368,18 @@ const _: () = {
     );
     assert!(WAN_BUFFER_BYTES_MAX <= i32::MAX as u64);
 };
+
+// --- root:// -------------------------------------------------------------------------------------------
+
+/// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
+pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// Elements of `readv` and `writev`: what XRootD's servers take and its clients ask for before they split.
+pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
+/// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
+pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
+/// Attributes that one `fattr` may name.
+pub const ROOT_ATTRIBUTES_MAX: usize = 16;
+/// Bytes of an attribute's name: 255 of Linux less `user.U.`.
+pub const ROOT_ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
+/// Bytes of an attribute's value: what Linux takes.
+pub const ROOT_ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
