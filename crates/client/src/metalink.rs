@@ -160,7 +160,7 @@ pub async fn describe_found(
         return Err("it has no checksum that is computed here".into());
     }
     // What was asked for encrypted is not fetched in clear because a server says so.
-    file.sources.retain(|url| source.scheme() != Scheme::Https || url.scheme() == Scheme::Https);
+    file.sources.retain(|url| !source.scheme().is_encrypted() || url.scheme().is_encrypted());
     Ok(file)
 }
 
@@ -247,9 +247,10 @@ fn usable(text: &str, base: &Url, is_checked: bool) -> std::result::Result<Url, 
     // Not its text: it may have a password.
     let shown = scheme.map_or_else(|| "a relative URL".to_owned(), |scheme| format!("a {scheme} URL"));
     let url = url.map_err(|error| format!("{shown} is not used: {}", error.message()))?;
-    match (base.scheme(), url.scheme()) {
-        (_, Scheme::File) => Err(format!("{shown} is not used: it names a file of this machine")),
-        (Scheme::Https, Scheme::Http) if !is_checked => {
+    let (was_encrypted, is_encrypted) = (base.scheme().is_encrypted(), url.scheme().is_encrypted());
+    match url.scheme() {
+        Scheme::File => Err(format!("{shown} is not used: it names a file of this machine")),
+        _ if was_encrypted && !is_encrypted && !is_checked => {
             Err(format!("{url} is not used: it is not encrypted, and no checksum protects it"))
         }
         _ => Ok(url),

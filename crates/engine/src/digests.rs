@@ -85,6 +85,7 @@ pub(crate) fn ask(
 pub(crate) async fn word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
     match source.url.scheme() {
         Scheme::File => file_word(source, kind).await,
+        Scheme::Root | Scheme::Roots => Err(crate::root::not_spoken(&source.url)),
         Scheme::Http | Scheme::Https => {
             let mut headers = Vec::new();
             if let Some(kind) = kind {

@@ -34,6 +34,7 @@ mod ordered;
 mod pace;
 mod pieces;
 mod resume;
+pub mod root;
 mod run;
 mod served;
 mod sizes;

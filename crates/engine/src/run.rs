@@ -494,8 +494,8 @@ impl<'a> Run<'a> {
         let url = &self.replicas[source].source.url;
         // A large file may take its server long to read: that is waited for beside the data.
         let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
-        let is_http = matches!(url.scheme(), Scheme::Http | Scheme::Https);
-        if self.replicas.len() == 1 && is_http && may_be_small && !self.client.thinks_long(url) {
+        if self.replicas.len() == 1 && url.scheme().is_http() && may_be_small && !self.client.thinks_long(url)
+        {
             self.replicas[source].asks_by_lane = true;
             return;
         }

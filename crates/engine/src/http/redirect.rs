@@ -36,6 +36,12 @@ pub fn follow(method: &str, from: &Url, head: &ResponseHead) -> Result<Option<Ur
             let message = "it redirects to a file of this machine";
             Err(Error::new(ErrorKind::Protocol, message).endpoint(from))
         }
+        (_, Scheme::Root | Scheme::Roots) => {
+            let message = format!("it redirects to {to}, which is not HTTP");
+            Err(Error::new(ErrorKind::Unsupported, message)
+                .endpoint(from)
+                .hint("use that URL yourself if it is right"))
+        }
         (Scheme::Https, Scheme::Http) => {
             let message = format!("it redirects from https to {to}, which is not encrypted");
             Err(Error::new(ErrorKind::Denied, message)
