@@ -17,7 +17,7 @@ use clap::CommandFactory as _;
 use clap_complete::engine::CompletionCandidate;
 use gridlane_client::{EntryKind, Item, Lister, encode_name};
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::http::Client;
+use gridlane_engine::Client;
 use gridlane_net::tls::Trust;
 use tokio::time::timeout;
 

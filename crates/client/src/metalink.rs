@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, SOURCES_MAX};
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink, NameFault, RelativeName};
-use gridlane_engine::http::Client;
-use gridlane_engine::{FoundMetalink, Known, PieceHashes};
+use gridlane_engine::{Client, FoundMetalink, Known, PieceHashes, root};
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 
@@ -120,6 +119,7 @@ pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result
     }
     let read = match source.to_path() {
         Some(path) => from_file(&path, is_certain).map(|bytes| bytes.map(|bytes| (source.clone(), bytes))),
+        None if source.scheme().is_root() => Err(root::not_spoken(source)),
         None => from_server(client, source).await,
     };
     let Some((base, bytes)) = read? else { return Ok(None) };
@@ -181,7 +181,7 @@ fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {
 }
 
 async fn from_server(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u8>)>> {
-    let mut exchange = client.request("GET", source, &[("Accept", ACCEPT.to_owned())]).await?;
+    let mut exchange = client.http.request("GET", source, &[("Accept", ACCEPT.to_owned())]).await?;
     let content_type = exchange.response.head.headers.all("content-type").next().map(str::to_owned);
     let until = Instant::now() + METALINK_ANSWER_MAX;
     let mut bytes = Vec::new();

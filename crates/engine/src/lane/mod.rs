@@ -16,7 +16,7 @@ use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
 use gridlane_plan::{LaneId, Loss};
 use tokio::sync::mpsc;
 
-use crate::http::Client;
+use crate::Client;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
