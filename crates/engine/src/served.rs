@@ -128,6 +128,7 @@ mod tests {
             "<http://plain.example/f>; rel=duplicate; pri=1",
             "<https://a.example/f>; rel=duplicate; pri=1",
             "<file:///etc/passwd>; rel=duplicate; pri=1",
+            "<roots://a.example//f>; rel=duplicate; pri=1",
             "<f.meta4>; rel=describedby; type=\"application/metalink4+xml\"",
         ] {
             headers.push("Link", line.as_bytes());

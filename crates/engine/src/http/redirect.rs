@@ -110,6 +110,10 @@ mod tests {
         for nowhere in ["file:///etc/passwd", "ftp://a/", "http://"] {
             assert_eq!(led("GET", "http://a/f", 302, nowhere).unwrap_err().kind(), ErrorKind::Protocol);
         }
+        for elsewhere in ["root://a//f", "XROOTS://a//f"] {
+            let unsupported = led("GET", "https://a/f", 302, elsewhere).unwrap_err();
+            assert_eq!(unsupported.kind(), ErrorKind::Unsupported);
+        }
         let secret = led("GET", "http://ada:pw@a/f", 302, "http://b/f").unwrap().unwrap();
         assert!(!secret.contains("pw"), "{secret}");
     }
