@@ -226,7 +226,11 @@ fn origin(text: String) -> Result<String> {
 }
 
 fn mirror(text: &str) -> Result<Url> {
-    Url::parse_absolute(text).map_err(|error| wrong(error.message().to_owned()))
+    let url = Url::parse_absolute(text).map_err(|error| wrong(error.message().to_owned()))?;
+    match url.scheme().is_root() {
+        false => Ok(url),
+        true => Err(wrong(format!("{url} is no mirror: those are http and https URLs"))),
+    }
 }
 
 fn wrong(message: String) -> Error {
