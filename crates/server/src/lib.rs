@@ -52,6 +52,7 @@ mod proppatch;
 mod put;
 mod relocate;
 mod reply;
+mod root;
 pub mod rules;
 pub mod server;
 pub mod settings;
