@@ -13,6 +13,7 @@ pub(crate) mod tools;
 pub(crate) mod tree;
 pub(crate) mod wan;
 pub(crate) mod wsgidav;
+pub(crate) mod xrootd;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
