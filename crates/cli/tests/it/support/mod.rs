@@ -7,6 +7,7 @@ pub(crate) mod apache;
 pub(crate) mod client;
 pub(crate) mod nginx;
 pub(crate) mod object;
+pub(crate) mod python;
 pub(crate) mod rogue;
 pub(crate) mod serve;
 pub(crate) mod tools;
