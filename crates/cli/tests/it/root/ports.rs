@@ -65,7 +65,6 @@ fn four_protocols_on_one_port() {
     super::assert_refused(site.xrdfs(&["stat", "/by http"]), &[3011], &["no such file"]);
 }
 
-/// An upload that is not complete shows in none of them.
 #[test]
 fn the_server_lists_what_it_speaks() {
     let site = Site::ours(&[]);

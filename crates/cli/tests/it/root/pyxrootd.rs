@@ -20,10 +20,10 @@ fn everything(site: &Site, mut script: Command) {
 
 #[test]
 fn debian() {
-    everything(&Site::new(), python::debian("root/pyxrootd.py"));
+    everything(&Site::new(), python::debian("root/pyxrootd_calls.py"));
 }
 
 #[test]
 fn newest() {
-    everything(&Site::new(), python::pypi("root/pyxrootd.py"));
+    everything(&Site::new(), python::pypi("root/pyxrootd_calls.py"));
 }

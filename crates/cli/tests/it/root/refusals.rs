@@ -52,8 +52,11 @@ fn a_read_only_server() {
 fn paths_that_lead_out() {
     let site = Site::new();
     site.put("d/f", b"x");
-    // It makes "/" of "..": what is refused is what reaches the server.
     for path in ["/../etc/passwd", "/d/../f", "/d/.."] {
+        // A real xrootd looks for it in the middle only.
+        if path.ends_with("..") && !site.is_ours() {
+            continue;
+        }
         assert_refused(site.xrdfs(&["stat", path]), &[3000, 3010], &[]);
         assert_refused(site.xrdfs(&["rm", path]), &[3000, 3010], &[]);
         assert_refused(site.xrdfs(&["mkdir", "-p", path]), &[3000, 3010], &[]);

@@ -49,7 +49,13 @@ impl Xrootd {
             fs::write(&file, configuration(prefix.path(), port, lines)).unwrap();
             let log = fs::File::create(prefix.join("log")).unwrap();
             let mut command = tool("xrootd", "xrootd-server");
-            command.arg("-c").arg(&file).current_dir(prefix.join("admin"));
+            // Without a name for the process's number it leaves a file in /tmp.
+            command
+                .arg("-s")
+                .arg(prefix.join("admin/pid"))
+                .arg("-c")
+                .arg(&file)
+                .current_dir(prefix.join("admin"));
             if is_root() {
                 command.args(["-R", USER]);
             }
@@ -165,7 +171,6 @@ fn configuration(prefix: &Path, port: u16, lines: &str) -> String {
         "all.export / r/w
 oss.localroot {prefix}/export
 all.adminpath {prefix}/admin
-all.pidpath {prefix}/admin
 xrd.port {port}
 xrd.network nodnr
 xrd.tls {prefix}/cert.pem {prefix}/key.pem

@@ -1,13 +1,10 @@
 """Reads a file of ROOT's format by branch over root:// and compares with the local copy.
 
-Usage: uproot.py FILE URL... Says "all of it" when all of it was right.
+Usage: uproot_branches.py FILE URL... Says "all of it" when all of it was right.
 """
 
 import os
 import sys
-
-# The script has the name of the package: it must not be found instead of it.
-sys.path.pop(0)
 
 import awkward
 import fsspec
