@@ -7,6 +7,7 @@ use gridlane_core::ChecksumKind;
 use super::{ERROR_OF_SERVER, Site, assert_refused};
 use crate::support::client::{Running, run, text};
 use crate::support::tree::read_tree;
+use crate::support::xrootd::Xrootd;
 use crate::support::{MIB, assert_same, checksum, content, until};
 
 #[test]
@@ -207,28 +208,36 @@ fn members_of_a_zip_archive() {
     assert!(listed.contains("/a.zip/one\n") && listed.contains("/a.zip/sub/two\n"), "{listed}");
 }
 
+/// A metalink of a file that is there and there, the best place first.
+fn metalink(site: &Site, bytes: &[u8], urls: &[String]) -> String {
+    let urls =
+        urls.iter().zip(1..).map(|(url, priority)| format!("<url priority=\"{priority}\">{url}</url>"));
+    let hash = checksum(ChecksumKind::Adler32, bytes).hex();
+    let metalink = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>{}</size>
+<hash type=\"adler32\">{hash}</hash>{}</file></metalink>
+",
+        bytes.len(),
+        urls.collect::<String>()
+    );
+    text(&site.scratch.file("f.meta4", metalink.as_bytes())).to_owned()
+}
+
 /// It counts hosts, so there are three of them.
 #[test]
 fn three_sources_of_a_metalink() {
     let sites = [Site::at("127.0.0.1"), Site::at("127.0.0.2"), Site::at("127.0.0.3")];
     let bytes = content(3013, 24 * MIB + 1);
-    let mut urls = String::new();
-    for (site, priority) in sites.iter().zip(1..) {
+    let urls = sites.each_ref().map(|site| {
         site.put("f", &bytes);
-        urls += &format!("<url priority=\"{priority}\">{}</url>", site.url("f"));
-    }
+        site.url("f")
+    });
     let [site, ..] = &sites;
-    let hash = checksum(ChecksumKind::Adler32, &bytes).hex();
-    let metalink = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
-<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>{}</size>
-<hash type=\"adler32\">{hash}</hash>{urls}</file></metalink>\n",
-        bytes.len()
-    );
-    let metalink = site.scratch.file("f.meta4", metalink.as_bytes());
+    let metalink = metalink(site, &bytes, &urls);
     let target = site.scratch.join("target");
     let mut command =
-        site.xrdcp_command(&["--sources", "3", "--cksum", "adler32:source", text(&metalink), text(&target)]);
+        site.xrdcp_command(&["--sources", "3", "--cksum", "adler32:source", &metalink, text(&target)]);
     command.env("XRD_CPCHUNKSIZE", "1048576").env("XRD_XCPBLOCKSIZE", "2097152");
     run(command).ok();
     assert_same(&fs::read(&target).unwrap(), &bytes);
@@ -261,6 +270,26 @@ fn from_the_server_to_itself() {
     site.xrdcp(&["--xattr", "--cksum", "adler32", &site.url("f"), &site.url("g")]).ok();
     assert_same(&site.read("g"), &bytes);
     site.xrdfs(&["xattr", "/g", "get", "colour"]).ok().says(&["colour=\"blue\""]);
+}
+
+/// Through the client, and from whichever of the two is there.
+#[test]
+fn between_two_servers() {
+    let site = Site::new();
+    let mut other = Xrootd::start();
+    let bytes = content(3016, 10 * MIB + 3);
+    other.put("f", &bytes);
+    site.xrdcp(&["--cksum", "crc32c", &other.url("f"), &site.url("f")]).ok();
+    assert_same(&site.read("f"), &bytes);
+    site.xrdcp(&["--cksum", "crc32c", &site.url("f"), &other.url("d/g")]).ok();
+    assert_same(&fs::read(other.exported("d/g")).unwrap(), &bytes);
+    // By another name: it does not go back to a host that has failed it.
+    let dead = other.url("f").replace("127.0.0.1", "127.0.0.2");
+    let metalink = metalink(&site, &bytes, &[dead, site.url("f")]);
+    let target = site.scratch.join("target");
+    other.kill();
+    site.xrdcp(&[&metalink, text(&target)]).ok();
+    assert_same(&fs::read(&target).unwrap(), &bytes);
 }
 
 #[test]
