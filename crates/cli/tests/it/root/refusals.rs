@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use super::{Site, assert_refused};
 use crate::support::client::{Outcome, text};
-use crate::support::{SOON, Scratch, assert_same, content};
+use crate::support::{SOON, Scratch, assert_same, content, until};
 
 /// Asserts that somebody may not: "not authorized" or "read-only", in words.
 #[track_caller]
@@ -152,6 +152,39 @@ rules = [
     assert_refused(site.xrdcp(&[text(&source), &site.url("elsewhere/f")]), &[3010, 3011, 3025], &[]);
     assert_denied(site.xrdfs(&["mv", "/public/f", "/scratch/incoming/box/g"]));
     assert!(public.join("f").is_file());
+}
+
+/// What changes something, or wanted to, is in the audit log; what only reads is not.
+#[test]
+fn changes_are_written_down() {
+    let log = Scratch::new();
+    let audit = log.join("audit.log");
+    let site = Site::ours(&["--allow-write", "--audit-log", text(&audit)]);
+    site.put("d/read", b"x");
+    let source = site.scratch.file("source", b"new");
+    site.xrdcp(&[text(&source), &site.url("d/written")]).ok();
+    site.xrdcp(&["--posc", text(&source), &site.url("d/persisted")]).ok();
+    site.xrdfs(&["mkdir", "/made"]).ok();
+    site.xrdfs(&["mv", "/d/written", "/made/moved"]).ok();
+    site.xrdfs(&["chmod", "/made/moved", "rw-------"]).ok();
+    site.xrdfs(&["truncate", "/d/persisted", "1"]).ok();
+    site.xrdfs(&["rm", "/d/persisted"]).ok();
+    assert_refused(site.xrdfs(&["rm", "/d/wanted"]), &[3011], &[]);
+    site.xrdfs(&["cat", "/d/read"]).ok();
+    site.xrdfs(&["rm", "/made/moved"]).ok();
+    site.xrdfs(&["rmdir", "/made"]).ok();
+    let records = || -> Vec<serde_json::Value> {
+        let text = fs::read_to_string(&audit).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    // Records are written after the answers.
+    let last = |record: &serde_json::Value| record["path"] == "/made" && record["method"] != "mkdir";
+    until("the last change is there", || records().last().is_some_and(last));
+    let records = records();
+    let count = |path: &str| records.iter().filter(|record| record["path"] == path).count();
+    let counts = ["/d/written", "/d/persisted", "/made", "/made/moved", "/d/wanted", "/d/read"].map(count);
+    // Opened and moved; opened, cut and removed; made and removed; its mode and its removal; refused; not a change.
+    assert_eq!(counts, [2, 3, 2, 2, 1, 0], "{records:#?}");
 }
 
 /// What begins as root:// does and goes on as nonsense costs its own connection and nobody else's.

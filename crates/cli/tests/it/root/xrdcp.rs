@@ -6,9 +6,11 @@ use gridlane_core::ChecksumKind;
 
 use super::{ERROR_OF_SERVER, Site, assert_refused};
 use crate::support::client::{Running, run, text};
+use crate::support::nginx::free_port;
+use crate::support::serve::Server;
 use crate::support::tree::read_tree;
 use crate::support::xrootd::Xrootd;
-use crate::support::{MIB, assert_same, checksum, content, until};
+use crate::support::{MIB, assert_same, checksum, content, occupied_bytes, until};
 
 #[test]
 fn small_files() {
@@ -272,6 +274,32 @@ fn from_the_server_to_itself() {
     site.xrdfs(&["xattr", "/g", "get", "colour"]).ok().says(&["colour=\"blue\""]);
 }
 
+/// Its client waits for a server that is gone, and goes on where it was.
+#[test]
+fn a_server_that_comes_back() {
+    let port = free_port();
+    let mut site = Site::ours_at(port, &["--allow-write"]);
+    let bytes = content(3017, 16 * MIB + 1);
+    site.put("f", &bytes);
+    let target = site.scratch.join("target");
+    let mut command = site.xrdcp_command(&["--xrate", "8m", &site.url("f"), text(&target)]);
+    command
+        .env("XRD_CPCHUNKSIZE", "262144")
+        .env("XRD_CONNECTIONWINDOW", "1")
+        .env("XRD_CONNECTIONRETRY", "60");
+    let mut copying = Running::start(command);
+    until("some of it is there", || {
+        assert!(copying.is_running(), "it ended early");
+        occupied_bytes(&target) > 2 * MIB as u64
+    });
+    site.kill();
+    let mut again = Server::command(&site.exported(""));
+    again.args(["--listen", &site.authority()]);
+    let _again = Server::spawn(again);
+    copying.wait().ok();
+    assert_same(&fs::read(&target).unwrap(), &bytes);
+}
+
 /// Through the client, and from whichever of the two is there.
 #[test]
 fn between_two_servers() {
@@ -302,7 +330,7 @@ fn errors() {
     assert_refused(site.xrdcp(&[&site.url("d"), text(&target)]), &[3016], &["is a directory"]);
     assert!(!target.exists(), "a failed copy leaves nothing");
     // Nobody is there.
-    let port = crate::support::nginx::free_port();
+    let port = free_port();
     let outcome = site.xrdcp(&[&format!("root://127.0.0.1:{port}//f"), text(&target)]);
     assert!(!matches!(outcome.code, Some(0 | ERROR_OF_SERVER)), "{}", outcome.describe());
 }
