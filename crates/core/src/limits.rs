@@ -379,10 +379,14 @@ const _: () = {
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
-/// Elements of `readv` and `writev`: what XRootD's servers take and its clients ask for before they split.
+/// Elements of `readv`, `writev` and `clone`: what XRootD's servers take and its clients ask for before they split.
 pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
 /// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
 pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
+/// Paths of one `prepare` or `statx`. Without it, 2 MiB of one-letter paths would take thirty times their room.
+pub const ROOT_PATHS_MAX: usize = 65_536;
+/// Bytes of a line of a listing that a client reads: a name of the longest kind, or a stat text with a checksum.
+pub const ROOT_LISTING_LINE_BYTES_MAX: usize = 64 * 1024;
 /// Attributes that one `fattr` may name.
 pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 /// Bytes of an attribute's name: 255 of Linux less `user.U.`.
