@@ -219,7 +219,7 @@ fn who_may_not_read_a_file_may_still_say_who_may() {
     for (at, owner) in [("", 12_345), ("ours", 12_345), ("theirs", 23_456)] {
         if !at.is_empty() {
             fs::write(export.at(at), b"one").unwrap();
-            fs::set_permissions(export.at(at), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(export.at(at), fs::Permissions::from_mode(0o000)).unwrap();
         }
         std::os::unix::fs::chown(export.at(at), Some(owner), Some(owner)).unwrap();
     }
