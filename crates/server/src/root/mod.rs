@@ -13,3 +13,9 @@
 pub(crate) mod answer;
 pub(crate) mod context;
 pub(crate) mod files;
+pub(crate) mod locks;
+pub(crate) mod open;
+mod pages_in;
+mod payload;
+pub(crate) mod writing;
+mod written;
