@@ -59,6 +59,12 @@ pub const DIGEST_GET_MAX: Duration = Duration::from_secs(5);
 pub const SIDE_CHECKSUMS_MAX: usize = 1 << 20;
 /// After this time without a new one they are removed: who asks for them seldom can wait for one.
 pub const SIDE_CHECKSUMS_AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Bytes of the name of a user's attribute: what Linux (255) leaves of it behind XRootD's `user.U.`.
+pub const ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
+/// Bytes of its value: Linux' own limit, and what XRootD says.
+pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
+/// How often the opening of a file is tried again that others make and remove meanwhile.
+pub const OPEN_RACES_MAX: usize = 64;
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
 /// Listings in memory at the same time, from making to the end of sending: each is up to 20 MB.
