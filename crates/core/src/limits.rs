@@ -379,6 +379,8 @@ const _: () = {
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
+pub const ROOT_BOUND_MAX: usize = 15;
 /// Elements of `readv` and `writev`: what XRootD's servers take and its clients ask for before they split.
 pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
 /// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
@@ -401,3 +403,13 @@ pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 pub const ROOT_ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
 /// Bytes of an attribute's value: what Linux takes.
 pub const ROOT_ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
+/// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
+pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Paths of one `statx`: each is a look at the disk, and an answer is waited for.
+pub const ROOT_PATHS_MAX: usize = 16_384;
+/// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
+pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
+/// Requests for blocks of a file that a client is advised to have running: XRootD's own number.
+pub const ROOT_PARALLEL_READS: u32 = 5;
+/// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
+pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -16,7 +16,7 @@ use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::root::files::OpenFiles;
-use crate::settings::{Deadlines, LogLevel, Settings};
+use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -29,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) client_limits: ClientLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
+    pub(crate) root: RootSettings,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
@@ -85,6 +86,7 @@ impl Shared {
             client_limits: settings.client_limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
+            root: settings.root,
             deadlines,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,

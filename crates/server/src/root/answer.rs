@@ -91,6 +91,8 @@ impl Failure {
             StoreError::TooLarge => (ErrorCode::NO_SPACE, "file too large"),
             StoreError::NoSpace => (ErrorCode::NO_SPACE, "no space left on device"),
             StoreError::Busy => (ErrorCode::OVERLOADED, "too many open files in system"),
+            StoreError::Unsupported => (ErrorCode::UNSUPPORTED, "operation not supported"),
+            StoreError::Closed => (ErrorCode::FILE_NOT_OPEN, "bad file descriptor"),
             StoreError::NotOurs(_) => (ErrorCode::SERVER_ERROR, "the server cannot keep uploads"),
             StoreError::Io(_) => (ErrorCode::IO_ERROR, "input/output error"),
         };

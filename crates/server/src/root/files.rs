@@ -11,7 +11,7 @@ use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::Instant;
 
 use gridlane_core::{ByteRange, Checksum, RangeSet, limits};
 use gridlane_store::{Metadata, Object, StoreError, StoreResult, WritableFile};
@@ -22,6 +22,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::Context;
 use super::locks::{Lock, Locks};
+use super::log::{self, Closed};
 use super::written::Written;
 use crate::export::Spot;
 use crate::rules::Operation;
@@ -88,7 +89,7 @@ pub(crate) struct FileState {
     /// Where it was when it was opened.
     pub(crate) spot: Spot,
     /// When it was opened.
-    pub(crate) opened_at: SystemTime,
+    pub(crate) opened: Instant,
     bytes_read: AtomicU64,
     bytes_written: AtomicU64,
     /// For reading: the file itself, or a view of what is being changed.
@@ -198,12 +199,14 @@ impl FileState {
     }
 
     /// Counts bytes that were sent.
-    pub(crate) fn count_read(&self, bytes: u64) {
+    pub(crate) fn count_read(&self, shared: &Shared, bytes: u64) {
+        log::sent(shared, bytes);
         self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Counts bytes that came.
-    pub(crate) fn count_written(&self, bytes: u64) {
+    pub(crate) fn count_written(&self, shared: &Shared, bytes: u64) {
+        log::received(shared, bytes);
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -355,7 +358,7 @@ impl Files {
         let state = Arc::new(FileState {
             path: new.path,
             spot: new.spot,
-            opened_at: SystemTime::now(),
+            opened: Instant::now(),
             bytes_read: AtomicU64::new(0),
             bytes_written: AtomicU64::new(0),
             object,
@@ -404,19 +407,30 @@ impl Entry {
 pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
     let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(not_open)?;
     let state = entry.settled().await;
+    let outcome = match state.is_changing() {
+        true => context.shared.disk.run(|| state.close(&context.shared)).await,
+        false => Ok(()),
+    };
+    end(context, state, outcome.as_ref().err()).await;
+    outcome.map(|()| Answer::done())
+}
+
+/// Lets go of a file, and records that.
+async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>) {
+    let closed = Closed {
+        path: &state.path,
+        opened: state.opened,
+        read_bytes: state.bytes_read(),
+        written_bytes: state.bytes_written(),
+        is_writable: state.is_changing(),
+        failure,
+    };
+    log::closed(context, &closed);
     match state.is_changing() {
-        true => {
-            let outcome = context.shared.disk.run(|| {
-                let outcome = state.close(&context.shared);
-                // Here, where removing what nobody will see may wait for the disk.
-                drop(state);
-                outcome
-            });
-            outcome.await?;
-        }
+        // To remove what nobody will see may wait for the disk.
+        true => context.shared.disk.run(|| drop(state)).await,
         false => drop(state),
     }
-    Ok(Answer::done())
 }
 
 /// Brings what was written to the device.
@@ -431,15 +445,16 @@ pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
 
 /// Ends all files of a session that is over, after the requests that use them. What nobody was to see before its
 /// close is gone, the rest stays as it is.
-pub(crate) async fn end_all(shared: &Shared, files: &Files) {
+pub(crate) async fn end_all(context: &Context) {
     let entries: Vec<Entry> = {
-        let mut inner = files.lock();
+        let mut inner = context.session.files.lock();
         inner.has_ended = true;
         inner.open.drain().map(|(_, entry)| entry).collect()
     };
+    let left = Failure::new(ErrorCode::CANCELLED, "the client left without closing the file");
     for entry in entries {
         let state = entry.settled().await;
-        shared.disk.run(|| drop(state)).await;
+        end(context, state, Some(&left)).await;
     }
 }
 

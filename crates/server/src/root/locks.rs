@@ -106,7 +106,10 @@ mod tests {
         let take = |number, usage| locks.take(key(number), usage);
         let first = take(1, Usage::Reading).ok();
         let second = take(1, Usage::Reading).ok();
-        assert_eq!(take(1, Usage::Changing).err().map(|taken| taken.to_string()), Some("2 readers".to_owned()));
+        assert_eq!(
+            take(1, Usage::Changing).err().map(|taken| taken.to_string()),
+            Some("2 readers".to_owned())
+        );
         drop(first);
         assert_eq!(take(1, Usage::Changing).err(), Some(Taken::Read(1)));
         drop(second);

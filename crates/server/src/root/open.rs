@@ -60,7 +60,9 @@ impl How<'_> {
             Failure::new(ErrorCode::UNSUPPORTED, text)
         };
         if path::pairs(&request.about.cgi).any(|(key, _)| key.starts_with(b"tpc.")) {
-            return Err(unsupported("tpc not supported: this server takes part in no third-party copy over root://"));
+            return Err(unsupported(
+                "tpc not supported: this server takes part in no third-party copy over root://",
+            ));
         }
         if request.more.has(OpenMore::DUPLICATE) || request.more.has(OpenMore::SAME_FILE_SYSTEM) {
             return Err(unsupported("files are not opened after the template of others"));
@@ -155,7 +157,8 @@ async fn open_to_change(
         if let Some(key) = before.clone() {
             locks.extend(how.lock(context, key, Usage::Changing)?);
         }
-        let file = spot.storage().open_writable(&spot.object, &options).map_err(|error| how.failed(&error))?;
+        let file =
+            spot.storage().open_writable(&spot.object, &options).map_err(|error| how.failed(&error))?;
         let metadata = file.metadata().map_err(|error| how.failed(&error))?;
         let key = file_key(spot, &metadata);
         if before.as_ref() != Some(&key) {

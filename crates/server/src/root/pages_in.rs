@@ -49,7 +49,7 @@ pub(crate) async fn receive(
         let framed_len = pages::framed_len(now.start(), now.len()) as usize;
         let framed = &mut buffer[..framed_len];
         payload.fill(framed).await?;
-        file.count_written(now.len());
+        file.count_written(&context.shared, now.len());
         let write = || {
             let checked = Checked::of(now, framed);
             changing.file().write_vectored_at(&checked.pages, now.start())?;

@@ -155,7 +155,7 @@ async fn write_pieces(
         let (now, later) = left.split_at(left.start() + buffer.len() as u64);
         let bytes = &mut buffer[..now.len() as usize];
         payload.fill(bytes).await?;
-        file.count_written(now.len());
+        file.count_written(&context.shared, now.len());
         let write = || {
             // While they are in cache.
             let adler32 = adler32(bytes);
