@@ -61,17 +61,17 @@ fn every_change_is_counted() {
 #[test]
 fn what_does_not_fit_is_refused_at_once_or_as_it_grows() {
     let quota = quota(100);
-    assert!(matches!(quota.create(&path("h"), Some(71)).err(), Some(StoreError::NoSpace)));
+    assert!(matches!(quota.create(&path("h"), Some(71)).err(), Some(StoreError::OverQuota)));
     let known = quota.create(&path("h"), Some(50)).unwrap();
-    assert!(matches!(quota.create(&path("i"), Some(21)).err(), Some(StoreError::NoSpace)));
+    assert!(matches!(quota.create(&path("i"), Some(21)).err(), Some(StoreError::OverQuota)));
     assert_eq!(quota.space(&ObjectPath::root()).unwrap().available_bytes, 20);
     let mut growing = quota.create(&path("i"), None).unwrap();
     growing.write_at(&[0; 15], 0).unwrap();
     growing.write_at(&[0; 15], 0).unwrap();
-    assert!(matches!(growing.write_at(&[0; 6], 15), Err(StoreError::NoSpace)));
+    assert!(matches!(growing.write_at(&[0; 6], 15), Err(StoreError::OverQuota)));
     let Opened::File(source) = quota.open(&path("f")).unwrap() else { panic!("a file") };
     let mut copy = quota.create(&path("j"), None).unwrap();
-    assert!(matches!(copy.copy_range(source.as_ref(), 0, u64::MAX), Err(StoreError::NoSpace)));
+    assert!(matches!(copy.copy_range(source.as_ref(), 0, u64::MAX), Err(StoreError::OverQuota)));
     drop(known);
     assert_eq!(copy.copy_range(source.as_ref(), 0, u64::MAX).unwrap(), 10);
     copy.commit(&Expectation::Anything).unwrap();
@@ -221,7 +221,7 @@ fn space_is_the_smaller_of_the_two() {
     let quota = self::quota(20);
     let space = Space { total_bytes: 30, used_bytes: 30, available_bytes: 0 };
     assert_eq!(quota.space(&root).unwrap(), space);
-    assert!(matches!(put(&quota, "h", 1), Err(StoreError::NoSpace)));
+    assert!(matches!(put(&quota, "h", 1), Err(StoreError::OverQuota)));
     put(&quota, "h", 0).unwrap();
 }
 
