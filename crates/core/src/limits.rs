@@ -383,16 +383,13 @@ pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
 /// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
 pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
-/// Paths of one `prepare` or `statx`. Without it, 2 MiB of one-letter paths would take thirty times their room.
-pub const ROOT_PATHS_MAX: usize = 65_536;
+/// Paths of one `prepare` or `statx`: each is a look at the disk, and an answer is waited for; and 2 MiB of one-letter paths
+/// would take thirty times their room.
+pub const ROOT_PATHS_MAX: usize = 16_384;
 /// Bytes of a line of a listing that a client reads: a name of the longest kind, or a stat text with a checksum.
 pub const ROOT_LISTING_LINE_BYTES_MAX: usize = 64 * 1024;
 /// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
 pub const ROOT_BOUND_MAX: usize = 15;
-/// Elements of `readv` and `writev`: what XRootD's servers take and its clients ask for before they split.
-pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
-/// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
-pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
 /// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
 /// all of its readers.
 pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;
@@ -428,8 +425,6 @@ pub const ROOT_REDIRECTS_MAX: usize = 16;
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
 pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Paths of one `statx`: each is a look at the disk, and an answer is waited for.
-pub const ROOT_PATHS_MAX: usize = 16_384;
 /// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
 pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 /// Requests for blocks of a file that a client is advised to have running: XRootD's own number.
