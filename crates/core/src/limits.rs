@@ -59,6 +59,12 @@ pub const DIGEST_GET_MAX: Duration = Duration::from_secs(5);
 pub const SIDE_CHECKSUMS_MAX: usize = 1 << 20;
 /// After this time without a new one they are removed: who asks for them seldom can wait for one.
 pub const SIDE_CHECKSUMS_AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Bytes of the name of a user's attribute: what Linux (255) leaves of it behind XRootD's `user.U.`.
+pub const ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
+/// Bytes of its value: Linux' own limit, and what XRootD says.
+pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
+/// How often the opening of a file is tried again that others make and remove meanwhile.
+pub const OPEN_RACES_MAX: usize = 64;
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
 /// Listings in memory at the same time, from making to the end of sending: each is up to 20 MB.
@@ -387,3 +393,18 @@ pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 pub const ROOT_ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
 /// Bytes of an attribute's value: what Linux takes.
 pub const ROOT_ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
+/// Bytes of an answer over root:// that is words: why something failed, where to go, how to log in. XRootD's are
+/// a few hundred.
+pub const ROOT_WORDS_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of an answer over root:// that is collected before it is looked at.
+pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Requests without an answer on one connection over root://.
+pub const ROOT_REQUESTS_MAX: usize = 256;
+/// Bytes that one read over root:// asks for: as XRootD's clients do.
+pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Redirects followed for one request over root://: as many as XRootD's clients do, because a manager is asked again
+/// for every replica that fails.
+pub const ROOT_REDIRECTS_MAX: usize = 16;
+/// How long a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they look for
+/// a file.
+pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);

@@ -165,7 +165,8 @@ impl Reply {
             StoreError::Busy => Status::SERVICE_UNAVAILABLE,
             StoreError::NameTooLong => Status::URI_TOO_LONG,
             StoreError::NoSpace => Status::INSUFFICIENT_STORAGE,
-            StoreError::NotOurs(_) | StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
+            StoreError::Unsupported => Status::NOT_IMPLEMENTED,
+            StoreError::NotOurs(_) | StoreError::Closed | StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
         };
         // The operating system's own words are for the log, not for strangers.
         match error {

@@ -59,10 +59,23 @@ impl Site {
 
     /// `gridlane serve` with these options, whatever the environment says: for tests of what only it does.
     pub(super) fn ours(options: &[&str]) -> Site {
+        Site::ours_at(0, options)
+    }
+
+    /// The same at a port.
+    pub(super) fn ours_at(port: u16, options: &[&str]) -> Site {
         let scratch = Scratch::new();
         let mut command = Server::command(&scratch.dir("export"));
-        command.args(["--listen", "127.0.0.1:0"]).args(options);
+        command.args(["--listen", &format!("127.0.0.1:{port}")]).args(options);
         Site::spawn(scratch, command, "127.0.0.1")
+    }
+
+    /// Kills the server as a crash would.
+    pub(super) fn kill(&mut self) {
+        match &mut self.peer {
+            Peer::Gridlane(server) => server.kill(),
+            Peer::Xrootd(server) => server.kill(),
+        }
     }
 
     /// `gridlane serve` with a configuration of exports, whose directories are in `scratch`.
@@ -185,6 +198,8 @@ impl Site {
             .env("XRD_STREAMTIMEOUT", "30")
             .env("XRD_STREAMERRORWINDOW", "0")
             .env("XRD_TIMEOUTRESOLUTION", "1")
+            // It looks this machine's name up, and a name server may be far away or silent.
+            .env("RES_OPTIONS", "timeout:1 attempts:1")
             .env("X509_CERT_DIR", &self.authorities);
         command
     }

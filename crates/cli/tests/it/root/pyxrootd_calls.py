@@ -15,7 +15,7 @@ from XRootD.client.utils import AsyncResponseHandler, CopyProgressHandler
 IS_OLD = client.__version__.startswith("5.5.")
 
 # kXR error codes
-ARG_INVALID, FILE_NOT_OPEN, FS_ERROR, INVALID_REQUEST, NOT_FOUND = 3000, 3004, 3005, 3006, 3011
+ARG_INVALID, FILE_LOCKED, FILE_NOT_OPEN, FS_ERROR, NOT_FOUND = 3000, 3003, 3004, 3005, 3011
 UNSUPPORTED, IS_DIRECTORY, EXISTS, NO_ATTRIBUTE = 3013, 3016, 3018, 3027
 
 
@@ -182,6 +182,36 @@ def writing(base):
         assert sorted(name for name, *_ in ok(file.list_xattr())) == ["colour", "shape"]
         assert all(status["ok"] for _, status in ok(file.del_xattr([listed("colour"), listed("shape")])))
         assert ok(file.list_xattr()) == []
+
+
+def usage_rules(base):
+    """One who changes a file, or any number of those who read it."""
+    url = base + "used"
+    write_file(url, b"words")
+
+    def opened(flags):
+        file = client.File()
+        return file, file.open(url, flags)
+
+    writer, answer = opened(OpenFlags.UPDATE)
+    ok(answer)
+    for flags in (OpenFlags.READ, OpenFlags.UPDATE, OpenFlags.DELETE | OpenFlags.UPDATE):
+        refused(opened(flags)[1], FILE_LOCKED)
+    forced, answer = opened(OpenFlags.READ | OpenFlags.FORCE)
+    ok(answer)
+    assert ok(forced.read()) == b"words"
+    ok(forced.close())
+    ok(writer.close())
+    readers = [opened(OpenFlags.READ) for _ in range(3)]
+    for file, answer in readers:
+        ok(answer)
+        assert ok(file.read()) == b"words"
+    refused(opened(OpenFlags.UPDATE)[1], FILE_LOCKED)
+    for file, _ in readers:
+        ok(file.close())
+    writer, answer = opened(OpenFlags.UPDATE)
+    ok(answer)
+    ok(writer.close())
 
 
 def callbacks_of_file(base):
@@ -379,6 +409,7 @@ def main():
         reading(base)
         vectors(base)
         writing(base)
+        usage_rules(base)
         callbacks_of_file(base)
         file_system(base)
         copies(base, local)

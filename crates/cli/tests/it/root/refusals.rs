@@ -5,11 +5,17 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use super::{Site, assert_refused};
-use crate::support::client::text;
-use crate::support::{SOON, Scratch, assert_same, content};
+use crate::support::client::{Outcome, text};
+use crate::support::{SOON, Scratch, assert_same, content, until};
 
-/// Codes of "you may not".
-const DENIED: [u32; 2] = [3010, 3025];
+/// Asserts that somebody may not: "not authorized" or "read-only", in words.
+#[track_caller]
+fn assert_denied(outcome: Outcome) {
+    let said = outcome.stderr.to_lowercase();
+    let in_words = said.contains("permission denied") || said.contains("read-only");
+    assert!(in_words, "{}", outcome.describe());
+    assert_refused(outcome, &[3010, 3025], &[]);
+}
 
 #[test]
 fn a_read_only_server() {
@@ -28,15 +34,15 @@ fn a_read_only_server() {
         &["xattr", "/d/f", "set", "k=v"],
     ];
     for write in writes {
-        assert_refused(site.xrdfs(write), &DENIED, &["permi"]);
+        assert_denied(site.xrdfs(write));
     }
     for options in [&["-f"][..], &["-f", "--posc"], &[]] {
         let mut arguments = options.to_vec();
         let url = site.url("d/new");
         arguments.extend([text(&source), &url]);
-        assert_refused(site.xrdcp(&arguments), &DENIED, &["permi"]);
+        assert_denied(site.xrdcp(&arguments));
     }
-    assert_refused(site.xrdcp(&["-f", text(&source), &site.url("d/f")]), &DENIED, &["permi"]);
+    assert_denied(site.xrdcp(&["-f", text(&source), &site.url("d/f")]));
     // What is read is read, and stat says that it cannot be written.
     assert_same(&site.xrdfs(&["cat", "/d/f"]).ok().stdout, &bytes);
     site.xrdfs(&["query", "checksum", "/d/f"]).ok();
@@ -134,18 +140,50 @@ rules = [
     let listed = site.xrdfs(&["ls", "-R", "/scratch"]).ok().text();
     assert!(listed.contains("/scratch/incoming/kept"), "{listed}");
     assert_same(&site.xrdfs(&["cat", "/public/f"]).ok().stdout, &bytes);
-    assert_refused(site.xrdfs(&["rm", "/public/f"]), &DENIED, &["permi"]);
+    assert_denied(site.xrdfs(&["rm", "/public/f"]));
 
     let source = site.scratch.file("source", &bytes);
     site.xrdcp(&[text(&source), &site.url("scratch/incoming/box/f")]).ok();
     assert_same(&fs::read(incoming.join("box/f")).unwrap(), &bytes);
-    assert_refused(site.xrdcp(&[text(&source), &site.url("scratch/incoming/f")]), &DENIED, &["permi"]);
+    assert_denied(site.xrdcp(&[text(&source), &site.url("scratch/incoming/f")]));
     // To write is not to delete.
-    assert_refused(site.xrdfs(&["rm", "/scratch/incoming/box/f"]), &DENIED, &["permi"]);
-    assert_refused(site.xrdfs(&["rm", "/scratch/incoming/kept"]), &DENIED, &["permi"]);
+    assert_denied(site.xrdfs(&["rm", "/scratch/incoming/box/f"]));
+    assert_denied(site.xrdfs(&["rm", "/scratch/incoming/kept"]));
     assert_refused(site.xrdcp(&[text(&source), &site.url("elsewhere/f")]), &[3010, 3011, 3025], &[]);
-    assert_refused(site.xrdfs(&["mv", "/public/f", "/scratch/incoming/box/g"]), &DENIED, &["permi"]);
+    assert_denied(site.xrdfs(&["mv", "/public/f", "/scratch/incoming/box/g"]));
     assert!(public.join("f").is_file());
+}
+
+/// What changes something, or wanted to, is in the audit log; what only reads is not.
+#[test]
+fn changes_are_written_down() {
+    let log = Scratch::new();
+    let audit = log.join("audit.log");
+    let site = Site::ours(&["--allow-write", "--audit-log", text(&audit)]);
+    site.put("d/read", b"x");
+    let source = site.scratch.file("source", b"new");
+    site.xrdcp(&[text(&source), &site.url("d/written")]).ok();
+    site.xrdcp(&["--posc", text(&source), &site.url("d/persisted")]).ok();
+    site.xrdfs(&["mkdir", "/made"]).ok();
+    site.xrdfs(&["mv", "/d/written", "/made/moved"]).ok();
+    site.xrdfs(&["chmod", "/made/moved", "rw-------"]).ok();
+    site.xrdfs(&["truncate", "/d/persisted", "1"]).ok();
+    site.xrdfs(&["rm", "/d/persisted"]).ok();
+    assert_refused(site.xrdfs(&["rm", "/d/wanted"]), &[3011], &[]);
+    site.xrdfs(&["cat", "/d/read"]).ok();
+    site.xrdfs(&["rm", "/made/moved"]).ok();
+    site.xrdfs(&["rmdir", "/made"]).ok();
+    let records_of = |path: &str| {
+        let text = fs::read_to_string(&audit).unwrap_or_default();
+        let records = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        records.filter(|record| record["path"] == path).count()
+    };
+    // Records are written after the answers, one after the other.
+    until("the last change is there", || records_of("/made") >= 2);
+    for path in ["/d/written", "/d/persisted", "/made/moved", "/d/wanted"] {
+        assert!(records_of(path) >= 1, "{path}: {}", fs::read_to_string(&audit).unwrap());
+    }
+    assert_eq!(records_of("/d/read"), 0);
 }
 
 /// What begins as root:// does and goes on as nonsense costs its own connection and nobody else's.

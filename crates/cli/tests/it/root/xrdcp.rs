@@ -6,8 +6,11 @@ use gridlane_core::ChecksumKind;
 
 use super::{ERROR_OF_SERVER, Site, assert_refused};
 use crate::support::client::{Running, run, text};
+use crate::support::nginx::free_port;
+use crate::support::serve::Server;
 use crate::support::tree::read_tree;
-use crate::support::{MIB, assert_same, checksum, content, until};
+use crate::support::xrootd::Xrootd;
+use crate::support::{MIB, assert_same, checksum, content, occupied_bytes, until};
 
 #[test]
 fn small_files() {
@@ -207,28 +210,36 @@ fn members_of_a_zip_archive() {
     assert!(listed.contains("/a.zip/one\n") && listed.contains("/a.zip/sub/two\n"), "{listed}");
 }
 
+/// A metalink of a file that is there and there, the best place first.
+fn metalink(site: &Site, bytes: &[u8], urls: &[String]) -> String {
+    let urls =
+        urls.iter().zip(1..).map(|(url, priority)| format!("<url priority=\"{priority}\">{url}</url>"));
+    let hash = checksum(ChecksumKind::Adler32, bytes).hex();
+    let metalink = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
+<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>{}</size>
+<hash type=\"adler32\">{hash}</hash>{}</file></metalink>
+",
+        bytes.len(),
+        urls.collect::<String>()
+    );
+    text(&site.scratch.file("f.meta4", metalink.as_bytes())).to_owned()
+}
+
 /// It counts hosts, so there are three of them.
 #[test]
 fn three_sources_of_a_metalink() {
     let sites = [Site::at("127.0.0.1"), Site::at("127.0.0.2"), Site::at("127.0.0.3")];
     let bytes = content(3013, 24 * MIB + 1);
-    let mut urls = String::new();
-    for (site, priority) in sites.iter().zip(1..) {
+    let urls = sites.each_ref().map(|site| {
         site.put("f", &bytes);
-        urls += &format!("<url priority=\"{priority}\">{}</url>", site.url("f"));
-    }
+        site.url("f")
+    });
     let [site, ..] = &sites;
-    let hash = checksum(ChecksumKind::Adler32, &bytes).hex();
-    let metalink = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>
-<metalink xmlns=\"urn:ietf:params:xml:ns:metalink\"><file name=\"f\"><size>{}</size>
-<hash type=\"adler32\">{hash}</hash>{urls}</file></metalink>\n",
-        bytes.len()
-    );
-    let metalink = site.scratch.file("f.meta4", metalink.as_bytes());
+    let metalink = metalink(site, &bytes, &urls);
     let target = site.scratch.join("target");
     let mut command =
-        site.xrdcp_command(&["--sources", "3", "--cksum", "adler32:source", text(&metalink), text(&target)]);
+        site.xrdcp_command(&["--sources", "3", "--cksum", "adler32:source", &metalink, text(&target)]);
     command.env("XRD_CPCHUNKSIZE", "1048576").env("XRD_XCPBLOCKSIZE", "2097152");
     run(command).ok();
     assert_same(&fs::read(&target).unwrap(), &bytes);
@@ -263,6 +274,52 @@ fn from_the_server_to_itself() {
     site.xrdfs(&["xattr", "/g", "get", "colour"]).ok().says(&["colour=\"blue\""]);
 }
 
+/// Its client waits for a server that is gone, and goes on where it was.
+#[test]
+fn a_server_that_comes_back() {
+    let port = free_port();
+    let mut site = Site::ours_at(port, &["--allow-write"]);
+    let bytes = content(3017, 16 * MIB + 1);
+    site.put("f", &bytes);
+    let target = site.scratch.join("target");
+    let mut command = site.xrdcp_command(&["--xrate", "8m", &site.url("f"), text(&target)]);
+    command
+        .env("XRD_CPCHUNKSIZE", "262144")
+        .env("XRD_CONNECTIONWINDOW", "1")
+        .env("XRD_CONNECTIONRETRY", "60");
+    let mut copying = Running::start(command);
+    until("some of it is there", || {
+        assert!(copying.is_running(), "it ended early");
+        occupied_bytes(&target) > 2 * MIB as u64
+    });
+    site.kill();
+    let mut again = Server::command(&site.exported(""));
+    again.args(["--listen", &site.authority()]);
+    let _again = Server::spawn(again);
+    copying.wait().ok();
+    assert_same(&fs::read(&target).unwrap(), &bytes);
+}
+
+/// Through the client, and from whichever of the two is there.
+#[test]
+fn between_two_servers() {
+    let site = Site::new();
+    let mut other = Xrootd::start();
+    let bytes = content(3016, 10 * MIB + 3);
+    other.put("f", &bytes);
+    site.xrdcp(&["--cksum", "crc32c", &other.url("f"), &site.url("f")]).ok();
+    assert_same(&site.read("f"), &bytes);
+    site.xrdcp(&["--cksum", "crc32c", &site.url("f"), &other.url("d/g")]).ok();
+    assert_same(&fs::read(other.exported("d/g")).unwrap(), &bytes);
+    // By another name: it does not go back to a host that has failed it.
+    let dead = other.url("f").replace("127.0.0.1", "127.0.0.2");
+    let metalink = metalink(&site, &bytes, &[dead, site.url("f")]);
+    let target = site.scratch.join("target");
+    other.kill();
+    site.xrdcp(&[&metalink, text(&target)]).ok();
+    assert_same(&fs::read(&target).unwrap(), &bytes);
+}
+
 #[test]
 fn errors() {
     let site = Site::new();
@@ -273,7 +330,7 @@ fn errors() {
     assert_refused(site.xrdcp(&[&site.url("d"), text(&target)]), &[3016], &["is a directory"]);
     assert!(!target.exists(), "a failed copy leaves nothing");
     // Nobody is there.
-    let port = crate::support::nginx::free_port();
+    let port = free_port();
     let outcome = site.xrdcp(&[&format!("root://127.0.0.1:{port}//f"), text(&target)]);
     assert!(!matches!(outcome.code, Some(0 | ERROR_OF_SERVER)), "{}", outcome.describe());
 }
