@@ -17,9 +17,8 @@ mod status;
 mod who;
 
 pub use client::{Answered, Client};
-pub(crate) use connection::{Connection, Next};
+pub(crate) use connection::Next;
 pub use file::{Answer, OpenFile, Outcome};
-pub(crate) use status::malformed;
 pub use status::status_error;
 
 use gridlane_core::{Error, ErrorKind, Fault, Url};
