@@ -1,7 +1,7 @@
 //! What is known of a file or a file system, as text.
 //!
 //! ```text
-//! id size flags mtime ctime atime 0mode user group
+//! id size flags mtime ctime atime mode user group        mode: at least four octal digits
 //! ```
 //!
 //! Older servers stop after mtime.
@@ -54,7 +54,7 @@ impl StatText {
         // Writing to memory does not fail.
         let _ = write!(out, "{} {} {} {}", self.id, self.size_bytes, self.flags.0, self.modified_s);
         if let Some(more) = &self.more {
-            let _ = write!(out, " {} {} 0{:03o} ", more.changed_s, more.accessed_s, more.mode);
+            let _ = write!(out, " {} {} {:04o} ", more.changed_s, more.accessed_s, more.mode);
             out.extend_from_slice(&more.user);
             out.push(b' ');
             out.extend_from_slice(&more.group);
