@@ -319,6 +319,32 @@ fn with_own_mounts(test: impl FnOnce() + Send) {
 }
 
 #[test]
+fn other_bytes_have_another_tag_where_the_clock_is_slow() {
+    use rustix::mount::{MountFlags, mount};
+    with_own_mounts(|| {
+        let directory = tempfile::tempdir().unwrap();
+        // Others have finer times since Linux 6.13.
+        mount("ramfs", directory.path(), "ramfs", MountFlags::empty(), None).unwrap();
+        let storage = PosixStorage::open(directory.path(), Durability::None).unwrap();
+        let mut tags = std::collections::HashSet::new();
+        for number in 0..100 {
+            // Closed or not, changed or made anew: the length is the same.
+            let disposition = [Disposition::Replace, Disposition::Existing][usize::from(number % 3 > 0)];
+            let file = storage.open_writable(&path("f"), &WriteOptions::new(disposition)).unwrap();
+            file.write_at(&[number], 0).unwrap();
+            if number % 2 == 0 {
+                file.close(&[Checksum::adler32(number.into())]).unwrap();
+            }
+            drop(file);
+            assert!(tags.insert(storage.stat(&path("f")).unwrap().tag), "{number}");
+            let Opened::File(file) = storage.open(&path("f")).unwrap() else { panic!("a file") };
+            let kept = (number % 2 == 0).then(|| Checksum::adler32(number.into()));
+            assert_eq!(file.kept_checksum(ChecksumKind::Adler32), kept, "{number}");
+        }
+    });
+}
+
+#[test]
 fn file_systems_that_cannot_say_so() {
     use rustix::mount::{MountFlags, mount, mount_remount};
     with_own_mounts(|| {
