@@ -383,10 +383,25 @@ pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
 /// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
 pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
-/// Paths of one `prepare` or `statx`. Without it, 2 MiB of one-letter paths would take thirty times their room.
-pub const ROOT_PATHS_MAX: usize = 65_536;
+/// Paths of one `prepare` or `statx`: each is a look at the disk, and an answer is waited for; and 2 MiB of one-letter paths
+/// would take thirty times their room.
+pub const ROOT_PATHS_MAX: usize = 16_384;
 /// Bytes of a line of a listing that a client reads: a name of the longest kind, or a stat text with a checksum.
 pub const ROOT_LISTING_LINE_BYTES_MAX: usize = 64 * 1024;
+/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
+pub const ROOT_BOUND_MAX: usize = 15;
+/// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
+/// all of its readers.
+pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;
+/// Files that all sessions together have open.
+pub const ROOT_OPEN_FILES_MAX: usize = 16_384;
+/// Wrong pages of one `pgwrite`: XRootD's own limit.
+pub const ROOT_WRONG_PAGES_PER_REQUEST_MAX: usize = 127;
+/// Wrong pages of one file that were not sent again: XRootD's own limit.
+pub const ROOT_WRONG_PAGES_PER_FILE_MAX: usize = 256;
+/// Separate pieces of a file that is written whose checksums are remembered (50 bytes each), until all of them are one.
+/// Who writes in more pieces at a time than this writes no stream.
+pub const ROOT_WRITTEN_PIECES_MAX: usize = 4096;
 /// Attributes that one `fattr` may name.
 pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 /// Bytes of an attribute's name: 255 of Linux less `user.U.`.
@@ -408,3 +423,11 @@ pub const ROOT_REDIRECTS_MAX: usize = 16;
 /// How long a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they look for
 /// a file.
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
+pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
+pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
+/// Requests for blocks of a file that a client is advised to have running: XRootD's own number.
+pub const ROOT_PARALLEL_READS: u32 = 5;
+/// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
+pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -15,7 +15,8 @@ use crate::digests::Digests;
 use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
-use crate::settings::{Deadlines, LogLevel, Settings};
+use crate::root::files::OpenFiles;
+use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) client_limits: ClientLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
+    pub(crate) root: RootSettings,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
@@ -38,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) digests: Digests,
     /// One for each listing in memory.
     pub(crate) listings: Arc<Semaphore>,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<Metrics>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
@@ -50,6 +53,7 @@ pub(crate) struct Lasting {
     buffers: Arc<Buffers>,
     digests: Digests,
     listings: Arc<Semaphore>,
+    open_files: Arc<OpenFiles>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
     started_s: u64,
@@ -62,6 +66,7 @@ impl Lasting {
             buffers: Arc::default(),
             digests: Digests::new(),
             listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
+            open_files: Arc::default(),
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
             started_s,
@@ -81,6 +86,7 @@ impl Shared {
             client_limits: settings.client_limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
+            root: settings.root,
             deadlines,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
@@ -90,6 +96,7 @@ impl Shared {
             buffers: lasting.buffers,
             digests: lasting.digests,
             listings: lasting.listings,
+            open_files: lasting.open_files,
             throttle: lasting.throttle,
             metrics: lasting.metrics,
             started_s: lasting.started_s,
@@ -103,6 +110,7 @@ impl Shared {
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),
             listings: Arc::clone(&self.listings),
+            open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
             started_s: self.started_s,

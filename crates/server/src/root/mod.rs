@@ -11,5 +11,26 @@
 //! Read first: [`answer`], [`context`], then `connection`.
 
 pub(crate) mod answer;
+pub(crate) mod chmod;
 pub(crate) mod context;
+pub(crate) mod dirlist;
+pub(crate) mod fattr;
 pub(crate) mod files;
+pub(crate) mod locate;
+pub(crate) mod locks;
+pub(crate) mod log;
+pub(crate) mod metrics;
+pub(crate) mod mkdir;
+pub(crate) mod mv;
+mod names;
+pub(crate) mod open;
+mod pages_in;
+mod payload;
+pub(crate) mod prepare;
+pub(crate) mod query;
+pub(crate) mod rm;
+pub(crate) mod set;
+pub(crate) mod stat;
+pub(crate) mod statx;
+pub(crate) mod writing;
+mod written;

@@ -3,7 +3,7 @@
 //! What is there is counted once by a walk ([`QuotaStorage::recount`]) and then kept up to date with every
 //! change made through this storage. An upload reserves its length when it begins, or, if that is not known, as it
 //! grows; what is reserved counts as used, so that uploads together never hold more than the limit. Whoever
-//! does not fit is told [`NoSpace`](StoreError::NoSpace): at [`create`](Storage::create) when the length is known,
+//! does not fit is told [`OverQuota`](StoreError::OverQuota): at [`create`](Storage::create) when the length is known,
 //! before a byte comes. A file that is replaced counts until it is. What is written in place counts as the file grows,
 //! and is given back when it is cut (`quota/in_place.rs`).
 //!
@@ -85,7 +85,7 @@ impl Account {
     fn reserve(&self, bytes: u64) -> StoreResult<()> {
         let mut state = self.lock();
         if bytes > self.free_bytes(&state) {
-            return Err(StoreError::NoSpace);
+            return Err(StoreError::OverQuota);
         }
         state.reserved_bytes += bytes;
         Ok(())
@@ -104,7 +104,7 @@ impl Account {
     fn grow(&self, reserved_bytes: u64, more_bytes: u64) -> StoreResult<()> {
         let mut state = self.lock();
         if more_bytes > self.free_bytes(&state) {
-            return Err(StoreError::NoSpace);
+            return Err(StoreError::OverQuota);
         }
         let bytes = reserved_bytes.saturating_add(more_bytes);
         state.reserved_bytes = state.reserved_bytes.saturating_sub(reserved_bytes);
