@@ -122,6 +122,11 @@ pub(crate) fn without_nul(bytes: &[u8]) -> &[u8] {
     bytes.strip_suffix(&[0]).unwrap_or(bytes)
 }
 
+/// What is in front of the first NUL: XRootD's texts end there.
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
 /// The lines of a list of paths that are not empty.
 pub(crate) fn lines(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
     let lines = without_nul(bytes).split(|byte| *byte == b'\n').filter(|line| !line.is_empty());

@@ -7,7 +7,7 @@
 use crate::Malformed;
 use crate::path::pairs;
 use crate::registry::ErrorCode;
-use crate::wire::{Reader, without_nul};
+use crate::wire::{Reader, until_nul};
 
 /// Where to go.
 #[derive(Clone, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Redirect {
         let wrong = Malformed::new(ErrorCode::ARG_INVALID, "a redirect leads nowhere");
         let mut reader = Reader::new(bytes);
         let port = reader.i32()?;
-        let text = without_nul(reader.rest());
+        let text = until_nul(reader.rest());
         let utf8 = |text: &[u8]| String::from_utf8(text.to_vec()).map_err(|_| wrong.clone());
         if port < 0 {
             // The least number has no positive one, and stands for no bit.
@@ -89,7 +89,9 @@ impl Redirect {
         let mut parts = text.splitn(3, |byte| *byte == b'?');
         let host = utf8(parts.next().unwrap_or_default())?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        if host.is_empty() {
+        // Nothing that would be something else in a URL.
+        let is_odd = |c: char| !c.is_ascii_graphic() || "/\\@#%[]".contains(c);
+        if host.is_empty() || host.contains(is_odd) {
             return Err(wrong);
         }
         let cgi = parts.next().unwrap_or_default().to_vec();
@@ -149,6 +151,9 @@ mod tests {
 
     #[test]
     fn the_odd_ones() {
+        for host in ["a@b", "a/b", "a b", "a\u{e9}", "a\n"] {
+            assert!(Redirect::parse(&[&1094u32.to_be_bytes()[..], host.as_bytes()].concat()).is_err());
+        }
         let least = Redirect::parse(b"\x80\0\0\0root://h//").unwrap();
         assert_eq!(least, Redirect::Url { url: "root://h//".into(), flags: 0 });
         let mut out = Vec::new();
