@@ -97,3 +97,30 @@ impl RootMetrics {
         page.sample("_total", &[], self.sent_bytes.get());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_requests_and_errors() {
+        let metrics = RootMetrics::default();
+        metrics.answered(RequestId::OPEN, None);
+        metrics.answered(RequestId::OPEN, Some(ErrorCode::NOT_FOUND));
+        metrics.answered(RequestId(7), Some(ErrorCode(9)));
+        metrics.sent(5);
+        let mut page = Page::default();
+        metrics.render(&mut page);
+        let text = page.finish();
+        for line in [
+            "gridlane_root_requests_total{request=\"open\",outcome=\"ok\"} 1",
+            "gridlane_root_requests_total{request=\"open\",outcome=\"error\"} 1",
+            "gridlane_root_requests_total{request=\"other\",outcome=\"error\"} 1",
+            "gridlane_root_errors_total{error=\"NotFound\"} 1",
+            "gridlane_root_errors_total{error=\"other\"} 1",
+            "gridlane_root_sent_bytes_total 5",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
+        }
+    }
+}

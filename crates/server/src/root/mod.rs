@@ -28,3 +28,5 @@ pub(crate) mod rm;
 pub(crate) mod set;
 pub(crate) mod stat;
 pub(crate) mod statx;
+#[cfg(test)]
+mod testing;
