@@ -385,6 +385,18 @@ pub const ROOT_BOUND_MAX: usize = 15;
 pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
 /// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
 pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
+/// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
+/// all of its readers.
+pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;
+/// Files that all sessions together have open.
+pub const ROOT_OPEN_FILES_MAX: usize = 16_384;
+/// Wrong pages of one `pgwrite`: XRootD's own limit.
+pub const ROOT_WRONG_PAGES_PER_REQUEST_MAX: usize = 127;
+/// Wrong pages of one file that were not sent again: XRootD's own limit.
+pub const ROOT_WRONG_PAGES_PER_FILE_MAX: usize = 256;
+/// Separate pieces of a file that is written whose checksums are remembered (50 bytes each), until all of them are one.
+/// Who writes in more pieces at a time than this writes no stream.
+pub const ROOT_WRITTEN_PIECES_MAX: usize = 4096;
 /// Attributes that one `fattr` may name.
 pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 /// Bytes of an attribute's name: 255 of Linux less `user.U.`.

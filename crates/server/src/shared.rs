@@ -15,6 +15,7 @@ use crate::digests::Digests;
 use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
+use crate::root::files::OpenFiles;
 use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
@@ -39,6 +40,7 @@ pub(crate) struct Shared {
     pub(crate) digests: Digests,
     /// One for each listing in memory.
     pub(crate) listings: Arc<Semaphore>,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<Metrics>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
@@ -51,6 +53,7 @@ pub(crate) struct Lasting {
     buffers: Arc<Buffers>,
     digests: Digests,
     listings: Arc<Semaphore>,
+    open_files: Arc<OpenFiles>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
     started_s: u64,
@@ -63,6 +66,7 @@ impl Lasting {
             buffers: Arc::default(),
             digests: Digests::new(),
             listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
+            open_files: Arc::default(),
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
             started_s,
@@ -92,6 +96,7 @@ impl Shared {
             buffers: lasting.buffers,
             digests: lasting.digests,
             listings: lasting.listings,
+            open_files: lasting.open_files,
             throttle: lasting.throttle,
             metrics: lasting.metrics,
             started_s: lasting.started_s,
@@ -105,6 +110,7 @@ impl Shared {
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),
             listings: Arc::clone(&self.listings),
+            open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
             started_s: self.started_s,

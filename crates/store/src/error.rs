@@ -35,8 +35,10 @@ pub enum StoreError {
     NameTooLong,
     /// The file, or its attribute, is larger than the file system allows.
     TooLarge,
-    /// The device or the quota is full.
+    /// The device is full.
     NoSpace,
+    /// There is room, but not for whoever asks: a quota is used up.
+    OverQuota,
     /// The process or the machine has no descriptor left to open a file with: later it may have one.
     Busy,
     /// A directory that the server needs for itself belongs to somebody else.
@@ -69,6 +71,7 @@ impl fmt::Display for StoreError {
             StoreError::NameTooLong => "the name is too long for the file system",
             StoreError::TooLarge => "it is too large for the file system",
             StoreError::NoSpace => "there is not enough space",
+            StoreError::OverQuota => "the quota does not allow as much",
             StoreError::Busy => "the server has too many files open",
             StoreError::Unsupported => "the storage has no such thing",
             StoreError::Closed => "the file was closed before",
@@ -111,9 +114,8 @@ impl From<io::Error> for StoreError {
             io::ErrorKind::IsADirectory => StoreError::NotAFile,
             io::ErrorKind::NotADirectory => StoreError::NotADirectory,
             // The last one: a directory that can hold no further directory.
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::TooManyLinks => {
-                StoreError::NoSpace
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::TooManyLinks => StoreError::NoSpace,
+            io::ErrorKind::QuotaExceeded => StoreError::OverQuota,
             io::ErrorKind::InvalidFilename => StoreError::NameTooLong,
             io::ErrorKind::Unsupported => StoreError::Unsupported,
             _ => StoreError::Io(cause),
@@ -142,6 +144,7 @@ impl From<StoreError> for Error {
                 ErrorKind::Denied
             }
             StoreError::NoSpace
+            | StoreError::OverQuota
             | StoreError::TooLarge
             | StoreError::Busy
             | StoreError::Closed
@@ -167,7 +170,7 @@ mod tests {
     fn what_the_kernel_refuses_keeps_its_meaning() {
         type Is = fn(&StoreError) -> bool;
         let meanings: [(Errno, Is); 10] = [
-            (Errno::DQUOT, |error| matches!(error, StoreError::NoSpace)),
+            (Errno::DQUOT, |error| matches!(error, StoreError::OverQuota)),
             (Errno::NOSPC, |error| matches!(error, StoreError::NoSpace)),
             (Errno::MLINK, |error| matches!(error, StoreError::NoSpace)),
             (Errno::NOTEMPTY, |error| matches!(error, StoreError::NotEmpty)),

@@ -141,12 +141,19 @@ pub(crate) fn existing_or_new<T>(mut open: impl FnMut(Disposition) -> StoreResul
     Err(StoreError::NotAFile)
 }
 
-/// The end of a write of `len` bytes at `offset`, which no file reaches that a kernel can write.
+/// How long a write of `len` bytes at `offset` makes a file at least. One of nothing makes it no longer, wherever
+/// it is.
 pub(crate) fn end_of(offset: u64, len: usize) -> StoreResult<u64> {
     match offset.checked_add(len as u64) {
-        Some(end) if i64::try_from(end).is_ok() => Ok(end),
-        _ => Err(StoreError::TooLarge),
+        _ if len == 0 => Ok(0),
+        Some(end) => check_length(end).map(|()| end),
+        None => Err(StoreError::TooLarge),
     }
+}
+
+/// Refuses a length that no kernel knows.
+pub(crate) fn check_length(bytes: u64) -> StoreResult<()> {
+    i64::try_from(bytes).map(|_| ()).map_err(|_| StoreError::TooLarge)
 }
 
 /// The bytes of all parts together.

@@ -90,6 +90,7 @@ impl Failure {
             StoreError::NameTooLong => (ErrorCode::ARG_TOO_LONG, "file name too long"),
             StoreError::TooLarge => (ErrorCode::NO_SPACE, "file too large"),
             StoreError::NoSpace => (ErrorCode::NO_SPACE, "no space left on device"),
+            StoreError::OverQuota => (ErrorCode::OVER_QUOTA, "disk quota exceeded"),
             StoreError::Busy => (ErrorCode::OVERLOADED, "too many open files in system"),
             StoreError::Unsupported => (ErrorCode::UNSUPPORTED, "operation not supported"),
             StoreError::Closed => (ErrorCode::FILE_NOT_OPEN, "bad file descriptor"),

@@ -2,13 +2,13 @@
 
 use gridlane_core::limits;
 use gridlane_store::StoreError;
-use gridlane_xrd::answer::{FattrAnswer, write_fattr_list};
+use gridlane_xrd::answer::{Attribute, FattrAnswer, write_fattr_list};
 use gridlane_xrd::flags::FattrOptions;
 use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{Fattr, FattrAbout};
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::answer::{Answer, Failure, Outcome};
+use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::{Context, allowed};
 use crate::export::Spot;
 use crate::rules::Operation;
@@ -27,6 +27,10 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
         FattrAbout::Path(about) => about.clone(),
         FattrAbout::Handle(handle) => {
             let file = context.session.files.get(*handle)?;
+            if changes && !file.is_changing() {
+                let text = format!("Unable to {act} {}; it is open for reading only", shown(&file.path));
+                return Err(Failure::new(ErrorCode::INVALID_REQUEST, text));
+            }
             PathArg::new(file.path.clone())
         }
     };
@@ -44,7 +48,7 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
     }
     let outcomes = request.attributes.iter().map(|(name, value)| {
         let outcome = one(&spot, request, name, value);
-        (name.clone(), outcome.map_err(|error| code_of(error)))
+        (name.clone(), outcome.map_err(code_of))
     });
     let answer = FattrAnswer { outcomes: outcomes.collect() };
     answer.encode(request.kind == FattrKind::GET, &mut out);
@@ -52,9 +56,9 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
 }
 
 /// Names, and their values if those are wanted.
-fn list(spot: &Spot, with_values: bool) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreError> {
     let storage = spot.storage();
-    let mut attributes: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut attributes: Vec<Attribute> = Vec::new();
     let mut bytes = 0;
     for name in storage.attribute_names(&spot.object)? {
         let value = match with_values {

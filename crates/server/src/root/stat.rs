@@ -86,14 +86,8 @@ pub(crate) fn stat(context: &Context, request: &Stat) -> Outcome {
         (About::Path(about), false) => look(context, about)?,
         (About::Handle(handle), false) => {
             let file = context.session.files.get(*handle)?;
-            let metadata = file.metadata().map_err(|cause| {
-                Failure::of_store("stat", &file.path, &gridlane_store::StoreError::Io(cause))
-            })?;
-            let rights = match context.place(&PathArg::new(file.path.clone()))? {
-                Place::Inside(spot) => Rights::of(&spot),
-                Place::Above(_) | Place::Nowhere => Rights::ABOVE,
-            };
-            stat_text(&metadata, rights, false)
+            let metadata = file.metadata().map_err(|error| Failure::of_store("stat", &file.path, &error))?;
+            stat_text(&metadata, Rights::of(&file.spot), file.is_pending())
         }
     };
     let mut out = Vec::new();

@@ -10,7 +10,7 @@ use super::{Attributes, MemoryStorage, Node, PERMISSIONS, metadata, tag_of, unus
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Expectation, Metadata, NodeKind, Object, Upload};
-use crate::writable::{WritableFile, end_of};
+use crate::writable::{WritableFile, check_length, end_of};
 
 /// What the owner of a file can do in any case.
 const OWN_PERMISSIONS: u32 = 0o600;
@@ -262,7 +262,7 @@ impl WritableFile for MemoryWritable {
     }
 
     fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
-        end_of(size_bytes, 0)?;
+        check_length(size_bytes)?;
         self.change(size_bytes, |target| {
             target.resize(usize::try_from(size_bytes).map_err(|_| StoreError::NoSpace)?, 0);
             Ok(())

@@ -35,7 +35,9 @@ use super::{Durability, READING, Shared, checksums, hidden, upload};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Expectation, Metadata, NodeKind};
-use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions, end_of, existing_or_new, len_of};
+use crate::writable::{
+    Disposition, Visibility, WritableFile, WriteOptions, check_length, end_of, existing_or_new, len_of,
+};
 
 /// As for reading.
 const WRITING: OFlags = OFlags::RDWR.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
@@ -342,7 +344,7 @@ impl WritableFile for PosixWritable {
     }
 
     fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
-        end_of(size_bytes, 0)?;
+        check_length(size_bytes)?;
         let _changing = self.changing()?;
         Ok(ftruncate(self.target.file(), size_bytes)?)
     }
