@@ -14,8 +14,6 @@ const ERRORS: usize = ErrorCode::KNOWN.len() + 1;
 pub(crate) struct RootMetrics {
     /// Sessions: logins whose first connection is there.
     pub(crate) sessions: Gauge,
-    /// Files that are open.
-    pub(crate) files: Gauge,
     /// Bytes of files received.
     received_bytes: Counter,
     /// Bytes of files sent.
@@ -29,7 +27,6 @@ impl Default for RootMetrics {
     fn default() -> RootMetrics {
         RootMetrics {
             sessions: Gauge::default(),
-            files: Gauge::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             requests: std::array::from_fn(|_| Default::default()),
@@ -63,8 +60,6 @@ impl RootMetrics {
     pub(crate) fn render(&self, page: &mut Page) {
         page.family("root_sessions_open", Kind::Gauge, "", "Sessions over root:// now.");
         page.sample("", &[], self.sessions.get());
-        page.family("root_files_open", Kind::Gauge, "", "Files that are open over root:// now.");
-        page.sample("", &[], self.files.get());
         page.family(
             "root_requests",
             Kind::Counter,

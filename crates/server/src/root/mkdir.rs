@@ -28,11 +28,12 @@ pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
             Err(StoreError::NotFound) => {}
             Err(error) => return failed(error),
         }
-        if let Some((parent, _)) = spot.object.split_last()
-            && let Err(error) = storage.make_directories(&parent)
-        {
-            return failed(error);
-        }
+    }
+    if let Some((parent, _)) = spot.object.split_last()
+        && (request.parents || spot.export.compat.create_parents)
+        && let Err(error) = storage.make_directories(&parent)
+    {
+        return failed(error);
     }
     match storage.make_directory(&spot.object) {
         Ok(()) => {}

@@ -45,6 +45,11 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
         Some(_) if source.is_directory() => return Err(failed(StoreError::NotADirectory)),
         _ => {}
     }
+    if let Some((parent, _)) = to.object.split_last()
+        && to.export.compat.create_parents
+    {
+        storage.make_directories(&parent).map_err(failed)?;
+    }
     let shared = &context.shared;
     let ends = (&from.object, &to.object);
     // Where nothing is, nothing is replaced: a directory that somebody makes there meanwhile stays.
@@ -83,6 +88,15 @@ mod tests {
         assert_eq!((stat_of(&context, "/d/f"), stat_of(&context, "/g").unwrap().size_bytes), (None, 5));
         assert_eq!(bytes(rename(&context, "/d", "/moved")), b"");
         assert!(stat_of(&context, "/moved/e").unwrap().is_directory());
+    }
+
+    #[test]
+    fn where_directories_are_made() {
+        let mut export = Export { allow_write: true, ..export_at("/") };
+        export.compat.create_parents = true;
+        let context = context_of(vec![export], |_| {});
+        assert_eq!(bytes(rename(&context, "/f", "/no/such/f")), b"");
+        assert!(stat_of(&context, "/no/such/f").is_some());
     }
 
     #[test]
