@@ -32,5 +32,7 @@ pub(crate) mod rm;
 pub(crate) mod set;
 pub(crate) mod stat;
 pub(crate) mod statx;
+#[cfg(test)]
+mod testing;
 pub(crate) mod writing;
 mod written;
