@@ -34,6 +34,5 @@ pub(crate) mod stat;
 pub(crate) mod statx;
 #[cfg(test)]
 mod testing;
-pub(crate) mod writing;
 pub(crate) mod truncate;
 mod written;
