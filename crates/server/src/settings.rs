@@ -44,6 +44,8 @@ pub struct Settings {
     /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421. They are also what
     /// makes a URL one of this server.
     pub host_names: Vec<String>,
+    /// How clients of XRootD's protocol prove who they are.
+    pub root_auth: RootAuth,
     /// How long things may take.
     pub deadlines: Deadlines,
 }
@@ -71,9 +73,23 @@ impl Settings {
             proxies: TrustedProxies::default(),
             trusted_forwarders: Vec::new(),
             host_names: Vec::new(),
+            root_auth: RootAuth::None,
             deadlines: Deadlines::default(),
         }
     }
+}
+
+/// How clients of XRootD's protocol prove who they are. Nothing of it is proof, and nothing depends on it: it is there
+/// for clients that insist, and for the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RootAuth {
+    /// They need not.
+    #[default]
+    None,
+    /// By the address that they come from.
+    Host,
+    /// By the names of user and group that they give.
+    Unix,
 }
 
 /// Which requests the access log has.
@@ -94,6 +110,8 @@ pub struct Deadlines {
     pub head: Duration,
     /// Without a byte of a request.
     pub idle: Duration,
+    /// Without a request from a session of XRootD's protocol.
+    pub root_idle: Duration,
     /// Without a byte of progress in a body, sent or received.
     pub body_stall: Duration,
     /// Waiting for a body, sent or received, before the average rate counts.
@@ -114,6 +132,7 @@ impl Default for Deadlines {
             detect: limits::DETECT_MAX,
             head: limits::REQUEST_HEAD_MAX,
             idle: limits::IDLE_MAX,
+            root_idle: limits::ROOT_IDLE_MAX,
             body_stall: limits::BODY_STALL_MAX,
             body_grace: limits::BODY_RATE_GRACE,
             tidy: limits::PARTIAL_INTERVAL,

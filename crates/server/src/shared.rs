@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridlane_core::{Network, Pacer, Result, Time, limits};
 use gridlane_net::Acceptor;
@@ -15,7 +15,8 @@ use crate::digests::Digests;
 use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
-use crate::settings::{Deadlines, LogLevel, Settings};
+use crate::root::session::Sessions;
+use crate::settings::{Deadlines, LogLevel, RootAuth, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -40,6 +41,10 @@ pub(crate) struct Shared {
     pub(crate) listings: Arc<Semaphore>,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<Metrics>,
+    /// How clients of XRootD's protocol prove who they are.
+    pub(crate) root_auth: RootAuth,
+    /// Their sessions.
+    pub(crate) root_sessions: Arc<Sessions>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
     pub(crate) started_s: u64,
 }
@@ -52,6 +57,7 @@ pub(crate) struct Lasting {
     listings: Arc<Semaphore>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
+    root_sessions: Arc<Sessions>,
     started_s: u64,
 }
 
@@ -64,6 +70,7 @@ impl Lasting {
             listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
+            root_sessions: Arc::default(),
             started_s,
         }
     }
@@ -92,6 +99,8 @@ impl Shared {
             listings: lasting.listings,
             throttle: lasting.throttle,
             metrics: lasting.metrics,
+            root_auth: settings.root_auth,
+            root_sessions: lasting.root_sessions,
             started_s: lasting.started_s,
         })
     }
@@ -105,6 +114,7 @@ impl Shared {
             listings: Arc::clone(&self.listings),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
+            root_sessions: Arc::clone(&self.root_sessions),
             started_s: self.started_s,
         }
     }
@@ -152,13 +162,22 @@ impl Pace {
         Pace { pacer: Mutex::new(Pacer::new(rate_bytes_per_s)), origin: Instant::now() }
     }
 
+    /// How many of the next bytes may be sent, at least 1 and at most `wanted`, and after which wait.
+    pub(crate) fn take(&self, wanted: usize) -> (usize, Duration) {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = pacer.step_bytes(wanted);
+        (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
+    }
+
+    /// Accounts for bytes that were moved already: how long to wait until they are due.
+    pub(crate) fn owe(&self, bytes: u64) -> Duration {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
+    }
+
     /// Waits until the next bytes may be sent; returns how many, at least 1 and at most `wanted`.
     pub(crate) async fn ready(&self, wanted: usize) -> usize {
-        let (count, wait) = {
-            let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = pacer.step_bytes(wanted);
-            (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
-        };
+        let (count, wait) = self.take(wanted);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -167,10 +186,7 @@ impl Pace {
 
     /// Accounts for bytes that were moved already: waits until they are due.
     pub(crate) async fn charge(&self, bytes: u64) {
-        let wait = {
-            let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-            pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
-        };
+        let wait = self.owe(bytes);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }

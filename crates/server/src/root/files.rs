@@ -86,3 +86,9 @@ pub(crate) fn close(context: &Context, request: &Close) -> Outcome {
 fn not_open() -> Failure {
     Failure::new(ErrorCode::FILE_NOT_OPEN, "the request does not refer to an open file")
 }
+
+/// Ends all files of a session that is over.
+pub(crate) async fn end_all(shared: &crate::shared::Shared, files: &Files) {
+    let open = std::mem::take(&mut files.lock().open);
+    shared.disk.run(|| drop(open)).await;
+}

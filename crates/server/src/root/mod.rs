@@ -11,5 +11,10 @@
 //! Read first: [`answer`], [`context`], then `connection`.
 
 pub(crate) mod answer;
+pub(crate) mod connection;
 pub(crate) mod context;
+mod dispatch;
 pub(crate) mod files;
+mod outbox;
+mod reading;
+pub(crate) mod session;
