@@ -193,7 +193,9 @@ impl Acceptor {
             Some(config) if first[0] == TLS_HANDSHAKE => {
                 Stream::accept_tls(socket, config.clone()).await.map_err(|cause| handshake_failed(&cause))?
             }
-            _ => Stream::plain(socket).map_err(|cause| Error::network("cannot use the connection", &cause))?,
+            _ => {
+                Stream::plain(socket).map_err(|cause| Error::network("cannot use the connection", &cause))?
+            }
         };
         Ok((stream, if first[0] == ROOT_HANDSHAKE { Opening::Root } else { Opening::Http }))
     }

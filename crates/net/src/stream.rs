@@ -266,7 +266,9 @@ impl Stream {
         if self.session.is_some() {
             return Err(bypass());
         }
-        unless_would_block(self.socket.try_io(Interest::WRITABLE, || send_file(&self.socket, file, offset, len)))
+        unless_would_block(
+            self.socket.try_io(Interest::WRITABLE, || send_file(&self.socket, file, offset, len)),
+        )
     }
 
     /// Whether bytes that were taken over still wait to be sent.
@@ -402,6 +404,11 @@ impl Stream {
     pub(crate) fn set_client(&mut self, client: SocketAddr) {
         self.proxy = Some(self.peer);
         self.peer = client;
+    }
+
+    /// Where the other end, or the last proxy, reached us.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
     }
 
     /// What the kernel knows of the connection.

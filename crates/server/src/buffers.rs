@@ -19,7 +19,10 @@ impl Buffers {
     /// Lends one. Its contents are left over from somebody else: write before reading.
     pub(crate) fn lend(self: &Arc<Buffers>) -> Lent {
         let kept = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Lent { buffer: Some(kept.unwrap_or_else(|| AlignedBuf::new(limits::IO_BYTES))), home: Arc::clone(self) }
+        Lent {
+            buffer: Some(kept.unwrap_or_else(|| AlignedBuf::new(limits::IO_BYTES))),
+            home: Arc::clone(self),
+        }
     }
 }
 

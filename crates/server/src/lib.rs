@@ -65,7 +65,7 @@ pub use access_log::AccessLog;
 pub use export::{Compat, Export};
 pub use rules::{Grants, Rule, Who};
 pub use server::{Control, Server, Summary};
-pub use settings::{Deadlines, LogLevel, RootAuth, Settings};
+pub use settings::{Deadlines, LogLevel, RootAuth, RootSettings, Settings};
 pub use throttle::ClientLimits;
 
 /// What the server calls itself.

@@ -44,8 +44,8 @@ pub struct Settings {
     /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421. They are also what
     /// makes a URL one of this server.
     pub host_names: Vec<String>,
-    /// How clients of XRootD's protocol prove who they are.
-    pub root_auth: RootAuth,
+    /// What is different over root://.
+    pub root: RootSettings,
     /// How long things may take.
     pub deadlines: Deadlines,
 }
@@ -73,22 +73,42 @@ impl Settings {
             proxies: TrustedProxies::default(),
             trusted_forwarders: Vec::new(),
             host_names: Vec::new(),
-            root_auth: RootAuth::None,
+            root: RootSettings::default(),
             deadlines: Deadlines::default(),
         }
     }
 }
 
-/// How clients of XRootD's protocol prove who they are. Nothing of it is proof, and nothing depends on it: it is there
-/// for clients that insist, and for the log.
+/// What is different over root://. It has the port and the exports of HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootSettings {
+    /// Whether it is spoken at all.
+    pub is_enabled: bool,
+    /// What clients have to say of who they are.
+    pub auth: RootAuth,
+    /// What the site is called, for clients that ask.
+    pub site_name: Option<String>,
+    /// What this server is called by clients of other machines, who are told it when they look for files; else they
+    /// are told the address that they reached.
+    pub server_name: Option<String>,
+}
+
+impl Default for RootSettings {
+    fn default() -> RootSettings {
+        RootSettings { is_enabled: true, auth: RootAuth::None, site_name: None, server_name: None }
+    }
+}
+
+/// What clients of root:// have to say of who they are. None of it is proof of anything: what they may do is granted
+/// by address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RootAuth {
-    /// They need not.
+    /// Nothing.
     #[default]
     None,
-    /// By the address that they come from.
+    /// What their machine is called.
     Host,
-    /// By the names of user and group that they give.
+    /// What their user is called there.
     Unix,
 }
 

@@ -15,8 +15,9 @@ use crate::digests::Digests;
 use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
+use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
-use crate::settings::{Deadlines, LogLevel, RootAuth, Settings};
+use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) client_limits: ClientLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
+    pub(crate) root: RootSettings,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
@@ -39,11 +41,10 @@ pub(crate) struct Shared {
     pub(crate) digests: Digests,
     /// One for each listing in memory.
     pub(crate) listings: Arc<Semaphore>,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<Metrics>,
-    /// How clients of XRootD's protocol prove who they are.
-    pub(crate) root_auth: RootAuth,
-    /// Their sessions.
+    /// The sessions of clients that speak XRootD's protocol.
     pub(crate) root_sessions: Arc<Sessions>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
     pub(crate) started_s: u64,
@@ -55,6 +56,7 @@ pub(crate) struct Lasting {
     buffers: Arc<Buffers>,
     digests: Digests,
     listings: Arc<Semaphore>,
+    open_files: Arc<OpenFiles>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
     root_sessions: Arc<Sessions>,
@@ -68,6 +70,7 @@ impl Lasting {
             buffers: Arc::default(),
             digests: Digests::new(),
             listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
+            open_files: Arc::default(),
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
             root_sessions: Arc::default(),
@@ -88,6 +91,7 @@ impl Shared {
             client_limits: settings.client_limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
+            root: settings.root,
             deadlines,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
@@ -97,9 +101,9 @@ impl Shared {
             buffers: lasting.buffers,
             digests: lasting.digests,
             listings: lasting.listings,
+            open_files: lasting.open_files,
             throttle: lasting.throttle,
             metrics: lasting.metrics,
-            root_auth: settings.root_auth,
             root_sessions: lasting.root_sessions,
             started_s: lasting.started_s,
         })
@@ -112,6 +116,7 @@ impl Shared {
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),
             listings: Arc::clone(&self.listings),
+            open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
             root_sessions: Arc::clone(&self.root_sessions),

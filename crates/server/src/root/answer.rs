@@ -1,7 +1,7 @@
 //! What a request comes to: an answer, or a failure.
 
 use gridlane_store::StoreError;
-use gridlane_xrd::answer::Redirect;
+use gridlane_xrd::answer::{Corrections, Redirect};
 use gridlane_xrd::{ErrorCode, Malformed};
 
 use crate::reply::Pieces;
@@ -19,6 +19,13 @@ pub(crate) enum Answer {
         first: Vec<u8>,
         /// Where the rest comes from. A failure in the middle ends the answer as an error.
         rest: Box<dyn Pieces>,
+    },
+    /// Pages were taken: a message of status `status`, with the request's offset.
+    PageStatus {
+        /// As the request said.
+        offset: u64,
+        /// The pages that were not what their checksum said, if any.
+        corrections: Option<Corrections>,
     },
     /// Ask there.
     Redirect(Redirect),
@@ -83,7 +90,10 @@ impl Failure {
             StoreError::NameTooLong => (ErrorCode::ARG_TOO_LONG, "file name too long"),
             StoreError::TooLarge => (ErrorCode::NO_SPACE, "file too large"),
             StoreError::NoSpace => (ErrorCode::NO_SPACE, "no space left on device"),
+            StoreError::OverQuota => (ErrorCode::OVER_QUOTA, "disk quota exceeded"),
             StoreError::Busy => (ErrorCode::OVERLOADED, "too many open files in system"),
+            StoreError::Unsupported => (ErrorCode::UNSUPPORTED, "operation not supported"),
+            StoreError::Closed => (ErrorCode::FILE_NOT_OPEN, "bad file descriptor"),
             StoreError::NotOurs(_) => (ErrorCode::SERVER_ERROR, "the server cannot keep uploads"),
             StoreError::Io(_) => (ErrorCode::IO_ERROR, "input/output error"),
         };

@@ -20,30 +20,29 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
 use gridlane_net::Stream;
-use gridlane_xrd::answer::{self, LoginAnswer};
-use gridlane_xrd::request::{Auth, Bind, Login};
+use gridlane_xrd::answer::{self, LoginAnswer, StatusAnswer};
+use gridlane_xrd::path::pairs;
+use gridlane_xrd::request::{Auth, Bind, Login, WriteV};
 use gridlane_xrd::server::{Machine, Step};
-use gridlane_xrd::{ErrorCode, Request, Status, StreamId};
+use gridlane_xrd::{ErrorCode, Request, RequestHead, Status, StreamId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant as Deadline, sleep_until, timeout};
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
-use super::files;
+use super::context::{Context, Link};
 use super::outbox::{Outbox, Sent};
-use super::reading::{Progress, ReadJob, Source, VectorJob};
+use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
 use super::session::{Joined, Main};
+use super::{files, log, writing};
+use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::reply::Pieces;
 use crate::rules::Client;
 use crate::settings::RootAuth;
 use crate::shared::{Current, Pace, Phase, Shared};
-use crate::transfer::Patience;
-
-/// Bytes read at a time where requests are expected.
-const READ_BYTES: usize = 8 * 1024;
+use crate::transfer::{CLIENT_PACE, Patience, told};
 
 /// Answers are made ahead of the socket up to here.
 const AHEAD_BYTES: usize = 256 * 1024;
@@ -54,19 +53,21 @@ const RELEASE_AFTER: Duration = Duration::from_secs(1);
 /// What a connection is told.
 pub(crate) enum Event {
     /// A request was answered.
-    Answered(StreamId, Outcome),
+    Answered(Asked, Outcome),
     /// A part of a read that waited for a disk is there.
     Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
     /// The same of many reads.
-    Vector(VectorJob, io::Result<(Lent, usize)>),
+    Vector(VectorJob, io::Result<(Lent, usize, usize)>),
     /// Bytes that were promised already are there.
     Refilled(io::Result<(Lent, Range<usize>, Source)>),
     /// The next piece of an answer that is made while it is sent, whether it is the last, and where others come from.
-    Piece(StreamId, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
+    Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
     /// A read that was asked for on another connection.
     Delegated(ReadJob),
-    /// The connection that was to answer this read cannot any longer.
-    Returned(StreamId, Result<ReadJob, Failure>),
+    /// The same, and that one has ended with nothing of it sent.
+    Returned(ReadJob),
+    /// It has ended with a part of this answer sent.
+    Lost(StreamId),
     /// The session is over.
     End,
 }
@@ -76,7 +77,7 @@ pub(crate) enum Job {
     Read(ReadJob),
     Vector(VectorJob),
     /// The next piece is to be made.
-    Pieces(StreamId, Box<dyn Pieces>),
+    Pieces(Asked, Box<dyn Pieces>),
 }
 
 /// What a connection is to its session.
@@ -97,25 +98,29 @@ pub(crate) struct Connection {
     pub(super) shared: Arc<Shared>,
     /// As of now.
     current: Current,
-    /// There except while TLS begins.
-    stream: Stream,
+    wire: Wire,
     phase: watch::Receiver<Phase>,
     machine: Machine,
-    inbox: Inbox,
     pub(super) outbox: Outbox,
     role: Role,
     pub(super) client: Client,
     pub(super) jobs: VecDeque<Job>,
     /// Requests whose turn has not come.
-    waiting: VecDeque<(StreamId, Request)>,
+    waiting: VecDeque<Asked>,
     /// What waits for something.
     pub(super) tasks: JoinSet<()>,
     pub(super) events: mpsc::UnboundedSender<Event>,
     told: mpsc::UnboundedReceiver<Event>,
     /// Requests that were read and whose answer is not in the outbox.
     pub(super) unanswered: usize,
+    /// Those of them that have a task.
+    pub(super) asking: usize,
+    /// Parts of answers that have one.
+    pub(super) cold: usize,
+    /// Of a bound connection: the reads whose answer was made, and where in all that it sends each ends.
+    unsent: VecDeque<(StreamId, u64)>,
     /// Nothing more is read, and what is to be sent ends with what there is.
-    is_ending: bool,
+    pub(super) is_ending: bool,
     clock: Clock,
     /// The client's rate limit, if it has one.
     pace: Option<Arc<Pace>>,
@@ -140,50 +145,6 @@ struct Clock {
     has_released: bool,
 }
 
-/// Bytes that were read and not used.
-#[derive(Default)]
-struct Inbox {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-    /// So many are needed before anything else happens.
-    needed: usize,
-}
-
-impl Inbox {
-    fn unread(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.start += count;
-        self.needed = 0;
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-            if self.bytes.len() > READ_BYTES {
-                self.bytes = Vec::new();
-            }
-        }
-    }
-
-    /// Room for what comes next: never for more than twice of what has come.
-    fn room(&mut self) -> &mut [u8] {
-        if self.bytes.len() - self.end < READ_BYTES / 2 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-            let len = self.needed.min(2 * self.end).max(self.end + READ_BYTES);
-            self.bytes.resize(len, 0);
-        }
-        &mut self.bytes[self.end..]
-    }
-
-    fn release(&mut self) {
-        if self.start == self.end {
-            *self = Inbox::default();
-        }
-    }
-}
-
 impl Connection {
     pub(crate) fn new(mut current: Current, stream: Stream, phase: watch::Receiver<Phase>) -> Connection {
         let shared = Arc::clone(&current.borrow_and_update());
@@ -206,9 +167,8 @@ impl Connection {
             pace: shared.throttle.pace(client.address, &shared.client_limits),
             shared,
             current,
-            stream,
+            wire: Wire { stream, inbox: Inbox::default() },
             phase,
-            inbox: Inbox::default(),
             role: Role::Stranger,
             client,
             jobs: VecDeque::new(),
@@ -217,6 +177,9 @@ impl Connection {
             events,
             told,
             unanswered: 0,
+            asking: 0,
+            cold: 0,
+            unsent: VecDeque::new(),
             is_ending: false,
             clock,
         }
@@ -225,33 +188,24 @@ impl Connection {
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         let outcome = self.run().await;
-        let Connection { mut stream, shared, role, mut jobs, mut told, mut outbox, mut tasks, .. } = self;
-        tasks.abort_all();
+        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, .. } = self;
         match role {
-            Role::Main(main, _) | Role::Unproved(main, _) => {
+            Role::Main(main, context) | Role::Unproved(main, context) => {
                 main.close();
-                files::end_all(&shared, &main.link.session.files).await;
+                // What runs still uses files, and what waits for them must not be waited for.
+                tasks.shutdown().await;
+                drop((jobs, told, outbox));
+                files::end_all(&context).await;
+                drop(main);
             }
             Role::Bound(joined) => {
-                let main = joined.link.main().clone();
-                drop(joined);
-                // Nobody gets in any longer; what is here still is answered there.
-                told.close();
-                while let Ok(event) = told.try_recv() {
-                    match event {
-                        Event::Delegated(job) | Event::Read(job, _) => jobs.push_back(Job::Read(job)),
-                        _ => {}
-                    }
-                }
-                let _ = main;
-                drop(jobs);
+                tasks.shutdown().await;
+                hand_back(joined, jobs, told, unsent, outbox.sent_bytes());
             }
             Role::Stranger => {}
         }
-        let _ = outbox.is_empty();
-        drop(outbox);
         if outcome.is_ok() {
-            linger(&mut stream, shared.deadlines.linger).await;
+            linger(wire.stream, shared.deadlines.linger).await;
         }
     }
 
@@ -272,23 +226,23 @@ impl Connection {
                 }
             }
             is_busy |= self.take_requests().await?;
-            self.make_answers()?;
+            self.make_answers();
             let is_full = self.send()?;
             if self.is_over() {
                 return Ok(());
             }
             let wants_input = self.wants_input();
             if wants_input {
-                match self.stream.try_read(self.inbox.room())? {
+                match self.wire.stream.try_read(self.wire.inbox.room())? {
                     Some(0) => return Ok(()),
                     Some(count) => {
-                        self.inbox.end += count;
+                        self.wire.inbox.received(count);
                         is_busy = true;
                     }
                     None => {}
                 }
             }
-            if is_busy {
+            if is_busy || (!self.jobs.is_empty() && self.has_room()) {
                 continue;
             }
             let deadline = self.next_deadline()?.map(Deadline::from_std);
@@ -302,7 +256,7 @@ impl Connection {
             tokio::select! {
                 biased;
                 told = self.told.recv() => event = told,
-                ready = self.stream.ready(wants_input, is_full) => ready?,
+                ready = self.wire.stream.ready(wants_input, is_full) => ready?,
                 _ = self.phase.wait_for(|phase| *phase == Phase::Stopping), if !self.is_ending => {
                     // What runs is finished, and nothing else is begun.
                     self.is_ending = true;
@@ -321,7 +275,7 @@ impl Connection {
             && self.unanswered == 0
             && self.jobs.is_empty()
             && self.outbox.is_empty()
-            && !self.stream.has_unsent()
+            && !self.wire.stream.has_unsent()
     }
 
     fn wants_input(&self) -> bool {
@@ -338,10 +292,9 @@ impl Connection {
     async fn take_requests(&mut self) -> io::Result<bool> {
         let mut has_asked = false;
         while self.wants_input() {
-            let (used, step) = self.machine.step(self.inbox.unread());
-            if let Step::More(needed) = step {
-                self.inbox.needed = needed;
-                let has_begun = !self.inbox.unread().is_empty();
+            let (used, step) = self.machine.step(self.wire.inbox.unread());
+            if let Step::More(_) = step {
+                let has_begun = !self.wire.inbox.unread().is_empty();
                 if !has_begun {
                     self.clock.request_began = None;
                 } else if self.clock.request_began.is_none() {
@@ -349,7 +302,7 @@ impl Connection {
                 }
                 break;
             }
-            self.inbox.consume(used);
+            self.wire.inbox.consume(used);
             self.clock.request_began = None;
             has_asked = true;
             match step {
@@ -367,10 +320,7 @@ impl Connection {
                 Step::Auth(stream, auth) => self.authenticate(stream, &auth),
                 Step::Bind(stream, bind) => self.bind(stream, &bind),
                 Step::Request(stream, request) => self.ask(stream, request),
-                Step::Data(stream, request, _) => {
-                    let _ = (stream, request);
-                    self.is_ending = true;
-                }
+                Step::Data(head) => self.receive(&head).await?,
             }
         }
         if has_asked {
@@ -386,16 +336,16 @@ impl Connection {
         let flushed = async {
             loop {
                 let mut moved = 0;
-                match self.outbox.send(&mut self.stream, usize::MAX, &mut moved)? {
-                    Sent::Full => self.stream.ready(false, true).await?,
+                match self.outbox.send(&mut self.wire.stream, usize::MAX, &mut moved)? {
+                    Sent::Full => self.wire.stream.ready(false, true).await?,
                     _ => return Ok::<(), io::Error>(()),
                 }
             }
         };
         timeout(deadline, flushed).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        let ahead = std::mem::take(&mut self.inbox);
-        let shared = Arc::clone(&self.shared);
-        shared.acceptor.upgrade(&mut self.stream, ahead.unread()).await.map_err(io::Error::other)?;
+        let ahead = std::mem::take(&mut self.wire.inbox);
+        let upgraded = self.shared.acceptor.upgrade(&mut self.wire.stream, ahead.unread()).await;
+        upgraded.map_err(io::Error::other)?;
         self.machine.tls_begun();
         Ok(())
     }
@@ -404,19 +354,22 @@ impl Connection {
         self.renew();
         let user = String::from_utf8_lossy(&login.user);
         let user = user.chars().filter(|char| !char.is_control()).collect();
-        let (address, is_tls) = (self.client.address, self.stream.is_tls());
-        let main = self.shared.root_sessions.begin(user, address, is_tls, self.events.clone())?;
-        let methods: &[u8] = match self.shared.root_auth {
+        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
+        let begun =
+            self.shared.root_sessions.begin(user, agent_of(login), address, is_tls, self.events.clone());
+        let main = begun?;
+        let methods: &[u8] = match self.shared.root.auth {
             RootAuth::None => b"",
             RootAuth::Host => b"&P=host",
             RootAuth::Unix => b"&P=unix",
         };
-        let session = Arc::clone(&main.link.session);
+        let session = Arc::clone(&main.all.session);
         let mut body = Vec::new();
         LoginAnswer { session: session.id, methods: methods.to_vec() }.encode(&mut body);
         self.outbox.answer(stream, Status::OK, body);
         self.machine.logged_in(!methods.is_empty());
-        let context = Context { shared: Arc::clone(&self.shared), client: self.client, session };
+        let link = Arc::new(self.link()?);
+        let context = Context { shared: Arc::clone(&self.shared), client: self.client, session, link };
         self.role = match methods.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unproved(main, context),
@@ -425,7 +378,7 @@ impl Connection {
     }
 
     fn authenticate(&mut self, stream: StreamId, auth: &Auth) {
-        let offered: &[u8] = match self.shared.root_auth {
+        let offered: &[u8] = match self.shared.root.auth {
             RootAuth::Host => b"host",
             RootAuth::None | RootAuth::Unix => b"unix",
         };
@@ -443,9 +396,8 @@ impl Connection {
     }
 
     fn bind(&mut self, stream: StreamId, bind: &Bind) {
-        let (address, is_tls) = (self.client.address, self.stream.is_tls());
-        let joined =
-            self.shared.root_sessions.join(bind.session, address, is_tls, self.events.clone());
+        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
+        let joined = self.shared.root_sessions.join(bind.session, address, is_tls, self.events.clone());
         match joined {
             Ok(joined) => {
                 self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
@@ -456,21 +408,75 @@ impl Connection {
         }
     }
 
+    /// The connection, for logs.
+    fn link(&self) -> io::Result<Link> {
+        let stream = &self.wire.stream;
+        Ok(Link {
+            local: stream.local()?,
+            peer: stream.peer(),
+            proxy: stream.proxy(),
+            tls: stream.tls_version(),
+        })
+    }
+
     /// A request of somebody who is logged in.
     fn ask(&mut self, stream: StreamId, request: Request) {
         self.renew();
         let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
-        let (link, context) = (Arc::clone(&main.link), context.clone());
+        let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
-        if let Err(wait) = self.shared.throttle.request(self.client.address, &self.shared.client_limits) {
+        let asked = Asked { stream, request, began: Instant::now() };
+        if let Err(wait) = self.allowance() {
+            return self.answered(&asked, Ok(wait));
+        }
+        if let Some(asked) = self.answer_at_once(asked, &all, &context) {
+            self.waiting.push_back(asked);
+        }
+    }
+
+    /// A request whose bytes follow: they are read here, and written. Answers that are ready meanwhile wait.
+    async fn receive(&mut self, head: &RequestHead) -> io::Result<()> {
+        self.renew();
+        self.send()?;
+        let Role::Main(_, context) = &self.role else { return Ok(()) };
+        let context = context.clone();
+        // What is on its way anyway is taken in any case.
+        let began = Instant::now();
+        let pace = self.pace.clone();
+        let mut pending = Vec::new();
+        let outcome = {
+            let receiving = writing::receive(&context, &mut self.wire, head);
+            let mut receiving = std::pin::pin!(CLIENT_PACE.scope(pace, receiving));
+            loop {
+                tokio::select! {
+                    biased;
+                    outcome = &mut receiving => break outcome,
+                    Some(event) = self.told.recv() => match event {
+                        Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
+                        event => pending.push(event),
+                    },
+                }
+            }
+        };
+        for event in pending {
+            self.handle(event)?;
+        }
+        let request = Request::parse(head.id, &head.body, &[]);
+        self.unanswered += 1;
+        // A list of ranges is not kept for the log.
+        let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
+        self.answered(&Asked { stream: head.stream, request, began }, outcome);
+        Ok(())
+    }
+
+    /// Takes a request from what the client may ask; else how long it has to wait.
+    fn allowance(&mut self) -> Result<(), Answer> {
+        let limits = &self.shared.client_limits;
+        self.shared.throttle.request(self.client.address, limits).map_err(|wait| {
             self.shared.metrics.throttled.add(1);
             let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
-            let answer = Answer::Wait(seconds, "this client asks too often".to_owned());
-            return self.answered(stream, Ok(answer));
-        }
-        if let Some(request) = self.answer_at_once(stream, request, &link, &context) {
-            self.waiting.push_back((stream, request));
-        }
+            Answer::Wait(seconds, "this client asks too often".to_owned())
+        })
     }
 
     /// The settings of this moment, for what begins now.
@@ -486,117 +492,192 @@ impl Connection {
 
     fn handle(&mut self, event: Event) -> io::Result<()> {
         self.clock.active = Instant::now();
+        match &event {
+            Event::Answered(..) => self.asking -= 1,
+            Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
+            Event::Delegated(_) | Event::Returned(_) | Event::Lost(_) | Event::End => {}
+        }
         match event {
-            Event::Answered(stream, outcome) => self.answered(stream, outcome),
+            Event::Answered(asked, outcome) => self.answered(&asked, outcome),
             Event::Read(mut job, Ok((buffer, part, begin))) => {
-                match job.push_read(&mut self.outbox, buffer, part, begin) {
-                    Progress::Done => self.unanswered -= 1,
-                    Progress::More | Progress::Cold => self.jobs.push_front(Job::Read(job)),
-                }
+                let progress = job.push_read(&mut self.outbox, buffer, part, begin);
+                job.count_since(&self.shared, begin);
+                self.went_on_reading(job, progress);
             }
-            Event::Read(job, Err(cause)) => self.answered(job.stream, Err(job.failure(&cause))),
-            Event::Vector(job, Ok((buffer, end))) => match job.push_read(&mut self.outbox, buffer, end) {
-                Progress::Done => self.unanswered -= 1,
-                Progress::More | Progress::Cold => self.jobs.push_front(Job::Vector(job)),
-            },
-            Event::Vector(job, Err(cause)) => self.answered(job.stream, Err(job.failure(&cause))),
+            Event::Read(job, Err(cause)) => self.answered(&job.asked, Err(job.failure(&cause))),
+            Event::Vector(job, Ok((buffer, end, before))) => {
+                let progress = job.push_read(&mut self.outbox, buffer, end);
+                job.count_since(&self.shared, before);
+                self.went_on_with_vector(job, progress);
+            }
+            Event::Vector(job, Err(cause)) => self.answered(&job.asked, Err(job.failure(&cause))),
             Event::Refilled(read) => {
                 let (buffer, part, source) = read?;
                 self.outbox.refill(buffer, part, source);
             }
-            Event::Piece(stream, rest, Ok((piece, has_more))) => match has_more {
+            Event::Piece(asked, rest, Ok((piece, has_more))) => match has_more {
                 true => {
-                    self.outbox.answer(stream, Status::OKSOFAR, piece);
-                    self.jobs.push_back(Job::Pieces(stream, rest));
+                    self.outbox.answer(asked.stream, Status::OKSOFAR, piece);
+                    self.jobs.push_back(Job::Pieces(asked, rest));
                 }
-                false => self.answered(stream, Ok(Answer::Ok(piece))),
+                false => self.answered(&asked, Ok(Answer::Ok(piece))),
             },
-            Event::Piece(stream, _, Err(cause)) => {
-                let failure = Failure::new(ErrorCode::IO_ERROR, crate::transfer::told(&cause));
-                self.answered(stream, Err(failure));
+            Event::Piece(asked, _, Err(cause)) => {
+                let failure = Failure::new(ErrorCode::IO_ERROR, told(&cause));
+                self.answered(&asked, Err(failure));
             }
-            Event::Delegated(job) => {
+            Event::Delegated(job) | Event::Returned(job) => {
                 self.unanswered += 1;
                 self.jobs.push_back(Job::Read(job));
             }
-            Event::Returned(_, Ok(job)) => {
-                self.unanswered += 1;
-                self.jobs.push_back(Job::Read(job));
+            Event::Lost(stream) => {
+                let what = "the connection that the answer came on has ended";
+                self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
             }
-            Event::Returned(stream, Err(failure)) => self.outbox.failure(stream, &failure),
             Event::End => self.is_ending = true,
         }
         Ok(())
     }
 
     /// A request has come to this.
-    pub(super) fn answered(&mut self, stream: StreamId, outcome: Outcome) {
+    pub(super) fn answered(&mut self, asked: &Asked, outcome: Outcome) {
         self.unanswered -= 1;
-        match outcome {
-            Ok(Answer::Ok(body)) => self.outbox.answer(stream, Status::OK, body),
+        let stream = asked.stream;
+        let before = self.outbox.pushed_bytes();
+        let failure = match outcome {
+            Ok(Answer::Ok(body)) => {
+                self.outbox.answer(stream, Status::OK, body);
+                None
+            }
             Ok(Answer::Pieces { first, rest }) => {
-                self.unanswered += 1;
                 if !first.is_empty() {
                     self.outbox.answer(stream, Status::OKSOFAR, first);
                 }
-                self.jobs.push_back(Job::Pieces(stream, rest));
+                self.unanswered += 1;
+                let asked = Asked { stream, request: asked.request.clone(), began: asked.began };
+                self.jobs.push_back(Job::Pieces(asked, rest));
+                return;
+            }
+            Ok(Answer::PageStatus { offset, corrections }) => {
+                let list = corrections.map(|list| list.encode()).unwrap_or_default();
+                let status = StatusAnswer {
+                    stream,
+                    request: asked.request.id(),
+                    is_partial: false,
+                    data_len: u32::try_from(list.len()).unwrap_or(u32::MAX),
+                    offset,
+                };
+                self.outbox.push(&status.encode());
+                self.outbox.push_vec(list);
+                None
             }
             Ok(Answer::Redirect(redirect)) => {
                 let mut body = Vec::new();
                 redirect.encode(&mut body);
                 self.outbox.answer(stream, Status::REDIRECT, body);
+                None
             }
             Ok(Answer::Wait(seconds, text)) => {
                 self.outbox.push(&answer::wait(stream, Status::WAIT, seconds, &text));
+                None
             }
             Err(failure) => {
                 self.outbox.failure(stream, &failure);
                 self.is_ending |= failure.closes;
+                Some(failure)
             }
+        };
+        let bytes_out = self.outbox.pushed_bytes() - before;
+        self.record(asked, failure.as_ref(), bytes_out);
+    }
+
+    fn record(&self, asked: &Asked, failure: Option<&Failure>, bytes_out: u64) {
+        if let Some(context) = self.context() {
+            log::answered(context, &asked.request, asked.began, failure, bytes_out);
+        }
+    }
+
+    fn context(&self) -> Option<&Context> {
+        match &self.role {
+            Role::Main(_, context) | Role::Unproved(_, context) => Some(context),
+            Role::Stranger | Role::Bound(_) => None,
         }
     }
 
     /// Goes on with answers, as long as the socket may take them soon, and begins requests whose turn it is.
-    fn make_answers(&mut self) -> io::Result<()> {
-        while self.outbox.held_bytes() < AHEAD_BYTES && !self.outbox.has_sources() {
+    fn make_answers(&mut self) {
+        while self.has_room() {
             let Some(job) = self.jobs.pop_front() else { break };
-            if self.tasks.len() >= limits::ROOT_TASKS_MAX && !matches!(job, Job::Read(_)) {
-                self.jobs.push_front(job);
-                break;
-            }
             self.advance(job);
         }
-        while self.tasks.len() < limits::ROOT_TASKS_MAX {
-            let Some((stream, request)) = self.waiting.pop_front() else { break };
+        while self.asking < limits::ROOT_TASKS_MAX {
             let Role::Main(main, context) = &self.role else { break };
-            let (link, context) = (Arc::clone(&main.link), context.clone());
-            self.begin_task(stream, request, &link, context);
+            let (all, context) = (Arc::clone(&main.all), context.clone());
+            let Some(asked) = self.waiting.pop_front() else { break };
+            self.begin_task(asked, &all, context);
         }
-        Ok(())
     }
 
-    fn advance(&mut self, job: Job) {
-        let is_tls = self.stream.is_tls();
+    /// Whether the next answer can be gone on with.
+    fn has_room(&self) -> bool {
+        self.outbox.held_bytes() < AHEAD_BYTES
+            && !self.outbox.has_sources()
+            && self.cold < limits::ROOT_TASKS_MAX
+    }
+
+    pub(super) fn advance(&mut self, job: Job) {
+        let is_tls = self.wire.stream.is_tls();
         match job {
-            Job::Read(mut job) => match job.step(&mut self.outbox, is_tls) {
-                Ok(Progress::More) => self.jobs.push_front(Job::Read(job)),
-                Ok(Progress::Done) => self.unanswered -= 1,
-                Ok(Progress::Cold) => self.read_cold(job),
-                Err(cause) => self.answered(job.stream, Err(job.failure(&cause))),
-            },
-            Job::Vector(mut job) => match job.step(&mut self.outbox) {
-                Ok(Progress::More) => self.jobs.push_front(Job::Vector(job)),
-                Ok(Progress::Done) => self.unanswered -= 1,
-                Ok(Progress::Cold) => self.read_vector_cold(job),
-                Err(cause) => self.answered(job.stream, Err(job.failure(&cause))),
-            },
-            Job::Pieces(stream, rest) => self.make_piece(stream, rest),
+            Job::Read(mut job) => {
+                let before = job.at();
+                let outcome = job.step(&mut self.outbox, is_tls);
+                job.count_since(&self.shared, before);
+                match outcome {
+                    Ok(progress) => self.went_on_reading(job, progress),
+                    Err(cause) => self.answered(&job.asked, Err(job.failure(&cause))),
+                }
+            }
+            Job::Vector(mut job) => {
+                let before = job.next();
+                let outcome = job.step(&mut self.outbox);
+                job.count_since(&self.shared, before);
+                match outcome {
+                    Ok(progress) => self.went_on_with_vector(job, progress),
+                    Err(cause) => self.answered(&job.asked, Err(job.failure(&cause))),
+                }
+            }
+            Job::Pieces(asked, rest) => self.make_piece(asked, rest),
+        }
+    }
+
+    fn went_on_reading(&mut self, job: ReadJob, progress: Progress) {
+        match progress {
+            Progress::More => self.jobs.push_front(Job::Read(job)),
+            Progress::Cold => self.read_cold(job),
+            Progress::Done => {
+                self.unanswered -= 1;
+                self.record(&job.asked, None, 0);
+                if matches!(self.role, Role::Bound(_)) {
+                    self.unsent.push_back((job.asked.stream, self.outbox.pushed_bytes()));
+                }
+            }
+        }
+    }
+
+    fn went_on_with_vector(&mut self, job: VectorJob, progress: Progress) {
+        match progress {
+            Progress::More => self.jobs.push_front(Job::Vector(job)),
+            Progress::Cold => self.read_vector_cold(job),
+            Progress::Done => {
+                self.unanswered -= 1;
+                self.record(&job.asked, None, 0);
+            }
         }
     }
 
     /// Sends what there is, as far as the socket takes it; whether it is full.
     fn send(&mut self) -> io::Result<bool> {
-        let now = match self.outbox.is_empty() && !self.stream.has_unsent() {
+        let now = match self.outbox.is_empty() && !self.wire.stream.has_unsent() {
             true => {
                 self.clock.full_since = None;
                 return Ok(false);
@@ -623,11 +704,13 @@ impl Connection {
             // As much as may be sent between two looks at everything else.
             let allowed = self.clock.allowed.min(4 * limits::IO_BYTES);
             let mut moved = 0;
-            let sent = self.outbox.send(&mut self.stream, allowed, &mut moved)?;
+            let sent = self.outbox.send(&mut self.wire.stream, allowed, &mut moved)?;
             if self.shared.pace.is_some() {
                 self.clock.allowed -= moved.min(self.clock.allowed);
             }
-            self.shared.metrics.bytes_out.add(moved as u64);
+            while self.unsent.front().is_some_and(|(_, end)| *end <= self.outbox.sent_bytes()) {
+                self.unsent.pop_front();
+            }
             if moved > 0 {
                 self.clock.active = now;
                 let waited = self.clock.full_since.take().map_or(Duration::ZERO, |since| now - since);
@@ -694,8 +777,8 @@ impl Connection {
                 let end = self.clock.active + RELEASE_AFTER;
                 if now >= end {
                     self.clock.has_released = true;
-                    self.inbox.release();
-                    self.stream.release_buffers();
+                    self.wire.inbox.release();
+                    self.wire.stream.release_buffers();
                 } else {
                     earliest(end);
                 }
@@ -713,8 +796,52 @@ impl Connection {
     }
 }
 
+/// What a client says that it is: its program's name and version.
+fn agent_of(login: &Login) -> String {
+    let value = |key: &[u8]| {
+        let found = pairs(&login.cgi).find(|(name, _)| *name == key).map(|(_, value)| value);
+        let text = String::from_utf8_lossy(found.unwrap_or_default()).replace(char::is_control, "");
+        text.chars().take(limits::LOGGED_FIELD_BYTES_MAX / 4).collect::<String>()
+    };
+    [value(b"xrd.appname"), value(b"xrd.rn")].join(" ").trim().to_owned()
+}
+
+/// Gives back to the main connection what this one was to answer: what was begun is lost.
+fn hand_back(
+    joined: Joined,
+    jobs: VecDeque<Job>,
+    mut told: mpsc::UnboundedReceiver<Event>,
+    unsent: VecDeque<(StreamId, u64)>,
+    sent_bytes: u64,
+) {
+    let main = joined.all.main().clone();
+    // From here on nothing comes in.
+    drop(joined);
+    told.close();
+    let mut left: Vec<ReadJob> = Vec::new();
+    left.extend(jobs.into_iter().filter_map(|job| match job {
+        Job::Read(job) => Some(job),
+        Job::Vector(_) | Job::Pieces(..) => None,
+    }));
+    while let Ok(event) = told.try_recv() {
+        if let Event::Delegated(job) | Event::Read(job, _) = event {
+            left.push(job);
+        }
+    }
+    // When the main one is gone as well, nobody waits.
+    for (stream, _) in unsent.into_iter().filter(|(_, end)| *end > sent_bytes) {
+        let _ = main.send(Event::Lost(stream));
+    }
+    for job in left {
+        let _ = main.send(match job.has_begun() {
+            false => Event::Returned(job),
+            true => Event::Lost(job.asked.stream),
+        });
+    }
+}
+
 /// Ends our direction, then reads and drops what the client still sends.
-async fn linger(stream: &mut Stream, deadline: Duration) {
+async fn linger(mut stream: Stream, deadline: Duration) {
     let drained = async {
         stream.shutdown().await?;
         let mut buffer = [0; 4096];

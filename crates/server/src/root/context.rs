@@ -1,8 +1,10 @@
 //! Who asks, and for what: what every request is answered with.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_dav::ResourcePath;
+use gridlane_store::StoreError;
 use gridlane_xrd::{ErrorCode, PathArg, SessionId};
 
 use super::answer::{Failure, shown};
@@ -17,8 +19,43 @@ pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// What the client says that its user is called. Nothing depends on it being true.
     pub(crate) user: String,
+    /// What the client says that it is, for the log: its program's name and version.
+    pub(crate) agent: String,
+    /// What the client says that it does, for the log.
+    purpose: Mutex<String>,
     /// The files that it has open.
     pub(crate) files: Files,
+}
+
+impl Session {
+    /// One that has no file open.
+    pub(crate) fn new(id: SessionId, user: impl Into<String>, agent: impl Into<String>) -> Session {
+        let (user, agent) = (user.into(), agent.into());
+        Session { id, user, agent, purpose: Mutex::default(), files: Files::default() }
+    }
+
+    /// What the client says that it does; empty if it says nothing.
+    pub(crate) fn purpose(&self) -> String {
+        self.purpose.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Remembers what the client says that it does.
+    pub(crate) fn set_purpose(&self, purpose: String) {
+        *self.purpose.lock().unwrap_or_else(PoisonError::into_inner) = purpose;
+    }
+}
+
+/// The connection that a request came by.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    /// Where the client reached us.
+    pub(crate) local: SocketAddr,
+    /// The other end, or the client that a trusted proxy names.
+    pub(crate) peer: SocketAddr,
+    /// That proxy.
+    pub(crate) proxy: Option<SocketAddr>,
+    /// The version of TLS, if it protects the connection.
+    pub(crate) tls: Option<&'static str>,
 }
 
 /// What a request is answered with: the settings of the moment when it came, and who asks.
@@ -27,6 +64,7 @@ pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Client,
     pub(crate) session: Arc<Session>,
+    pub(crate) link: Arc<Link>,
 }
 
 impl Context {
@@ -59,24 +97,23 @@ impl Context {
         let spot = match self.place(about)? {
             Place::Inside(spot) => spot,
             Place::Above(_) if matches!(operation, Operation::Write | Operation::Delete) => {
-                let text = format!("Unable to {act} {}; permission denied", shown(&about.path));
-                return Err(Failure::new(ErrorCode::NOT_AUTHORIZED, text));
+                return Err(Failure::of_store(act, &about.path, &StoreError::Denied));
             }
-            Place::Above(_) => {
-                let text = format!("Unable to {act} {}; is a directory", shown(&about.path));
-                return Err(Failure::new(ErrorCode::IS_DIRECTORY, text));
-            }
-            Place::Nowhere => {
-                let text = format!("Unable to {act} {}; no such file or directory", shown(&about.path));
-                return Err(Failure::new(ErrorCode::NOT_FOUND, text));
-            }
+            Place::Above(_) => return Err(Failure::of_store(act, &about.path, &StoreError::NotAFile)),
+            Place::Nowhere => return Err(Failure::of_store(act, &about.path, &StoreError::NotFound)),
         };
-        match spot.refusal(operation) {
-            None => Ok(spot),
-            Some(why) => Err(Failure::new(
-                ErrorCode::NOT_AUTHORIZED,
-                format!("Unable to {act} {}; permission denied: {why}", shown(&about.path)),
-            )),
+        allowed(&spot, about, act, operation)?;
+        Ok(spot)
+    }
+}
+
+/// Fails when a client may not do it there.
+pub(crate) fn allowed(spot: &Spot, about: &PathArg, act: &str, operation: Operation) -> Result<(), Failure> {
+    match spot.refusal(operation) {
+        None => Ok(()),
+        Some(why) => {
+            let text = format!("Unable to {act} {}; permission denied: {why}", shown(&about.path));
+            Err(Failure::new(ErrorCode::NOT_AUTHORIZED, text))
         }
     }
 }

@@ -10,9 +10,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use gridlane_net::Stream;
+use gridlane_xrd::Status;
 use gridlane_xrd::answer;
 use gridlane_xrd::frame::{RESPONSE_HEAD_BYTES, ResponseHead, StreamId};
-use gridlane_xrd::Status;
 
 use super::answer::Failure;
 use super::reading::Source;
@@ -34,6 +34,10 @@ pub(crate) struct Outbox {
     buffers: Arc<Buffers>,
     /// Bytes of all items but files'.
     held_bytes: usize,
+    /// Bytes that were appended since the beginning, with those that are promised.
+    pushed_bytes: u64,
+    /// Bytes that were sent.
+    sent_bytes: u64,
 }
 
 enum Item {
@@ -63,7 +67,7 @@ pub(crate) enum Sent {
 
 impl Outbox {
     pub(crate) fn new(buffers: Arc<Buffers>) -> Outbox {
-        Outbox { items: VecDeque::new(), buffers, held_bytes: 0 }
+        Outbox { items: VecDeque::new(), buffers, held_bytes: 0, pushed_bytes: 0, sent_bytes: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -73,6 +77,16 @@ impl Outbox {
     /// Bytes that it holds in memory.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// Bytes that were appended since the beginning, with those that are promised.
+    pub(crate) fn pushed_bytes(&self) -> u64 {
+        self.pushed_bytes
+    }
+
+    /// Those of them that were sent.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
     }
 
     /// Whether bytes of a file are still to be read for it.
@@ -102,6 +116,7 @@ impl Outbox {
             return self.push(&bytes);
         }
         self.held_bytes += bytes.len();
+        self.pushed_bytes += bytes.len() as u64;
         self.items.push_back(Item::Bytes(bytes, 0));
     }
 
@@ -120,12 +135,14 @@ impl Outbox {
     /// Appends a part of a buffer.
     pub(crate) fn push_buffer(&mut self, buffer: Lent, part: Range<usize>) {
         self.held_bytes += part.len();
+        self.pushed_bytes += part.len() as u64;
         self.items.push_back(Item::Buffer(buffer, part));
     }
 
     /// Appends bytes of a file.
     pub(crate) fn push_source(&mut self, source: Source) {
         if source.left() > 0 {
+            self.pushed_bytes += source.wire_len();
             self.items.push_back(Item::Source(source));
         }
     }
@@ -155,14 +172,17 @@ impl Outbox {
         let Some(Item::Buffer(_, part)) = self.items.back_mut() else { return };
         part.end += len;
         self.held_bytes += len;
-        if part.is_empty() {
+        self.pushed_bytes += len as u64;
+        if part.start == part.end {
             self.items.pop_back();
         }
     }
 
     /// Bytes of [`Sent::Cold`] that were read, and what is left of them.
     pub(crate) fn refill(&mut self, buffer: Lent, part: Range<usize>, source: Source) {
-        self.items.pop_front_if(|item| matches!(item, Item::Awaited));
+        if matches!(self.items.front(), Some(Item::Awaited)) {
+            self.items.pop_front();
+        }
         if source.left() > 0 {
             self.items.push_front(Item::Source(source));
         }
@@ -171,7 +191,12 @@ impl Outbox {
     }
 
     /// Sends up to `allowed` bytes, as far as the socket takes them without a wait; counts them in `moved`.
-    pub(crate) fn send(&mut self, stream: &mut Stream, allowed: usize, moved: &mut usize) -> io::Result<Sent> {
+    pub(crate) fn send(
+        &mut self,
+        stream: &mut Stream,
+        allowed: usize,
+        moved: &mut usize,
+    ) -> io::Result<Sent> {
         while *moved < allowed {
             let has_more = self.items.len() > 1;
             let Some(item) = self.items.front_mut() else {
@@ -208,6 +233,7 @@ impl Outbox {
                         match source.send_directly(stream, step as usize)? {
                             Some(Some(count)) => {
                                 *moved += count;
+                                self.sent_bytes += count as u64;
                                 if source.left() == 0 {
                                     self.items.pop_front();
                                 }
@@ -233,6 +259,7 @@ impl Outbox {
                 }
             };
             *moved += count;
+            self.sent_bytes += count as u64;
             self.held_bytes -= count;
             if left == 0 {
                 self.items.pop_front();

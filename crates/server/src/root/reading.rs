@@ -15,6 +15,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridlane_core::limits;
 use gridlane_net::Stream;
@@ -23,12 +24,13 @@ use gridlane_xrd::answer::StatusAnswer;
 use gridlane_xrd::frame::{RESPONSE_HEAD_BYTES, ResponseHead};
 use gridlane_xrd::pages::{self, CRC_BYTES, PAGE_BYTES};
 use gridlane_xrd::request::Segment;
-use gridlane_xrd::{ErrorCode, Handle, RequestId, Status, StreamId};
+use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
 
 use super::answer::{Failure, shown};
 use super::files::{Files, OpenFile};
 use super::outbox::Outbox;
 use crate::buffers::Lent;
+use crate::shared::Shared;
 use crate::transfer::{self, is_in_page_cache};
 
 /// Plain reads up to this length are copied to where other answers are: a look at the page cache and a `sendfile` cost
@@ -70,13 +72,25 @@ impl Source {
         self.end - self.at
     }
 
+    /// What they are on the wire.
+    pub(crate) fn wire_len(&self) -> u64 {
+        match self.kind {
+            Kind::Plain => self.left(),
+            Kind::Pages => pages::framed_len(self.at, self.left()),
+        }
+    }
+
     /// Whether the kernel can move them.
     pub(crate) fn goes_directly(&self, is_tls: bool) -> bool {
         self.kind == Kind::Plain && !is_tls && self.object.as_file().is_some()
     }
 
     /// Lets the kernel move up to `step` bytes: `None` when they are not in memory, `Some(None)` when the socket is full.
-    pub(crate) fn send_directly(&mut self, stream: &Stream, step: usize) -> io::Result<Option<Option<usize>>> {
+    pub(crate) fn send_directly(
+        &mut self,
+        stream: &Stream,
+        step: usize,
+    ) -> io::Result<Option<Option<usize>>> {
         let Some(file) = self.object.as_file() else { return Ok(None) };
         if !is_in_page_cache(self.object.as_ref(), self.at, step)? {
             return Ok(None);
@@ -171,9 +185,17 @@ impl Source {
     }
 }
 
+/// What was asked for, until it is answered.
+pub(crate) struct Asked {
+    pub(crate) stream: StreamId,
+    pub(crate) request: Request,
+    /// When it came.
+    pub(crate) began: Instant,
+}
+
 /// A read that is being answered.
 pub(crate) struct ReadJob {
-    pub(crate) stream: StreamId,
+    pub(crate) asked: Asked,
     source: Source,
     /// A part of the answer was sent.
     has_begun: bool,
@@ -192,17 +214,20 @@ pub(crate) enum Progress {
 impl ReadJob {
     /// `len` bytes from `offset`, or what there is of them.
     pub(crate) fn new(
-        stream: StreamId,
+        asked: Asked,
         file: Arc<OpenFile>,
         kind: Kind,
         offset: u64,
         len: u32,
-    ) -> Result<ReadJob, Failure> {
-        let object = Arc::clone(file.object());
-        let size_bytes = file.metadata().map_err(|error| failed(&file, &error.into()))?.size_bytes;
+    ) -> Result<ReadJob, (Asked, Failure)> {
+        let known = file.object().and_then(|object| Ok((Arc::clone(object), size_of(&file)?)));
+        let (object, size_bytes) = match known {
+            Ok(known) => known,
+            Err(failure) => return Err((asked, failure)),
+        };
         let end = offset.saturating_add(len.into()).min(size_bytes).max(offset);
         let source = Source { file, object, kind, at: offset, end, is_last: true };
-        Ok(ReadJob { stream, source, has_begun: false })
+        Ok(ReadJob { asked, source, has_begun: false })
     }
 
     /// Whether the answer is a few bytes that can stand with others.
@@ -218,6 +243,16 @@ impl ReadJob {
     /// What a client is told of a failure.
     pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
         failed(&self.source.file, cause)
+    }
+
+    /// Counts what was appended since the file was there.
+    pub(crate) fn count_since(&self, shared: &Shared, before: u64) {
+        self.source.file.count_read(shared, self.source.at.saturating_sub(before));
+    }
+
+    /// Where in the file it is.
+    pub(crate) fn at(&self) -> u64 {
+        self.source.at
     }
 
     /// Appends the next message, if that needs no wait.
@@ -254,8 +289,8 @@ impl ReadJob {
         self.source.is_last = true;
         let Some(part) = filled? else { return Ok(Progress::Cold) };
         let rest = begin + stretch - self.source.at;
-        let is_whole = rest == 0
-            || is_in_page_cache(self.source.object.as_ref(), self.source.at, rest as usize)?;
+        let is_whole =
+            rest == 0 || is_in_page_cache(self.source.object.as_ref(), self.source.at, rest as usize)?;
         let promised = if is_whole { begin + stretch } else { self.source.at };
         self.push_message(outbox, buffer, part, begin, promised);
         Ok(self.rest(outbox, promised))
@@ -277,14 +312,20 @@ impl ReadJob {
     }
 
     /// Appends what was read, which began at `begin` in the file; whether more is to come.
-    pub(crate) fn push_read(&mut self, outbox: &mut Outbox, buffer: Lent, part: Range<usize>, begin: u64) -> Progress {
+    pub(crate) fn push_read(
+        &mut self,
+        outbox: &mut Outbox,
+        buffer: Lent,
+        part: Range<usize>,
+        begin: u64,
+    ) -> Progress {
         self.push_message(outbox, buffer, part, begin, self.source.at);
         self.rest(outbox, self.source.at)
     }
 
     /// A plain read of a few bytes.
     fn small(&mut self, outbox: &mut Outbox, len: usize) -> io::Result<Progress> {
-        let (stream, object, at) = (self.stream, Arc::clone(&self.source.object), self.source.at);
+        let (stream, object, at) = (self.asked.stream, Arc::clone(&self.source.object), self.source.at);
         let Some(room) = outbox.room(RESPONSE_HEAD_BYTES + len) else { return Ok(Progress::Cold) };
         let (head, target) = room.split_at_mut(RESPONSE_HEAD_BYTES);
         let mut done = 0;
@@ -319,7 +360,14 @@ impl ReadJob {
 
     /// Puts the head of a message, whose bytes go from `begin` up to `promised` in the file, in front of its first
     /// bytes, and appends both.
-    fn push_message(&self, outbox: &mut Outbox, mut buffer: Lent, part: Range<usize>, begin: u64, promised: u64) {
+    fn push_message(
+        &self,
+        outbox: &mut Outbox,
+        mut buffer: Lent,
+        part: Range<usize>,
+        begin: u64,
+        promised: u64,
+    ) {
         let head = self.head(promised - begin, begin, promised == self.source.end);
         let from = part.start - head.bytes().len();
         buffer[from..part.start].copy_from_slice(head.bytes());
@@ -347,11 +395,11 @@ impl ReadJob {
         match self.source.kind {
             Kind::Plain => {
                 let status = if is_last { Status::OK } else { Status::OKSOFAR };
-                Head::Plain(ResponseHead { stream: self.stream, status, len: len as u32 }.encode())
+                Head::Plain(ResponseHead { stream: self.asked.stream, status, len: len as u32 }.encode())
             }
             Kind::Pages => Head::Pages(
                 StatusAnswer {
-                    stream: self.stream,
+                    stream: self.asked.stream,
                     request: RequestId::PGREAD,
                     is_partial: !is_last,
                     data_len: pages::framed_len(offset, len) as u32,
@@ -377,22 +425,36 @@ impl Head {
     }
 }
 
+/// An open file, by what the client calls it.
+type Named = (Handle, Arc<OpenFile>, Arc<dyn Object>);
+
 /// Many reads that are being answered as one.
 pub(crate) struct VectorJob {
-    pub(crate) stream: StreamId,
+    pub(crate) asked: Asked,
     segments: Vec<Segment>,
     /// The files that they name, each once.
-    files: Vec<(Handle, Arc<OpenFile>, Arc<dyn Object>)>,
+    files: Vec<Named>,
     /// The next one.
     next: usize,
 }
 
 impl VectorJob {
     /// All or nothing: whatever is wrong with one of them is wrong with the request.
-    pub(crate) fn new(stream: StreamId, open: &Files, segments: Vec<Segment>) -> Result<VectorJob, Failure> {
-        let mut files: Vec<(Handle, Arc<OpenFile>, Arc<dyn Object>)> = Vec::new();
+    pub(crate) fn new(
+        asked: Asked,
+        open: &Files,
+        segments: Vec<Segment>,
+    ) -> Result<VectorJob, (Asked, Failure)> {
+        match VectorJob::files(open, &segments) {
+            Ok(files) => Ok(VectorJob { asked, segments, files, next: 0 }),
+            Err(failure) => Err((asked, failure)),
+        }
+    }
+
+    fn files(open: &Files, segments: &[Segment]) -> Result<Vec<Named>, Failure> {
+        let mut files: Vec<Named> = Vec::new();
         let mut sizes: Vec<u64> = Vec::new();
-        for segment in &segments {
+        for segment in segments {
             if segment.len > limits::ROOT_VECTOR_ELEMENT_BYTES_MAX {
                 let what = "Single readv transfer is too large";
                 return Err(Failure::new(ErrorCode::NO_MEMORY, what));
@@ -401,9 +463,8 @@ impl VectorJob {
                 Some(at) => at,
                 None => {
                     let file = open.get(segment.handle)?;
-                    let size = file.metadata().map_err(|error| failed(&file, &error.into()))?.size_bytes;
-                    sizes.push(size);
-                    let object = Arc::clone(file.object());
+                    sizes.push(size_of(&file)?);
+                    let object = Arc::clone(file.object()?);
                     files.push((segment.handle, file, object));
                     files.len() - 1
                 }
@@ -413,7 +474,7 @@ impl VectorJob {
                 return Err(Failure::new(ErrorCode::FS_ERROR, text));
             }
         }
-        Ok(VectorJob { stream, segments, files, next: 0 })
+        Ok(files)
     }
 
     /// What a client is told of a failure.
@@ -424,7 +485,7 @@ impl VectorJob {
         }
     }
 
-    fn file(&self, segment: &Segment) -> Option<&(Handle, Arc<OpenFile>, Arc<dyn Object>)> {
+    fn file(&self, segment: &Segment) -> Option<&Named> {
         self.files.iter().find(|(handle, ..)| *handle == segment.handle)
     }
 
@@ -445,12 +506,26 @@ impl VectorJob {
         let is_last = self.next + 1 == self.segments.len();
         let status = if is_last { Status::OK } else { Status::OKSOFAR };
         let len = Segment::BYTES as u32 + segment.len;
-        outbox.push(&ResponseHead { stream: self.stream, status, len }.encode());
+        outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
         outbox.push(&segment.encode());
         let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
         outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, is_last: true });
         self.next += 1;
         Ok(if is_last { Progress::Done } else { Progress::More })
+    }
+
+    /// Counts what was appended since this was the next one.
+    pub(crate) fn count_since(&self, shared: &Shared, before: usize) {
+        for (handle, file, _) in &self.files {
+            let of_file = |segment: &&Segment| segment.handle == *handle;
+            let done = self.segments[before..self.next].iter().filter(of_file);
+            file.count_read(shared, done.map(|segment| u64::from(segment.len)).sum());
+        }
+    }
+
+    /// Which one is next.
+    pub(crate) fn next(&self) -> usize {
+        self.next
     }
 
     /// Reads as many as fit, waiting as long as it takes; where they end in the buffer.
@@ -484,7 +559,8 @@ impl VectorJob {
             end = data_at + len;
             self.next += 1;
         }
-        if self.next == self.segments.len() && !self.files.iter().all(|(_, _, object)| object.is_unchanged()) {
+        if self.next == self.segments.len() && !self.files.iter().all(|(_, _, object)| object.is_unchanged())
+        {
             return Err(transfer::changed());
         }
         Ok(end)
@@ -496,9 +572,18 @@ impl VectorJob {
         let status = if is_last { Status::OK } else { Status::OKSOFAR };
         let len = (end - DATA_AT) as u32;
         let from = DATA_AT - RESPONSE_HEAD_BYTES;
-        buffer[from..DATA_AT].copy_from_slice(&ResponseHead { stream: self.stream, status, len }.encode());
+        buffer[from..DATA_AT]
+            .copy_from_slice(&ResponseHead { stream: self.asked.stream, status, len }.encode());
         outbox.push_buffer(buffer, from..end);
         if is_last { Progress::Done } else { Progress::More }
+    }
+}
+
+/// How long it is now.
+fn size_of(file: &OpenFile) -> Result<u64, Failure> {
+    match file.metadata() {
+        Ok(metadata) => Ok(metadata.size_bytes),
+        Err(error) => Err(Failure::of_store("read", &file.path, &error)),
     }
 }
 

@@ -6,21 +6,19 @@
 //! ```
 //!
 //! Its owner has the bytes and the socket. It shows what has come and was not used, again and again, and does what it
-//! is told to do ([`Step`]); nothing is held here but where the connection is. A request is told of when all of it but
-//! its data is there: [`Step::Data`] says how many bytes of data follow, which the owner takes off itself.
+//! is told to do ([`Step`]); nothing is held here but where the connection is. A request is told of when all of it is
+//! there, but for one that brings data: of that the owner takes off what follows the head itself ([`Step::Data`]).
 //!
 //! The order of things, and what a client is told that does not keep to it, is that of XRootD 5.5.3.
 
 use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_LOGIN_BYTES_MAX};
 
+use crate::Malformed;
 use crate::answer::{self, HandshakeAnswer, ProtocolAnswer, Signing};
 use crate::flags::{ClientFlags, ServerFlags};
-use crate::frame::{
-    HANDSHAKE, HANDSHAKE_BYTES, PROTOCOL_VERSION, PathId, REQUEST_HEAD_BYTES, RequestHead, StreamId,
-};
-use crate::registry::{ChkpointKind, ErrorCode, RequestId};
-use crate::request::{Auth, Bind, Call, Login, Protocol, Request, carries_data};
-use crate::Malformed;
+use crate::frame::{HANDSHAKE, HANDSHAKE_BYTES, PROTOCOL_VERSION, REQUEST_HEAD_BYTES, RequestHead, StreamId};
+use crate::registry::{ErrorCode, RequestId};
+use crate::request::{Auth, Bind, Call, Login, Protocol, Request};
 
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,8 +64,9 @@ pub enum Step {
     Bind(StreamId, Bind),
     /// Something is asked for.
     Request(StreamId, Request),
-    /// The same, with so many bytes of data behind what was used: the owner takes them off before the next step.
-    Data(StreamId, Request, u64),
+    /// Something is asked for that brings data for files: everything behind its head is left to the owner, who has taken
+    /// all of it off when the next step is made.
+    Data(RequestHead),
     /// Something that is not answered.
     Ignored,
 }
@@ -118,14 +117,15 @@ impl Machine {
         if let Some(refusal) = self.refusal(&head) {
             return refusal;
         }
-        // Where data begin, the request ends as far as it is ours.
-        let argument_len = if carries_data(head.id) { 0 } else { head.payload_len };
+        if brings_data(head.id) {
+            return (REQUEST_HEAD_BYTES, Step::Data(head));
+        }
         let argument_max = if self.is_in() { ROOT_ARGUMENT_BYTES_MAX } else { ROOT_LOGIN_BYTES_MAX };
-        if argument_len > argument_max {
+        if head.payload_len > argument_max {
             let wrong = Malformed::new(ErrorCode::ARG_TOO_LONG, "Request argument is too long");
             return (0, refused(head.stream, &wrong.closing()));
         }
-        let used = REQUEST_HEAD_BYTES + argument_len as usize;
+        let used = REQUEST_HEAD_BYTES + head.payload_len as usize;
         let Some(argument) = bytes.get(REQUEST_HEAD_BYTES..used) else { return (0, Step::More(used)) };
         (used, self.request(&head, argument))
     }
@@ -155,7 +155,7 @@ impl Machine {
                 matches!(head.id, RequestId::PROTOCOL | RequestId::AUTH | RequestId::PING)
             }
             // Requests come on the connection that the session began with. Data would have been announced there.
-            Stage::Bound if carries_data(head.id) => return Some((0, Step::End(Vec::new()))),
+            Stage::Bound if brings_data(head.id) => return Some((0, Step::End(Vec::new()))),
             Stage::Handshake | Stage::Session | Stage::Bound => true,
         };
         if expected {
@@ -195,25 +195,12 @@ impl Machine {
         }
         let request = match Request::parse(head.id, &head.body, argument) {
             Ok(request) => request,
-            // Where its data end is known, if nothing else is.
-            Err(wrong) if carries_data(head.id) => return refused(stream, &wrong.closing()),
             Err(wrong) => return refused(stream, &wrong),
         };
         match request {
             Request::Login(login) => Step::Login(stream, login),
             Request::Auth(auth) => Step::Auth(stream, auth),
             Request::Bind(bind) => Step::Bind(stream, bind),
-            Request::Write(ref write) => data(stream, write.path_id, head.payload_len, request),
-            Request::PgWrite(ref write) => data(stream, write.path_id, head.payload_len, request),
-            Request::WriteV(ref write) => {
-                let len = write.data_len();
-                Step::Data(stream, request, len)
-            }
-            // What is inside of it may be followed by data, and where those end only whoever does it knows.
-            Request::Chkpoint(ref chkpoint) if chkpoint.kind == ChkpointKind::EXECUTE => {
-                let wrong = Malformed::new(ErrorCode::UNSUPPORTED, "checkpoints are not supported");
-                refused(stream, &wrong.closing())
-            }
             request => Step::Request(stream, request),
         }
     }
@@ -237,13 +224,9 @@ impl Machine {
     }
 }
 
-/// Data come on the connection that the request came on: who wants to send them on another is told that there is none,
-/// and goes on.
-fn data(stream: StreamId, path_id: PathId, len: u32, request: Request) -> Step {
-    if path_id != PathId::MAIN {
-        return refused(stream, &Malformed::new(ErrorCode::ARG_INVALID, "invalid path ID"));
-    }
-    Step::Data(stream, request, len.into())
+/// Whether a request brings data for files, in its payload, behind it, or in a request inside of it.
+fn brings_data(id: RequestId) -> bool {
+    matches!(id, RequestId::WRITE | RequestId::PGWRITE | RequestId::WRITEV | RequestId::CHKPOINT)
 }
 
 fn refused(stream: StreamId, wrong: &Malformed) -> Step {

@@ -1,10 +1,10 @@
 use super::*;
+use crate::PathArg;
 use crate::flags::Abilities;
-use crate::frame::{Handle, SessionId};
+use crate::frame::{Handle, PathId, SessionId};
 use crate::registry::Status;
 use crate::request::testing::hex;
-use crate::PathArg;
-use crate::request::{About, Chkpoint, Expect, Ping, Read, Segment, Sigver, Stat, Write, WriteV};
+use crate::request::{About, Expect, Ping, Read, Sigver, Stat, Write};
 use proptest::prelude::*;
 
 const STREAM: StreamId = StreamId([7, 9]);
@@ -42,16 +42,13 @@ fn run(has_tls: bool, bytes: &[u8], split: usize) -> Vec<Step> {
                 Step::StartTls(_) => machine.tls_begun(),
                 Step::Login(..) => machine.logged_in(false),
                 Step::Bind(..) => machine.bound(),
-                Step::Data(_, _, len) => {
-                    let len = usize::try_from(*len).unwrap_or(usize::MAX);
-                    match at.checked_add(len) {
-                        Some(behind) if behind <= end => at = behind,
-                        _ => {
-                            steps.push(step);
-                            return steps;
-                        }
+                Step::Data(head) => match at.checked_add(head.payload_len as usize) {
+                    Some(behind) if behind <= end => at = behind,
+                    _ => {
+                        steps.push(step);
+                        return steps;
                     }
-                }
+                },
                 _ => {}
             }
             steps.push(step);
@@ -89,8 +86,14 @@ fn the_first_segment_of_xrdcp() {
             [Step::Say(first), Step::Say(second)] => [first.clone(), second.clone()].concat(),
             other => panic!("{other:?}"),
         };
-        assert_eq!(said(true), hex("0000 0000 00000008 00000511 00000001 0000 0000 00000008 00000511 80300001"));
-        assert_eq!(said(false), hex("0000 0000 00000008 00000511 00000001 0000 0000 00000008 00000511 00300001"));
+        assert_eq!(
+            said(true),
+            hex("0000 0000 00000008 00000511 00000001 0000 0000 00000008 00000511 80300001")
+        );
+        assert_eq!(
+            said(false),
+            hex("0000 0000 00000008 00000511 00000001 0000 0000 00000008 00000511 00300001")
+        );
     }
 }
 
@@ -99,7 +102,9 @@ fn tls_begins_when_it_is_wanted_and_there() {
     let wants = protocol(ClientFlags::CAN_TLS | ClientFlags::WANTS_TLS);
     let bytes = [HANDSHAKE.to_vec(), wants.clone(), wants.clone()].concat();
     let steps = run(true, &bytes, bytes.len());
-    let [Step::Say(_), Step::StartTls(said), Step::Say(again)] = steps.as_slice() else { panic!("{steps:?}") };
+    let [Step::Say(_), Step::StartTls(said), Step::Say(again)] = steps.as_slice() else {
+        panic!("{steps:?}")
+    };
     assert_eq!(said[8..], hex("00000511 c0300001"));
     // Within TLS nothing is to begin.
     assert_eq!(again[8..], hex("00000511 80300001"));
@@ -167,8 +172,6 @@ fn what_makes_no_sense_in_a_session() {
     long[20..24].copy_from_slice(&(ROOT_ARGUMENT_BYTES_MAX + 1).to_be_bytes());
     let what = "Request argument is too long";
     assert_eq!(told(&logged_in(&[long])[0]), (true, ErrorCode::ARG_TOO_LONG, what.into()));
-    let execute = Chkpoint { handle: Handle([0; 4]), kind: ChkpointKind::EXECUTE, inner: vec![0; 24] };
-    assert_eq!(told(&logged_in(&[execute.to_bytes(STREAM)])[0]).0, true);
 }
 
 #[test]
@@ -186,18 +189,13 @@ fn data_are_told_of_and_not_waited_for() {
     write.encode_for(STREAM, 4, &mut bytes);
     bytes.extend_from_slice(b"data");
     let steps = logged_in(&[bytes.clone(), Ping.to_bytes(STREAM)]);
-    assert_eq!(steps[0], Step::Data(STREAM, write.clone().into(), 4));
+    let Step::Data(head) = &steps[0] else { panic!("{steps:?}") };
+    assert_eq!((head.stream, head.id, head.payload_len), (STREAM, RequestId::WRITE, 4));
+    assert_eq!(head.body, write.body());
     assert_eq!(steps[1], Step::Request(STREAM, Ping.into()));
-    let segments = vec![Segment { handle: Handle([1; 4]), len: 2, offset: 0 }; 3];
-    let writev = WriteV { syncs: false, segments };
-    let steps = logged_in(&[writev.to_bytes(STREAM), vec![0; 6], Ping.to_bytes(STREAM)]);
-    assert_eq!(steps, [Step::Data(STREAM, writev.into(), 6), Step::Request(STREAM, Ping.into())]);
-    // Announced here, and sent elsewhere.
-    let mut elsewhere = Vec::new();
-    Write { path_id: PathId(1), ..write }.encode_for(STREAM, 4, &mut elsewhere);
-    let steps = logged_in(&[elsewhere, Ping.to_bytes(STREAM)]);
-    assert_eq!(told(&steps[0]), (false, ErrorCode::ARG_INVALID, "invalid path ID".into()));
-    assert_eq!(steps.len(), 2);
+    // What is behind the head is nobody's business here, however long it is.
+    bytes[20..24].copy_from_slice(&(i32::MAX as u32).to_be_bytes());
+    assert!(matches!(logged_in(&[bytes])[..], [Step::Data(_)]));
 }
 
 #[test]
