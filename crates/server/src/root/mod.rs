@@ -38,4 +38,6 @@ pub(crate) mod set;
 pub(crate) mod stat;
 pub(crate) mod statx;
 pub(crate) mod truncate;
+#[cfg(test)]
+mod testing;
 mod written;
