@@ -22,7 +22,7 @@ use gridlane_core::limits;
 use gridlane_net::Stream;
 use gridlane_xrd::answer::{self, LoginAnswer, StatusAnswer};
 use gridlane_xrd::path::pairs;
-use gridlane_xrd::request::{Auth, Bind, Login, WriteV};
+use gridlane_xrd::request::{Auth, Bind, Login};
 use gridlane_xrd::server::{Machine, Step};
 use gridlane_xrd::{ErrorCode, Request, RequestHead, Status, StreamId};
 use tokio::sync::{mpsc, watch};
@@ -34,15 +34,16 @@ use super::answer::{Answer, Failure, Outcome};
 use super::context::{Context, Link};
 use super::outbox::{Outbox, Sent};
 use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
+use super::receiving::{Receiving, Taken};
 use super::session::{Joined, Main};
-use super::{files, log, writing};
+use super::{files, log};
 use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::reply::Pieces;
 use crate::rules::Client;
 use crate::settings::RootAuth;
 use crate::shared::{Current, Pace, Phase, Shared};
-use crate::transfer::{CLIENT_PACE, Patience, told};
+use crate::transfer::{Patience, told};
 
 /// Answers are made ahead of the socket up to here.
 const AHEAD_BYTES: usize = 256 * 1024;
@@ -98,7 +99,7 @@ pub(crate) struct Connection {
     pub(super) shared: Arc<Shared>,
     /// As of now.
     current: Current,
-    wire: Wire,
+    pub(super) wire: Wire,
     phase: watch::Receiver<Phase>,
     machine: Machine,
     pub(super) outbox: Outbox,
@@ -119,11 +120,13 @@ pub(crate) struct Connection {
     pub(super) cold: usize,
     /// Of a bound connection: the reads whose answer was made, and where in all that it sends each ends.
     unsent: VecDeque<(StreamId, u64)>,
+    /// The request whose data come next, if one has begun.
+    pub(super) receiving: Option<Receiving>,
     /// Nothing more is read, and what is to be sent ends with what there is.
     pub(super) is_ending: bool,
     clock: Clock,
     /// The client's rate limit, if it has one.
-    pace: Option<Arc<Pace>>,
+    pub(super) pace: Option<Arc<Pace>>,
 }
 
 /// What happened when.
@@ -180,6 +183,7 @@ impl Connection {
             asking: 0,
             cold: 0,
             unsent: VecDeque::new(),
+            receiving: None,
             is_ending: false,
             clock,
         }
@@ -188,13 +192,13 @@ impl Connection {
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         let outcome = self.run().await;
-        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, .. } = self;
+        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, receiving, .. } = self;
         match role {
             Role::Main(main, context) | Role::Unproved(main, context) => {
                 main.close();
                 // What runs still uses files, and what waits for them must not be waited for.
                 tasks.shutdown().await;
-                drop((jobs, told, outbox));
+                drop((jobs, told, outbox, receiving));
                 files::end_all(&context).await;
                 drop(main);
             }
@@ -232,7 +236,7 @@ impl Connection {
                 return Ok(());
             }
             let wants_input = self.wants_input();
-            if wants_input {
+            if wants_input && self.receiving.is_none() {
                 match self.wire.stream.try_read(self.wire.inbox.room())? {
                     Some(0) => return Ok(()),
                     Some(count) => {
@@ -279,7 +283,11 @@ impl Connection {
     }
 
     fn wants_input(&self) -> bool {
-        !self.is_ending && !self.is_overfull()
+        match &self.receiving {
+            // What has begun is finished.
+            Some(receiving) => !self.is_overfull() && receiving.held_until().is_none(),
+            None => !self.is_ending && !self.is_overfull(),
+        }
     }
 
     /// Whether so much is to be done for the client that it may ask for nothing else.
@@ -291,7 +299,18 @@ impl Connection {
     /// Begins what the client has asked for; whether it has asked for something.
     async fn take_requests(&mut self) -> io::Result<bool> {
         let mut has_asked = false;
-        while self.wants_input() {
+        loop {
+            match self.take_data().await? {
+                Taken::All => {}
+                Taken::Some => {
+                    self.clock.active = Instant::now();
+                    return Ok(true);
+                }
+                Taken::Awaited => break,
+            }
+            if !self.wants_input() {
+                break;
+            }
             let (used, step) = self.machine.step(self.wire.inbox.unread());
             if let Step::More(_) = step {
                 let has_begun = !self.wire.inbox.unread().is_empty();
@@ -320,7 +339,7 @@ impl Connection {
                 Step::Auth(stream, auth) => self.authenticate(stream, &auth),
                 Step::Bind(stream, bind) => self.bind(stream, &bind),
                 Step::Request(stream, request) => self.ask(stream, request),
-                Step::Data(head) => self.receive(&head).await?,
+                Step::Data(head) => self.begin_data(&head),
             }
         }
         if has_asked {
@@ -434,39 +453,12 @@ impl Connection {
         }
     }
 
-    /// A request whose bytes follow: they are read here, and written. Answers that are ready meanwhile wait.
-    async fn receive(&mut self, head: &RequestHead) -> io::Result<()> {
+    /// A request whose data follow. What is on its way anyway is taken in any case.
+    fn begin_data(&mut self, head: &RequestHead) {
         self.renew();
-        self.send()?;
-        let Role::Main(_, context) = &self.role else { return Ok(()) };
+        let Role::Main(_, context) = &self.role else { return };
         let context = context.clone();
-        // What is on its way anyway is taken in any case.
-        let began = Instant::now();
-        let pace = self.pace.clone();
-        let mut pending = Vec::new();
-        let outcome = {
-            let receiving = writing::receive(&context, &mut self.wire, head);
-            let mut receiving = std::pin::pin!(CLIENT_PACE.scope(pace, receiving));
-            loop {
-                tokio::select! {
-                    biased;
-                    outcome = &mut receiving => break outcome,
-                    Some(event) = self.told.recv() => match event {
-                        Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
-                        event => pending.push(event),
-                    },
-                }
-            }
-        };
-        for event in pending {
-            self.handle(event)?;
-        }
-        let request = Request::parse(head.id, &head.body, &[]);
-        self.unanswered += 1;
-        // A list of ranges is not kept for the log.
-        let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-        self.answered(&Asked { stream: head.stream, request, began }, outcome);
-        Ok(())
+        self.receive(&context, head);
     }
 
     /// Takes a request from what the client may ask; else how long it has to wait.
@@ -534,7 +526,11 @@ impl Connection {
                 let what = "the connection that the answer came on has ended";
                 self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
             }
-            Event::End => self.is_ending = true,
+            Event::End => {
+                // What it is about is not there any longer.
+                self.unanswered -= usize::from(self.receiving.take().is_some());
+                self.is_ending = true;
+            }
         }
         Ok(())
     }
@@ -751,6 +747,16 @@ impl Connection {
         let mut earliest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         if let Some(until) = self.clock.held_until {
             earliest(until);
+        }
+        if let Some(receiving) = &self.receiving {
+            receiving.held_until().into_iter().for_each(&mut earliest);
+            if let Some(since) = receiving.waits_since() {
+                let end = since + deadlines.body_stall;
+                if now >= end {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                earliest(end);
+            }
         }
         if let Some(since) = self.clock.full_since {
             let end = since + deadlines.body_stall;

@@ -12,7 +12,7 @@ use super::context::Context;
 use super::reading::{Asked, Kind, ReadJob, Source, VectorJob};
 use super::session::Connections;
 use super::{
-    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, writing,
+    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, truncate,
 };
 use crate::reply::Pieces;
 use crate::shared::Shared;
@@ -166,7 +166,7 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Open(request) => open::open(context, request).await,
         Request::Close(request) => files::close(context, request).await,
         Request::Sync(request) => files::sync(context, request).await,
-        Request::Truncate(request) => writing::truncate(context, request).await,
+        Request::Truncate(request) => truncate::truncate(context, request).await,
         Request::Query(request) => query::query(context, request).await,
         Request::Stat(request) => disk.run(|| stat::stat(context, request)).await,
         Request::Statx(request) => disk.run(|| statx::statx(context, request)).await,

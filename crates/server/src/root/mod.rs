@@ -32,6 +32,7 @@ mod pages_in;
 pub(crate) mod prepare;
 pub(crate) mod query;
 mod reading;
+mod receiving;
 pub(crate) mod rm;
 pub(crate) mod session;
 pub(crate) mod set;
