@@ -213,7 +213,9 @@ pub(crate) enum Progress {
     Never,
 }
 
-/// Serve directories over HTTP, HTTPS and WebDAV on one port.
+/// Serve directories over HTTP, HTTPS, WebDAV and XRootD's protocol on one port.
+///
+/// The addresses that it prints are all of the same port: http, https, root, and roots, which is root with TLS.
 ///
 /// Anyone who can connect may read; with --allow-write, also store, move and remove files. Beyond loopback it
 /// refuses to listen unless told --insecure-allow-anonymous, because nobody is asked who they are.

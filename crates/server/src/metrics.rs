@@ -199,9 +199,14 @@ impl Metrics {
         page.sample("_count", &[], below);
         page.family("throttled_requests", Kind::Counter, "", "Requests answered with 429.");
         page.sample("_total", &[], self.throttled.get());
-        page.family("received_bytes", Kind::Counter, "bytes", "Bytes of bodies received.");
+        page.family(
+            "received_bytes",
+            Kind::Counter,
+            "bytes",
+            "Bytes of bodies received, and of files over root://.",
+        );
         page.sample("_total", &[], self.bytes_in.get());
-        page.family("sent_bytes", Kind::Counter, "bytes", "Bytes of bodies sent.");
+        page.family("sent_bytes", Kind::Counter, "bytes", "Bytes of bodies sent, and of files over root://.");
         page.sample("_total", &[], self.bytes_out.get());
         page.family("uploads_running", Kind::Gauge, "", "PUT requests in progress.");
         page.sample("", &[], self.uploads.get());

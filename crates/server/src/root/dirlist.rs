@@ -142,3 +142,100 @@ impl Pieces for Lister {
         self.fill(out).map_err(io::Error::other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, text, writable};
+    use gridlane_core::Checksum;
+    use gridlane_store::{MemoryStorage, Opened};
+    use gridlane_xrd::ErrorCode;
+    use gridlane_xrd::answer::{DirlistReader, Entry};
+
+    fn list(context: &Context, path: &str, options: DirlistOptions) -> Outcome {
+        dirlist(context, &Dirlist { about: arg(path), options })
+    }
+
+    fn entries(context: &Context, path: &str, options: DirlistOptions) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        DirlistReader::default().read(&bytes(list(context, path, options)), true, &mut entries).unwrap();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        entries
+    }
+
+    #[test]
+    fn names_and_what_is_known_of_them() {
+        let context = context();
+        let plain = entries(&context, "/d/", DirlistOptions::NONE);
+        let names: Vec<&[u8]> = plain.iter().map(|entry| entry.name.as_slice()).collect();
+        assert_eq!((names, &plain[0].stat), (vec![&b"e"[..], b"f"], &None));
+        let known = entries(&context, "/d", DirlistOptions::STAT);
+        let stats: Vec<_> = known.iter().map(|entry| entry.stat.as_ref().unwrap()).collect();
+        assert!(stats[0].is_directory() && stats[1].size_bytes == 5);
+        assert_eq!(text(list(&context, "/d/e", DirlistOptions::NONE)), "");
+        assert_eq!(text(list(&context, "/d/e", DirlistOptions::STAT)), ".\n0 0 0 0\0");
+        // As in XRootD 5.5.3.
+        assert_eq!(entries(&context, "/d", DirlistOptions::STATX), plain);
+        assert_eq!(code(list(&context, "/nope", DirlistOptions::NONE)), ErrorCode::NOT_FOUND);
+        let (code, text) = crate::root::testing::error(list(&context, "/d/f", DirlistOptions::NONE));
+        assert_eq!(
+            (code, text.as_str()),
+            (ErrorCode::FS_ERROR, "Unable to open directory /d/f; not a directory")
+        );
+    }
+
+    #[test]
+    fn directories_above_exports() {
+        let context = context_of(vec![export_at("/a/b"), export_at("/a/c")], |_| {});
+        assert_eq!(text(list(&context, "/a", DirlistOptions::NONE)), "b\nc\0");
+        let known = entries(&context, "/", DirlistOptions::CHECKSUM);
+        assert!(known.len() == 1 && known[0].stat.as_ref().unwrap().is_directory());
+    }
+
+    #[test]
+    fn checksums_that_are_known() {
+        let context = context();
+        let checksums = || entries(&context, "/d?cks.type=MD5", DirlistOptions::CHECKSUM);
+        assert!(checksums().iter().all(|entry| entry.checksum.is_none() && entry.stat.is_some()));
+        let raw = text(list(&context, "/d/?cks.type=md5", DirlistOptions::CHECKSUM));
+        assert!(raw.contains(" [ md5:none ]"), "{raw}");
+        let spot = context.spot(&arg("/d/f"), "", Operation::Read).unwrap();
+        let Opened::File(object) = spot.storage().open(&path("d/f")).unwrap() else { panic!() };
+        let md5 = Checksum::from_hex(ChecksumKind::Md5, "5d41402abc4b2a76b9719d911017c592").unwrap();
+        context.shared.digests.remember(object.metadata(), md5);
+        let expected = (b"md5".to_vec(), b"5d41402abc4b2a76b9719d911017c592".to_vec());
+        assert_eq!(checksums()[1].checksum, Some(expected));
+        let (code, text) =
+            crate::root::testing::error(list(&context, "/d?cks.type=foo", DirlistOptions::CHECKSUM));
+        assert_eq!((code, text.as_str()), (ErrorCode::SERVER_ERROR, "foo checksum not supported."));
+        // Who does not ask for checksums is not told that there is none such.
+        assert_eq!(entries(&context, "/d?cks.type=foo", DirlistOptions::STAT).len(), 2);
+    }
+
+    #[test]
+    fn a_long_one_comes_in_pieces() {
+        let storage = MemoryStorage::new();
+        for number in 0..10_000 {
+            storage.add_file(&path(&format!("file-{number:06}")), Vec::new());
+        }
+        storage.add_file(&ObjectPath::new([&b"two\nlines"[..]]).unwrap(), Vec::new());
+        let context = writable(storage);
+        for options in [DirlistOptions::NONE, DirlistOptions::STAT] {
+            let Answer::Pieces { first, mut rest } = list(&context, "/", options).unwrap() else { panic!() };
+            let (mut found, mut reader) = (Vec::new(), DirlistReader::default());
+            let mut piece = first;
+            loop {
+                assert!(piece.len() < limits::STREAM_PIECE_BYTES + 1000 && !piece.contains(&0));
+                assert_eq!(piece.last(), Some(&b'\n'), "cut between entries");
+                reader.read(&piece, false, &mut found).unwrap();
+                piece = Vec::new();
+                if !rest.next(&mut piece).unwrap() {
+                    break;
+                }
+            }
+            assert_eq!(piece.iter().position(|byte| *byte == 0), Some(piece.len() - 1));
+            reader.read(&piece, true, &mut found).unwrap();
+            assert_eq!(found.len(), 10_000);
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! that may wait.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridlane_xrd::request::Endsess;
 use gridlane_xrd::{ErrorCode, PathId, Request};
@@ -9,6 +10,7 @@ use gridlane_xrd::{ErrorCode, PathId, Request};
 use super::answer::{Answer, Failure, Outcome};
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
+use super::intake::Intake;
 use super::reading::{Asked, Kind, ReadJob, Source, VectorJob};
 use super::session::Connections;
 use super::{
@@ -144,6 +146,24 @@ impl Connection {
         self.tasks.spawn(async move {
             let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 0)).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
+        });
+    }
+
+    /// Writes what has come where blocking is allowed.
+    pub(super) fn write_elsewhere(&mut self, mut intake: Box<Intake>) {
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let began = Instant::now();
+            intake.write().await;
+            let _ = events.send(Event::Written(intake, began.elapsed()));
+        });
+    }
+
+    /// Finishes with what has come where blocking is allowed.
+    pub(super) fn finish_elsewhere(&mut self, intake: Intake) {
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let _ = events.send(Event::Taken(intake.finish().await));
         });
     }
 

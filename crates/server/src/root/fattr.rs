@@ -2,13 +2,13 @@
 
 use gridlane_core::limits;
 use gridlane_store::StoreError;
-use gridlane_xrd::answer::{FattrAnswer, write_fattr_list};
+use gridlane_xrd::answer::{Attribute, FattrAnswer, write_fattr_list};
 use gridlane_xrd::flags::FattrOptions;
 use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{Fattr, FattrAbout};
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::answer::{Answer, Failure, Outcome};
+use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::{Context, allowed};
 use crate::export::Spot;
 use crate::rules::Operation;
@@ -27,6 +27,10 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
         FattrAbout::Path(about) => about.clone(),
         FattrAbout::Handle(handle) => {
             let file = context.session.files.get(*handle)?;
+            if changes && !file.is_changing() {
+                let text = format!("Unable to {act} {}; it is open for reading only", shown(&file.path));
+                return Err(Failure::new(ErrorCode::INVALID_REQUEST, text));
+            }
             PathArg::new(file.path.clone())
         }
     };
@@ -44,7 +48,7 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
     }
     let outcomes = request.attributes.iter().map(|(name, value)| {
         let outcome = one(&spot, request, name, value);
-        (name.clone(), outcome.map_err(|error| code_of(error)))
+        (name.clone(), outcome.map_err(code_of))
     });
     let answer = FattrAnswer { outcomes: outcomes.collect() };
     answer.encode(request.kind == FattrKind::GET, &mut out);
@@ -52,9 +56,9 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
 }
 
 /// Names, and their values if those are wanted.
-fn list(spot: &Spot, with_values: bool) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {
+fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreError> {
     let storage = spot.storage();
-    let mut attributes: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut attributes: Vec<Attribute> = Vec::new();
     let mut bytes = 0;
     for name in storage.attribute_names(&spot.object)? {
         let value = match with_values {
@@ -104,5 +108,69 @@ fn code_of(why: One) -> ErrorCode {
     match why {
         One::Missing => ErrorCode::ATTRIBUTE_NOT_FOUND,
         One::Store(error) => Failure::of_store("", b"", &error).code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at};
+    use gridlane_xrd::Handle;
+    use gridlane_xrd::answer::parse_fattr_list;
+
+    fn ask(
+        context: &Context,
+        path: &str,
+        kind: FattrKind,
+        flags: u8,
+        attributes: &[(&str, &str)],
+    ) -> Outcome {
+        let attributes =
+            attributes.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        let about = FattrAbout::Path(arg(path));
+        fattr(context, &Fattr { about, kind, options: FattrOptions(flags), attributes: attributes.collect() })
+    }
+
+    fn outcomes(outcome: Outcome, with_values: bool) -> Vec<Result<Vec<u8>, ErrorCode>> {
+        let answer = FattrAnswer::parse(&bytes(outcome), with_values).unwrap();
+        answer.outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    }
+
+    #[test]
+    fn set_get_list_and_remove() {
+        let context = context();
+        let ask = |kind, flags, attributes: &[_]| ask(&context, "/d/f", kind, flags, attributes);
+        assert_eq!(bytes(ask(FattrKind::LIST, 0x10, &[])), b"");
+        assert_eq!(bytes(ask(FattrKind::SET, 0, &[("k", "vv"), ("l", "")])), b"\0\x02\0\0k\0\0\0l\0");
+        let again = outcomes(ask(FattrKind::SET, 1, &[("k", "x"), ("m", "y")]), false);
+        assert_eq!(again, [Err(ErrorCode::ITEM_EXISTS), Ok(vec![])]);
+        let got = outcomes(ask(FattrKind::GET, 0, &[("k", ""), ("zz", "")]), true);
+        assert_eq!(got, [Ok(b"vv".to_vec()), Err(ErrorCode::ATTRIBUTE_NOT_FOUND)]);
+        let mut list = parse_fattr_list(&bytes(ask(FattrKind::LIST, 0x10, &[])), true).unwrap();
+        list.sort();
+        let expected = [("k", "vv"), ("l", ""), ("m", "y")];
+        assert_eq!(list, expected.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())));
+        let removed =
+            outcomes(ask(FattrKind::DELETE, 0, &[("k", ""), ("zz", ""), ("l", ""), ("m", "")]), false);
+        assert_eq!(removed.iter().filter(|outcome| outcome.is_ok()).count(), 3);
+        assert_eq!(removed[1], Err(ErrorCode::ATTRIBUTE_NOT_FOUND));
+        assert_eq!(bytes(ask(FattrKind::LIST, 0, &[])), b"");
+    }
+
+    #[test]
+    fn of_what_is_not_there_or_not_allowed() {
+        let context = context();
+        for kind in [FattrKind::GET, FattrKind::SET, FattrKind::DELETE] {
+            let outcome = ask(&context, "/nope", kind, 0, &[("k", "v")]);
+            assert_eq!(outcomes(outcome, kind == FattrKind::GET), [Err(ErrorCode::NOT_FOUND)]);
+        }
+        assert_eq!(code(ask(&context, "/nope", FattrKind::LIST, 0, &[])), ErrorCode::NOT_FOUND);
+        let about = FattrAbout::Handle(Handle([1; 4]));
+        let request = Fattr { about, kind: FattrKind::LIST, options: FattrOptions::NONE, attributes: vec![] };
+        assert_eq!(code(fattr(&context, &request)), ErrorCode::FILE_NOT_OPEN);
+        let context = context_of(vec![export_at("/")], |_| {});
+        let refused = ask(&context, "/f", FattrKind::SET, 0, &[("k", "v")]);
+        assert_eq!(code(refused), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(bytes(ask(&context, "/f", FattrKind::LIST, 0, &[])), b"");
     }
 }

@@ -42,6 +42,11 @@ impl Default for OpenFiles {
 }
 
 impl OpenFiles {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        limits::ROOT_OPEN_FILES_MAX.saturating_sub(self.room.available_permits())
+    }
+
     /// Permission to have one more.
     pub(crate) fn room(&self) -> Result<OwnedSemaphorePermit, Failure> {
         Arc::clone(&self.room).try_acquire_owned().map_err(|_| too_many("the server has"))

@@ -39,3 +39,40 @@ pub(crate) fn locate(context: &Context, request: &Locate) -> Outcome {
     location.write(&mut out);
     Ok(Answer::text(out))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::context::Link;
+    use crate::root::testing::{arg, code, context, context_of, export_at, text};
+    use gridlane_xrd::ErrorCode;
+    use std::sync::Arc;
+
+    fn found(context: &Context, path: &str, options: u16) -> Outcome {
+        locate(context, &Locate { about: arg(path), options: LocateOptions(options) })
+    }
+
+    #[test]
+    fn this_server_has_it() {
+        let context = context();
+        for path in ["/d/f", "/d", "*", "*/d", "*/d?x=y"] {
+            assert_eq!(text(found(&context, path, 0x0501)), "Sw[::127.0.0.1]:1094\0", "{path}");
+        }
+        assert_eq!(code(found(&context, "/nope", 0)), ErrorCode::NOT_FOUND);
+        assert_eq!(code(found(&context, "*/nope", 0)), ErrorCode::NOT_FOUND);
+        let context = context_of(vec![export_at("/a")], |_| {});
+        assert_eq!(text(found(&context, "/a/f", 0)), "Sr[::127.0.0.1]:1094\0");
+    }
+
+    #[test]
+    fn by_name_from_other_machines() {
+        let mut context = context_of(vec![export_at("/a")], |settings| {
+            settings.root.server_name = Some("data.example".to_owned());
+        });
+        assert_eq!(text(found(&context, "/a/f", 0x0100)), "Sr[::127.0.0.1]:1094\0");
+        let local = "[2001:db8::1]:1095".parse().unwrap();
+        context.link = Arc::new(Link { local, ..(*context.link).clone() });
+        assert_eq!(text(found(&context, "/a/f", 0x0100)), "Srdata.example:1095\0");
+        assert_eq!(text(found(&context, "/a/f", 0)), "Sr[2001:db8::1]:1095\0");
+    }
+}

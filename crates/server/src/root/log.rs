@@ -243,3 +243,100 @@ fn what(session: &Session, request: &Request) -> (String, Option<String>) {
         _ => Default::default(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access_log::AccessLog;
+    use crate::root::testing::{arg, context_of, export_at};
+    use crate::settings::Settings;
+    use gridlane_xrd::ErrorCode;
+    use gridlane_xrd::request::{Mv, Ping, Query, Rm};
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    #[derive(Clone, Default)]
+    struct Text(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Text {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is in both logs after `run`.
+    fn logged(level: LogLevel, run: impl FnOnce(&Context)) -> [Vec<serde_json::Value>; 2] {
+        let texts = [Text::default(), Text::default()];
+        let context = context_of(vec![export_at("/")], |settings: &mut Settings| {
+            settings.access_log = AccessLog::to_writer(texts[0].clone());
+            settings.audit_log = AccessLog::to_writer(texts[1].clone());
+            settings.access_log_level = level;
+        });
+        context.session.set_purpose("run 7".to_owned());
+        run(&context);
+        for log in [&context.shared.access_log, &context.shared.audit_log] {
+            assert!(log.finish(Duration::from_secs(60)));
+        }
+        texts.map(|text| {
+            let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn what_leaves_a_line() {
+        let began = Instant::now();
+        let failure = Failure::new(ErrorCode::NOT_FOUND, "Unable to remove /x; no such file or directory");
+        let [access, audit] = logged(LogLevel::All, |context| {
+            let secret = "/d/f?cks.type=md5&authz=secret";
+            answered(context, &Query::new(QueryKind::CHECKSUM, secret).into(), began, None, 40);
+            answered(context, &Query::new(QueryKind::OPAQUE, "secret").into(), began, None, 0);
+            answered(context, &Ping {}.into(), began, None, 0);
+            answered(context, &Rm { about: arg("/x?authz=secret") }.into(), began, Some(&failure), 0);
+            answered(context, &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(), began, None, 0);
+            let gone = Failure::new(ErrorCode::IO_ERROR, "the client left");
+            let (path, failure) = (&b"/f"[..], Some(&gone));
+            closed(
+                context,
+                &Closed { path, opened: began, read_bytes: 7, written_bytes: 9, is_writable: true, failure },
+            );
+            refused(&context.shared, &context.link, RequestId(2999), began, &gone);
+        });
+        let methods = |records: &[serde_json::Value]| -> Vec<String> {
+            records.iter().map(|record| record["method"].as_str().unwrap().to_owned()).collect()
+        };
+        let all =
+            ["root:query.checksum", "root:query.opaque", "root:rm", "root:mv", "root:close", "root:2999"];
+        assert_eq!(methods(&access), all);
+        assert_eq!(methods(&audit), ["root:rm", "root:mv", "root:close"]);
+        assert!(!format!("{access:?}").contains("secret"));
+        assert_eq!(
+            (&access[0]["path"], &access[0]["status"], &access[0]["bytes_out"]),
+            (&"/d/f".into(), &0.into(), &40.into())
+        );
+        assert_eq!((&access[0]["user"], &access[0]["user_agent"]), (&"ann".into(), &"xrdcp v5.5.3".into()));
+        assert_eq!(access[0]["client_info"], "run 7");
+        assert_eq!(
+            (&access[2]["status"], &access[2]["error"]),
+            (&3011.into(), &failure.text.as_str().into())
+        );
+        assert_eq!((&access[3]["path"], &access[3]["destination"]), (&"/a".into(), &"/b".into()));
+        assert_eq!((&access[4]["bytes_in"], &access[4]["bytes_out"]), (&9.into(), &7.into()));
+    }
+
+    #[test]
+    fn only_failures() {
+        let [access, audit] = logged(LogLevel::Failures, |context| {
+            let began = Instant::now();
+            answered(context, &Rm { about: arg("/x") }.into(), began, None, 0);
+            let failure = Failure::new(ErrorCode::NOT_FOUND, "x");
+            answered(context, &Rm { about: arg("/y") }.into(), began, Some(&failure), 0);
+        });
+        assert_eq!((access.len(), audit.len()), (1, 2));
+    }
+}

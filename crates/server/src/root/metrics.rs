@@ -14,8 +14,6 @@ const ERRORS: usize = ErrorCode::KNOWN.len() + 1;
 pub(crate) struct RootMetrics {
     /// Sessions: logins whose first connection is there.
     pub(crate) sessions: Gauge,
-    /// Files that are open.
-    pub(crate) files: Gauge,
     /// Bytes of files received.
     received_bytes: Counter,
     /// Bytes of files sent.
@@ -29,7 +27,6 @@ impl Default for RootMetrics {
     fn default() -> RootMetrics {
         RootMetrics {
             sessions: Gauge::default(),
-            files: Gauge::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             requests: std::array::from_fn(|_| Default::default()),
@@ -63,8 +60,6 @@ impl RootMetrics {
     pub(crate) fn render(&self, page: &mut Page) {
         page.family("root_sessions_open", Kind::Gauge, "", "Sessions over root:// now.");
         page.sample("", &[], self.sessions.get());
-        page.family("root_files_open", Kind::Gauge, "", "Files that are open over root:// now.");
-        page.sample("", &[], self.files.get());
         page.family(
             "root_requests",
             Kind::Counter,
@@ -95,5 +90,32 @@ impl RootMetrics {
         page.sample("_total", &[], self.received_bytes.get());
         page.family("root_sent_bytes", Kind::Counter, "bytes", "Bytes of files sent over root://.");
         page.sample("_total", &[], self.sent_bytes.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_requests_and_errors() {
+        let metrics = RootMetrics::default();
+        metrics.answered(RequestId::OPEN, None);
+        metrics.answered(RequestId::OPEN, Some(ErrorCode::NOT_FOUND));
+        metrics.answered(RequestId(7), Some(ErrorCode(9)));
+        metrics.sent(5);
+        let mut page = Page::default();
+        metrics.render(&mut page);
+        let text = page.finish();
+        for line in [
+            "gridlane_root_requests_total{request=\"open\",outcome=\"ok\"} 1",
+            "gridlane_root_requests_total{request=\"open\",outcome=\"error\"} 1",
+            "gridlane_root_requests_total{request=\"other\",outcome=\"error\"} 1",
+            "gridlane_root_errors_total{error=\"NotFound\"} 1",
+            "gridlane_root_errors_total{error=\"other\"} 1",
+            "gridlane_root_sent_bytes_total 5",
+        ] {
+            assert!(text.lines().any(|other| other == line), "no {line} in\n{text}");
+        }
     }
 }

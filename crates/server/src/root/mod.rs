@@ -32,11 +32,12 @@ mod pages_in;
 pub(crate) mod prepare;
 pub(crate) mod query;
 mod reading;
-mod receiving;
 pub(crate) mod rm;
 pub(crate) mod session;
 pub(crate) mod set;
 pub(crate) mod stat;
 pub(crate) mod statx;
+#[cfg(test)]
+mod testing;
 pub(crate) mod truncate;
 mod written;

@@ -28,3 +28,22 @@ pub(crate) fn prepare(_: &Context, request: &Prepare) -> Outcome {
 pub(crate) fn unknown() -> Failure {
     Failure::new(ErrorCode::ARG_INVALID, "Prepare requestid owned by an unknown server")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{bytes, code, context};
+
+    #[test]
+    fn there_is_no_tape() {
+        let context = context();
+        let ask = |options: PrepareOptions, evicts| {
+            let lines = vec![b"/d/f".to_vec()];
+            prepare(&context, &Prepare { options, priority: 0, port: 0, evicts, lines })
+        };
+        assert_eq!(bytes(ask(PrepareOptions::NONE, false)), b"");
+        assert_eq!(bytes(ask(PrepareOptions::WRITE, true)), b"");
+        assert_eq!(code(ask(PrepareOptions::STAGE, false)), ErrorCode::UNSUPPORTED);
+        assert_eq!(code(ask(PrepareOptions::CANCEL, false)), ErrorCode::ARG_INVALID);
+    }
+}

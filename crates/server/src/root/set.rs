@@ -29,3 +29,22 @@ pub(crate) fn set(context: &Context, request: &Set) -> Outcome {
         _ => Err(Failure::new(ErrorCode::ARG_INVALID, "invalid set parameter")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{bytes, code, context};
+
+    #[test]
+    fn what_comes_into_the_log() {
+        let context = context();
+        let say = |text: &str| set(&context, &Set { modifier: 0, text: text.as_bytes().to_vec() });
+        assert_eq!(bytes(say("appid my\u{7} job")), b"");
+        assert_eq!(context.session.purpose(), "my job");
+        assert_eq!(bytes(say("monitor info run 7")), [0; 4]);
+        assert_eq!(context.session.purpose(), "run 7");
+        assert_eq!(bytes(say("monitor on")), b"");
+        assert_eq!(code(say("cache x")), ErrorCode::ARG_INVALID);
+        assert_eq!(code(say(" ")), ErrorCode::ARG_MISSING);
+    }
+}

@@ -159,3 +159,64 @@ pub(crate) fn seconds(time: SystemTime) -> i64 {
         Err(before) => i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |seconds| -seconds),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, text};
+    use gridlane_xrd::Handle;
+
+    fn of(path: &str, is_vfs: bool) -> Stat {
+        Stat { about: About::Path(arg(path)), is_vfs, wants: 0 }
+    }
+
+    #[test]
+    fn files_and_directories() {
+        let context = context();
+        let file = stat_of(&context, "/d//./f?authz=secret").unwrap();
+        assert_eq!((file.size_bytes, file.flags), (5, StatFlags::READABLE | StatFlags::WRITABLE));
+        assert_ne!(file.id, stat_of(&context, "/d/e").unwrap().id);
+        assert_eq!(stat_of(&context, "/d").unwrap().flags, StatFlags(51));
+        assert!(stat_of(&context, "/").unwrap().is_directory());
+        assert_eq!(stat_of(&context, "/nope"), None);
+        assert!(bytes(stat(&context, &of("/d", false))).ends_with(&[0]));
+    }
+
+    #[test]
+    fn where_nobody_may_write() {
+        let context = context_of(vec![export_at("/a/b"), export_at("/a/c")], |_| {});
+        assert_eq!(stat_of(&context, "/a/b/f").unwrap().flags, StatFlags::READABLE);
+        assert_eq!(stat_of(&context, "/a/b").unwrap().flags, StatFlags(19));
+        assert_eq!(stat_of(&context, "/a").unwrap().flags, StatFlags(19));
+        assert_eq!(stat_of(&context, "/").unwrap().flags, StatFlags(19));
+        assert_eq!(stat_of(&context, "/x"), None);
+        assert!(text(stat(&context, &of("/a", true))).starts_with("0 "));
+    }
+
+    #[test]
+    fn what_makes_no_sense() {
+        let context = context();
+        for path in ["d/f", "/d/../d", "/.."] {
+            assert_eq!(code(stat(&context, &of(path, false))), ErrorCode::NOT_AUTHORIZED, "{path}");
+        }
+        let handle = About::Handle(Handle([1; 4]));
+        let request = Stat { about: handle.clone(), is_vfs: false, wants: 0 };
+        assert_eq!(code(stat(&context, &request)), ErrorCode::FILE_NOT_OPEN);
+        let request = Stat { about: handle, is_vfs: true, wants: 0 };
+        assert_eq!(code(stat(&context, &request)), ErrorCode::ARG_MISSING);
+    }
+
+    #[test]
+    fn a_file_system() {
+        let context = context();
+        let vfs = VfsText::parse(&bytes(stat(&context, &of("/d", true)))).unwrap();
+        assert_eq!((vfs.nodes, vfs.staging_nodes), (1, 0));
+        assert_eq!(code(stat(&context, &of("/nope", true))), ErrorCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn moments_before_1970() {
+        assert_eq!(seconds(UNIX_EPOCH - std::time::Duration::from_secs(5)), -5);
+        assert_eq!(seconds(UNIX_EPOCH + std::time::Duration::from_secs(5)), 5);
+    }
+}

@@ -25,3 +25,21 @@ pub(crate) fn statx(context: &Context, request: &Statx) -> Outcome {
     };
     request.paths.iter().map(kind).collect::<Result<Vec<u8>, Failure>>().map(Answer::Ok)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{bytes, code, context};
+
+    #[test]
+    fn a_byte_for_each() {
+        let context = context();
+        let of = |paths: &[&str]| {
+            statx(&context, &Statx { paths: paths.iter().map(|path| path.as_bytes().to_vec()).collect() })
+        };
+        assert_eq!(bytes(of(&["/d", "/d/f?a=b"])), [2, 0]);
+        assert_eq!(code(of(&["/d", "/nope"])), ErrorCode::NOT_FOUND);
+        assert_eq!(code(of(&[])), ErrorCode::ARG_MISSING);
+        assert_eq!(code(of(&["/d"; limits::ROOT_PATHS_MAX + 1])), ErrorCode::ARG_TOO_LONG);
+    }
+}

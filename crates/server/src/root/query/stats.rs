@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gridlane_dav::listing::escape;
+
 use super::super::answer::Answer;
 use super::super::context::Context;
 use super::config::{VERSION, name};
@@ -12,8 +14,8 @@ use super::config::{VERSION, name};
 pub(super) fn stats(context: &Context, letters: &[u8]) -> Answer {
     let shared = &context.shared;
     let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let (host, port) = (escaped(&name(context)), context.link.local.port());
-    let site = shared.root.site_name.as_deref().map(escaped).unwrap_or_default();
+    let (host, port) = (escape(&name(context)), context.link.local.port());
+    let site = shared.root.site_name.as_deref().map(escape).unwrap_or_default();
     let wants = |letter| letters.contains(&b'a') || letters.contains(&letter);
     let metrics = &shared.metrics;
     let mut out = String::new();
@@ -42,8 +44,4 @@ pub(super) fn stats(context: &Context, letters: &[u8]) -> Answer {
     }
     out.push_str("</statistics>");
     Answer::text(out)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
 }
