@@ -379,8 +379,26 @@ const _: () = {
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// Bytes of the arguments of a request of somebody who is not logged in: names, and credentials. Tokens and proxies'
+/// certificates have some kilobytes.
+pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
+/// Without a request from a session: its clients keep connections that they may use again for 5 to 20 minutes, and
+/// open files for as long as an event takes to be looked at.
+pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
 pub const ROOT_BOUND_MAX: usize = 15;
+/// Requests of one connection that were read and not answered; when there are so many, no other is read.
+pub const ROOT_REQUESTS_MAX: usize = 256;
+/// Those of them that wait for a disk, or for something else, at the same time: some of the many that all clients
+/// together may have.
+pub const ROOT_TASKS_MAX: usize = 16;
+/// Bytes of answers to small requests that wait to be sent on one connection; when there are so many, no other
+/// request is read.
+pub const ROOT_ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one answer to a plain read: what its length was promised for cannot be interrupted by other answers.
+pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Pages of one message of `pgread`: as XRootD's servers send them.
+pub const ROOT_PAGES_MAX: u64 = 512;
 /// Elements of `readv` and `writev`: what XRootD's servers take and its clients ask for before they split.
 pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
 /// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
