@@ -24,7 +24,7 @@ use gridlane_xrd::answer::{self, LoginAnswer, StatusAnswer};
 use gridlane_xrd::path::pairs;
 use gridlane_xrd::request::{Auth, Bind, Login, WriteV};
 use gridlane_xrd::server::{Machine, Step};
-use gridlane_xrd::{ErrorCode, Request, RequestHead, Status, StreamId};
+use gridlane_xrd::{ErrorCode, Request, RequestHead, RequestId, Status, StreamId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
@@ -32,17 +32,21 @@ use tokio::time::{Instant as Deadline, sleep_until, timeout};
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::{Context, Link};
+use super::intake::Intake;
 use super::outbox::{Outbox, Sent};
 use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
 use super::session::{Joined, Main};
-use super::{files, log, writing};
+use super::{files, log};
 use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::reply::Pieces;
 use crate::rules::Client;
 use crate::settings::RootAuth;
 use crate::shared::{Current, Pace, Phase, Shared};
-use crate::transfer::{CLIENT_PACE, Patience, told};
+use crate::transfer::{Patience, told};
+
+/// A write that takes longer has waited for a device.
+const FAST_WRITE_MAX: Duration = Duration::from_millis(2);
 
 /// Answers are made ahead of the socket up to here.
 const AHEAD_BYTES: usize = 256 * 1024;
@@ -60,6 +64,10 @@ pub(crate) enum Event {
     Vector(VectorJob, io::Result<(Lent, usize, usize)>),
     /// Bytes that were promised already are there.
     Refilled(io::Result<(Lent, Range<usize>, Source)>),
+    /// Bytes of the request in hand were written, in so long a time.
+    Written(Box<Intake>, Duration),
+    /// It has come to this.
+    Taken(Outcome),
     /// The next piece of an answer that is made while it is sent, whether it is the last, and where others come from.
     Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
     /// A read that was asked for on another connection.
@@ -107,6 +115,8 @@ pub(crate) struct Connection {
     pub(super) jobs: VecDeque<Job>,
     /// Requests whose turn has not come.
     waiting: VecDeque<Asked>,
+    /// The request whose bytes are coming.
+    incoming: Option<Incoming>,
     /// What waits for something.
     pub(super) tasks: JoinSet<()>,
     pub(super) events: mpsc::UnboundedSender<Event>,
@@ -124,6 +134,27 @@ pub(crate) struct Connection {
     clock: Clock,
     /// The client's rate limit, if it has one.
     pace: Option<Arc<Pace>>,
+}
+
+/// A request whose bytes are coming.
+struct Incoming {
+    head: RequestHead,
+    /// Not here while it writes.
+    intake: Option<Box<Intake>>,
+    began: Instant,
+    /// The client is waited for since then.
+    waits_since: Instant,
+    patience: Patience,
+    /// The client's rate limit lets nothing be taken before.
+    held_until: Option<Instant>,
+    /// What was written last was written at once.
+    is_fast: bool,
+}
+
+impl Incoming {
+    fn wants_input(&self) -> bool {
+        self.intake.is_some() && self.held_until.is_none_or(|until| until <= Instant::now())
+    }
 }
 
 /// What happened when.
@@ -173,6 +204,7 @@ impl Connection {
             client,
             jobs: VecDeque::new(),
             waiting: VecDeque::new(),
+            incoming: None,
             tasks: JoinSet::new(),
             events,
             told,
@@ -226,13 +258,17 @@ impl Connection {
                 }
             }
             is_busy |= self.take_requests().await?;
+            is_busy |= self.take_data().await?;
             self.make_answers();
             let is_full = self.send()?;
             if self.is_over() {
                 return Ok(());
             }
-            let wants_input = self.wants_input();
-            if wants_input {
+            let wants_input = match &self.incoming {
+                Some(incoming) => incoming.wants_input(),
+                None => self.wants_input(),
+            };
+            if wants_input && self.incoming.is_none() {
                 match self.wire.stream.try_read(self.wire.inbox.room())? {
                     Some(0) => return Ok(()),
                     Some(count) => {
@@ -291,7 +327,7 @@ impl Connection {
     /// Begins what the client has asked for; whether it has asked for something.
     async fn take_requests(&mut self) -> io::Result<bool> {
         let mut has_asked = false;
-        while self.wants_input() {
+        while self.wants_input() && self.incoming.is_none() {
             let (used, step) = self.machine.step(self.wire.inbox.unread());
             if let Step::More(_) = step {
                 let has_begun = !self.wire.inbox.unread().is_empty();
@@ -320,7 +356,7 @@ impl Connection {
                 Step::Auth(stream, auth) => self.authenticate(stream, &auth),
                 Step::Bind(stream, bind) => self.bind(stream, &bind),
                 Step::Request(stream, request) => self.ask(stream, request),
-                Step::Data(head) => self.receive(&head).await?,
+                Step::Data(head) => self.begin_intake(&head),
             }
         }
         if has_asked {
@@ -434,39 +470,93 @@ impl Connection {
         }
     }
 
-    /// A request whose bytes follow: they are read here, and written. Answers that are ready meanwhile wait.
-    async fn receive(&mut self, head: &RequestHead) -> io::Result<()> {
+    /// A request whose bytes follow.
+    fn begin_intake(&mut self, head: &RequestHead) {
         self.renew();
-        self.send()?;
-        let Role::Main(_, context) = &self.role else { return Ok(()) };
-        let context = context.clone();
-        // What is on its way anyway is taken in any case.
-        let began = Instant::now();
-        let pace = self.pace.clone();
-        let mut pending = Vec::new();
-        let outcome = {
-            let receiving = writing::receive(&context, &mut self.wire, head);
-            let mut receiving = std::pin::pin!(CLIENT_PACE.scope(pace, receiving));
-            loop {
-                tokio::select! {
-                    biased;
-                    outcome = &mut receiving => break outcome,
-                    Some(event) = self.told.recv() => match event {
-                        Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
-                        event => pending.push(event),
-                    },
-                }
-            }
-        };
-        for event in pending {
-            self.handle(event)?;
-        }
-        let request = Request::parse(head.id, &head.body, &[]);
+        let Some(context) = self.context() else { return };
+        let intake = Box::new(Intake::new(context, head));
         self.unanswered += 1;
+        let now = Instant::now();
+        let patience = Patience::new(&self.shared.deadlines);
+        self.incoming = Some(Incoming {
+            head: *head,
+            intake: Some(intake),
+            began: now,
+            waits_since: now,
+            patience,
+            held_until: None,
+            is_fast: false,
+        });
+    }
+
+    /// Takes what has come for the request in hand; whether anything happened.
+    async fn take_data(&mut self) -> io::Result<bool> {
+        let Some(incoming) = &mut self.incoming else { return Ok(false) };
+        let Some(intake) = &mut incoming.intake else { return Ok(false) };
+        let now = Instant::now();
+        if incoming.held_until.is_some_and(|until| until > now) {
+            return Ok(false);
+        }
+        let room = intake.room();
+        if !room.is_empty() {
+            let ahead = self.wire.inbox.unread();
+            let count = match ahead.is_empty() {
+                true => match self.wire.stream.try_read(room)? {
+                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Some(count) => count,
+                    None => return Ok(false),
+                },
+                false => {
+                    let count = ahead.len().min(room.len());
+                    room[..count].copy_from_slice(&ahead[..count]);
+                    self.wire.inbox.consume(count);
+                    count
+                }
+            };
+            intake.took(count);
+            let waited = now.saturating_duration_since(incoming.waits_since);
+            incoming.patience.note(count as u64, waited).map_err(|slow| slow.of_sending())?;
+            incoming.waits_since = now;
+            incoming.held_until = self.pace.as_ref().map(|pace| now + pace.owe(count as u64));
+            self.clock.active = now;
+            return Ok(true);
+        }
+        let (is_done, is_fast) = (intake.is_done(), incoming.is_fast);
+        let Some(mut intake) = incoming.intake.take() else { return Ok(false) };
+        match is_done {
+            // `writev` may bring things to the device at its end.
+            true if incoming.head.id == RequestId::WRITEV => self.finish_elsewhere(*intake),
+            true => {
+                let outcome = intake.finish().await;
+                self.taken(outcome);
+            }
+            false if is_fast => {
+                intake.write().await;
+                self.written(intake, now.elapsed());
+            }
+            false => self.write_elsewhere(intake),
+        }
+        Ok(true)
+    }
+
+    /// Bytes of the request in hand were written, in so long a time.
+    fn written(&mut self, intake: Box<Intake>, took: Duration) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.intake = Some(intake);
+            incoming.waits_since = Instant::now();
+            // The next ones may be written here, if these were only copied to memory.
+            incoming.is_fast = took < FAST_WRITE_MAX;
+        }
+    }
+
+    /// The request in hand has come to this.
+    fn taken(&mut self, outcome: Outcome) {
+        let Some(incoming) = self.incoming.take() else { return };
+        let Incoming { head, began, .. } = incoming;
+        let request = Request::parse(head.id, &head.body, &[]);
         // A list of ranges is not kept for the log.
         let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
         self.answered(&Asked { stream: head.stream, request, began }, outcome);
-        Ok(())
     }
 
     /// Takes a request from what the client may ask; else how long it has to wait.
@@ -495,7 +585,12 @@ impl Connection {
         match &event {
             Event::Answered(..) => self.asking -= 1,
             Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
-            Event::Delegated(_) | Event::Returned(_) | Event::Lost(_) | Event::End => {}
+            Event::Written(..)
+            | Event::Taken(_)
+            | Event::Delegated(_)
+            | Event::Returned(_)
+            | Event::Lost(_)
+            | Event::End => {}
         }
         match event {
             Event::Answered(asked, outcome) => self.answered(&asked, outcome),
@@ -534,7 +629,9 @@ impl Connection {
                 let what = "the connection that the answer came on has ended";
                 self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
             }
-            Event::End => self.is_ending = true,
+            Event::Written(intake, took) => self.written(intake, took),
+            Event::Taken(outcome) => self.taken(outcome),
+            Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
         Ok(())
     }
@@ -751,6 +848,18 @@ impl Connection {
         let mut earliest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         if let Some(until) = self.clock.held_until {
             earliest(until);
+        }
+        if let Some(incoming) = &self.incoming
+            && incoming.intake.is_some()
+        {
+            if let Some(until) = incoming.held_until {
+                earliest(until);
+            }
+            let end = incoming.waits_since.max(incoming.held_until.unwrap_or(now)) + deadlines.body_stall;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
         }
         if let Some(since) = self.clock.full_since {
             let end = since + deadlines.body_stall;

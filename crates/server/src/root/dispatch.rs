@@ -2,6 +2,7 @@
 //! that may wait.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridlane_xrd::request::Endsess;
 use gridlane_xrd::{ErrorCode, PathId, Request};
@@ -9,10 +10,11 @@ use gridlane_xrd::{ErrorCode, PathId, Request};
 use super::answer::{Answer, Failure, Outcome};
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
+use super::intake::Intake;
 use super::reading::{Asked, Kind, ReadJob, Source, VectorJob};
 use super::session::Connections;
 use super::{
-    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, writing,
+    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, truncate,
 };
 use crate::reply::Pieces;
 use crate::shared::Shared;
@@ -147,6 +149,24 @@ impl Connection {
         });
     }
 
+    /// Writes what has come where blocking is allowed.
+    pub(super) fn write_elsewhere(&mut self, mut intake: Box<Intake>) {
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let began = Instant::now();
+            intake.write().await;
+            let _ = events.send(Event::Written(intake, began.elapsed()));
+        });
+    }
+
+    /// Finishes with what has come where blocking is allowed.
+    pub(super) fn finish_elsewhere(&mut self, intake: Intake) {
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let _ = events.send(Event::Taken(intake.finish().await));
+        });
+    }
+
     /// Makes the next piece of an answer.
     pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
@@ -166,7 +186,7 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Open(request) => open::open(context, request).await,
         Request::Close(request) => files::close(context, request).await,
         Request::Sync(request) => files::sync(context, request).await,
-        Request::Truncate(request) => writing::truncate(context, request).await,
+        Request::Truncate(request) => truncate::truncate(context, request).await,
         Request::Query(request) => query::query(context, request).await,
         Request::Stat(request) => disk.run(|| stat::stat(context, request)).await,
         Request::Statx(request) => disk.run(|| statx::statx(context, request)).await,

@@ -37,7 +37,7 @@ pub(crate) mod session;
 pub(crate) mod set;
 pub(crate) mod stat;
 pub(crate) mod statx;
-pub(crate) mod truncate;
 #[cfg(test)]
 mod testing;
+pub(crate) mod truncate;
 mod written;
