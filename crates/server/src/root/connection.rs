@@ -225,20 +225,18 @@ impl Connection {
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         let outcome = self.run().await;
-        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, .. } = self;
+        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, incoming, .. } = self;
+        // What waits for files to be let go of must not be waited for by what holds them.
+        tasks.shutdown().await;
+        drop(incoming);
         match role {
             Role::Main(main, context) | Role::Unproved(main, context) => {
                 main.close();
-                // What runs still uses files, and what waits for them must not be waited for.
-                tasks.shutdown().await;
                 drop((jobs, told, outbox));
                 files::end_all(&context).await;
                 drop(main);
             }
-            Role::Bound(joined) => {
-                tasks.shutdown().await;
-                hand_back(joined, jobs, told, unsent, outbox.sent_bytes());
-            }
+            Role::Bound(joined) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
             Role::Stranger => {}
         }
         if outcome.is_ok() {
