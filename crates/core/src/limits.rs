@@ -436,6 +436,11 @@ pub const ROOT_REDIRECTS_MAX: usize = 16;
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
 pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// After so long a client that asks for a checksum is told that the answer comes later, and does not take the silence for
+/// a server that is gone.
+pub const ROOT_SOON: Duration = Duration::from_secs(1);
+/// Within so long it is told that the answer comes: a file of 1 TB at 300 MB/s.
+pub const ROOT_LATER: Duration = Duration::from_secs(3600);
 /// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
 pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 /// Requests for blocks of a file that a client is advised to have running: XRootD's own number.
