@@ -224,9 +224,12 @@ impl Client {
             None => self.connect(way, &home, request, expect).await?,
         };
         for session in self.habits.take_lost(home.key()) {
-            // Whatever it says to that: it knows nothing of it any more, or ends it by itself.
+            // Whatever it says to that: it knows nothing of it any more, or ends it by itself. A connection that is
+            // of no use shows so by the answer that does not come.
             let request = Endsess { session }.to_bytes(StreamId::default());
-            connection.send(&request, &[], COLLECTED).await?;
+            if connection.send(&request, &[], COLLECTED).await.is_err() {
+                break;
+            }
         }
         let mut answer_max = self.answer_max;
         loop {
