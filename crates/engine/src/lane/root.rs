@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX};
+use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX, ROOT_WRONG_PAGES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
@@ -85,6 +85,8 @@ struct Reader<'a> {
     tail: usize,
     tally: Tally,
     has_answered: bool,
+    /// Wrong pages that came.
+    wrong_pages: usize,
 }
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
@@ -109,6 +111,7 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         tail: 0,
         tally: Tally::default(),
         has_answered: false,
+        wrong_pages: 0,
     };
     early.into_iter().for_each(|range| reader.ask(range));
     let end = match reader.run(commands).await {
@@ -316,9 +319,7 @@ impl Reader<'_> {
 
     /// An answer begins.
     fn begin(&mut self, next: Next) -> Step<()> {
-        if !self.has_answered {
-            self.has_answered = true;
-        }
+        self.has_answered = true;
         match next {
             Next::Part(part) => {
                 let unpaging = part.is_paged.then(|| Unpaging::new(part.offset, part.len));
@@ -420,10 +421,16 @@ impl Reader<'_> {
     /// Asks for a page again that was not what its checksum says.
     async fn mend(&mut self, stream: StreamId, offset: u64, len: usize) -> Step<()> {
         let Some(chunk) = self.chunks.iter_mut().find(|chunk| chunk.stream == stream) else { return Ok(()) };
-        if chunk.is_retry {
-            let message = format!(
-                "a page of {len} bytes at {offset} came twice with bytes that are not what its checksum says"
-            );
+        self.wrong_pages += 1;
+        if chunk.is_retry || self.wrong_pages > ROOT_WRONG_PAGES_MAX {
+            let message = match chunk.is_retry {
+                true => format!(
+                    "a page of {len} bytes at {offset} came twice with bytes that are not what its checksum says"
+                ),
+                false => format!(
+                    "more than {ROOT_WRONG_PAGES_MAX} pages came with bytes that are not what their checksum says"
+                ),
+            };
             let error = Error::new(ErrorKind::ChecksumMismatch, message).endpoint(&self.file.url);
             return Err(End::Dead { error, forget: false });
         }

@@ -50,7 +50,7 @@ pub struct Answered {
 
 /// What a request came to.
 enum Came {
-    Done(Connection),
+    Done(Box<Connection>),
     Elsewhere(gridlane_xrd::answer::Redirect),
     Failed(Error, Option<ErrorCode>),
 }
@@ -177,7 +177,7 @@ impl Client {
             let request = make(PathArg::with_cgi(way.at.wire_path(), cgi));
             let came = self.ask(&way, purpose, &request, expect, take).await;
             let (error, code) = match came {
-                Ok(Came::Done(connection)) => return Ok((connection, way.at)),
+                Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                 Ok(Came::Elsewhere(redirect)) => {
                     way.follow(&redirect)?;
                     continue;
@@ -239,7 +239,7 @@ impl Client {
                 return Err(Error::new(ErrorKind::Timeout, message));
             };
             match came {
-                Ok(None) => return Ok(Came::Done(connection)),
+                Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
                     return Ok(Came::Failed(status_error(&answer), Some(answer.code)));
                 }
