@@ -16,6 +16,7 @@ use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
 use gridlane_xrd::flags::OpenOptions;
+use gridlane_xrd::pages::PAGE_BYTES;
 use gridlane_xrd::request::{About, PgRead, Read, Stat};
 use gridlane_xrd::{Call, ErrorCode, PathId, StreamId};
 use tokio::time::Instant;
@@ -58,7 +59,7 @@ struct Chunk {
 struct Reading {
     part: Part,
     unpaging: Option<Unpaging>,
-    /// Where the next byte belongs, without pages.
+    /// Where the bytes in the buffer belong, without pages.
     at: u64,
 }
 
@@ -81,7 +82,7 @@ struct Reader<'a> {
     delayed: Vec<(Instant, Chunk)>,
     reading: Option<Reading>,
     buf: AlignedBuf,
-    /// Raw bytes at the beginning of `buf` that are less than a page.
+    /// Bytes at the beginning of `buf` that are less than a page: with pages, raw ones.
     tail: usize,
     tally: Tally,
     has_answered: bool,
@@ -372,12 +373,18 @@ impl Reader<'_> {
         self.lane.pace.spend(count);
         let Some(reading) = &mut self.reading else { return Ok(()) };
         let (stream, offset) = (reading.part.stream, reading.at);
+        let raw = self.tail + count;
         let Some(unpaging) = &mut reading.unpaging else {
-            reading.at += count as u64;
-            self.write(stream, offset, 0, count).await?;
+            // Written up to where a page of the file ends, so that no page is written in two halves.
+            let is_over = self.file.connection().map_err(End::Local)?.data_left() == 0;
+            let behind = (offset + raw as u64) % PAGE_BYTES as u64;
+            let rest = if is_over { 0 } else { raw.min(behind as usize) };
+            reading.at += (raw - rest) as u64;
+            self.write(stream, offset, 0, raw - rest).await?;
+            self.buf.copy_within(raw - rest..raw, 0);
+            self.tail = rest;
             return Ok(());
         };
-        let raw = self.tail + count;
         let unpaged = unpaging.take(&mut self.buf[..raw]);
         let mut from = 0;
         for (page, len) in &unpaged.wrong {
