@@ -14,12 +14,14 @@ mod file;
 mod habits;
 mod redirect;
 mod status;
+mod trunk;
 mod who;
 
 pub use client::{Answered, Client};
-pub(crate) use connection::Next;
+pub(crate) use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
 pub use status::status_error;
+pub(crate) use trunk::{Carrier, Joined, Trunk};
 
 use gridlane_core::{Error, ErrorKind, Fault, Url};
 use gridlane_xrd::client::Expect;
