@@ -25,8 +25,12 @@
 #   davix davix-tests gfal2-util-scripts gfal2-plugin-http gfal2-plugin-file rclone litmus cadaver
 #                        clients of the tests: what the field uses
 #   apache2-bin          WebDAV server of the tests and benchmarks
-#   xrootd-client        its xrdadler32 keeps checksums in attributes, which tests read
-#   python3-venv         for WsgiDAV, a server of the tests, which is fetched from PyPI into the user's cache
+#   xrootd-client        xrdcp and xrdfs, clients of the tests; its xrdadler32 keeps checksums in attributes, which tests read
+#   xrootd-server        server of the tests; as root it works as the user xrootd, which the package makes
+#   gfal2-plugin-xrootd python3-xrootd
+#                        clients of the tests over root://
+#   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
+#                        client of XRootD
 #   iproute2             configures the network namespaces of `gridlane wan`
 #   xrootd-server xrootd-client   peers of `make bench-wan`
 set -eu
@@ -83,12 +87,15 @@ case $purpose in
     need ip iproute2
     need python3 python3
     need xrdadler32 xrootd-client
+    need xrootd xrootd-server
     need aria2c aria2
     need davix-get davix
     need davix-tester davix-tests
     need gfal-copy gfal2-util-scripts
     has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_http.so' || packages="$packages gfal2-plugin-http"
     has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_file.so' || packages="$packages gfal2-plugin-file"
+    has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_xrootd.so' || packages="$packages gfal2-plugin-xrootd"
+    /usr/bin/python3 -c 'import XRootD' 2>/dev/null || packages="$packages python3-xrootd"
     need rclone rclone
     need litmus litmus
     need cadaver cadaver
@@ -187,20 +194,32 @@ case $purpose in
     ;;
 esac
 
-# --- WsgiDAV --------------------------------------------------------------------------------------
+# --- From PyPI ------------------------------------------------------------------------------------
+
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test
+
+# A virtual environment in the user's cache, of wheels alone: nothing is compiled.
+need_environment() { # name, a file in it when it is complete, packages with versions
+    environment=$cache/$1
+    complete=$environment/$2
+    shift 2
+    [ ! -e "$complete" ] || return 0
+    say "installing into $environment: $*"
+    # Made where it stays: the scripts of a venv hold its path.
+    rm -rf "$environment"
+    { /usr/bin/python3 -m venv "$environment" &&
+        "$environment/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$@" >&2 &&
+        touch "$complete"; } || {
+        rm -rf "$environment"
+        say "could not install $*; what pip says about that is above"
+        exit 1
+    }
+}
 
 if [ "$purpose" = --test ]; then
-    wsgidav=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test/wsgidav-4.3.3
-    if [ ! -x "$wsgidav/bin/wsgidav" ]; then
-        say "installing WsgiDAV into $wsgidav"
-        # Made where it stays: the scripts of a venv hold its path.
-        { /usr/bin/python3 -m venv "$wsgidav" &&
-            "$wsgidav/bin/pip" install --quiet --disable-pip-version-check wsgidav==4.3.3 cheroot==10.0.1 >&2; } || {
-            rm -rf "$wsgidav"
-            say "could not install WsgiDAV; what pip says about that is above"
-            exit 1
-        }
-    fi
+    need_environment wsgidav-4.3.3 bin/wsgidav wsgidav==4.3.3 cheroot==10.0.1
+    # The newest that have wheels for every Python from 3.10 (Ubuntu 22.04) on.
+    need_environment xrootd-6.2.1 complete xrootd==6.2.1 uproot==5.7.7 fsspec-xrootd==0.5.5 numpy==2.2.6 awkward==2.14.0
 fi
 
 # --- Rust -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ mod own_trees;
 mod peers;
 mod resume;
 mod resume_journal;
+mod root;
 mod serve;
 mod server_killed;
 mod statuses;

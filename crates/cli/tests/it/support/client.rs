@@ -37,7 +37,7 @@ const TAKEN_AWAY: [&str; 15] = [
     "sslkeylogfile",
     "bash_env",
 ];
-const TAKEN_AWAY_BEGINNINGS: [&str; 3] = ["gridlane_", "x509_", "rclone_"];
+const TAKEN_AWAY_BEGINNINGS: [&str; 4] = ["gridlane_", "x509_", "rclone_", "xrd"];
 
 /// Takes away what would make a run depend on the user's environment.
 pub(crate) fn isolated(mut command: Command) -> Command {

@@ -7,12 +7,14 @@ pub(crate) mod apache;
 pub(crate) mod client;
 pub(crate) mod nginx;
 pub(crate) mod object;
+pub(crate) mod python;
 pub(crate) mod rogue;
 pub(crate) mod serve;
 pub(crate) mod tools;
 pub(crate) mod tree;
 pub(crate) mod wan;
 pub(crate) mod wsgidav;
+pub(crate) mod xrootd;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

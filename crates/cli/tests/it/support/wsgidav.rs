@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::client::isolated;
 use super::nginx::{free_port, is_open};
+use super::python::cached;
 use super::{Scratch, until};
 
 /// A running WsgiDAV; it is killed when the value is dropped.
@@ -64,10 +65,7 @@ impl Drop for WsgiDav {
 
 /// Where scripts/bootstrap.sh puts it.
 fn program() -> PathBuf {
-    let cache = std::env::var_os("XDG_CACHE_HOME").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-    let cache = cache
-        .unwrap_or_else(|| PathBuf::from(std::env::var_os("HOME").unwrap_or("/root".into())).join(".cache"));
-    let program = cache.join("gridlane-test/wsgidav-4.3.3/bin/wsgidav");
+    let program = cached("wsgidav-4.3.3/bin/wsgidav");
     assert!(program.is_file(), "{} is needed and not there: scripts/bootstrap.sh --test", program.display());
     program
 }

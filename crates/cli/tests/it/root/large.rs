@@ -1,0 +1,62 @@
+//! Files of 1 GB and of 5 GiB, up and down by xrdcp. They are mostly holes, and compared on the way.
+
+use std::fs;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::{Site, assert_same_files};
+use crate::support::client::{Running, text};
+use crate::support::content;
+use crate::support::tools::tool;
+
+/// 5 GiB pass through two processes and a disk that others use too.
+const LONG: Duration = Duration::from_secs(400);
+
+const GIB: u64 = 1 << 30;
+
+/// A file with holes and some blocks of data: at both ends, across page borders, and where 31, 32 and 33 bits end.
+fn sparse(path: &Path, size: u64) {
+    let file = fs::File::create(path).unwrap();
+    file.set_len(size).unwrap();
+    let places = [0, 123_456_789, GIB / 2, 2 * GIB - 5000, 4 * GIB - 3, 4 * GIB + 100_001, size - 10_007];
+    for (seed, at) in (3100..).zip(places) {
+        if at < size {
+            let block = content(seed, 10_007);
+            let len = block.len().min(usize::try_from(size - at).unwrap_or(usize::MAX));
+            file.write_all_at(&block[..len], at).unwrap();
+        }
+    }
+}
+
+fn up_and_down(site: &Site, name: &str, size: u64, pages: &str) {
+    let source = site.scratch.join(name);
+    sparse(&source, size);
+    let mut up = site.xrdcp_command(&[text(&source), &site.url(name)]);
+    up.env("XRD_CPUSEPGWRTRD", pages);
+    Running::start(up).wait_within(LONG).ok();
+    assert_eq!(fs::metadata(site.exported(name)).unwrap().len(), size);
+    assert_same_files(&source, &site.exported(name));
+    // It need not be sparse there; so it is freed before the next one comes.
+    let mut down = site.xrdcp_command(&[&site.url(name), "-"]);
+    down.env("XRD_CPUSEPGWRTRD", pages).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut down = down.spawn().unwrap();
+    let mut compare: Command = tool("cmp", "diffutils");
+    compare.arg(&source).arg("-").stdin(down.stdout.take().unwrap());
+    Running::start(compare).wait_within(LONG).ok();
+    assert!(down.wait().unwrap().success());
+    fs::remove_file(site.exported(name)).unwrap();
+}
+
+/// With page checksums.
+#[test]
+fn a_gigabyte() {
+    up_and_down(&Site::new(), "1GB", 1_000_000_000, "1");
+}
+
+/// Without them, for the sake of time.
+#[test]
+fn five_gibibytes_with_holes() {
+    up_and_down(&Site::new(), "5GiB", 5 * GIB + 12_345, "0");
+}

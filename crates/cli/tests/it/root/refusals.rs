@@ -1,0 +1,169 @@
+//! What is not allowed stays so over root://, and is refused in words.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use super::{Site, assert_refused};
+use crate::support::client::text;
+use crate::support::{SOON, Scratch, assert_same, content};
+
+/// Codes of "you may not".
+const DENIED: [u32; 2] = [3010, 3025];
+
+#[test]
+fn a_read_only_server() {
+    let site = Site::ours(&[]);
+    let bytes = content(3301, 10_000);
+    site.put("d/f", &bytes);
+    let source = site.scratch.file("source", b"new");
+    let writes: [&[&str]; 8] = [
+        &["mkdir", "/new"],
+        &["mkdir", "-p", "/new/and/more"],
+        &["rm", "/d/f"],
+        &["rmdir", "/d"],
+        &["mv", "/d/f", "/d/g"],
+        &["truncate", "/d/f", "0"],
+        &["chmod", "/d/f", "rwx------"],
+        &["xattr", "/d/f", "set", "k=v"],
+    ];
+    for write in writes {
+        assert_refused(site.xrdfs(write), &DENIED, &["permi"]);
+    }
+    for options in [&["-f"][..], &["-f", "--posc"], &[]] {
+        let mut arguments = options.to_vec();
+        let url = site.url("d/new");
+        arguments.extend([text(&source), &url]);
+        assert_refused(site.xrdcp(&arguments), &DENIED, &["permi"]);
+    }
+    assert_refused(site.xrdcp(&["-f", text(&source), &site.url("d/f")]), &DENIED, &["permi"]);
+    // What is read is read, and stat says that it cannot be written.
+    assert_same(&site.xrdfs(&["cat", "/d/f"]).ok().stdout, &bytes);
+    site.xrdfs(&["query", "checksum", "/d/f"]).ok();
+    site.xrdfs(&["stat", "-q", "IsReadable", "/d/f"]).ok();
+    site.xrdfs(&["stat", "-q", "IsWritable", "/d/f"]).exits(55);
+    let located = site.xrdfs(&["locate", "/d/f"]).ok().text();
+    assert!(located.contains("Server Read") && !located.contains("ReadWrite"), "{located}");
+    assert_same(&site.read("d/f"), &bytes);
+    assert_eq!(crate::support::names(&site.exported("d")), ["f"]);
+}
+
+#[test]
+fn paths_that_lead_out() {
+    let site = Site::new();
+    site.put("d/f", b"x");
+    // It makes "/" of "..": what is refused is what reaches the server.
+    for path in ["/../etc/passwd", "/d/../f", "/d/.."] {
+        assert_refused(site.xrdfs(&["stat", path]), &[3000, 3010], &[]);
+        assert_refused(site.xrdfs(&["rm", path]), &[3000, 3010], &[]);
+        assert_refused(site.xrdfs(&["mkdir", "-p", path]), &[3000, 3010], &[]);
+    }
+    let target = site.scratch.join("target");
+    assert_refused(site.xrdcp(&[&site.url("../etc/passwd"), text(&target)]), &[3000, 3010], &[]);
+    if site.is_ours() {
+        // Nor by a link.
+        std::os::unix::fs::symlink("/etc", site.exported("out")).unwrap();
+        assert_refused(site.xrdfs(&["stat", "/out/passwd"]), &[3010, 3011], &[]);
+        assert_refused(site.xrdcp(&[&site.url("out/passwd"), text(&target)]), &[3010, 3011], &[]);
+    }
+}
+
+/// The server's own directory does not exist for clients.
+#[test]
+fn what_is_hidden() {
+    let site = Site::ours(&["--allow-write"]);
+    site.put("d/f", b"x");
+    site.put(".gridlane/secret", b"secret");
+    let listed = site.xrdfs(&["ls", "/"]).ok().text();
+    assert_eq!(listed.lines().collect::<Vec<_>>(), ["/d"]);
+    let listed = site.xrdfs(&["ls", "-R", "/"]).ok().text();
+    assert!(!listed.contains(".gridlane"), "{listed}");
+    let source = site.scratch.file("source", b"new");
+    let target = site.scratch.join("target");
+    for path in ["/.gridlane", "/.gridlane/secret", "//./.gridlane/secret"] {
+        for verb in ["stat", "ls", "rm", "rmdir", "locate"] {
+            let outcome = site.xrdfs(&[verb, path]);
+            assert_ne!(outcome.code, Some(0), "{}", outcome.describe());
+        }
+    }
+    for outcome in [
+        site.xrdfs(&["cat", "/.gridlane/secret"]),
+        site.xrdfs(&["mv", "/.gridlane/secret", "/d/seen"]),
+        site.xrdfs(&["mv", "/d/f", "/.gridlane/f"]),
+        site.xrdfs(&["query", "checksum", "/.gridlane/secret"]),
+        site.xrdfs(&["xattr", "/.gridlane/secret", "list"]),
+        site.xrdcp(&["-f", &site.url(".gridlane/secret"), text(&target)]),
+        site.xrdcp(&["-f", text(&source), &site.url(".gridlane/new")]),
+    ] {
+        assert_ne!(outcome.code, Some(0), "{}", outcome.describe());
+        assert!(!outcome.text().contains("secret\n"), "{}", outcome.describe());
+    }
+    assert_eq!(fs::read(site.exported(".gridlane/secret")).unwrap(), b"secret");
+    assert!(site.exported("d/f").is_file() && !site.exported("d/seen").exists());
+}
+
+/// Two exports and what their rules grant.
+#[test]
+fn exports_and_rules() {
+    let scratch = Scratch::new();
+    let (public, incoming) = (scratch.dir("public"), scratch.dir("incoming"));
+    let bytes = content(3302, 50_000);
+    scratch.file("public/f", &bytes);
+    scratch.dir("incoming/box");
+    scratch.file("incoming/kept", b"kept");
+    let configuration = format!(
+        "[[export]]
+path = \"/public\"
+directory = {public:?}
+read-only = true
+[[export]]
+path = \"/scratch/incoming\"
+directory = {incoming:?}
+rules = [
+    {{ addresses = \"any\", may = [\"read\", \"list\"] }},
+    {{ addresses = \"loopback\", may = [\"write\"], under = \"/box\" }},
+]
+"
+    );
+    let site = Site::by_file(scratch, &configuration);
+    let listed = site.xrdfs(&["ls", "/"]).ok().text();
+    assert_eq!(listed.lines().collect::<Vec<_>>(), ["/public", "/scratch"]);
+    let listed = site.xrdfs(&["ls", "-R", "/scratch"]).ok().text();
+    assert!(listed.contains("/scratch/incoming/kept"), "{listed}");
+    assert_same(&site.xrdfs(&["cat", "/public/f"]).ok().stdout, &bytes);
+    assert_refused(site.xrdfs(&["rm", "/public/f"]), &DENIED, &["permi"]);
+
+    let source = site.scratch.file("source", &bytes);
+    site.xrdcp(&[text(&source), &site.url("scratch/incoming/box/f")]).ok();
+    assert_same(&fs::read(incoming.join("box/f")).unwrap(), &bytes);
+    assert_refused(site.xrdcp(&[text(&source), &site.url("scratch/incoming/f")]), &DENIED, &["permi"]);
+    // To write is not to delete.
+    assert_refused(site.xrdfs(&["rm", "/scratch/incoming/box/f"]), &DENIED, &["permi"]);
+    assert_refused(site.xrdfs(&["rm", "/scratch/incoming/kept"]), &DENIED, &["permi"]);
+    assert_refused(site.xrdcp(&[text(&source), &site.url("elsewhere/f")]), &[3010, 3011, 3025], &[]);
+    assert_refused(site.xrdfs(&["mv", "/public/f", "/scratch/incoming/box/g"]), &DENIED, &["permi"]);
+    assert!(public.join("f").is_file());
+}
+
+/// What begins as root:// does and goes on as nonsense costs its own connection and nobody else's.
+#[test]
+fn nonsense() {
+    let site = Site::new();
+    site.put("f", b"words");
+    let mut hello = [0; 20];
+    hello[15] = 4;
+    hello[18..].copy_from_slice(&2012_u16.to_be_bytes());
+    for rest in [&[0xff_u8; 200][..], &[0; 200], b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
+        let mut stream = TcpStream::connect(site.authority()).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.write_all(&hello).unwrap();
+        let _ = stream.write_all(rest);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        // It ends, whatever is said first.
+        let mut said = Vec::new();
+        if let Err(cause) = stream.read_to_end(&mut said) {
+            assert_eq!(cause.kind(), std::io::ErrorKind::ConnectionReset, "{cause}");
+        }
+    }
+    assert_same(&site.xrdfs(&["cat", "/f"]).ok().stdout, b"words");
+}

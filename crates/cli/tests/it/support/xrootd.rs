@@ -1,0 +1,178 @@
+//! Debian's XRootD server on a free port: root:// and roots:// as the field has them.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use super::client::run;
+use super::nginx::free_port;
+use super::tools::tool;
+use super::wan::is_root;
+use super::{Scratch, until};
+
+/// Who it works as when root runs the tests: it refuses to be root.
+const USER: &str = "xrootd";
+
+/// A running xrootd with a directory of its own, which anyone may read and write. It is killed when the value is
+/// dropped.
+pub(crate) struct Xrootd {
+    child: Child,
+    port: u16,
+    prefix: Scratch,
+}
+
+impl Xrootd {
+    /// Serves an empty directory, with the checksums adler32, crc32c and md5, and with TLS for who wants it.
+    pub(crate) fn start() -> Xrootd {
+        Xrootd::with("")
+    }
+
+    /// The same with more lines of configuration.
+    pub(crate) fn with(lines: &str) -> Xrootd {
+        let prefix = Scratch::new();
+        for dir in ["export", "admin"] {
+            prefix.dir(dir);
+        }
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        gridlane_net::tls::self_signed(prefix.path(), &names).unwrap();
+        // Another user has to get in, and owns all of it.
+        fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        give(prefix.path());
+        // Between choosing a port and listening at it somebody else may take it: then choose another.
+        for _ in 0..20 {
+            let port = free_port();
+            let file = prefix.join("xrootd.cfg");
+            fs::write(&file, configuration(prefix.path(), port, lines)).unwrap();
+            let log = fs::File::create(prefix.join("log")).unwrap();
+            let mut command = tool("xrootd", "xrootd-server");
+            command.arg("-c").arg(&file).current_dir(prefix.join("admin"));
+            if is_root() {
+                command.args(["-R", USER]);
+            }
+            let mut child = command
+                .stdout(Stdio::from(log.try_clone().unwrap()))
+                .stderr(Stdio::from(log))
+                .spawn()
+                .unwrap();
+            let mut ended = false;
+            until("xrootd answers", || {
+                ended = child.try_wait().unwrap().is_some();
+                ended || answers(port)
+            });
+            if !ended {
+                return Xrootd { child, port, prefix };
+            }
+            let log = fs::read_to_string(prefix.join("log")).unwrap_or_default();
+            assert!(log.contains("in use"), "xrootd does not start: {log}");
+        }
+        panic!("no free port for xrootd");
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The URL of a path below its root, which may not be encoded: nobody decodes it.
+    pub(crate) fn url(&self, path: &str) -> String {
+        self.url_over("root", path)
+    }
+
+    /// The same over `root` or `roots`.
+    pub(crate) fn url_over(&self, scheme: &str, path: &str) -> String {
+        format!("{scheme}://127.0.0.1:{}//{path}", self.port)
+    }
+
+    /// Where an exported file is on the disk.
+    pub(crate) fn exported(&self, name: &str) -> PathBuf {
+        self.prefix.join("export").join(name)
+    }
+
+    /// Puts a file into the export.
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
+        let path = self.exported(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        self.give();
+        path
+    }
+
+    /// Makes everything in the export its own, after a test has changed something in it.
+    pub(crate) fn give(&self) {
+        give(&self.prefix.join("export"));
+    }
+
+    /// The certificate that vouches for it.
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.prefix.join("cert.pem")
+    }
+
+    /// What it has written down: logins, who upgraded to TLS, errors.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.prefix.join("log")).unwrap()).into_owned()
+    }
+
+    /// Kills it as a crash would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Xrootd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A directory as XRootD's and davix's clients want it: each authority under the hash of its name.
+pub(crate) fn hashed_authorities(scratch: &Scratch, certificate: &Path) -> PathBuf {
+    let dir = scratch.dir("authorities");
+    fs::copy(certificate, dir.join("gridlane.pem")).unwrap();
+    let mut command = tool("openssl", "openssl");
+    command.arg("rehash").arg(&dir);
+    run(command).ok();
+    dir
+}
+
+/// Whether somebody answers XRootD's handshake.
+fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut hello = [0; 20];
+    hello[15] = 4;
+    hello[18..].copy_from_slice(&2012_u16.to_be_bytes());
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.write_all(&hello).is_ok() && stream.read_exact(&mut [0; 16]).is_ok()
+}
+
+/// Lets the server's user own a tree, when it is not whoever runs the tests.
+fn give(tree: &Path) {
+    if is_root() {
+        let owner = format!("{USER}:");
+        let mut command = tool("chown", "coreutils");
+        command.arg("-R").arg(owner).arg(tree);
+        run(command).ok();
+    }
+}
+
+fn configuration(prefix: &Path, port: u16, lines: &str) -> String {
+    let prefix = prefix.display();
+    format!(
+        "all.export / r/w
+oss.localroot {prefix}/export
+all.adminpath {prefix}/admin
+all.pidpath {prefix}/admin
+xrd.port {port}
+xrd.network nodnr
+xrd.tls {prefix}/cert.pem {prefix}/key.pem
+xrd.tlsca noverify
+xrootd.tls capable none
+xrootd.chksum max 4 adler32 crc32c md5
+{lines}
+"
+    )
+}
