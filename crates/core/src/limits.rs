@@ -383,3 +383,18 @@ pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 pub const ROOT_ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
 /// Bytes of an attribute's value: what Linux takes.
 pub const ROOT_ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
+/// Bytes of an answer over root:// that is words: why something failed, where to go, how to log in. XRootD's are
+/// a few hundred.
+pub const ROOT_WORDS_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of an answer over root:// that is collected before it is looked at.
+pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Requests without an answer on one connection over root://.
+pub const ROOT_REQUESTS_MAX: usize = 256;
+/// Bytes that one read over root:// asks for: as XRootD's clients do.
+pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Redirects followed for one request over root://: as many as XRootD's clients do, because a manager is asked again
+/// for every replica that fails.
+pub const ROOT_REDIRECTS_MAX: usize = 16;
+/// How long a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they look for
+/// a file.
+pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
