@@ -8,14 +8,13 @@ mod listing;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gridlane_core::limits::METALINK_BYTES_MAX;
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_engine::root::{Client, malformed};
-use gridlane_xrd::answer::{SpaceText, StatText, VfsText, parse_checksum};
-use gridlane_xrd::flags::StatFlags;
-use gridlane_xrd::request::{About, Mkdir, Mv, Query, Rm, Rmdir, Stat};
-use gridlane_xrd::{PathArg, QueryKind};
+use gridlane_xrd::answer::{SpaceText, StatText, VfsText};
+use gridlane_xrd::flags::{OpenOptions, StatFlags};
+use gridlane_xrd::request::{About, Mkdir, Mv, Query, Read, Rm, Rmdir, Stat};
+use gridlane_xrd::{PathArg, PathId, QueryKind};
 
 use crate::namespace::Space;
 
@@ -23,6 +22,8 @@ pub(crate) use listing::{Names, list};
 
 /// Permissions of directories that are made. The server takes away from them what it does not allow.
 const DIRECTORY_MODE: u16 = 0o755;
+/// Bytes of a small file that are asked for at a time.
+const READ_BYTES: u32 = 1024 * 1024;
 
 /// What is known of a file or directory.
 pub(crate) async fn stat(client: &Client, url: &Url) -> Result<StatText> {
@@ -109,9 +110,10 @@ pub(crate) async fn rmdir(client: &Client, url: &Url) -> Result<Removed> {
         Ok(_) => return Ok(Removed::Yes),
         Err(error) => error,
     };
-    // By the book it is "exists"; older servers have one code for everything, and the words of the C library.
+    // There is a code for it ("it is there already, or not empty"); older servers have one for everything, and the
+    // words of the C library.
     let said = error.message().to_ascii_lowercase();
-    if error.kind() == ErrorKind::Precondition || said.contains("not empty") {
+    if said.contains("not empty") {
         return Ok(Removed::NotEmpty);
     }
     match said.contains("not a directory") {
@@ -122,6 +124,10 @@ pub(crate) async fn rmdir(client: &Client, url: &Url) -> Result<Removed> {
 
 /// Gives it another name, whatever has that name now.
 pub(crate) async fn mv(client: &Client, from: &Url, to: &Url) -> Result<()> {
+    if to.wire_path().contains(&b'?') {
+        let message = "a name with a question mark cannot be written in XRootD's protocol";
+        return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(to));
+    }
     let name = without_slash(PathArg::with_cgi(to.wire_path(), to.cgi().unwrap_or_default()));
     client.call(from, |about| Mv { from: without_slash(about), to: name.clone() }).await.map(|_| ())
 }
@@ -130,7 +136,7 @@ pub(crate) async fn mv(client: &Client, from: &Url, to: &Url) -> Result<()> {
 pub(crate) async fn space(client: &Client, url: &Url) -> Result<Space> {
     // Some answer for paths that are not there.
     stat(client, url).await?;
-    let asked = client.call(url, |about| Query::new(QueryKind::SPACE, argument(&about, ""))).await;
+    let asked = client.call(url, |about| Query::about(QueryKind::SPACE, &about, "")).await;
     if let Some(space) = asked.ok().and_then(|answered| SpaceText::parse(&answered.body)) {
         let left = space.quota_bytes.map(|quota| quota.saturating_sub(space.used_bytes));
         let available = space.free_bytes.min(left.unwrap_or(u64::MAX));
@@ -142,36 +148,22 @@ pub(crate) async fn space(client: &Client, url: &Url) -> Result<Space> {
     Ok(Space { used_bytes: None, available_bytes: Some(vfs.free_mib.saturating_mul(1 << 20)) })
 }
 
-/// The server's word for a file's checksum; `None` when it computes none of this kind.
-pub(crate) async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
-    let wanted = format!("cks.type={}", kind.name());
-    let ask = |about: PathArg| Query::new(QueryKind::CHECKSUM, argument(&about, &wanted));
-    match client.call(url, ask).await {
-        Ok(answered) => Ok(parse_checksum(&answered.body).filter(|said| said.kind() == kind)),
-        Err(error) if is_no_answer(&error) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Whether a server refuses because it does not know what was asked for. XRootD says of a checksum that it does
-/// not have that the server failed.
-fn is_no_answer(error: &Error) -> bool {
-    !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied | ErrorKind::Usage) && !error.is_retryable()
-        || error.message().contains("not supported")
-}
-
-/// A path with its CGI as the argument of a query, and `more` CGI.
-fn argument(about: &PathArg, more: &str) -> Vec<u8> {
-    let mut about = about.clone();
-    if !more.is_empty() {
-        if !about.cgi.is_empty() {
-            about.cgi.push(b'&');
+/// The bytes of a file, as far as `wants_more` wants them.
+pub(crate) async fn read(
+    client: &Client,
+    url: &Url,
+    mut wants_more: impl FnMut(&[u8]) -> bool,
+) -> Result<Vec<u8>> {
+    let mut file = client.open(url, OpenOptions::READ, 0, "").await?;
+    let mut bytes = Vec::new();
+    loop {
+        let (offset, len, path_id) = (bytes.len() as u64, READ_BYTES, PathId::MAIN);
+        let part = file.call(|handle| Read { handle, offset, len, path_id }).await?;
+        bytes.extend_from_slice(&part);
+        if part.is_empty() || !wants_more(&bytes) {
+            return Ok(bytes);
         }
-        about.cgi.extend_from_slice(more.as_bytes());
     }
-    let mut text = Vec::new();
-    about.write(&mut text);
-    text
 }
 
 /// The path without slashes at its end, unless it is the root.
@@ -187,10 +179,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cgi_and_slashes() {
+    fn slashes_at_the_end() {
         let about = PathArg::with_cgi("/a b//", "authz=x");
-        assert_eq!(argument(&about, "cks.type=md5"), b"/a b//?authz=x&cks.type=md5");
-        assert_eq!(argument(&PathArg::new("/a"), ""), b"/a");
         assert_eq!(without_slash(about), PathArg::with_cgi("/a b", "authz=x"));
         assert_eq!(without_slash(PathArg::new("//")), PathArg::new("/"));
     }

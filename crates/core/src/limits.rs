@@ -398,3 +398,7 @@ pub const ROOT_REDIRECTS_MAX: usize = 16;
 /// How long a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they look for
 /// a file.
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
+pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
+/// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.
+pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
-use gridlane_core::{Error, ErrorKind, Result, Scheme, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_net::Dialer;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi};
@@ -143,7 +143,7 @@ impl Client {
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
-    async fn exchange(
+    pub(super) async fn exchange(
         &self,
         url: &Url,
         more_cgi: &str,
@@ -155,6 +155,10 @@ impl Client {
         if !url.scheme().is_root() {
             let message = format!("{}:// is not XRootD's protocol", url.scheme().name());
             return Err(Error::new(ErrorKind::Unsupported, message).endpoint(url));
+        }
+        if url.wire_path().contains(&b'?') {
+            let message = "a name with a question mark cannot be written in XRootD's protocol";
+            return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
         }
         let mut way = Way::new(url.clone());
         loop {

@@ -12,6 +12,7 @@ mod client;
 mod connection;
 mod file;
 mod habits;
+mod questions;
 mod redirect;
 mod status;
 mod who;
@@ -19,8 +20,8 @@ mod who;
 pub use client::{Answered, Client};
 pub(crate) use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
-pub(crate) use status::malformed;
-pub use status::status_error;
+pub use questions::Greeting;
+pub use status::{malformed, status_error};
 
 use gridlane_core::{Error, ErrorKind, Fault, Url};
 use gridlane_xrd::client::Expect;

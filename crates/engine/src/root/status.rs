@@ -68,7 +68,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
 }
 
 /// The error of a peer that does not keep to the protocol.
-pub(crate) fn malformed(malformed: &Malformed) -> Error {
+pub fn malformed(malformed: &Malformed) -> Error {
     let message = format!("it does not keep to XRootD's protocol: {}", malformed.message);
     Error::new(ErrorKind::Protocol, message)
 }

@@ -18,10 +18,9 @@ use std::time::Duration;
 
 use gridlane_core::limits::{DIGEST_WAIT_MAX, SMALL_UPLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
-use gridlane_xrd::QueryKind;
-use gridlane_xrd::answer::{StatText, parse_checksum};
+use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::{OpenOptions, StatFlags};
-use gridlane_xrd::request::{About, Query, Rm, Stat};
+use gridlane_xrd::request::{About, Rm, Stat};
 use tokio::time::timeout;
 
 use crate::root::Client;
@@ -169,9 +168,7 @@ impl Upload {
     async fn checksum(&self, at: &Url) -> Option<Checksum> {
         let mut client = self.client.clone();
         client.answer_max = DIGEST_WAIT_MAX;
-        let wanted = format!("cks.type={}", self.kind.name());
-        let answered = client.call(at, |about| Query::about(QueryKind::CHECKSUM, &about, &wanted)).await;
-        parse_checksum(&answered.ok()?.body).filter(|said| said.kind() == self.kind)
+        client.checksum(at, self.kind).await.ok().flatten()
     }
 
     /// Leaves nothing of a file that was begun and not finished.

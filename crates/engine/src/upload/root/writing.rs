@@ -3,21 +3,19 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use gridlane_core::limits::{
-    BODY_STALL_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX, ROOT_WRITE_BYTES, ROOT_WRITTEN_BYTES_MAX,
-};
+use gridlane_core::limits::{ROOT_WAIT_MAX, ROOT_WRITE_BYTES, ROOT_WRITTEN_BYTES_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
-use gridlane_xrd::answer::Corrections;
-use gridlane_xrd::client::{Expect, Part, Said};
 use gridlane_xrd::pages::{self, CRC_BYTES, PAGE_BYTES, UNIT_BYTES};
-use gridlane_xrd::request::{Call, Close, PgWrite, Write};
+use gridlane_xrd::request::{Close, PgWrite, Write};
 use gridlane_xrd::{PathId, StreamId};
 use tokio::time::{sleep, timeout};
 
-use crate::root::{Next, OpenFile, malformed, status_error};
+use crate::root::{Answer, OpenFile, Outcome};
 
 /// How long the answer to the close may take: the server may sync a large file first.
 const CLOSE_MAX: Duration = Duration::from_secs(300);
+/// How long a server that has closed the connection may take to say why.
+const LAST_WORD_MAX: Duration = Duration::from_secs(2);
 /// How often a page is sent that comes wrong: a path that damages it so often damages all of them.
 const PAGE_ATTEMPTS_MAX: u32 = 4;
 
@@ -58,7 +56,7 @@ struct Chunk {
 
 impl Writing {
     pub(super) fn new(file: OpenFile) -> Writing {
-        let has_pages = file.has_pages();
+        let has_pages = file.uses_pages();
         Writing {
             file,
             has_pages,
@@ -130,48 +128,41 @@ impl Writing {
         self.buffer_at += self.buffer_bytes as u64;
         self.buffer_bytes = 0;
         while self.sent_bytes + chunk.bytes.len() > ROOT_WRITTEN_BYTES_MAX && !self.sent.is_empty() {
-            self.take_answer(BODY_STALL_MAX).await?;
+            self.take_answer().await?;
         }
         self.send(chunk).await?;
         // What has been answered by now is looked at now: a server that refuses is not sent all the rest.
-        while let Ok(outcome) = timeout(Duration::ZERO, self.file.connection.next()).await {
-            self.answered(outcome?).await?;
+        while let Ok(answer) = timeout(Duration::ZERO, self.file.answer()).await {
+            self.answered(answer?).await?;
         }
         Ok(())
     }
 
     async fn send(&mut self, chunk: Chunk) -> Result<()> {
-        let (handle, offset, path_id) = (self.file.handle, chunk.offset, PathId::MAIN);
-        let len = chunk.bytes.len() as u32;
-        let mut request = Vec::new();
-        let expect = match self.has_pages {
+        let (offset, path_id, is_retry) = (chunk.offset, PathId::MAIN, chunk.failures > 0);
+        let sent = match self.has_pages {
             true => {
-                let call = PgWrite { handle, offset, path_id, is_retry: chunk.failures > 0 };
-                call.encode_for(StreamId::default(), len, &mut request);
-                Expect::Written
+                let call = |handle| PgWrite { handle, offset, path_id, is_retry };
+                self.file.send(call, &chunk.bytes).await
             }
-            false => {
-                Write { handle, offset, path_id }.encode_for(StreamId::default(), len, &mut request);
-                Expect::Text { bytes_max: 0 }
-            }
+            false => self.file.send(|handle| Write { handle, offset, path_id }, &chunk.bytes).await,
         };
-        let sending = self.file.connection.send(&request, &chunk.bytes, expect);
-        match timeout(BODY_STALL_MAX, sending).await {
-            Ok(Ok(stream)) => {
+        match sent {
+            Ok(stream) => {
                 self.sent_bytes += chunk.bytes.len();
                 self.sent.insert(stream, Sent::Write(chunk));
                 Ok(())
             }
-            Ok(Err(error)) => Err(self.last_word().await.unwrap_or(error)),
-            Err(_) => Err(Error::new(ErrorKind::Timeout, "the server takes no bytes any more")),
+            // It may have said why before it closed the connection.
+            Err(error) => Err(self.last_word().await.unwrap_or(error)),
         }
     }
 
-    /// What a server said before it closed the connection, if that was an error.
+    /// The failure that a server told of before it closed the connection.
     async fn last_word(&mut self) -> Option<Error> {
         loop {
-            let next = timeout(Duration::from_secs(2), self.file.connection.next()).await.ok()?.ok()?;
-            if let Err(error) = self.answered(next).await {
+            let answer = timeout(LAST_WORD_MAX, self.file.answer()).await.ok()?.ok()?;
+            if let Outcome::Failed(error) = answer.outcome {
                 return Some(error);
             }
         }
@@ -181,7 +172,7 @@ impl Writing {
     pub(super) async fn close(&mut self) -> Result<()> {
         self.send_rest().await?;
         while !self.sent.is_empty() {
-            self.take_answer(BODY_STALL_MAX).await?;
+            self.take_answer().await?;
         }
         self.send_close().await?;
         self.closed().await
@@ -206,98 +197,86 @@ impl Writing {
     }
 
     async fn send_close(&mut self) -> Result<()> {
-        let request = Close { handle: self.file.handle }.to_bytes(StreamId::default());
-        let sending = self.file.connection.send(&request, &[], Expect::Text { bytes_max: 0 });
-        match timeout(BODY_STALL_MAX, sending).await {
-            Ok(sent) => {
-                self.sent.insert(sent?, Sent::Close);
-                Ok(())
-            }
-            Err(_) => Err(Error::new(ErrorKind::Timeout, "the server takes no bytes any more")),
-        }
+        let stream = self.file.send(|handle| Close { handle }, &[]).await?;
+        self.sent.insert(stream, Sent::Close);
+        Ok(())
     }
 
+    /// Waits until everything is answered, the close as well.
     async fn closed(&mut self) -> Result<()> {
-        while !self.sent.is_empty() {
-            self.take_answer(CLOSE_MAX).await?;
+        let all = async {
+            while !self.sent.is_empty() {
+                match self.take_answer().await {
+                    // The server may sync a large file first.
+                    Err(error) if error.kind() == ErrorKind::Timeout => {}
+                    taken => taken?,
+                }
+            }
+            Ok::<(), Error>(())
+        };
+        match timeout(CLOSE_MAX, all).await {
+            Ok(outcome) => outcome?,
+            Err(_) => {
+                let message = format!("no answer within {} s after the last byte", CLOSE_MAX.as_secs());
+                return Err(Error::new(ErrorKind::Timeout, message));
+            }
         }
-        self.file.is_closed = true;
+        self.file.set_closed();
         Ok(())
     }
 
     /// Waits for the next answer and does what it says.
-    async fn take_answer(&mut self, within: Duration) -> Result<()> {
-        match timeout(within, self.file.connection.next()).await {
-            Ok(next) => self.answered(next?).await,
-            Err(_) => {
-                let message = format!("the server does not answer a write within {} s", within.as_secs());
-                Err(Error::new(ErrorKind::Timeout, message))
-            }
-        }
+    async fn take_answer(&mut self) -> Result<()> {
+        let answer = self.file.answer().await?;
+        self.answered(answer).await
     }
 
-    async fn answered(&mut self, next: Next) -> Result<()> {
-        match next {
-            Next::Part(part) => self.written(part).await,
-            Next::Said(_, Said::Error(answer)) => Err(status_error(&answer)),
-            Next::Said(_, Said::Later(_)) => Ok(()),
-            Next::Said(stream, Said::Wait(wait)) => {
-                let pause = Duration::from_secs(u64::from(wait.seconds));
-                if pause > ROOT_WAIT_MAX {
-                    let message = format!("the server wants a pause of {} s", wait.seconds);
-                    return Err(Error::new(ErrorKind::Busy, message).retry_after(Some(pause)));
-                }
+    async fn answered(&mut self, answer: Answer) -> Result<()> {
+        let Some(sent) = self.sent.remove(&answer.stream) else { return Ok(()) };
+        if let Sent::Write(chunk) = &sent {
+            self.sent_bytes -= chunk.bytes.len();
+        }
+        match (answer.outcome, sent) {
+            (Outcome::Failed(error), _) => Err(error),
+            (Outcome::Done(_), Sent::Write(chunk)) => {
+                self.keep(chunk.bytes);
+                Ok(())
+            }
+            (Outcome::Wrong(wrong), Sent::Write(chunk)) => {
+                self.send_again(&chunk, &wrong).await?;
+                self.keep(chunk.bytes);
+                Ok(())
+            }
+            (Outcome::Done(_) | Outcome::Wrong(_), Sent::Close) => Ok(()),
+            (Outcome::Wait(pause), _) if pause > ROOT_WAIT_MAX => {
+                let message = format!("the server asks for a pause of {} s", pause.as_secs());
+                Err(Error::new(ErrorKind::Busy, message).retry_after(Some(pause)))
+            }
+            (Outcome::Wait(pause), sent) => {
                 sleep(pause).await;
-                match self.sent.remove(&stream) {
-                    Some(Sent::Write(chunk)) => {
-                        self.sent_bytes -= chunk.bytes.len();
-                        self.send(chunk).await
-                    }
-                    Some(Sent::Close) => self.send_close().await,
-                    None => Ok(()),
+                match sent {
+                    Sent::Write(chunk) => self.send(chunk).await,
+                    Sent::Close => self.send_close().await,
                 }
-            }
-            Next::Said(_, Said::Redirect(_)) => {
-                let message = "the server redirects in the middle of a file that is written";
-                Err(Error::new(ErrorKind::Unsupported, message))
             }
         }
     }
 
-    /// A request is answered well, but perhaps for some pages.
-    async fn written(&mut self, part: Part) -> Result<()> {
-        let mut list = vec![0; usize::try_from(part.len).unwrap_or(usize::MAX).min(ROOT_WORDS_BYTES_MAX)];
-        let mut filled = 0;
-        while self.file.connection.data_left() > 0 {
-            let reading = self.file.connection.read_data(&mut list[filled..]);
-            filled += timeout(BODY_STALL_MAX, reading).await.map_err(|_| broke_off())??;
+    /// Keeps a buffer for what comes next.
+    fn keep(&mut self, bytes: Vec<u8>) {
+        if self.spare.len() < ROOT_WRITTEN_BYTES_MAX / ROOT_WRITE_BYTES && bytes.len() > UNIT_BYTES {
+            self.spare.push(bytes);
         }
-        if !part.is_last {
-            return Ok(());
-        }
-        let Some(sent) = self.sent.remove(&part.stream) else { return Ok(()) };
-        let Sent::Write(chunk) = sent else { return Ok(()) };
-        self.sent_bytes -= chunk.bytes.len();
-        if !list.is_empty() {
-            let corrections = Corrections::parse(&list).map_err(|wrong| malformed(&wrong))?;
-            self.send_again(&chunk, &corrections).await?;
-        }
-        if self.spare.len() < ROOT_WRITTEN_BYTES_MAX / ROOT_WRITE_BYTES && chunk.bytes.len() > UNIT_BYTES {
-            self.spare.push(chunk.bytes);
-        }
-        Ok(())
     }
 
     /// Sends pages of a chunk again that came wrong.
-    async fn send_again(&mut self, chunk: &Chunk, corrections: &Corrections) -> Result<()> {
-        if self.sent.values().any(|sent| matches!(sent, Sent::Close)) {
-            return Err(damaged());
-        }
+    async fn send_again(&mut self, chunk: &Chunk, wrong: &[(u64, usize)]) -> Result<()> {
         let failures = chunk.failures + 1;
-        if failures >= PAGE_ATTEMPTS_MAX {
+        let is_closing = self.sent.values().any(|sent| matches!(sent, Sent::Close));
+        if is_closing || failures >= PAGE_ATTEMPTS_MAX {
             return Err(damaged());
         }
-        for (offset, len) in corrections.pages() {
+        for &(offset, len) in wrong {
             let bytes = framed_page(chunk, offset, len).ok_or_else(|| {
                 let message = "the server wants a page again that was not sent";
                 Error::new(ErrorKind::Protocol, message)
@@ -317,10 +296,6 @@ fn framed_page(chunk: &Chunk, offset: u64, len: usize) -> Option<&[u8]> {
     let rest = chunk.bytes.get(at..)?;
     let whole = rest.len().min(UNIT_BYTES);
     (whole == CRC_BYTES + len).then(|| &rest[..whole])
-}
-
-fn broke_off() -> Error {
-    Error::new(ErrorKind::Timeout, "the server's answer breaks off")
 }
 
 fn damaged() -> Error {
