@@ -30,7 +30,8 @@ impl Client {
 
     /// What a server says of its settings, one for each of `names`; `None` for one that it does not know.
     pub async fn settings<const N: usize>(&self, url: &Url, names: [&str; N]) -> Result<[Option<String>; N]> {
-        let asked = names.join("\n");
+        // XRootD 5.5 does not see what is behind a line break.
+        let asked = names.join(" ");
         let answered = self.call(url, |_| Query::new(QueryKind::CONFIG, asked.as_bytes())).await?;
         let text = answered.body.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = String::from_utf8_lossy(text);

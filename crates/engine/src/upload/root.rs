@@ -179,3 +179,6 @@ impl Upload {
         let _ = timeout(ABANDON_MAX, removing).await;
     }
 }
+
+#[cfg(test)]
+mod tests;
