@@ -129,7 +129,7 @@ fn usual(id: StreamId, request: &Request, data: &[u8], flags: ServerFlags, file:
 
 fn login() -> Vec<u8> {
     let mut body = Vec::new();
-    LoginAnswer { session: gridlane_xrd::SessionId([7; 16]), token: Vec::new() }.encode(&mut body);
+    LoginAnswer { session: gridlane_xrd::SessionId([7; 16]), methods: Vec::new() }.encode(&mut body);
     body
 }
 
