@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_net::Dialer;
 use gridlane_sys::AlignedBuf;
-use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi};
+use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
 use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Said, is_repeatable};
 use gridlane_xrd::flags::{LocateOptions, OpenMore, OpenOptions};
-use gridlane_xrd::request::{Endsess, Locate, Open};
-use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, StreamId};
+use gridlane_xrd::request::{Endsess, Locate, Open, Query};
+use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 use tokio::time::timeout;
 
 use super::connection::{Connection, Next, Unopened};
@@ -118,6 +118,18 @@ impl Client {
         let (connection, url) = self.exchange(url, more_cgi, purpose, &make, COLLECTED, &mut take).await?;
         let opened = OpenAnswer::parse(&body).map_err(|wrong| malformed(&wrong).endpoint(&url))?;
         Ok(OpenFile::new(self.clone(), connection, opened, url, !options.is_write()))
+    }
+
+    /// The checksum of `kind` that the server has of the file of `url`, or computes; that may take as long as
+    /// [`answer_max`](Client::answer_max). `None`: it has none of this kind, or said something else.
+    pub async fn checksum(&self, url: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
+        let wanted = format!("cks.type={}", kind.name());
+        match self.call(url, |about| Query::about(QueryKind::CHECKSUM, &about, &wanted)).await {
+            Ok(answered) => Ok(parse_checksum(&answered.body).filter(|checksum| checksum.kind() == kind)),
+            // XRootD says of a kind that it does not have that the server failed.
+            Err(error) if is_unknown(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The servers that have the file of `url`, as URLs of it: those behind a manager, or the server itself.
@@ -381,4 +393,9 @@ impl Client {
         let connection = Connection::open(&self.dialer, &route, &way.at, opening, answers).await?;
         Ok((connection, stream))
     }
+}
+
+/// Whether a server refuses because it does not know what was asked for.
+fn is_unknown(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unsupported || error.message().to_ascii_lowercase().contains("not supported")
 }

@@ -96,6 +96,15 @@ impl OpenFile {
         self.connection.as_ref().map(Connection::describe).unwrap_or_default()
     }
 
+    /// Round trips spent before its open was sent on a new connection, and that of the open; 0 when the session was
+    /// there.
+    pub(crate) fn handshake_round_trips(&self) -> u32 {
+        self.connection.as_ref().map_or(0, |connection| match connection.handshake_round_trips {
+            0 => 0,
+            round_trips => round_trips + 1,
+        })
+    }
+
     /// Smallest round trip that the kernel has seen.
     pub fn round_trip(&self) -> Option<Duration> {
         self.connection.as_ref()?.round_trip()

@@ -1,7 +1,6 @@
-//! Questions that more than one part of gridlane asks.
+//! What a server says of itself.
 
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Url};
-use gridlane_xrd::answer::parse_checksum;
+use gridlane_core::{Result, Url};
 use gridlane_xrd::client::Session;
 use gridlane_xrd::request::{Ping, Query};
 use gridlane_xrd::{Call, QueryKind, StreamId};
@@ -39,20 +38,4 @@ impl Client {
         // It says again what it does not know.
         Ok(names.map(|name| lines.next().map(str::trim).filter(|said| *said != name).map(str::to_owned)))
     }
-
-    /// The checksum that the server has of a file, or computes; `None` when it has none of this kind.
-    pub async fn checksum(&self, url: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
-        let wanted = format!("cks.type={}", kind.name());
-        match self.call(url, |about| Query::about(QueryKind::CHECKSUM, &about, &wanted)).await {
-            Ok(answered) => Ok(parse_checksum(&answered.body).filter(|said| said.kind() == kind)),
-            Err(error) if is_no_answer(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Whether a server does not know what was asked for. XRootD says of a kind that it does not have that the server
-/// failed.
-fn is_no_answer(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unsupported || error.message().to_ascii_lowercase().contains("not supported")
 }

@@ -5,6 +5,7 @@
 //! ```
 
 use crate::Malformed;
+use crate::answer::merge_cgi;
 use crate::frame::Handle;
 use crate::path::PathArg;
 use crate::registry::{QueryKind, RequestId};
@@ -35,13 +36,9 @@ impl Query {
         Query { kind, handle: Handle::default(), argument: argument.into() }
     }
 
-    /// A question about a path, with `more` CGI behind its own.
+    /// A question about a path, with `more` CGI beside its own.
     pub fn about(kind: QueryKind, about: &PathArg, more: &str) -> Query {
-        let mut about = about.clone();
-        if !about.cgi.is_empty() && !more.is_empty() {
-            about.cgi.push(b'&');
-        }
-        about.cgi.extend_from_slice(more.as_bytes());
+        let about = PathArg { path: about.path.clone(), cgi: merge_cgi(&about.cgi, more.as_bytes()) };
         let mut argument = Vec::new();
         about.write(&mut argument);
         Query::new(kind, argument)
