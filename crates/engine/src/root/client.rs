@@ -225,6 +225,11 @@ impl Client {
             }
             None => self.connect(way, &home, request, expect).await?,
         };
+        for session in self.habits.take_lost(home.key()) {
+            // Whatever it says to that: it knows nothing of it any more, or ends it by itself.
+            let request = Endsess { session }.to_bytes(StreamId::default());
+            connection.send(&request, &[], COLLECTED).await?;
+        }
         let mut answer_max = self.answer_max;
         loop {
             let came = timeout(answer_max, self.hear(&mut connection, stream, take, &mut has_taken)).await;
@@ -356,11 +361,6 @@ impl Client {
         let (mut connection, stream) = opened?;
         if way.token.is_none() {
             connection.set_home(home.clone());
-        }
-        for session in self.habits.take_lost(server) {
-            // Whatever it says to that: it knows nothing of it any more, or ends it by itself.
-            let request = Endsess { session }.to_bytes(StreamId::default());
-            connection.send(&request, &[], COLLECTED).await?;
         }
         Ok((connection, stream))
     }
