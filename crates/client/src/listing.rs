@@ -198,8 +198,7 @@ impl Lister {
     async fn names(&self, url: &Url) -> Result<From> {
         match root::list(&self.client.root, url).await {
             Ok(names) => Ok(From::Root(names)),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => Err(error),
-            Err(error) if error.is_retryable() => Err(error),
+            Err(error) if error.kind() == ErrorKind::Denied || error.is_retryable() => Err(error),
             // What a server says of a file that is to be listed could mean anything.
             Err(error) => match root::stat(&self.client.root, url).await {
                 Ok(found) if !found.is_directory() => {

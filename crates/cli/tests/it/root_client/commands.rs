@@ -61,7 +61,7 @@ fn ls_lists_a_directory_of_many_files_in_parts() {
     assert_eq!(lines(&text), expected);
     let events = ask(&["ls", "--json", &server.url("many/")]).exits(0).events();
     assert_eq!(events.len(), 3000);
-    assert!(events.iter().all(|event| event["kind"] == "file" && event["size"] == 0), "{:?}", events[0]);
+    assert!(events.iter().all(|event| event["kind"] == "file" && event["size_bytes"] == 0), "{:?}", events[0]);
     assert_eq!(ask(&["ls", &server.url("none")]).exits(0).text(), "");
 }
 
@@ -71,10 +71,10 @@ fn stat_tells_kind_size_and_time() {
     let text = ask(&["stat", &server.url("small")]).exits(0).text();
     assert!(text.contains("file") && text.contains("12"), "{text}");
     let event = ask(&["stat", "--json", &server.url("sub dir")]).exits(0).event("entry");
-    assert_eq!((&event["kind"], &event["size"]), (&Value::from("directory"), &Value::Null), "{event}");
+    assert_eq!((&event["kind"], &event["size_bytes"]), (&Value::from("directory"), &Value::Null), "{event}");
     for name in AWKWARD {
         let event = ask(&["stat", "--json", &server.url(&format!("awkward/{name}"))]).exits(0).event("entry");
-        assert_eq!(event["size"], name.len(), "{event}");
+        assert_eq!(event["size_bytes"], name.len(), "{event}");
     }
     ask(&["stat", &server.url("missing")]).exits(3).says(&["missing"]);
 }
@@ -179,7 +179,8 @@ fn rm_removes_files_and_trees_and_nothing_else() {
     ask(&["rm", "-r", &server.url("out")]);
     assert_eq!(fs::read(precious).unwrap(), b"x");
     ask(&["rm", "-r", &server.url("awkward"), &server.url("kept")]).exits(0);
-    assert_eq!(names(&server.exported("")), ["out", "sub dir"].map(str::to_owned).as_slice().iter().filter(|name| server.exported(name).symlink_metadata().is_ok()).cloned().collect::<Vec<_>>());
+    assert!(!server.exported("awkward").exists() && !server.exported("kept").exists());
+    assert!(server.exported("sub dir/deep").exists());
 }
 
 #[test]
@@ -187,12 +188,12 @@ fn df_tells_how_much_room_there_is() {
     let server = export();
     let event = ask(&["df", "--json", &server.url("sub dir")]).exits(0).event("space");
     let free = event["available_bytes"].as_u64().unwrap_or_else(|| panic!("{event}"));
-    let here = rustix_free(&server.exported(""));
+    let here = free_at(&server.exported(""));
     assert!(free.abs_diff(here) < here / 4 + (1 << 30), "{free} there, {here} here");
     ask(&["df", &server.url("missing")]).exits(3);
 }
 
-fn rustix_free(path: &Path) -> u64 {
+fn free_at(path: &Path) -> u64 {
     let found = std::process::Command::new("df").args(["--output=avail", "-B1"]).arg(path).output().unwrap();
     let text = String::from_utf8(found.stdout).unwrap();
     text.lines().nth(1).unwrap().trim().parse().unwrap()
