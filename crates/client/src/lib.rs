@@ -47,7 +47,7 @@ pub fn connect(trust: Trust) -> Client {
 pub async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Checksum> {
     let said = match url.scheme() {
         Scheme::File => None,
-        Scheme::Root | Scheme::Roots => client.root.checksum(url, kind).await?,
+        Scheme::Root | Scheme::Roots => root::checksum(&client.root, url, kind).await?,
         Scheme::Http | Scheme::Https => {
             let want = [("Want-Digest", gridlane_dav::digest::name(kind).to_owned())];
             let exchange = client.http.request("HEAD", url, &want).await?;

@@ -8,7 +8,7 @@ mod listing;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_engine::root::{Client, malformed};
 use gridlane_xrd::answer::{SpaceText, StatText, VfsText};
@@ -146,6 +146,16 @@ pub(crate) async fn space(client: &Client, url: &Url) -> Result<Space> {
     let answered = client.call(url, ask).await?;
     let vfs = VfsText::parse(&answered.body).map_err(|wrong| malformed(&wrong).endpoint(url))?;
     Ok(Space { used_bytes: None, available_bytes: Some(vfs.free_mib.saturating_mul(1 << 20)) })
+}
+
+/// The server's word for a file's checksum; `None` when it has none of this kind.
+pub(crate) async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
+    // XRootD 5.5 may never answer when it is asked for that of a directory, and then it answers nobody any more.
+    if stat(client, url).await?.is_directory() {
+        let error = Error::new(ErrorKind::Usage, "it is a directory").fault(Fault::Caller);
+        return Err(error.endpoint(url));
+    }
+    client.checksum(url, kind).await
 }
 
 /// The bytes of a file, as far as `wants_more` wants them.

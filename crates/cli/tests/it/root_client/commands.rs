@@ -115,7 +115,7 @@ fn checksum_prints_the_servers_word_or_computes() {
         assert_eq!(text, format!("{}  {url}\n", checksum_text(kind, b"twelve bytes")));
     }
     ask(&["checksum", &server.url("missing")]).exits(3);
-    assert_ne!(ask(&["checksum", &server.url("sub dir")]).code, Some(0));
+    ask(&["checksum", &server.url("sub dir")]).exits(2).says(&["it is a directory"]);
 }
 
 #[test]
