@@ -50,7 +50,8 @@ async fn read(client: Client, url: Url, sender: mpsc::Sender<Result<Vec<Entry>>>
             }
             sent => sent.is_ok(),
         };
-        sent.then_some(()).ok_or_else(|| Error::new(ErrorKind::Interrupted, "nobody wants the listing any more"))
+        sent.then_some(())
+            .ok_or_else(|| Error::new(ErrorKind::Interrupted, "nobody wants the listing any more"))
     };
     let ask = |about| Dirlist { about: without_slash(about), options: DirlistOptions::STAT };
     let outcome = client.call_in_parts(&url, ask, &mut part).await;
@@ -88,9 +89,7 @@ impl Names {
         };
         let name = found.name;
         match known {
-            Ok(known) if is_special(&known) => {
-                Some(Item::Odd { name, kind: OddKind::Special("no file") })
-            }
+            Ok(known) if is_special(&known) => Some(Item::Odd { name, kind: OddKind::Special("no file") }),
             Ok(known) => Some(Item::Entry(entry(name, &known))),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => Some(Item::Odd { name, kind: OddKind::Unknown(error) }),

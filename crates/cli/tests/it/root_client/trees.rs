@@ -74,7 +74,12 @@ fn only_what_has_changed_is_copied_again() {
     // Copies are younger than their source.
     run(cp_r(&source, server.url("up"))).ok();
     let again = run(with(cp_r(format!("{}/", source.display()), server.url("up")), "--update")).ok();
-    assert_eq!((again.number("files"), again.number("there_already")), (0, files(&source)), "{}", again.describe());
+    assert_eq!(
+        (again.number("files"), again.number("there_already")),
+        (0, files(&source)),
+        "{}",
+        again.describe()
+    );
     // XRootD takes a checksum for one of what is there now if that was not changed in a later second.
     let copied = fs::metadata(server.exported("up/dir 0/sub/file ü 0")).unwrap().modified().unwrap();
     until("the next second has come", || copied.elapsed().is_ok_and(|past| past > Duration::from_secs(1)));

@@ -170,7 +170,10 @@ async fn a_small_file_is_opened_and_then_written_and_closed_at_once() {
     let open = server.open();
     assert_eq!(open.options, OpenOptions::UPDATE | OpenOptions::NEW | OpenOptions::POSC);
     assert!(!open.options.makes_parents());
-    assert_eq!((open.about.path.as_slice(), open.about.value("oss.asize")), (&b"/d/f"[..], Some(&b"9000"[..])));
+    assert_eq!(
+        (open.about.path.as_slice(), open.about.value("oss.asize")),
+        (&b"/d/f"[..], Some(&b"9000"[..]))
+    );
     // One connection was enough.
     let logins = server.asked().iter().filter(|request| request.id() == RequestId::LOGIN).count();
     assert_eq!(logins, 1);
@@ -228,7 +231,10 @@ async fn pages_that_came_wrong_are_sent_again() {
         assert!(retries.contains(&offset), "{retries:?}");
     }
     assert_eq!(server.ids().iter().filter(|id| **id == RequestId::CLOSE).count(), 1);
-    assert_eq!(server.ids().iter().rposition(|id| *id == RequestId::PGWRITE).unwrap() + 1, server.ids().iter().position(|id| *id == RequestId::CLOSE).unwrap());
+    assert_eq!(
+        server.ids().iter().rposition(|id| *id == RequestId::PGWRITE).unwrap() + 1,
+        server.ids().iter().position(|id| *id == RequestId::CLOSE).unwrap()
+    );
 }
 
 #[tokio::test]
@@ -314,7 +320,10 @@ async fn what_is_not_begun_is_not_removed() {
     for size in [10, 2 * 1024 * 1024] {
         let mut upload = server.upload(false);
         let error = send(&mut upload, &content(size)).await.unwrap_err();
-        assert_eq!((error.kind(), error.hint_text()), (ErrorKind::Precondition, Some("replace it with --force")));
+        assert_eq!(
+            (error.kind(), error.hint_text()),
+            (ErrorKind::Precondition, Some("replace it with --force"))
+        );
         upload.abandon().await;
         assert!(!server.ids().contains(&RequestId::RM));
     }
@@ -328,7 +337,10 @@ async fn a_missing_directory_is_named() {
     })
     .await;
     let error = send(&mut server.upload(false), b"x").await.unwrap_err();
-    assert_eq!((error.kind(), error.hint_text()), (ErrorKind::Precondition, Some("make the directory first")));
+    assert_eq!(
+        (error.kind(), error.hint_text()),
+        (ErrorKind::Precondition, Some("make the directory first"))
+    );
 }
 
 #[tokio::test]
