@@ -392,6 +392,9 @@ pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 pub const ROOT_REQUESTS_MAX: usize = 256;
 /// Bytes that one read over root:// asks for: as XRootD's clients do.
 pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Wrong pages of one lane over root:// that are asked for again: a network that makes more of them, or a server,
+/// is broken.
+pub const ROOT_WRONG_PAGES_MAX: usize = 64;
 /// Redirects followed for one request over root://: as many as XRootD's clients do, because a manager is asked again
 /// for every replica that fails.
 pub const ROOT_REDIRECTS_MAX: usize = 16;

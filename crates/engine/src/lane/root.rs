@@ -9,13 +9,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX};
+use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX, ROOT_WRONG_PAGES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
 use gridlane_xrd::flags::OpenOptions;
+use gridlane_xrd::pages::PAGE_BYTES;
 use gridlane_xrd::request::{About, PgRead, Read, Stat};
 use gridlane_xrd::{Call, ErrorCode, PathId, StreamId};
 use tokio::time::Instant;
@@ -58,7 +59,7 @@ struct Chunk {
 struct Reading {
     part: Part,
     unpaging: Option<Unpaging>,
-    /// Where the next byte belongs, without pages.
+    /// Where the bytes in the buffer belong, without pages.
     at: u64,
 }
 
@@ -81,10 +82,12 @@ struct Reader<'a> {
     delayed: Vec<(Instant, Chunk)>,
     reading: Option<Reading>,
     buf: AlignedBuf,
-    /// Raw bytes at the beginning of `buf` that are less than a page.
+    /// Bytes at the beginning of `buf` that are less than a page: with pages, raw ones.
     tail: usize,
     tally: Tally,
     has_answered: bool,
+    /// Wrong pages that came.
+    wrong_pages: usize,
 }
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
@@ -109,6 +112,7 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         tail: 0,
         tally: Tally::default(),
         has_answered: false,
+        wrong_pages: 0,
     };
     early.into_iter().for_each(|range| reader.ask(range));
     let end = match reader.run(commands).await {
@@ -316,9 +320,7 @@ impl Reader<'_> {
 
     /// An answer begins.
     fn begin(&mut self, next: Next) -> Step<()> {
-        if !self.has_answered {
-            self.has_answered = true;
-        }
+        self.has_answered = true;
         match next {
             Next::Part(part) => {
                 let unpaging = part.is_paged.then(|| Unpaging::new(part.offset, part.len));
@@ -371,12 +373,18 @@ impl Reader<'_> {
         self.lane.pace.spend(count);
         let Some(reading) = &mut self.reading else { return Ok(()) };
         let (stream, offset) = (reading.part.stream, reading.at);
+        let raw = self.tail + count;
         let Some(unpaging) = &mut reading.unpaging else {
-            reading.at += count as u64;
-            self.write(stream, offset, 0, count).await?;
+            // Written up to where a page of the file ends, so that no page is written in two halves.
+            let is_over = self.file.connection().map_err(End::Local)?.data_left() == 0;
+            let behind = (offset + raw as u64) % PAGE_BYTES as u64;
+            let rest = if is_over { 0 } else { raw.min(behind as usize) };
+            reading.at += (raw - rest) as u64;
+            self.write(stream, offset, 0, raw - rest).await?;
+            self.buf.copy_within(raw - rest..raw, 0);
+            self.tail = rest;
             return Ok(());
         };
-        let raw = self.tail + count;
         let unpaged = unpaging.take(&mut self.buf[..raw]);
         let mut from = 0;
         for (page, len) in &unpaged.wrong {
@@ -420,10 +428,16 @@ impl Reader<'_> {
     /// Asks for a page again that was not what its checksum says.
     async fn mend(&mut self, stream: StreamId, offset: u64, len: usize) -> Step<()> {
         let Some(chunk) = self.chunks.iter_mut().find(|chunk| chunk.stream == stream) else { return Ok(()) };
-        if chunk.is_retry {
-            let message = format!(
-                "a page of {len} bytes at {offset} came twice with bytes that are not what its checksum says"
-            );
+        self.wrong_pages += 1;
+        if chunk.is_retry || self.wrong_pages > ROOT_WRONG_PAGES_MAX {
+            let message = match chunk.is_retry {
+                true => format!(
+                    "a page of {len} bytes at {offset} came twice with bytes that are not what its checksum says"
+                ),
+                false => format!(
+                    "more than {ROOT_WRONG_PAGES_MAX} pages came with bytes that are not what their checksum says"
+                ),
+            };
             let error = Error::new(ErrorKind::ChecksumMismatch, message).endpoint(&self.file.url);
             return Err(End::Dead { error, forget: false });
         }

@@ -50,7 +50,7 @@ pub struct Answered {
 
 /// What a request came to.
 enum Came {
-    Done(Connection),
+    Done(Box<Connection>),
     Elsewhere(gridlane_xrd::answer::Redirect),
     Failed(Error, Option<ErrorCode>),
 }
@@ -179,7 +179,7 @@ impl Client {
             let request = make(PathArg::with_cgi(way.at.wire_path(), cgi));
             let came = self.ask(&way, purpose, &request, expect, take).await;
             let (error, code) = match came {
-                Ok(Came::Done(connection)) => return Ok((connection, way.at)),
+                Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                 Ok(Came::Elsewhere(redirect)) => {
                     way.follow(&redirect)?;
                     continue;
@@ -226,9 +226,12 @@ impl Client {
             None => self.connect(way, &home, request, expect).await?,
         };
         for session in self.habits.take_lost(home.key()) {
-            // Whatever it says to that: it knows nothing of it any more, or ends it by itself.
+            // Whatever it says to that: it knows nothing of it any more, or ends it by itself. A connection that is
+            // of no use shows so by the answer that does not come.
             let request = Endsess { session }.to_bytes(StreamId::default());
-            connection.send(&request, &[], COLLECTED).await?;
+            if connection.send(&request, &[], COLLECTED).await.is_err() {
+                break;
+            }
         }
         let mut answer_max = self.answer_max;
         loop {
@@ -238,7 +241,7 @@ impl Client {
                 return Err(Error::new(ErrorKind::Timeout, message));
             };
             match came {
-                Ok(None) => return Ok(Came::Done(connection)),
+                Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
                     return Ok(Came::Failed(status_error(&answer), Some(answer.code)));
                 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Hasher, Url};
 use gridlane_net::{Stream, tls};
@@ -46,10 +47,14 @@ pub(crate) struct Faults {
     pub(crate) has_no_pages: bool,
     /// The answer to every second read goes out before the one in front of it.
     pub(crate) overtakes: bool,
+    /// Bytes per second; 0: as many as it can.
+    pub(crate) rate: u64,
     /// Reads fail with this.
     pub(crate) read_error: Option<ErrorCode>,
     /// Closes in place of the answer to every request that is not the first on its connection, once.
     pub(crate) closes_idle: bool,
+    /// What it says of where the file is.
+    pub(crate) locations: String,
     /// The file is shorter than it says.
     pub(crate) ends_at: Option<u64>,
 }
@@ -67,6 +72,9 @@ pub(crate) struct State {
     /// Names of the requests, in order.
     pub(crate) log: Mutex<Vec<String>>,
 }
+
+/// Bytes written at once.
+const PIECE_BYTES: usize = 256 * 1024;
 
 const CONNECTIONS: usize = 0;
 const WAITS: usize = 1;
@@ -214,7 +222,13 @@ impl State {
                 held = answer;
                 continue;
             }
-            line.write(&answer).await?;
+            for piece in answer.chunks(PIECE_BYTES) {
+                line.write(piece).await?;
+                if self.faults.rate > 0 {
+                    let seconds = piece.len() as f64 / self.faults.rate as f64;
+                    tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+                }
+            }
             line.write(&std::mem::take(&mut held)).await?;
         }
     }
@@ -227,7 +241,6 @@ impl State {
                 About::Handle(_) => None,
             },
             Request::Query(query) => Some(PathArg::parse(&query.argument)),
-            Request::Locate(locate) => Some(locate.about.clone()),
             Request::Mkdir(mkdir) => Some(mkdir.about.clone()),
             Request::Dirlist(dirlist) => Some(dirlist.about.clone()),
             _ => None,
@@ -276,7 +289,7 @@ impl State {
                     false => ok(stream, &text),
                 }
             }
-            Request::Locate(_) => ok(stream, b"Sr[::127.0.0.1]:1 Mr[::127.0.0.1]:2 Sw[::127.0.0.2]:1094\0"),
+            Request::Locate(_) => ok(stream, self.faults.locations.as_bytes()),
             Request::Dirlist(_) => {
                 let parts = [message(stream, Status::OKSOFAR, b"a\nb\n"), ok(stream, b"c\0")];
                 parts.concat()

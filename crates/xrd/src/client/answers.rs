@@ -1,6 +1,7 @@
 //! What comes on a connection that is logged in, taken apart.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use gridlane_core::limits::{ROOT_REQUESTS_MAX, ROOT_WORDS_BYTES_MAX};
 
@@ -131,8 +132,8 @@ impl Answers {
             // 0 is what a server says unasked.
             self.last = self.last.checked_add(1).unwrap_or(1);
             let stream = StreamId(self.last.to_be_bytes());
-            if !self.awaited.contains_key(&stream) {
-                self.awaited.insert(stream, Awaited { expect, came: 0 });
+            if let Entry::Vacant(free) = self.awaited.entry(stream) {
+                free.insert(Awaited { expect, came: 0 });
                 return Some(stream);
             }
         }
