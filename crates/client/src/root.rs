@@ -67,8 +67,19 @@ pub(crate) async fn mkdir(client: &Client, url: &Url, parents: bool) -> Result<b
             false => Err(there_already("it is there and is no directory", url)),
         };
     }
-    let make = |about| Mkdir { about: without_slash(about), parents, mode: DIRECTORY_MODE };
-    match client.call(url, make).await {
+    let order = |parents| {
+        let make = move |about| Mkdir { about: without_slash(about), parents, mode: DIRECTORY_MODE };
+        client.call(url, make)
+    };
+    let mut made = order(parents).await;
+    if matches!(&made, Err(error) if error.kind() == ErrorKind::NotFound) {
+        let above = crate::namespace::directory_form(url)?.join("..")?;
+        if is_directory(client, &above).await {
+            // Another server of a cluster has the directory that it goes to.
+            made = order(true).await;
+        }
+    }
+    match made {
         Ok(_) => Ok(true),
         // Somebody was faster.
         Err(error) if error.kind() == ErrorKind::Precondition && is_directory(client, url).await => Ok(false),
