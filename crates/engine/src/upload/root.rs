@@ -93,7 +93,7 @@ impl Upload {
         {
             sleep(SECOND).await;
         }
-        Ok(Box::new(Writing::new(file)))
+        Ok(Box::new(Writing::new(file, size_bytes)))
     }
 
     /// What is there, if the server says.
