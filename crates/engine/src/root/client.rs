@@ -1,5 +1,6 @@
 //! One question with one answer: sessions, redirects, waits, and errors that name the endpoint.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
@@ -18,6 +19,7 @@ use super::file::OpenFile;
 use super::habits::Habits;
 use super::redirect::{Way, cgi_for_servers};
 use super::status::{malformed, said, status_error};
+use super::trunk::{Joined, Trunk};
 use super::who::who;
 use super::{COLLECTED, Home, Pool, Server};
 use crate::pool::Purpose;
@@ -147,6 +149,24 @@ impl Client {
             urls.extend(found.ok().filter(|found| !urls.contains(found)));
         }
         Ok(urls)
+    }
+
+    /// Opens another connection of the session of an open file, on which answers to reads can come.
+    pub(crate) async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
+        let way = Way::new(trunk.url.clone());
+        let home = self.pool.home(Server::of(&trunk.url), Purpose::Lane).await;
+        let flight = if self.habits.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
+        let aim = Aim::Bind(trunk.session.id);
+        let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
+        let route = self.dialer.route(&way.at)?;
+        let opened = Connection::open(&self.dialer, &route, &way.at, opening, Answers::default()).await;
+        let mut connection = opened.map_err(|unopened| match unopened {
+            Unopened::Closed(error) | Unopened::Failed(error) => error,
+            Unopened::StepByStep => Error::new(ErrorKind::Denied, "it cannot be joined like that"),
+        })?;
+        let joined = trunk.join(connection.joined()?);
+        connection.keep_turn(home);
+        Ok((OpenFile::joined(self.clone(), connection, trunk), joined))
     }
 
     /// A session whose connection broke: the next one to this server ends it.

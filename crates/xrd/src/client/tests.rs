@@ -181,6 +181,34 @@ fn what_no_server_says() {
 }
 
 #[test]
+fn what_belongs_to_another_connection_of_the_session() {
+    let (mut main, mut second) = (Answers::default(), Answers::of_path(PathId(2)).unwrap());
+    let (own, other) = (main.ask(TEXT).unwrap(), second.ask(TEXT).unwrap());
+    assert!(own != other && Answers::path_of(other) == PathId(2) && Answers::path_of(own) == PathId::MAIN);
+    assert!(Answers::of_path(PathId(16)).is_none());
+    assert!(heard(&mut main, &ok(other, b"1"), 99).is_err());
+    let mut main = Answers::default();
+    main.hear_others();
+    let own = main.ask(TEXT).unwrap();
+    let status =
+        StatusAnswer { stream: other, request: RequestId::PGREAD, is_partial: false, data_len: 3, offset: 0 };
+    let bytes = [
+        ok(other, b"12"),
+        [status.encode().to_vec(), b"345".to_vec()].concat(),
+        error(other, ErrorCode::IO_ERROR, "no"),
+        ok(own, b"mine"),
+    ];
+    let all = heard(&mut main, &bytes.concat(), 7).unwrap();
+    assert_eq!(all.len(), 4);
+    assert!(matches!(all[2].0, Step::Said(stream, Said::Error(_)) if stream == other));
+    assert_eq!((all[3].1.as_slice(), main.unanswered()), (&b"mine"[..], 0));
+    // Not to what nobody asked for.
+    assert!(heard(&mut main, &ok(own, b""), 99).is_err());
+    second.forget(other);
+    assert_eq!(second.unanswered(), 0);
+}
+
+#[test]
 fn data_may_be_taken_past_the_machine() {
     let mut answers = Answers::default();
     let stream = answers.ask(Expect::Bytes { offset: 0, len: 10 }).unwrap();
