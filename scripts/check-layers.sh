@@ -30,13 +30,13 @@ tree() { # crate options
 allowed() {
     case $1 in
     core) echo ;;
-    dav | plan) echo core ;;
+    dav | plan | xrd) echo core ;;
     sys) echo ;;
     net | store | wan) echo core sys ;;
-    engine) echo core dav plan sys net store ;;
-    client) echo core dav plan sys net store engine ;;
-    server) echo core dav plan sys net store engine ;;
-    cli) echo core dav plan sys net store engine client server wan ;;
+    engine) echo core dav plan xrd sys net store ;;
+    client) echo core dav plan xrd sys net store engine ;;
+    server) echo core dav plan xrd sys net store engine ;;
+    cli) echo core dav plan xrd sys net store engine client server wan ;;
     *) return 1 ;;
     esac
 }
@@ -60,7 +60,7 @@ done
 # --- Pure means pure ------------------------------------------------------------------------------
 impure='tokio|mio|socket2|rustix|nix|hyper|rustls|ring|async-std|async-io|smol|polling|futures-executor|reqwest'
 effects='std::(net::(Tcp|Udp)|fs\b|thread|process)|(Instant|SystemTime)::now|std::os::unix::net'
-for crate in core dav plan; do
+for crate in core dav plan xrd; do
     all=$(tree "$crate")
     # On one line.
     # shellcheck disable=SC2086

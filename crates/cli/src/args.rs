@@ -103,10 +103,11 @@ pub(crate) enum Command {
 
 /// Copy files and trees, from several replicas at once if there are.
 ///
-/// SRC and DST are URLs (http, https, file) or paths. DST may be `-` for standard output, or a directory,
-/// which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes are collected
-/// beside it (`.NAME.gridlane-part`) and the name appears when all of them are there and compared with their
-/// checksum; after an interruption the same command continues. Pipes and devices are written directly.
+/// SRC and DST are URLs (http, https, root, roots, file) or paths. DST may be `-` for standard output, or a
+/// directory, which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes
+/// are collected beside it (`.NAME.gridlane-part`) and the name appears when all of them are there and
+/// compared with their checksum; after an interruption the same command continues. Pipes and devices are
+/// written directly.
 ///
 /// Every replica is asked for its checksum: the majority decides, or --checksum. Wrong bytes are fetched
 /// again from another replica, and the liar is named. With nothing to compare with, the result says
@@ -212,7 +213,9 @@ pub(crate) enum Progress {
     Never,
 }
 
-/// Serve directories over HTTP, HTTPS and WebDAV on one port.
+/// Serve directories over HTTP, HTTPS, WebDAV and XRootD's protocol on one port.
+///
+/// The addresses that it prints are all of the same port: http, https, root, and roots, which is root with TLS.
 ///
 /// Anyone who can connect may read; with --allow-write, also store, move and remove files. Beyond loopback it
 /// refuses to listen unless told --insecure-allow-anonymous, because nobody is asked who they are.
@@ -313,7 +316,7 @@ pub(crate) enum AccessLogLevel {
 
 #[derive(Debug, Args)]
 pub(crate) struct UrlArgs {
-    /// URL (http, https, file) or path
+    /// URL (http, https, root, roots, file) or path
     #[arg(add = remote())]
     pub(crate) url: String,
 }
@@ -323,7 +326,7 @@ pub(crate) struct UrlArgs {
 /// On WebDAV servers, and on this machine.
 #[derive(Debug, Args)]
 pub(crate) struct MkdirArgs {
-    /// URLs (http, https, file) or paths
+    /// URLs (http, https, root, roots, file) or paths
     #[arg(required = true, value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     /// Also make the directories that lead to them; what is there already is no mistake
@@ -337,7 +340,7 @@ pub(crate) struct MkdirArgs {
 /// use `cp`, then `rm`.
 #[derive(Debug, Args)]
 pub(crate) struct MvArgs {
-    /// What is moved, then where to: URLs (http, https, file) or paths
+    /// What is moved, then where to: URLs (http, https, root, roots, file) or paths
     #[arg(required = true, num_args = 2.., value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     /// Replace what has that name
@@ -350,7 +353,7 @@ pub(crate) struct MvArgs {
 /// A directory is refused without --recursive. Nothing is asked before.
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// URLs (http, https, file) or paths
+    /// URLs (http, https, root, roots, file) or paths
     #[arg(required = true, value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
     /// Remove directories with everything in them
@@ -364,7 +367,7 @@ pub(crate) struct RmArgs {
 /// machine, what the file system tells.
 #[derive(Debug, Args)]
 pub(crate) struct DfArgs {
-    /// URLs (http, https, file) or paths of directories
+    /// URLs (http, https, root, roots, file) or paths of directories
     #[arg(required = true, value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
 }
@@ -430,7 +433,7 @@ fn remote() -> ArgValueCompleter {
 /// many; with --json, one event an entry in the server's order.
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {
-    /// URL (http, https, file) or path
+    /// URL (http, https, root, roots, file) or path
     #[arg(add = remote())]
     pub(crate) url: String,
     /// Also sizes and times
@@ -441,7 +444,7 @@ pub(crate) struct LsArgs {
 /// Show a file's checksum: the server's if it tells, else computed from the bytes.
 #[derive(Debug, Args)]
 pub(crate) struct ChecksumArgs {
-    /// URL (http, https, file) or path
+    /// URL (http, https, root, roots, file) or path
     #[arg(add = remote())]
     pub(crate) url: String,
     /// adler32, crc32c, md5, sha1, sha256 or sha512

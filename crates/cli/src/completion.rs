@@ -17,7 +17,7 @@ use clap::CommandFactory as _;
 use clap_complete::engine::CompletionCandidate;
 use gridlane_client::{EntryKind, Item, Lister, encode_name};
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::http::Client;
+use gridlane_engine::Client;
 use gridlane_net::tls::Trust;
 use tokio::time::timeout;
 
@@ -95,7 +95,7 @@ pub(crate) fn names_at(current: &OsStr) -> Vec<CompletionCandidate> {
     fitting.take(NAMES_MAX).map(|name| CompletionCandidate::new(format!("{directory}{name}"))).collect()
 }
 
-/// The names in a directory on a server, encoded, directories with a slash behind them.
+/// The names in a directory on a server, as they are typed, directories with a slash behind them.
 fn names_in(directory: &str) -> Option<Vec<String>> {
     let url = Url::parse_absolute(directory).ok()?;
     // What only the holder of a secret may see is not kept.
@@ -123,11 +123,21 @@ async fn ask(client: Client, url: Url) -> Result<Vec<String>> {
         for item in items.drain(..) {
             let Item::Entry(entry) = item else { continue };
             let slash = if entry.kind == EntryKind::Directory { "/" } else { "" };
-            names.push(format!("{}{slash}", encode_name(&entry.name)));
+            names.extend(typed_name(&url, entry.name).map(|name| format!("{name}{slash}")));
         }
         if !is_more || names.len() >= NAMES_MAX {
             names.sort_unstable();
             return Ok(names);
+        }
+    }
+}
+
+/// How a name is typed in a URL like `url`; `None`: it cannot be.
+fn typed_name(url: &Url, name: Vec<u8>) -> Option<String> {
+    match url.scheme().is_root() {
+        false => Some(encode_name(&name)),
+        true => {
+            String::from_utf8(name).ok().filter(|name| !name.contains(|c: char| c == '?' || c.is_control()))
         }
     }
 }
@@ -227,6 +237,14 @@ mod tests {
         ] {
             assert_eq!(split(line), words, "{line:?}");
         }
+    }
+
+    #[test]
+    fn names_are_typed_as_their_scheme_has_them() {
+        let typed = |url: &str, name: &[u8]| typed_name(&Url::parse_absolute(url).unwrap(), name.to_vec());
+        assert_eq!(typed("http://h/", b"a %").as_deref(), Some("a%20%25"));
+        assert_eq!(typed("root://h//", b"a %").as_deref(), Some("a %"));
+        assert!(typed("root://h//", b"a?").is_none() && typed("roots://h//", b"\xff").is_none());
     }
 
     #[test]

@@ -12,6 +12,9 @@
 //!
 //! [[export]]              # what `serve` serves: not options, see `serve::tables`
 //! directory = "/data"
+//!
+//! [root]                  # what `serve` does over root://, likewise
+//! auth = "unix"
 //! ```
 
 use std::ffi::OsString;
@@ -57,6 +60,7 @@ fn with_table(mut command: Command, table: &Table) -> Result<Command> {
         match value {
             // Not options of a command: `serve` reads them itself.
             Value::Array(_) if name == "export" && command.get_name() == "gridlane" => {}
+            Value::Table(_) if name == "root" && command.get_name() == "gridlane" => {}
             Value::Table(options) => {
                 let of = command.find_subcommand(name).cloned();
                 let of = of.ok_or_else(|| wrong(format!("there is no command {name:?}")))?;

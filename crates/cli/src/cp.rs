@@ -13,7 +13,7 @@ use gridlane_client::{
 };
 use gridlane_core::limits::SOURCES_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use gridlane_engine::http::Client;
+use gridlane_engine::Client;
 use gridlane_engine::{
     CopySpec, FoundMetalink, Known, Observer, Options, Outcome, RateLimit, Report, TargetSpec, copy,
 };

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::units::{format_bytes, format_seconds};
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::http::{Client, Exchange, Purpose, Request};
+use gridlane_engine::http::{Exchange, Purpose, Request};
+use gridlane_engine::{Client, root};
 use gridlane_net::tls::Trust;
 use rustix::process::{Resource, getrlimit};
 
@@ -254,8 +255,12 @@ pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
     if !is_known {
         return findings;
     }
+    if url.scheme().is_root() {
+        findings.push(Finding::bad("connection", root::not_spoken(url)));
+        return findings;
+    }
     let began = Instant::now();
-    match client.connect(url, Purpose::Question, true).await {
+    match client.http.connect(url, Purpose::Question, true).await {
         Ok(connected) => {
             let text = format!("{}, after {}", connected.connection.describe(), in_words(began.elapsed()));
             findings.push(Finding::ok("connection", text));
@@ -286,7 +291,7 @@ async fn ask(
     headers: &[(&'static str, String)],
 ) -> Result<Exchange> {
     let request = Request { headers: headers.to_vec(), ..Request::new(method, url) };
-    client.exchange(&request).await
+    client.http.exchange(&request).await
 }
 
 async fn addresses(url: &Url) -> Finding {

@@ -1,10 +1,11 @@
-//! Short questions about files and directories, over HTTP and on this machine.
+//! Short questions about files and directories, of servers and on this machine.
 
 use std::fs;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
-use gridlane_engine::http::{Client, Exchange};
+use gridlane_engine::http::Exchange;
+use gridlane_engine::{Client, root};
 
 /// A file or directory that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +23,10 @@ pub async fn stat(client: &Client, url: &Url) -> Result<Stat> {
             .map_err(|cause| Error::local_io("cannot look at it", &cause).endpoint(url))?;
         return Ok(Stat { entry: of_metadata(name_of(url), &meta), etag: None });
     }
-    let exchange = client.request("HEAD", url, &[]).await?;
+    if url.scheme().is_root() {
+        return Err(root::not_spoken(url));
+    }
+    let exchange = client.http.request("HEAD", url, &[]).await?;
     of_response(url, &exchange)
 }
 
@@ -53,14 +57,17 @@ pub async fn remove(client: &Client, url: &Url) -> Result<()> {
         return fs::remove_file(&path)
             .map_err(|cause| Error::local_io("cannot remove it", &cause).endpoint(url));
     }
+    if url.scheme().is_root() {
+        return Err(root::not_spoken(url));
+    }
     // Many servers remove a directory with everything in it.
-    let exchange = client.request("HEAD", url, &[]).await?;
+    let exchange = client.http.request("HEAD", url, &[]).await?;
     if url.is_directory_form() || exchange.url.is_directory_form() {
         let message = "it is a directory";
         let error = Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url);
         return Err(error.hint("rm -r removes it with all that is in it"));
     }
-    client.request("DELETE", url, &[]).await.map(|_| ())
+    client.http.request("DELETE", url, &[]).await.map(|_| ())
 }
 
 pub(crate) fn of_metadata(name: Vec<u8>, meta: &fs::Metadata) -> Entry {

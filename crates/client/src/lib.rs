@@ -17,9 +17,8 @@ mod tree;
 use std::fs::File;
 use std::time::Duration;
 
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Url};
-use gridlane_engine::http::Client;
-use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
+use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy, root};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
 
@@ -37,7 +36,7 @@ pub use tree::*;
 /// How long the answer to a short question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
-/// Makes the HTTP client that all calls share. It goes through the proxies that the environment names.
+/// Makes the client that all calls share. It goes through the proxies that the environment names.
 pub fn connect(trust: Trust) -> Client {
     let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
     Client::new(Dialer::new(trust).proxies(proxies), ANSWER_MAX)
@@ -45,13 +44,17 @@ pub fn connect(trust: Trust) -> Client {
 
 /// The checksum of a file: the server's word if it gives one, else computed from the bytes.
 pub async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Checksum> {
-    if url.to_path().is_none() {
-        let want = [("Want-Digest", gridlane_dav::digest::name(kind).to_owned())];
-        let exchange = client.request("HEAD", url, &want).await?;
-        let said = exchange.response.head.digests().into_iter().find(|said| said.kind() == kind);
-        if let Some(checksum) = said {
-            return Ok(checksum);
+    let said = match url.scheme() {
+        Scheme::File => None,
+        Scheme::Root | Scheme::Roots => return Err(root::not_spoken(url)),
+        Scheme::Http | Scheme::Https => {
+            let want = [("Want-Digest", gridlane_dav::digest::name(kind).to_owned())];
+            let exchange = client.http.request("HEAD", url, &want).await?;
+            exchange.response.head.digests().into_iter().find(|said| said.kind() == kind)
         }
+    };
+    if let Some(checksum) = said {
+        return Ok(checksum);
     }
     let nowhere = File::options().write(true).open("/dev/null");
     let nowhere = nowhere.map_err(|cause| Error::local_io("cannot open /dev/null", &cause))?;

@@ -18,7 +18,8 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusEntry, MultistatusReader, PropfindRequest, Status};
-use gridlane_engine::http::{Client, Exchange, Request, status_error};
+use gridlane_engine::http::{Exchange, Request, status_error};
+use gridlane_engine::{Client, root};
 
 /// Bytes of a listing that are read at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -88,6 +89,7 @@ impl Lister {
     pub async fn list(&self, url: &Url) -> Result<Listing> {
         let from = match url.to_path() {
             Some(path) => tokio::task::block_in_place(|| open_here(url, &path))?,
+            None if url.scheme().is_root() => return Err(root::not_spoken(url)),
             None => match self.propfind(url, "1").await? {
                 Some(exchange) => From::Dav {
                     reader: Box::new(MultistatusReader::new(&exchange.url)),
@@ -103,7 +105,7 @@ impl Lister {
 
     /// What a URL names: a file or a directory. Unlike an answer to HEAD, WebDAV says so for certain.
     pub async fn look_at(&self, url: &Url) -> Result<Entry> {
-        if url.to_path().is_none()
+        if url.scheme().is_http()
             && let Some(mut exchange) = self.propfind(url, "0").await?
         {
             let mut reader = MultistatusReader::new(&exchange.url);
@@ -147,7 +149,7 @@ impl Lister {
             .header("Depth", depth)
             .header("Content-Type", "application/xml; charset=utf-8")
             .body(body.as_bytes());
-        let exchange = self.client.exchange(&request).await?;
+        let exchange = self.client.http.exchange(&request).await?;
         match exchange.status().code() {
             207 => return Ok(Some(exchange)),
             // It does not know the method: by the book, or takes it for a bad request, or for a GET.
@@ -176,7 +178,7 @@ impl Lister {
             }
         }
         let accept = [("Accept", "application/json, text/html;q=0.5".to_owned())];
-        let mut exchange = self.client.request("GET", url, &accept).await?;
+        let mut exchange = self.client.http.request("GET", url, &accept).await?;
         if !exchange.url.is_directory_form() {
             let message = "it is a file and not a directory";
             return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url));

@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, SOURCES_MAX};
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink, NameFault, RelativeName};
-use gridlane_engine::http::Client;
-use gridlane_engine::{FoundMetalink, Known, PieceHashes};
+use gridlane_engine::{Client, FoundMetalink, Known, PieceHashes, root};
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 
@@ -120,6 +119,7 @@ pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result
     }
     let read = match source.to_path() {
         Some(path) => from_file(&path, is_certain).map(|bytes| bytes.map(|bytes| (source.clone(), bytes))),
+        None if source.scheme().is_root() => Err(root::not_spoken(source)),
         None => from_server(client, source).await,
     };
     let Some((base, bytes)) = read? else { return Ok(None) };
@@ -160,7 +160,7 @@ pub async fn describe_found(
         return Err("it has no checksum that is computed here".into());
     }
     // What was asked for encrypted is not fetched in clear because a server says so.
-    file.sources.retain(|url| source.scheme() != Scheme::Https || url.scheme() == Scheme::Https);
+    file.sources.retain(|url| !source.scheme().is_encrypted() || url.scheme().is_encrypted());
     Ok(file)
 }
 
@@ -181,7 +181,7 @@ fn from_file(path: &Path, is_certain: bool) -> Result<Option<Vec<u8>>> {
 }
 
 async fn from_server(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u8>)>> {
-    let mut exchange = client.request("GET", source, &[("Accept", ACCEPT.to_owned())]).await?;
+    let mut exchange = client.http.request("GET", source, &[("Accept", ACCEPT.to_owned())]).await?;
     let content_type = exchange.response.head.headers.all("content-type").next().map(str::to_owned);
     let until = Instant::now() + METALINK_ANSWER_MAX;
     let mut bytes = Vec::new();
@@ -247,9 +247,10 @@ fn usable(text: &str, base: &Url, is_checked: bool) -> std::result::Result<Url, 
     // Not its text: it may have a password.
     let shown = scheme.map_or_else(|| "a relative URL".to_owned(), |scheme| format!("a {scheme} URL"));
     let url = url.map_err(|error| format!("{shown} is not used: {}", error.message()))?;
-    match (base.scheme(), url.scheme()) {
-        (_, Scheme::File) => Err(format!("{shown} is not used: it names a file of this machine")),
-        (Scheme::Https, Scheme::Http) if !is_checked => {
+    let (was_encrypted, is_encrypted) = (base.scheme().is_encrypted(), url.scheme().is_encrypted());
+    match url.scheme() {
+        Scheme::File => Err(format!("{shown} is not used: it names a file of this machine")),
+        _ if was_encrypted && !is_encrypted && !is_checked => {
             Err(format!("{url} is not used: it is not encrypted, and no checksum protects it"))
         }
         _ => Ok(url),

@@ -9,7 +9,8 @@ use gridlane_dav::listing::EntryKind;
 use gridlane_dav::path::encode_name;
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusReader, PropfindRequest};
-use gridlane_engine::http::{Client, Request};
+use gridlane_engine::http::Request;
+use gridlane_engine::{Client, root};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::listing::{Item, Lister};
@@ -31,6 +32,9 @@ pub async fn make_directory(client: &Client, url: &Url, parents: bool) -> Result
             std::io::ErrorKind::AlreadyExists => exists(url),
             _ => Error::local_io("cannot make it", &cause).endpoint(url),
         });
+    }
+    if url.scheme().is_root() {
+        return Err(root::not_spoken(url));
     }
     let directory = directory_form(url)?;
     if !parents {
@@ -59,12 +63,12 @@ pub async fn make_directory(client: &Client, url: &Url, parents: bool) -> Result
 
 /// Whether it was made; else it was there.
 async fn mkcol(client: &Client, directory: &Url) -> Result<bool> {
-    let exchange = client.exchange(&Request::new("MKCOL", directory)).await?;
+    let exchange = client.http.exchange(&Request::new("MKCOL", directory)).await?;
     match exchange.status().code() {
         405 => {
             exchange.finish().await;
             // Either something of that name is there (RFC 4918, 9.3.1), or the server knows no MKCOL.
-            let there = client.request("HEAD", directory, &[]).await;
+            let there = client.http.request("HEAD", directory, &[]).await;
             match there {
                 Ok(_) => Ok(false),
                 Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -132,6 +136,9 @@ async fn rename_there(client: &Client, from: &Url, to: &Url, overwrite: bool) ->
         }
         false => to.clone(),
     };
+    if from.scheme().is_root() {
+        return Err(root::not_spoken(from));
+    }
     // nginx demands that both are written as directories, or neither.
     let (from, to) = match from.is_directory_form() || is_directory(lister.look_at(from).await)? {
         true => (directory_form(from)?, directory_form(&to)?),
@@ -140,7 +147,7 @@ async fn rename_there(client: &Client, from: &Url, to: &Url, overwrite: bool) ->
     let request = Request::new("MOVE", &from)
         .header("Destination", bare(&to))
         .header("Overwrite", if overwrite { "T" } else { "F" });
-    let exchange = client.exchange(&request).await?;
+    let exchange = client.http.exchange(&request).await?;
     match exchange.status().code() {
         412 => {
             exchange.finish().await;
@@ -166,7 +173,7 @@ pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
     }
     let lister = Lister::new(client.clone());
     if lister.look_at(url).await?.kind == EntryKind::File {
-        return client.request("DELETE", url, &[]).await.map(|_| ());
+        return delete_file(client, url).await;
     }
     let root = directory_form(url)?;
     if delete_directory(client, &root).await? {
@@ -226,7 +233,7 @@ async fn empty_of_files(lister: &Lister, directory: &Url) -> Result<Vec<Url>> {
                 EntryKind::Directory => inner.push(directory.join(&format!("./{name}/"))?),
                 EntryKind::File => {
                     let file = directory.join(&format!("./{name}"))?;
-                    lister.client().request("DELETE", &file, &[]).await?.finish().await;
+                    delete_file(lister.client(), &file).await?;
                 }
             }
         }
@@ -236,9 +243,20 @@ async fn empty_of_files(lister: &Lister, directory: &Url) -> Result<Vec<Url>> {
     }
 }
 
+async fn delete_file(client: &Client, file: &Url) -> Result<()> {
+    if file.scheme().is_root() {
+        return Err(root::not_spoken(file));
+    }
+    client.http.request("DELETE", file, &[]).await?.finish().await;
+    Ok(())
+}
+
 /// Whether the directory is gone; else the server refuses since it is not empty.
 async fn delete_directory(client: &Client, directory: &Url) -> Result<bool> {
-    let exchange = client.exchange(&Request::new("DELETE", directory)).await?;
+    if directory.scheme().is_root() {
+        return Err(root::not_spoken(directory));
+    }
+    let exchange = client.http.exchange(&Request::new("DELETE", directory)).await?;
     match exchange.status().code() {
         409 => {
             exchange.finish().await;
@@ -260,6 +278,9 @@ pub async fn space(client: &Client, url: &Url) -> Result<Space> {
             available_bytes: Some(bytes(found.f_bavail)),
         });
     }
+    if url.scheme().is_root() {
+        return Err(root::not_spoken(url));
+    }
     let wanted =
         [LiveProperty::ResourceType, LiveProperty::QuotaUsedBytes, LiveProperty::QuotaAvailableBytes];
     let body = PropfindRequest::Prop(wanted.map(Into::into).to_vec()).to_xml();
@@ -267,7 +288,7 @@ pub async fn space(client: &Client, url: &Url) -> Result<Space> {
         .header("Depth", "0")
         .header("Content-Type", "application/xml; charset=utf-8")
         .body(body.as_bytes());
-    let mut exchange = client.exchange(&request).await?.success().await?;
+    let mut exchange = client.http.exchange(&request).await?.success().await?;
     let mut reader = MultistatusReader::new(&exchange.url);
     let mut entries = Vec::new();
     reader

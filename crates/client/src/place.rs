@@ -251,6 +251,13 @@ mod tests {
             assert_eq!(remote(root).directory(&path).unwrap().as_str(), format!("{}/", file.as_str()));
             assert_eq!(remote(root).directory(&TreePath::root()).unwrap().as_str(), "http://u:p@h/d/");
         }
+        for root in ["root://u:p@h//d%", "root://u:p@h//d%/"] {
+            let place = remote(&format!("{root}?authz=%20"));
+            assert_eq!(place.name().unwrap(), b"d%");
+            let file = place.file(&path).unwrap();
+            assert_eq!((file.wire_path(), file.cgi()), (b"/d%/s p/100%?#\xff".to_vec(), Some("authz=%20")));
+            assert_eq!(place.directory(&TreePath::root()).unwrap().typed(), "root://u:p@h//d%/?authz=%20");
+        }
         let signed = remote("https://h/a%2Fb?authz=x").file(&TreePath::parse(b"f").unwrap()).unwrap();
         assert_eq!(signed.as_str(), "https://h/a%2Fb/f?authz=x");
         assert_eq!(remote("http://h/a%20b/").name().unwrap(), b"a b");
@@ -268,8 +275,9 @@ mod tests {
             let decoded: Vec<u8> = percent_encoding::percent_decode_str(url.encoded_path()).collect();
             let mut expected = b"/x/d/".to_vec();
             expected.extend(&name);
-            prop_assert_eq!(decoded, expected);
+            prop_assert_eq!(&decoded, &expected);
             prop_assert_eq!(url.file_name().is_some(), true);
+            prop_assert_eq!(&remote("root://h//x/").file(&path).unwrap().wire_path(), &expected);
             let here = Place::Local("/x".into()).file(&path).unwrap();
             let expected = Path::new("/x/d").join(std::ffi::OsStr::from_bytes(&name));
             prop_assert_eq!(here.to_path().unwrap(), expected);

@@ -122,6 +122,9 @@ mod tests {
         let found = resolved("http://h/up/", "/x/a%b", dir.path()).unwrap();
         let TargetSpec::Upload { url, .. } = found.spec else { panic!() };
         assert_eq!(url.as_str(), "http://h/up/a%25b");
+        let found = resolved("root://h//up%/", "http://g/a%20%25", dir.path()).unwrap();
+        let TargetSpec::Upload { url, .. } = found.spec else { panic!() };
+        assert_eq!(url.typed(), "root://h//up%/a %");
     }
 
     #[test]
@@ -131,6 +134,7 @@ mod tests {
         {
             assert!(resolved(".", source, dir.path()).is_err(), "{source}");
         }
+        assert!(resolved("root://h//up/", "http://h/..%2Fx", dir.path()).is_err());
     }
 
     #[test]

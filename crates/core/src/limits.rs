@@ -59,6 +59,12 @@ pub const DIGEST_GET_MAX: Duration = Duration::from_secs(5);
 pub const SIDE_CHECKSUMS_MAX: usize = 1 << 20;
 /// After this time without a new one they are removed: who asks for them seldom can wait for one.
 pub const SIDE_CHECKSUMS_AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Bytes of the name of a user's attribute: what Linux (255) leaves of it behind XRootD's `user.U.`.
+pub const ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
+/// Bytes of its value: Linux' own limit, and what XRootD says.
+pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
+/// How often the opening of a file is tried again that others make and remove meanwhile.
+pub const OPEN_RACES_MAX: usize = 64;
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
 /// Listings in memory at the same time, from making to the end of sending: each is up to 20 MB.
@@ -368,3 +374,60 @@ const _: () = {
     );
     assert!(WAN_BUFFER_BYTES_MAX <= i32::MAX as u64);
 };
+
+// --- root:// -------------------------------------------------------------------------------------------
+
+/// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
+pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// Bytes of the arguments of a request of somebody who is not logged in: names, and credentials. Tokens and proxies'
+/// certificates have some kilobytes.
+pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
+/// Without a request from a session: its clients keep connections that they may use again for 5 to 20 minutes, and
+/// open files for as long as an event takes to be looked at.
+pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
+/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
+pub const ROOT_BOUND_MAX: usize = 15;
+/// Requests of one connection that were read and not answered; when there are so many, no other is read.
+pub const ROOT_REQUESTS_MAX: usize = 256;
+/// Those of them that wait for a disk, or for something else, at the same time: some of the many that all clients
+/// together may have.
+pub const ROOT_TASKS_MAX: usize = 16;
+/// Bytes of answers to small requests that wait to be sent on one connection; when there are so many, no other
+/// request is read.
+pub const ROOT_ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one answer to a plain read: what its length was promised for cannot be interrupted by other answers.
+pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Pages of one message of `pgread`: as XRootD's servers send them.
+pub const ROOT_PAGES_MAX: u64 = 512;
+/// Elements of `readv` and `writev`: what XRootD's servers take and its clients ask for before they split.
+pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
+/// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
+pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
+/// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
+/// all of its readers.
+pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;
+/// Files that all sessions together have open.
+pub const ROOT_OPEN_FILES_MAX: usize = 16_384;
+/// Wrong pages of one `pgwrite`: XRootD's own limit.
+pub const ROOT_WRONG_PAGES_PER_REQUEST_MAX: usize = 127;
+/// Wrong pages of one file that were not sent again: XRootD's own limit.
+pub const ROOT_WRONG_PAGES_PER_FILE_MAX: usize = 256;
+/// Separate pieces of a file that is written whose checksums are remembered (50 bytes each), until all of them are one.
+/// Who writes in more pieces at a time than this writes no stream.
+pub const ROOT_WRITTEN_PIECES_MAX: usize = 4096;
+/// Attributes that one `fattr` may name.
+pub const ROOT_ATTRIBUTES_MAX: usize = 16;
+/// Bytes of an attribute's name: 255 of Linux less `user.U.`.
+pub const ROOT_ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
+/// Bytes of an attribute's value: what Linux takes.
+pub const ROOT_ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
+/// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
+pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Paths of one `statx`: each is a look at the disk, and an answer is waited for.
+pub const ROOT_PATHS_MAX: usize = 16_384;
+/// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
+pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
+/// Requests for blocks of a file that a client is advised to have running: XRootD's own number.
+pub const ROOT_PARALLEL_READS: u32 = 5;
+/// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
+pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;

@@ -1,9 +1,16 @@
-//! URLs of files and directories: `http`, `https` and `file`; a plain path is a `file` URL.
+//! URLs of files and directories: `http`, `https`, `root`, `roots` and `file`; a plain path is a `file` URL.
+//!
+//! What is particular to `root` and `roots` is in `root`: their path is typed and sent as it is, and nothing
+//! in it is percent-encoded. Inside of a [`Url`] it is encoded like any other.
+
+mod root;
 
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::error::{Error, ErrorKind, Fault, Result};
 
@@ -14,6 +21,10 @@ pub enum Scheme {
     Http,
     /// HTTP/1.1 over TLS.
     Https,
+    /// XRootD's protocol, in clear unless the server wants TLS.
+    Root,
+    /// XRootD's protocol over TLS, which begins after its handshake.
+    Roots,
     /// A file of this machine.
     File,
 }
@@ -24,8 +35,25 @@ impl Scheme {
         match self {
             Scheme::Http => "http",
             Scheme::Https => "https",
+            Scheme::Root => "root",
+            Scheme::Roots => "roots",
             Scheme::File => "file",
         }
+    }
+
+    /// Whether it is HTTP, encrypted or not.
+    pub fn is_http(self) -> bool {
+        matches!(self, Scheme::Http | Scheme::Https)
+    }
+
+    /// Whether it is XRootD's protocol, encrypted or not.
+    pub fn is_root(self) -> bool {
+        matches!(self, Scheme::Root | Scheme::Roots)
+    }
+
+    /// Whether nothing that is sent can be read on its way.
+    pub fn is_encrypted(self) -> bool {
+        matches!(self, Scheme::Https | Scheme::Roots)
     }
 }
 
@@ -36,11 +64,13 @@ pub struct Url {
     inner: url::Url,
     /// Of a link-local address: which of this machine's networks it is in.
     zone: Option<String>,
+    /// Of a `root` URL, what is behind the `?` as it was typed; `inner` has it encoded.
+    cgi: Option<String>,
 }
 
 impl Url {
-    /// Reads what a person typed: a URL with a known scheme (`dav` and `davs` mean `http` and
-    /// `https`), or else a path, made absolute with `current_dir`.
+    /// Reads what a person typed: a URL with a known scheme (`dav` and `davs` mean `http` and `https`, `xroot`
+    /// and `xroots` mean `root` and `roots`), or else a path, made absolute with `current_dir`.
     pub fn parse(text: &str, current_dir: &Path) -> Result<Url> {
         match text.split_once("://") {
             Some((scheme, _)) if is_scheme(scheme) => Url::parse_absolute(text),
@@ -56,10 +86,12 @@ impl Url {
             "http" | "dav" => (Scheme::Http, format!("http://{rest}")),
             "https" | "davs" => (Scheme::Https, format!("https://{rest}")),
             "file" => (Scheme::File, format!("file://{rest}")),
+            "root" | "xroot" => return Url::parse_root(Scheme::Root, rest),
+            "roots" | "xroots" => return Url::parse_root(Scheme::Roots, rest),
             other => {
                 return Err(Error::new(ErrorKind::Unsupported, format!("unknown scheme {other:?}"))
                     .fault(Fault::Caller)
-                    .hint("known schemes are http, https, dav, davs and file"));
+                    .hint("known schemes are http, https, dav, davs, root, roots, xroot, xroots and file"));
             }
         };
         let (spelled, zone) = cut_zone(&spelled);
@@ -69,7 +101,7 @@ impl Url {
         if scheme == Scheme::File && inner.to_file_path().is_err() {
             return Err(usage(format!("{text:?} does not name a file of this machine")));
         }
-        Ok(Url { scheme, inner, zone })
+        Ok(Url { scheme, inner, zone, cgi: None })
     }
 
     /// The `file` URL of an absolute path.
@@ -78,7 +110,7 @@ impl Url {
         let slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
         let made = if slash { url::Url::from_directory_path(path) } else { url::Url::from_file_path(path) };
         let inner = made.map_err(|()| usage(format!("{} is not an absolute path", path.display())))?;
-        Ok(Url { scheme: Scheme::File, inner, zone: None })
+        Ok(Url { scheme: Scheme::File, inner, zone: None, cgi: None })
     }
 
     /// How bytes are reached.
@@ -113,10 +145,11 @@ impl Url {
 
     /// TCP port, given or the scheme's own; 0 for `file`.
     pub fn port(&self) -> u16 {
-        self.inner.port_or_known_default().unwrap_or(0)
+        let own = if self.scheme.is_root() { root::PORT } else { 0 };
+        self.inner.port_or_known_default().unwrap_or(own)
     }
 
-    /// `host:port` as HTTP's `Host` header has it: brackets around IPv6, no default port.
+    /// `host:port` as HTTP's `Host` header has it: brackets around IPv6, no port that is the scheme's own.
     pub fn host_header(&self) -> String {
         let host = self.inner.host_str().unwrap_or_default();
         match self.inner.port() {
@@ -159,13 +192,21 @@ impl Url {
             && self.port() == other.port()
     }
 
-    /// What `reference` (a `Location` header, a link in a listing) means seen from this URL.
+    /// What `reference` (a `Location` header, a link in a listing) means seen from this URL. A relative one is
+    /// percent-encoded, whatever the scheme.
     pub fn join(&self, reference: &str) -> Result<Url> {
-        let joined = self
-            .inner
-            .join(reference)
-            .map_err(|cause| usage(format!("{:?} is not a URL: {cause}", redact(reference))))?;
-        let mut to = Url::parse_absolute(joined.as_str())?;
+        let failed = |cause| usage(format!("{:?} is not a URL: {cause}", redact(reference)));
+        let mut to = match root::is_typed(reference) {
+            // As it is written: nothing in it is encoded.
+            true => Url::parse_absolute(reference)?,
+            false => {
+                let joined = self.inner.join(reference).map_err(failed)?;
+                match self.scheme.is_root() && joined.scheme() == self.inner.scheme() {
+                    true => Url::of_encoded_root(self.scheme, &joined)?,
+                    false => Url::parse_absolute(joined.as_str())?,
+                }
+            }
+        };
         if to.host() == self.host() {
             to.zone.clone_from(&self.zone);
         }
@@ -178,9 +219,32 @@ impl Url {
         Ok(to)
     }
 
-    /// The whole URL, secrets included: for requests, never for messages.
+    /// The whole URL, secrets included, percent-encoded: never for messages. The zone of a link-local address
+    /// is not in it, and the text of a `root` URL is another one: see [`Url::typed`].
     pub fn as_str(&self) -> &str {
         self.inner.as_str()
+    }
+
+    /// The whole URL, secrets included, as a person would type it: [`Url::parse_absolute`] reads it back as
+    /// an equal one. Never for messages.
+    ///
+    /// Bytes of a `root` path that are not UTF-8 cannot be typed and are replaced.
+    pub fn typed(&self) -> String {
+        if !self.scheme.is_root() && self.zone.is_none() {
+            return self.inner.as_str().to_owned();
+        }
+        let user = &self.inner[url::Position::BeforeUsername..url::Position::BeforeHost];
+        let mut host = self.host_header();
+        if let (Some(zone), Some(end)) = (&self.zone, host.find(']')) {
+            host.insert_str(end, &format!("%25{zone}"));
+        }
+        let start = format!("{}://{user}{host}", self.scheme.name());
+        if !self.scheme.is_root() {
+            return format!("{start}{}", self.request_target());
+        }
+        let path = String::from_utf8_lossy(&self.wire_path()).into_owned();
+        let cgi = self.cgi().map(|cgi| format!("?{cgi}")).unwrap_or_default();
+        format!("{start}/{path}{cgi}")
     }
 }
 
@@ -191,7 +255,11 @@ impl fmt::Display for Url {
             return write!(f, "{}", path.display());
         }
         let host = self.host_header();
-        write!(f, "{}://{host}{}", self.scheme.name(), self.inner.path())?;
+        write!(f, "{}://{host}", self.scheme.name())?;
+        match self.scheme.is_root() {
+            true => root::show_path(f, &self.wire_path())?,
+            false => f.write_str(self.inner.path())?,
+        }
         if self.inner.query().is_some() {
             f.write_str("?…")?;
         }
@@ -203,6 +271,37 @@ impl fmt::Debug for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Everything but unreserved characters and the sub-delimiters that mean nothing in a path segment
+/// (RFC 3986, 3.3). Quotes and `&` are encoded as well, so that the result can stand in HTML.
+const SEGMENT: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'#')
+    .add(b'%')
+    .add(b'&')
+    .add(b'\'')
+    .add(b'/')
+    .add(b':')
+    .add(b';')
+    .add(b'<')
+    .add(b'=')
+    .add(b'>')
+    .add(b'?')
+    .add(b'@')
+    .add(b'[')
+    .add(b'\\')
+    .add(b']')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
+
+/// One name, encoded for a URL.
+pub fn encode_name(name: &[u8]) -> String {
+    percent_encode(name, SEGMENT).to_string()
 }
 
 fn is_scheme(text: &str) -> bool {

@@ -9,7 +9,7 @@
 //!
 //! - a file's name is a [`RelativeName`], which cannot lead out of a directory (RFC 5854, 4.1.2.1), or else
 //!   the [`NameFault`] that it has; such a file can be fetched under a name that a person gave;
-//! - [`Replica::http_url`] gives no URL that is a file of this machine;
+//! - [`Replica::remote_url`] gives no URL that is a file of this machine;
 //! - what is not well-formed is refused, a prefix without a namespace included, and so is a document type
 //!   declaration; no entity is known but XML's own five;
 //! - bytes, depth, files, URLs and pieces are bounded (see [`limits`]); a document that is cut short is an
@@ -156,9 +156,9 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// The URL if it is one that HTTP reaches. Never a file of this machine: what a peer wrote down must not
-    /// say what is read here.
-    pub fn http_url(&self) -> Option<Url> {
+    /// The URL if its scheme is known. Never a file of this machine: what a peer wrote down must not say what
+    /// is read here.
+    pub fn remote_url(&self) -> Option<Url> {
         Url::parse_absolute(&self.url).ok().filter(|url| url.scheme() != Scheme::File)
     }
 }

@@ -6,36 +6,11 @@
 use std::fmt;
 
 use gridlane_core::limits;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode, utf8_percent_encode};
+pub use gridlane_core::url::encode_name;
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode, utf8_percent_encode};
 
 use crate::request::Rejection;
 use crate::status::Status;
-
-/// Everything but unreserved characters and the sub-delimiters that mean nothing in a path segment
-/// (RFC 3986, 3.3). Quotes and `&` are encoded as well, so that the result can stand in HTML.
-const SEGMENT: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'#')
-    .add(b'%')
-    .add(b'&')
-    .add(b'\'')
-    .add(b'/')
-    .add(b':')
-    .add(b';')
-    .add(b'<')
-    .add(b'=')
-    .add(b'>')
-    .add(b'?')
-    .add(b'@')
-    .add(b'[')
-    .add(b'\\')
-    .add(b']')
-    .add(b'^')
-    .add(b'`')
-    .add(b'{')
-    .add(b'|')
-    .add(b'}');
 
 /// The names from the export's root to a file or directory, as bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -121,11 +96,6 @@ impl fmt::Debug for ResourcePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
-}
-
-/// One name, encoded for a URL.
-pub fn encode_name(name: &[u8]) -> String {
-    percent_encode(name, SEGMENT).to_string()
 }
 
 fn decode_segment(segment: &str) -> Result<Vec<u8>, Rejection> {

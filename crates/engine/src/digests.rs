@@ -13,12 +13,11 @@ use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Sc
 use gridlane_sys::AlignedBuf;
 use tokio::sync::mpsc;
 
-use crate::Options;
-use crate::http::Client;
 use crate::notice::Notice;
 use crate::served::Served;
 use crate::source::{Identity, Source};
 use crate::verdict::Vote;
+use crate::{Client, Options};
 
 /// Between attempts to get a checksum: a server that is busy now may not be in a second.
 const PAUSES: [Duration; 3] =
@@ -85,12 +84,13 @@ pub(crate) fn ask(
 pub(crate) async fn word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
     match source.url.scheme() {
         Scheme::File => file_word(source, kind).await,
+        Scheme::Root | Scheme::Roots => Err(crate::root::not_spoken(&source.url)),
         Scheme::Http | Scheme::Https => {
             let mut headers = Vec::new();
             if let Some(kind) = kind {
                 headers.push(("Want-Digest", gridlane_dav::digest::name(kind).to_owned()));
             }
-            let mut client = client.clone();
+            let mut client = client.http.clone();
             client.answer_max = DIGEST_WAIT_MAX;
             let exchange = client.request("HEAD", &source.url, &headers).await?;
             let head = &exchange.response.head;

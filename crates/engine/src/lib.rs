@@ -20,6 +20,7 @@
 //!
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`.
 
+mod client;
 mod digests;
 pub mod events;
 pub mod http;
@@ -34,6 +35,7 @@ mod ordered;
 mod pace;
 mod pieces;
 mod resume;
+pub mod root;
 mod run;
 mod served;
 mod sizes;
@@ -51,6 +53,7 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
+pub use client::Client;
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};
@@ -81,7 +84,7 @@ pub enum TargetSpec {
     },
     /// Something that takes bytes in order: a pipe, a device, standard output.
     Stream(File),
-    /// An HTTP PUT.
+    /// A file to a server, by HTTP PUT or XRootD's protocol.
     Upload {
         /// The file's URL.
         url: Url,
@@ -143,7 +146,7 @@ pub struct Outcome {
 /// Needs tokio's multi-threaded runtime: file writes block the thread they are on.
 pub async fn copy(
     spec: CopySpec,
-    client: http::Client,
+    client: Client,
     observer: &mut dyn Observer,
     stop: impl Future<Output = ()>,
 ) -> Outcome {

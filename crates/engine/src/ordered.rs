@@ -1,4 +1,4 @@
-//! Targets that take bytes in order: a pipe, a device, standard output, an HTTP upload.
+//! Targets that take bytes in order: a pipe, a device, standard output, an upload.
 //!
 //! Lanes bring pieces in any order. The lane that brings the next one writes it itself, with everything
 //! behind it that waits; a piece that is early is kept. So with one source bytes go from the lane's

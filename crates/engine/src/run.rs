@@ -19,7 +19,6 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer};
-use crate::http::Client;
 use crate::lane::{Asks, Command, Lane};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
@@ -33,7 +32,7 @@ use crate::target::{Sink, Target};
 use crate::upload::Upload;
 use crate::verdict::{Basis, Vote};
 use crate::wrong_pieces::WrongPieces;
-use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
+use crate::{Client, CopySpec, Options, Outcome, TargetSpec, digests};
 
 /// How often progress is told and the journal looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -193,7 +192,7 @@ impl<'a> Run<'a> {
             }
             TargetSpec::Upload { url, overwrite, modified } => {
                 let kind = digests::kinds(&options)[0];
-                let upload = Upload::new(client.clone(), url.clone(), overwrite, modified, kind);
+                let upload = Upload::new(&client, url.clone(), overwrite, modified, kind)?;
                 modified_accepted = upload.modified_accepted();
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
@@ -494,8 +493,11 @@ impl<'a> Run<'a> {
         let url = &self.replicas[source].source.url;
         // A large file may take its server long to read: that is waited for beside the data.
         let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
-        let is_http = matches!(url.scheme(), Scheme::Http | Scheme::Https);
-        if self.replicas.len() == 1 && is_http && may_be_small && !self.client.thinks_long(url) {
+        if self.replicas.len() == 1
+            && url.scheme().is_http()
+            && may_be_small
+            && !self.client.http.thinks_long(url)
+        {
             self.replicas[source].asks_by_lane = true;
             return;
         }
@@ -523,7 +525,7 @@ impl<'a> Run<'a> {
     /// end with those that have never said one.
     fn unsaid(&mut self, source: usize) -> Result<()> {
         self.replicas[source].asking_lane = None;
-        if self.client.is_silent(&self.replicas[source].source.url) {
+        if self.client.http.is_silent(&self.replicas[source].source.url) {
             return self.voted(source, Vote::Silent);
         }
         self.ask_beside(source);

@@ -5,7 +5,7 @@
 //! leads to what is not encrypted.
 
 use gridlane_core::limits::{SERVED_METALINK_BYTES_MIN, SERVED_REPLICAS_MAX, SOURCES_MAX};
-use gridlane_core::{Checksum, Error, ErrorKind, Result, Scheme, Url};
+use gridlane_core::{Checksum, Error, ErrorKind, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::link_header;
 
@@ -48,13 +48,9 @@ impl Served {
     }
 }
 
-/// Whether a server may send us there: never to a file of this machine, never out of encryption.
+/// Whether a server may send us there: by HTTP only, never to a file of this machine, never out of encryption.
 fn may_lead(from: &Url, to: &Url) -> bool {
-    match (from.scheme(), to.scheme()) {
-        (_, Scheme::File) => false,
-        (Scheme::Https, to) => to == Scheme::Https,
-        _ => true,
-    }
+    to.scheme().is_http() && (to.scheme().is_encrypted() || !from.scheme().is_encrypted())
 }
 
 impl Run<'_> {
@@ -132,6 +128,7 @@ mod tests {
             "<http://plain.example/f>; rel=duplicate; pri=1",
             "<https://a.example/f>; rel=duplicate; pri=1",
             "<file:///etc/passwd>; rel=duplicate; pri=1",
+            "<roots://a.example//f>; rel=duplicate; pri=1",
             "<f.meta4>; rel=describedby; type=\"application/metalink4+xml\"",
         ] {
             headers.push("Link", line.as_bytes());

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use gridlane_core::limits::{IDLE_PER_HOST_MAX, QUESTIONS_PER_HOST_MAX};
 use gridlane_core::{ErrorKind, Url};
-use gridlane_engine::http::{Client, Purpose, Request};
-use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::http::{Purpose, Request};
+use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use script::{Reply, Scripted, answer};
@@ -24,7 +24,7 @@ fn client() -> Client {
 }
 
 async fn get(client: &Client, url: &Url) -> Vec<u8> {
-    client.request("GET", url, &[]).await.unwrap().read_whole(1000).await.unwrap()
+    client.http.request("GET", url, &[]).await.unwrap().read_whole(1000).await.unwrap()
 }
 
 #[tokio::test]
@@ -42,10 +42,10 @@ async fn one_connection_serves_one_request_after_the_other() {
     let client = client();
     assert_eq!(get(&client, &server.url("/a")).await, b"hello");
     assert_eq!(get(&client.clone(), &server.url("/chunked")).await, b"hi");
-    client.request("HEAD", &server.url("/b"), &[]).await.unwrap();
-    client.request("DELETE", &server.url("/c"), &[]).await.map(|_| ()).unwrap_err();
+    client.http.request("HEAD", &server.url("/b"), &[]).await.unwrap();
+    client.http.request("DELETE", &server.url("/c"), &[]).await.map(|_| ()).unwrap_err();
     let url = server.url("/d/");
-    client.exchange(&Request::new("PROPFIND", &url).body(b"<a/>")).await.unwrap().finish().await;
+    client.http.exchange(&Request::new("PROPFIND", &url).body(b"<a/>")).await.unwrap().finish().await;
     assert_eq!(server.seen().len(), 5);
     assert_eq!(server.connections(), 1);
 }
@@ -62,10 +62,10 @@ async fn what_is_not_read_to_its_end_is_not_used_again() {
     })
     .await;
     let client = client();
-    drop(client.request("GET", &server.url("/short"), &[]).await.unwrap());
+    drop(client.http.request("GET", &server.url("/short"), &[]).await.unwrap());
     assert_eq!(get(&client, &server.url("/")).await, b"hello");
     assert_eq!(server.connections(), 2, "the body of the first was never read");
-    client.request("GET", &server.url("/long"), &[]).await.unwrap().finish().await;
+    client.http.request("GET", &server.url("/long"), &[]).await.unwrap().finish().await;
     assert_eq!(get(&client, &server.url("/")).await, b"hello");
     assert_eq!(server.connections(), 3, "nobody reads a megabyte to save a connection");
 }
@@ -82,7 +82,7 @@ async fn after_an_answer_without_a_readable_end_a_connection_is_not_used_again()
         })
         .await;
         let client = client();
-        let error = client.request("GET", &server.url("/odd"), &[]).await.map(|_| ()).unwrap_err();
+        let error = client.http.request("GET", &server.url("/odd"), &[]).await.map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
         assert_eq!(get(&client, &server.url("/")).await, b"hello");
         assert_eq!(server.connections(), 2, "{fields}");
@@ -132,7 +132,7 @@ async fn a_connection_that_holds_the_rest_of_an_answer_is_of_no_use() {
     })
     .await;
     let client = client();
-    client.request("HEAD", &server.url("/a"), &[]).await.map(|_| ()).unwrap_err();
+    client.http.request("HEAD", &server.url("/a"), &[]).await.map(|_| ()).unwrap_err();
     assert_eq!(get(&client, &server.url("/b")).await, b"hello");
     assert_eq!(server.connections(), 2);
 }
@@ -153,18 +153,18 @@ async fn a_request_that_was_not_answered_on_an_old_connection_is_sent_again_once
         let client = client();
         get(&client, &server.url("/first")).await;
         let url = server.url("/second");
-        client.exchange(&Request::new(method, &url)).await.unwrap().success().await.unwrap();
+        client.http.exchange(&Request::new(method, &url)).await.unwrap().success().await.unwrap();
         assert_eq!((server.seen().len(), server.connections()), (3, 2), "{method}");
     }
     // What may not happen twice gets a connection of its own.
     let server = closes_at_the_second().await;
     let client = client();
     get(&client, &server.url("/first")).await;
-    client.exchange(&Request::new("POST", &server.url("/second"))).await.unwrap();
+    client.http.exchange(&Request::new("POST", &server.url("/second"))).await.unwrap();
     assert_eq!((server.seen().len(), server.connections()), (2, 2));
     // On a new connection no answer is an error, not a reason to try again.
     let server = Scripted::start(|_| Reply::Last(Vec::new())).await;
-    let error = client.request("GET", &server.url("/"), &[]).await.map(|_| ()).unwrap_err();
+    let error = client.http.request("GET", &server.url("/"), &[]).await.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network);
     assert_eq!(server.seen().len(), 1);
     // Half an answer is an answer.
@@ -174,7 +174,7 @@ async fn a_request_that_was_not_answered_on_an_old_connection_is_sent_again_once
     })
     .await;
     get(&client, &server.url("/first")).await;
-    client.request("GET", &server.url("/second"), &[]).await.map(|_| ()).unwrap_err();
+    client.http.request("GET", &server.url("/second"), &[]).await.map(|_| ()).unwrap_err();
     assert_eq!((server.seen().len(), server.connections()), (2, 1));
 }
 
@@ -200,12 +200,12 @@ async fn no_more_are_kept_than_are_of_use() {
     let (client, url) = (client(), server.url("/"));
     let mut held = Vec::new();
     for _ in 0..IDLE_PER_HOST_MAX + 5 {
-        held.push(client.connect(&url, Purpose::Lane, false).await.unwrap().connection);
+        held.push(client.http.connect(&url, Purpose::Lane, false).await.unwrap().connection);
     }
     drop(held);
     let mut again = Vec::new();
     for _ in 0..IDLE_PER_HOST_MAX + 5 {
-        again.push(client.connect(&url, Purpose::Lane, false).await.unwrap().connection);
+        again.push(client.http.connect(&url, Purpose::Lane, false).await.unwrap().connection);
     }
     assert_eq!(again.iter().filter(|connection| connection.is_reused()).count(), IDLE_PER_HOST_MAX);
 }
@@ -368,7 +368,7 @@ async fn why_a_body_was_not_taken_is_told() {
     });
     let body = vec![0; 4_000_000];
     let request = Request::new("PUT", &url).body(&body);
-    let error = client().exchange(&request).await.unwrap().success().await.map(|_| ()).unwrap_err();
+    let error = client().http.exchange(&request).await.unwrap().success().await.map(|_| ()).unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::LocalIo, Some(507)));
 }
 

@@ -7,8 +7,7 @@ mod script;
 
 use std::time::Duration;
 
-use gridlane_engine::http::Client;
-use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use script::{Scripted, answer};

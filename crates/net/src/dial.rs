@@ -84,7 +84,8 @@ impl Dialer {
     /// The way to the host and port of `url`. A proxy that cannot be used is an error of the caller.
     pub fn route(&self, url: &Url) -> Result<Route> {
         let is_tls = match url.scheme() {
-            Scheme::Http => false,
+            // TLS of `roots` begins inside of the connection, after XRootD's handshake.
+            Scheme::Http | Scheme::Root | Scheme::Roots => false,
             Scheme::Https => true,
             Scheme::File => return Err(Error::new(ErrorKind::Other, "a file is not dialled")),
         };

@@ -90,7 +90,8 @@ impl Proxies {
         let setting = match url.scheme() {
             Scheme::Http => &self.http,
             Scheme::Https => &self.https,
-            Scheme::File => &None,
+            // XRootD's tools know no proxies of this kind, and few of those let its port through.
+            Scheme::Root | Scheme::Roots | Scheme::File => &None,
         };
         match setting {
             Some(_) if self.is_direct(url.host(), url.port()) => Ok(None),

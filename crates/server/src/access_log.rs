@@ -252,6 +252,7 @@ pub(crate) struct Record<'a> {
     /// Of a COPY or MOVE, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) destination: Option<&'a str>,
+    /// Of HTTP; over root:// 0 or the number of an error.
     pub(crate) status: u16,
     /// Of the body.
     pub(crate) bytes_in: u64,
@@ -260,6 +261,9 @@ pub(crate) struct Record<'a> {
     pub(crate) seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<&'a str>,
+    /// What the client of root:// says that its user is called: nobody has checked it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user_agent: Option<&'a str>,
     /// What the client calls the request (`X-Request-Id`).

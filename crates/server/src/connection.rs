@@ -426,6 +426,7 @@ impl Connection {
             bytes_out,
             seconds: duration.as_secs_f64(),
             range: field("range"),
+            user: None,
             user_agent: field("user-agent"),
             client_id: field("x-request-id").map(told),
             client_info: field("clientinfo").map(told),

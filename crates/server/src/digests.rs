@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Hasher, limits};
 use gridlane_store::storage::FileIdentity;
-use gridlane_store::{Metadata, Object};
+use gridlane_store::{Metadata, Object, ObjectPath, Opened, Storage};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::{Semaphore, watch};
 
@@ -125,6 +125,25 @@ impl Digests {
         let mut known = self.known(object.metadata());
         known.retain(|checksum| kinds.contains(&checksum.kind()));
         if known.len() == kinds.len() { known } else { disk.run(|| self.at_hand(object, kinds)).await }
+    }
+
+    /// The checksums of an entry of a directory that need no reading of the file. It is opened if none by these
+    /// algorithms is in the table. May read from the disk.
+    pub(crate) fn of_entry(
+        &self,
+        storage: &dyn Storage,
+        path: &ObjectPath,
+        metadata: &Metadata,
+        kinds: &[ChecksumKind],
+    ) -> Vec<Checksum> {
+        let mut known = self.known(metadata);
+        known.retain(|checksum| kinds.contains(&checksum.kind()));
+        match known.is_empty().then(|| storage.open(path)) {
+            Some(Ok(Opened::File(opened))) if opened.metadata().tag == metadata.tag => {
+                self.at_hand(opened.as_ref(), kinds)
+            }
+            _ => known,
+        }
     }
 
     /// Remembers the checksum of an upload.

@@ -74,22 +74,22 @@ impl Spot {
 
     /// Whether its client may do it: the answer if not. Every method asks here before it looks at the storage.
     pub(crate) fn check(&self, operation: Operation) -> std::result::Result<(), Reply> {
+        match self.refusal(operation) {
+            None => Ok(()),
+            Some(why) => Err(Reply::failure(Status::FORBIDDEN, why)),
+        }
+    }
+
+    /// Why its client may not do it, if so.
+    pub(crate) fn refusal(&self, operation: Operation) -> Option<&'static str> {
         let changes = matches!(operation, Operation::Write | Operation::Delete);
         if changes && !self.export.allow_write {
-            return Err(Reply::failure(
-                Status::FORBIDDEN,
-                "this server does not let anyone write here; its operator can with --allow-write",
-            ));
+            return Some("this server does not let anyone write here; its operator can with --allow-write");
         }
-        let is_granted = self
-            .export
-            .rules
-            .as_ref()
-            .is_none_or(|rules| rules::are_granting(rules, &self.client, operation, &self.object));
-        if is_granted {
-            return Ok(());
-        }
-        Err(Reply::failure(Status::FORBIDDEN, "no rule of this export lets this client do that here"))
+        let rules = self.export.rules.as_ref();
+        let is_granted =
+            rules.is_none_or(|rules| rules::are_granting(rules, &self.client, operation, &self.object));
+        (!is_granted).then_some("no rule of this export lets this client do that here")
     }
 }
 

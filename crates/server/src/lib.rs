@@ -52,6 +52,7 @@ mod proppatch;
 mod put;
 mod relocate;
 mod reply;
+mod root;
 pub mod rules;
 pub mod server;
 pub mod settings;
@@ -64,7 +65,7 @@ pub use access_log::AccessLog;
 pub use export::{Compat, Export};
 pub use rules::{Grants, Rule, Who};
 pub use server::{Control, Server, Summary};
-pub use settings::{Deadlines, LogLevel, Settings};
+pub use settings::{Deadlines, LogLevel, RootAuth, RootSettings, Settings};
 pub use throttle::ClientLimits;
 
 /// What the server calls itself.

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use gridlane_dav::{Method, Status};
 
+use crate::root::metrics::RootMetrics;
+
 /// The content type of the page (OpenMetrics 1.0.0).
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -119,6 +121,8 @@ pub(crate) struct Metrics {
     pub(crate) uploads: Gauge,
     /// Reloads that succeeded.
     pub(crate) reloads: Counter,
+    /// What is counted of root:// beside.
+    pub(crate) root: RootMetrics,
     by_kind: [[Counter; CLASSES]; METHODS.len() + 1],
     durations: [Counter; DURATIONS_S.len() + 1],
     duration_micros: Counter,
@@ -195,14 +199,20 @@ impl Metrics {
         page.sample("_count", &[], below);
         page.family("throttled_requests", Kind::Counter, "", "Requests answered with 429.");
         page.sample("_total", &[], self.throttled.get());
-        page.family("received_bytes", Kind::Counter, "bytes", "Bytes of bodies received.");
+        page.family(
+            "received_bytes",
+            Kind::Counter,
+            "bytes",
+            "Bytes of bodies received, and of files over root://.",
+        );
         page.sample("_total", &[], self.bytes_in.get());
-        page.family("sent_bytes", Kind::Counter, "bytes", "Bytes of bodies sent.");
+        page.family("sent_bytes", Kind::Counter, "bytes", "Bytes of bodies sent, and of files over root://.");
         page.sample("_total", &[], self.bytes_out.get());
         page.family("uploads_running", Kind::Gauge, "", "PUT requests in progress.");
         page.sample("", &[], self.uploads.get());
         page.family("config_reloads", Kind::Counter, "", "Reloads of the configuration that succeeded.");
         page.sample("_total", &[], self.reloads.get());
+        self.root.render(page);
     }
 }
 

@@ -8,7 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
-use gridlane_core::{Checksum, ChecksumKind, limits};
+use gridlane_core::{ChecksumKind, limits};
 use gridlane_dav::multistatus::{self, Quota};
 use gridlane_dav::property::{LiveProperty, PropertyName};
 use gridlane_dav::request::RequestHead;
@@ -17,7 +17,7 @@ use gridlane_dav::{
     ETag, EntryKind, Multistatus, PropfindRequest, Resource, ResourcePath, Status, media_type,
 };
 use gridlane_store::storage::Entries;
-use gridlane_store::{Metadata, ObjectPath, Opened, Storage, StoreError, StoreResult};
+use gridlane_store::{Metadata, ObjectPath, Storage, StoreError, StoreResult};
 
 use crate::body::{Body, Wire};
 use crate::conditions;
@@ -206,7 +206,9 @@ impl Lister {
         let is_file = kind == EntryKind::File;
         let etag = if is_file { ETag::strong(metadata.tag.as_str()) } else { None };
         let checksums = match (&self.digests, object) {
-            (Some(digests), Some(object)) if is_file => self.checksums(digests, object, metadata),
+            (Some(digests), Some(object)) if is_file => {
+                digests.of_entry(self.storage.as_ref(), object, metadata, &ChecksumKind::OFFERED)
+            }
             _ => Vec::new(),
         };
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -231,19 +233,6 @@ impl Lister {
             ..Resource::new(path, kind)
         };
         self.question.writer.entry(out, &resource, &self.question.request);
-    }
-}
-
-impl Lister {
-    /// Those that need no reading of the file. It is opened if it has none that are remembered.
-    fn checksums(&self, digests: &Digests, object: &ObjectPath, metadata: &Metadata) -> Vec<Checksum> {
-        let known = digests.known(metadata);
-        match known.is_empty().then(|| self.storage.open(object)) {
-            Some(Ok(Opened::File(opened))) if opened.metadata().tag == metadata.tag => {
-                digests.at_hand(opened.as_ref(), &ChecksumKind::OFFERED)
-            }
-            _ => known,
-        }
     }
 }
 

@@ -262,24 +262,7 @@ impl Task<'_> {
         {
             storage.remove_directory(to)?;
         }
-        let known = self.shared.digests.known(&before.source);
-        if known.is_empty() {
-            return storage.rename(from, to, self.overwrites, &before.expectation);
-        }
-        // The checksums are of these bytes: a file that was changed since is moved without them.
-        let same = Expectation::Tag(before.source.tag.clone());
-        let replaced = match storage.rename(from, to, self.overwrites, &same) {
-            Err(StoreError::Unexpected) => {
-                return storage.rename(from, to, self.overwrites, &before.expectation);
-            }
-            renamed => renamed?,
-        };
-        // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
-        let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
-        if let Some(after) = storage.look(to).ok().filter(|after| state(after) == state(&before.source)) {
-            known.into_iter().for_each(|checksum| self.shared.digests.remember(&after, checksum));
-        }
-        Ok(replaced)
+        rename(self.shared, storage, (from, to), self.overwrites, (&before.source, &before.expectation))
     }
 
     /// Removes what a copy cannot replace by itself.
@@ -296,6 +279,33 @@ impl Task<'_> {
             Err(error) => Err(Reply::store_failure(&error)),
         }
     }
+}
+
+/// Renames what `before` describes, which has to be as expected. Checksums that are known of a file stay known;
+/// whether something was replaced.
+pub(crate) fn rename(
+    shared: &Shared,
+    storage: &dyn Storage,
+    (from, to): (&ObjectPath, &ObjectPath),
+    overwrites: bool,
+    (before, expectation): (&Metadata, &Expectation),
+) -> Result<bool, StoreError> {
+    let known = shared.digests.known(before);
+    if known.is_empty() {
+        return storage.rename(from, to, overwrites, expectation);
+    }
+    // The checksums are of these bytes: a file that was changed since is moved without them.
+    let same = Expectation::Tag(before.tag.clone());
+    let replaced = match storage.rename(from, to, overwrites, &same) {
+        Err(StoreError::Unexpected) => return storage.rename(from, to, overwrites, expectation),
+        renamed => renamed?,
+    };
+    // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
+    let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
+    if let Some(after) = storage.look(to).ok().filter(|after| state(after) == state(before)) {
+        known.into_iter().for_each(|checksum| shared.digests.remember(&after, checksum));
+    }
+    Ok(replaced)
 }
 
 /// Whether one of the directories that lead to a path is such.

@@ -164,8 +164,9 @@ impl Reply {
             StoreError::TooLarge => Status::CONTENT_TOO_LARGE,
             StoreError::Busy => Status::SERVICE_UNAVAILABLE,
             StoreError::NameTooLong => Status::URI_TOO_LONG,
-            StoreError::NoSpace => Status::INSUFFICIENT_STORAGE,
-            StoreError::NotOurs(_) | StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
+            StoreError::NoSpace | StoreError::OverQuota => Status::INSUFFICIENT_STORAGE,
+            StoreError::Unsupported => Status::NOT_IMPLEMENTED,
+            StoreError::NotOurs(_) | StoreError::Closed | StoreError::Io(_) => Status::INTERNAL_SERVER_ERROR,
         };
         // The operating system's own words are for the log, not for strangers.
         match error {
@@ -179,7 +180,7 @@ impl Reply {
                 reply.cause = Some(error.to_string());
                 reply
             }
-            StoreError::NoSpace => {
+            StoreError::NoSpace | StoreError::OverQuota => {
                 Reply::failure(status, error.to_string()).with_condition("quota-not-exceeded")
             }
             other => Reply::failure(status, other.to_string()),

@@ -44,6 +44,8 @@ pub struct Settings {
     /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421. They are also what
     /// makes a URL one of this server.
     pub host_names: Vec<String>,
+    /// What is different over root://.
+    pub root: RootSettings,
     /// How long things may take.
     pub deadlines: Deadlines,
 }
@@ -71,9 +73,43 @@ impl Settings {
             proxies: TrustedProxies::default(),
             trusted_forwarders: Vec::new(),
             host_names: Vec::new(),
+            root: RootSettings::default(),
             deadlines: Deadlines::default(),
         }
     }
+}
+
+/// What is different over root://. It has the port and the exports of HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootSettings {
+    /// Whether it is spoken at all.
+    pub is_enabled: bool,
+    /// What clients have to say of who they are.
+    pub auth: RootAuth,
+    /// What the site is called, for clients that ask.
+    pub site_name: Option<String>,
+    /// What this server is called by clients of other machines, who are told it when they look for files; else they
+    /// are told the address that they reached.
+    pub server_name: Option<String>,
+}
+
+impl Default for RootSettings {
+    fn default() -> RootSettings {
+        RootSettings { is_enabled: true, auth: RootAuth::None, site_name: None, server_name: None }
+    }
+}
+
+/// What clients of root:// have to say of who they are. None of it is proof of anything: what they may do is granted
+/// by address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RootAuth {
+    /// Nothing.
+    #[default]
+    None,
+    /// What their machine is called.
+    Host,
+    /// What their user is called there.
+    Unix,
 }
 
 /// Which requests the access log has.
@@ -94,6 +130,8 @@ pub struct Deadlines {
     pub head: Duration,
     /// Without a byte of a request.
     pub idle: Duration,
+    /// Without a request from a session of XRootD's protocol.
+    pub root_idle: Duration,
     /// Without a byte of progress in a body, sent or received.
     pub body_stall: Duration,
     /// Waiting for a body, sent or received, before the average rate counts.
@@ -114,6 +152,7 @@ impl Default for Deadlines {
             detect: limits::DETECT_MAX,
             head: limits::REQUEST_HEAD_MAX,
             idle: limits::IDLE_MAX,
+            root_idle: limits::ROOT_IDLE_MAX,
             body_stall: limits::BODY_STALL_MAX,
             body_grace: limits::BODY_RATE_GRACE,
             tidy: limits::PARTIAL_INTERVAL,

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridlane_core::{Network, Pacer, Result, Time, limits};
 use gridlane_net::Acceptor;
@@ -15,7 +15,9 @@ use crate::digests::Digests;
 use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
-use crate::settings::{Deadlines, LogLevel, Settings};
+use crate::root::files::OpenFiles;
+use crate::root::session::Sessions;
+use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -28,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) client_limits: ClientLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
+    pub(crate) root: RootSettings,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
@@ -38,8 +41,11 @@ pub(crate) struct Shared {
     pub(crate) digests: Digests,
     /// One for each listing in memory.
     pub(crate) listings: Arc<Semaphore>,
+    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The sessions of clients that speak XRootD's protocol.
+    pub(crate) root_sessions: Arc<Sessions>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
     pub(crate) started_s: u64,
 }
@@ -50,8 +56,10 @@ pub(crate) struct Lasting {
     buffers: Arc<Buffers>,
     digests: Digests,
     listings: Arc<Semaphore>,
+    open_files: Arc<OpenFiles>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
+    root_sessions: Arc<Sessions>,
     started_s: u64,
 }
 
@@ -62,8 +70,10 @@ impl Lasting {
             buffers: Arc::default(),
             digests: Digests::new(),
             listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
+            open_files: Arc::default(),
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
+            root_sessions: Arc::default(),
             started_s,
         }
     }
@@ -81,6 +91,7 @@ impl Shared {
             client_limits: settings.client_limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
+            root: settings.root,
             deadlines,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
@@ -90,8 +101,10 @@ impl Shared {
             buffers: lasting.buffers,
             digests: lasting.digests,
             listings: lasting.listings,
+            open_files: lasting.open_files,
             throttle: lasting.throttle,
             metrics: lasting.metrics,
+            root_sessions: lasting.root_sessions,
             started_s: lasting.started_s,
         })
     }
@@ -103,8 +116,10 @@ impl Shared {
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),
             listings: Arc::clone(&self.listings),
+            open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
+            root_sessions: Arc::clone(&self.root_sessions),
             started_s: self.started_s,
         }
     }
@@ -152,13 +167,22 @@ impl Pace {
         Pace { pacer: Mutex::new(Pacer::new(rate_bytes_per_s)), origin: Instant::now() }
     }
 
+    /// How many of the next bytes may be sent, at least 1 and at most `wanted`, and after which wait.
+    pub(crate) fn take(&self, wanted: usize) -> (usize, Duration) {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = pacer.step_bytes(wanted);
+        (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
+    }
+
+    /// Accounts for bytes that were moved already: how long to wait until they are due.
+    pub(crate) fn owe(&self, bytes: u64) -> Duration {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
+    }
+
     /// Waits until the next bytes may be sent; returns how many, at least 1 and at most `wanted`.
     pub(crate) async fn ready(&self, wanted: usize) -> usize {
-        let (count, wait) = {
-            let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = pacer.step_bytes(wanted);
-            (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
-        };
+        let (count, wait) = self.take(wanted);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -167,10 +191,7 @@ impl Pace {
 
     /// Accounts for bytes that were moved already: waits until they are due.
     pub(crate) async fn charge(&self, bytes: u64) {
-        let wait = {
-            let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-            pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
-        };
+        let wait = self.owe(bytes);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }

@@ -33,14 +33,20 @@ pub enum StoreError {
     ReadOnly,
     /// The name or the path is longer than the file system allows.
     NameTooLong,
-    /// The file is larger than the file system allows.
+    /// The file, or its attribute, is larger than the file system allows.
     TooLarge,
-    /// The device or the quota is full.
+    /// The device is full.
     NoSpace,
+    /// There is room, but not for whoever asks: a quota is used up.
+    OverQuota,
     /// The process or the machine has no descriptor left to open a file with: later it may have one.
     Busy,
     /// A directory that the server needs for itself belongs to somebody else.
     NotOurs(PathBuf),
+    /// The file system, or this kind of storage, has no such thing.
+    Unsupported,
+    /// The file was closed before: nothing more can be done to it.
+    Closed,
     /// Anything else.
     Io(io::Error),
 }
@@ -63,9 +69,12 @@ impl fmt::Display for StoreError {
             StoreError::Denied => "the operating system denies it to the server",
             StoreError::ReadOnly => "the file system is read-only",
             StoreError::NameTooLong => "the name is too long for the file system",
-            StoreError::TooLarge => "the file is too large for the file system",
+            StoreError::TooLarge => "it is too large for the file system",
             StoreError::NoSpace => "there is not enough space",
+            StoreError::OverQuota => "the quota does not allow as much",
             StoreError::Busy => "the server has too many files open",
+            StoreError::Unsupported => "the storage has no such thing",
+            StoreError::Closed => "the file was closed before",
             StoreError::NotOurs(path) => {
                 let path = path.display();
                 return write!(
@@ -105,10 +114,10 @@ impl From<io::Error> for StoreError {
             io::ErrorKind::IsADirectory => StoreError::NotAFile,
             io::ErrorKind::NotADirectory => StoreError::NotADirectory,
             // The last one: a directory that can hold no further directory.
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::TooManyLinks => {
-                StoreError::NoSpace
-            }
+            io::ErrorKind::StorageFull | io::ErrorKind::TooManyLinks => StoreError::NoSpace,
+            io::ErrorKind::QuotaExceeded => StoreError::OverQuota,
             io::ErrorKind::InvalidFilename => StoreError::NameTooLong,
+            io::ErrorKind::Unsupported => StoreError::Unsupported,
             _ => StoreError::Io(cause),
         }
     }
@@ -128,14 +137,18 @@ impl From<StoreError> for Error {
             | StoreError::NotADirectory
             | StoreError::NameTooLong
             | StoreError::IntoItself
-            | StoreError::AcrossDevices => ErrorKind::Usage,
+            | StoreError::AcrossDevices
+            | StoreError::Unsupported => ErrorKind::Usage,
             StoreError::Unexpected | StoreError::NotEmpty => ErrorKind::Precondition,
             StoreError::Denied | StoreError::ReadOnly | StoreError::InUse | StoreError::NotOurs(_) => {
                 ErrorKind::Denied
             }
-            StoreError::NoSpace | StoreError::TooLarge | StoreError::Busy | StoreError::Io(_) => {
-                ErrorKind::LocalIo
-            }
+            StoreError::NoSpace
+            | StoreError::OverQuota
+            | StoreError::TooLarge
+            | StoreError::Busy
+            | StoreError::Closed
+            | StoreError::Io(_) => ErrorKind::LocalIo,
         };
         Error::new(kind, error.to_string()).fault(Fault::Local)
     }
@@ -156,8 +169,8 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_keeps_its_meaning() {
         type Is = fn(&StoreError) -> bool;
-        let meanings: [(Errno, Is); 9] = [
-            (Errno::DQUOT, |error| matches!(error, StoreError::NoSpace)),
+        let meanings: [(Errno, Is); 10] = [
+            (Errno::DQUOT, |error| matches!(error, StoreError::OverQuota)),
             (Errno::NOSPC, |error| matches!(error, StoreError::NoSpace)),
             (Errno::MLINK, |error| matches!(error, StoreError::NoSpace)),
             (Errno::NOTEMPTY, |error| matches!(error, StoreError::NotEmpty)),
@@ -166,6 +179,7 @@ mod tests {
             (Errno::BUSY, |error| matches!(error, StoreError::InUse)),
             (Errno::NAMETOOLONG, |error| matches!(error, StoreError::NameTooLong)),
             (Errno::FBIG, |error| matches!(error, StoreError::TooLarge)),
+            (Errno::OPNOTSUPP, |error| matches!(error, StoreError::Unsupported)),
         ];
         for (errno, is_meant) in meanings {
             let error = StoreError::from(errno);

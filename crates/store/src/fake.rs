@@ -2,7 +2,7 @@
 //! disk fails. Both wrap a storage that works and pass its conformance suite while they behave.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Entries, Expectation, Metadata, Object, Opened, Space, Storage, Upload};
+use crate::writable::{WritableFile, WriteOptions};
 
 /// A gate in front of a disk: closed, every blocking read waits; open, none does.
 #[derive(Clone, Default)]
@@ -128,6 +129,53 @@ macro_rules! delegate_names {
         fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
             self.inner.remove_abandoned(age)
         }
+
+        fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
+            self.inner.set_mode(path, mode)
+        }
+
+        fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
+            self.inner.attribute_names(path)
+        }
+
+        fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
+            self.inner.attribute(path, name)
+        }
+
+        fn set_attribute(
+            &self,
+            path: &ObjectPath,
+            name: &[u8],
+            value: &[u8],
+            must_be_new: bool,
+        ) -> StoreResult<()> {
+            self.inner.set_attribute(path, name, value, must_be_new)
+        }
+
+        fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
+            self.inner.remove_attribute(path, name)
+        }
+    };
+}
+
+/// What a wrapper of a file that is open for being changed passes on as it is.
+macro_rules! delegate_writable {
+    () => {
+        fn metadata(&self) -> StoreResult<Metadata> {
+            self.inner.metadata()
+        }
+
+        fn has_name(&self) -> bool {
+            self.inner.has_name()
+        }
+
+        fn sync(&self) -> StoreResult<()> {
+            self.inner.sync()
+        }
+
+        fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
+            self.inner.close(checksums)
+        }
     };
 }
 
@@ -156,6 +204,45 @@ impl<S: Storage> Storage for SlowStorage<S> {
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
         self.inner.create(path, expected_bytes)
+    }
+
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        let inner = self.inner.open_writable(path, options)?;
+        Ok(Arc::new(SlowWritable { inner, gate: self.gate.clone() }))
+    }
+}
+
+struct SlowWritable {
+    inner: Arc<dyn WritableFile>,
+    gate: Gate,
+}
+
+impl WritableFile for SlowWritable {
+    delegate_writable!();
+
+    fn as_file(&self) -> Option<&File> {
+        self.inner.as_file()
+    }
+
+    fn read_at_nowait(&self, _target: &mut [u8], _offset: u64) -> io::Result<Option<usize>> {
+        Ok(None)
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.gate.pass();
+        self.inner.read_at(target, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
+        self.inner.write_vectored_at(parts, offset)
+    }
+
+    fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
+        self.inner.truncate(size_bytes)
     }
 }
 
@@ -217,6 +304,10 @@ impl<S: Storage> FaultyStorage<S> {
         self
     }
 
+    fn disk(&self) -> FaultyDisk {
+        FaultyDisk { works_up_to: Arc::clone(&self.works_up_to), is_broken: self.is_broken }
+    }
+
     /// Lets files change while they are open.
     pub fn changing(mut self) -> FaultyStorage<S> {
         self.is_changing = true;
@@ -228,9 +319,8 @@ impl<S: Storage> Storage for FaultyStorage<S> {
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
         Ok(match self.inner.open(path)? {
             Opened::File(inner) => {
-                let works_up_to = Arc::clone(&self.works_up_to);
-                let (is_broken, is_changing) = (self.is_broken, self.is_changing);
-                Opened::File(Arc::new(FaultyObject { inner, works_up_to, is_broken, is_changing }))
+                let is_changing = self.is_changing;
+                Opened::File(Arc::new(FaultyObject { inner, disk: self.disk(), is_changing }))
             }
             Opened::Directory => Opened::Directory,
         })
@@ -240,14 +330,67 @@ impl<S: Storage> Storage for FaultyStorage<S> {
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
         let inner = self.inner.create(path, expected_bytes)?;
-        Ok(Box::new(FaultyUpload { inner, works_up_to: Arc::clone(&self.works_up_to) }))
+        Ok(Box::new(FaultyUpload { inner, disk: self.disk() }))
+    }
+
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        let inner = self.inner.open_writable(path, options)?;
+        Ok(Arc::new(FaultyWritable { inner, disk: self.disk() }))
+    }
+}
+
+/// A disk that works up to some offset of every file.
+struct FaultyDisk {
+    works_up_to: Arc<AtomicU64>,
+    is_broken: bool,
+}
+
+impl FaultyDisk {
+    /// How many of `wanted` bytes can be read at `offset`.
+    fn readable(&self, wanted: usize, offset: u64) -> io::Result<usize> {
+        let left = self.works_up_to.load(Ordering::Relaxed).saturating_sub(offset);
+        if left == 0 && self.is_broken {
+            return Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()));
+        }
+        Ok(wanted.min(usize::try_from(left).unwrap_or(usize::MAX)))
+    }
+
+    fn require(&self, end: u64) -> StoreResult<()> {
+        if end > self.works_up_to.load(Ordering::Relaxed) { Err(StoreError::NoSpace) } else { Ok(()) }
+    }
+}
+
+struct FaultyWritable {
+    inner: Arc<dyn WritableFile>,
+    disk: FaultyDisk,
+}
+
+impl WritableFile for FaultyWritable {
+    delegate_writable!();
+
+    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.read_at(target, offset).map(Some)
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        let count = self.disk.readable(target.len(), offset)?;
+        self.inner.read_at(&mut target[..count], offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+        self.disk.require(offset.saturating_add(bytes.len() as u64))?;
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
+        self.disk.require(size_bytes)?;
+        self.inner.truncate(size_bytes)
     }
 }
 
 struct FaultyObject {
     inner: Arc<dyn Object>,
-    works_up_to: Arc<AtomicU64>,
-    is_broken: bool,
+    disk: FaultyDisk,
     is_changing: bool,
 }
 
@@ -261,11 +404,7 @@ impl Object for FaultyObject {
     }
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
-        let left = self.works_up_to.load(Ordering::Relaxed).saturating_sub(offset);
-        if left == 0 && self.is_broken {
-            return Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()));
-        }
-        let count = target.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = self.disk.readable(target.len(), offset)?;
         self.inner.read_at(&mut target[..count], offset)
     }
 
@@ -284,14 +423,12 @@ impl Object for FaultyObject {
 
 struct FaultyUpload {
     inner: Box<dyn Upload>,
-    works_up_to: Arc<AtomicU64>,
+    disk: FaultyDisk,
 }
 
 impl Upload for FaultyUpload {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        if offset.saturating_add(bytes.len() as u64) > self.works_up_to.load(Ordering::Relaxed) {
-            return Err(StoreError::NoSpace);
-        }
+        self.disk.require(offset.saturating_add(bytes.len() as u64))?;
         self.inner.write_at(bytes, offset)
     }
 

@@ -1,15 +1,17 @@
 //! Storage behind the server, and the partial files of the client's copies.
 //!
-//! [`storage`] says in traits what a server needs of an export. [`posix`] is a directory of this
+//! [`storage`] says in traits what a server needs of an export, [`writable`] what it needs of files that are
+//! changed in place. [`posix`] is a directory of this
 //! machine, [`quota`] a limit around one; [`memory`] and [`fake`] are for tests: one that shows what the traits
 //! mean, and ones that are slow or broken. All of them pass one conformance suite (`tests/conformance.rs`).
 //!
 //! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
 //! what of it is verified, so that a killed copy goes on.
 //!
-//! One rule holds for both: nothing half-written is ever visible under its name.
+//! One rule holds for both: nothing half-written is ever visible under its name, unless a client asked for
+//! just that, as those of XRootD may.
 //!
-//! It is no cache and no file-system abstraction: there is no seek, no append, no change in place.
+//! It is no cache and no file-system abstraction: there is no seek and no append.
 //!
 //! Read first: [`storage`], then [`posix`].
 
@@ -22,6 +24,7 @@ pub mod path;
 pub mod posix;
 pub mod quota;
 pub mod storage;
+pub mod writable;
 
 pub use error::{StoreError, StoreResult};
 pub use memory::MemoryStorage;
@@ -32,3 +35,4 @@ pub use storage::{
     Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, NodeKind, Object, Opened, Space,
     Storage, Upload,
 };
+pub use writable::{Disposition, Visibility, WritableFile, WriteOptions};

@@ -10,6 +10,8 @@
 //!      └▶ Opened::Directory     ─▶ entries, a few at a time; or list
 //! create ─▶ upload ─▶ write_at, copy_range … ─▶ commit(expectation)   visible by rename
 //!                 └▶ drop                                              gone without a trace
+//! open_writable ─▶ file: `writable.rs` tells
+//! set_mode · attribute_names · attribute · set_attribute · remove_attribute
 //! make_directory · remove · remove_directory · remove_tree · rename · set_modified · space
 //! ```
 
@@ -22,6 +24,7 @@ use gridlane_core::{Checksum, ChecksumKind, limits};
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
+use crate::writable::{WritableFile, WriteOptions};
 
 /// What there can be at a path. Anything else (devices, pipes, sockets) is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -335,6 +338,56 @@ pub trait Storage: Send + Sync {
     /// come is refused here: a missing parent, a directory in the way, and fewer free bytes than
     /// `expected_bytes`.
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>>;
+
+    /// Opens a file to read and change it, or makes it. A link at the end of the path is followed, unless the file
+    /// is to be visible only [when closed](crate::Visibility::WhenClosed): then it is replaced. Everything is refused here that
+    /// [`create`](Storage::create) refuses; a directory is [`NotAFile`](StoreError::NotAFile). Kept checksums are forgotten before
+    /// the first byte changes.
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        let _ = (path, options);
+        Err(StoreError::Unsupported)
+    }
+
+    /// Sets the permission bits (`0o777`; others are ignored) of a file or directory. A directory keeps what it
+    /// has beyond them, a file does not. [`InUse`](StoreError::InUse): the export's root is its operator's.
+    fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
+        let _ = (path, mode);
+        Err(StoreError::Unsupported)
+    }
+
+    /// The names of the attributes that users gave a file or directory, in no particular order.
+    /// [`Unsupported`](StoreError::Unsupported): its file system has none. That holds for all that concerns attributes.
+    fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
+        let _ = path;
+        Err(StoreError::Unsupported)
+    }
+
+    /// The value of such an attribute; `None` when there is none of that name.
+    fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
+        let _ = (path, name);
+        Err(StoreError::Unsupported)
+    }
+
+    /// Sets such an attribute; with `must_be_new`, [`Unexpected`](StoreError::Unexpected) if there is one. A name is
+    /// of 1 to [`ATTRIBUTE_NAME_BYTES_MAX`](gridlane_core::limits::ATTRIBUTE_NAME_BYTES_MAX) bytes but NUL, a value has at most
+    /// [`ATTRIBUTE_VALUE_BYTES_MAX`](gridlane_core::limits::ATTRIBUTE_VALUE_BYTES_MAX); a file system may have room for less:
+    /// [`NoSpace`](StoreError::NoSpace). The [tag](Metadata::tag) may change, kept checksums stay.
+    fn set_attribute(
+        &self,
+        path: &ObjectPath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> StoreResult<()> {
+        let _ = (path, name, value, must_be_new);
+        Err(StoreError::Unsupported)
+    }
+
+    /// Removes such an attribute; returns whether there was one.
+    fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
+        let _ = (path, name);
+        Err(StoreError::Unsupported)
+    }
 
     /// Removes what uploads and removals that ended with their process left behind: of uploads what is older
     /// than `age`; returns how many.

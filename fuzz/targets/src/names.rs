@@ -75,7 +75,10 @@ fn check_url(url: &Url) {
     // what the system makes of it.
     let is_typed =
         url.scheme() == Scheme::File && url.encoded_path().split('/').any(|name| matches!(name, "." | ".."));
-    assert!(is_typed || Url::parse_absolute(url.as_str()).as_ref().ok() == Some(url), "{}", url.as_str());
+    // What is no UTF-8 in the path of a `root` URL cannot be typed.
+    let is_text = !url.scheme().is_root() || String::from_utf8(url.wire_path()).is_ok();
+    let read = || Url::parse_absolute(&url.typed()).ok();
+    assert!(is_typed || !is_text || read().as_ref() == Some(url), "{}", url.as_str());
     assert!(url.as_str().bytes().all(|byte| byte.is_ascii_graphic()), "{:?}", url.as_str());
     let shown = url.to_string();
     if let Some((_, password)) = url.credentials().filter(|(_, password)| password.len() > 8) {

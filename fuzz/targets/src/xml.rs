@@ -53,8 +53,8 @@ fn check_file(file: &File) {
         assert!((1..=PRIORITY_LOWEST).contains(&replica.priority));
         assert!(replica.url.len() <= limits::METALINK_URL_BYTES_MAX);
         assert!(!replica.url.contains(|c: char| c.is_control() || c.is_whitespace()));
-        if let Some(url) = replica.http_url() {
-            assert!(matches!(url.scheme(), Scheme::Http | Scheme::Https), "a file of this machine");
+        if let Some(url) = replica.remote_url() {
+            assert!(url.scheme() != Scheme::File, "a file of this machine");
         }
     }
     for pieces in &file.pieces {

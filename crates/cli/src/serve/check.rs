@@ -15,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
 use super::settings::{self, Certificate};
-use super::tables::Plan;
+use super::tables::{Plan, Tables};
 use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
 use crate::args::{Global, ServeArgs};
 use crate::output::print_event;
@@ -38,7 +38,7 @@ struct Findings {
 pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     let mut found = Findings::default();
     found.addresses(args);
-    let plans = found.ok(settings::plans(args, global)).unwrap_or_default();
+    let Tables { plans, root } = found.ok(settings::tables(args, global)).unwrap_or_default();
     found.errors.extend(check_paths(&plans));
     // One that is not there is told of below.
     if plans.iter().all(|plan| plan.directory.is_dir()) {
@@ -47,6 +47,10 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     for plan in &plans {
         found.export(plan);
     }
+    found.facts.push(match root.is_enabled {
+        true => "root://: spoken on the same addresses".to_owned(),
+        false => "root://: not spoken".to_owned(),
+    });
     match settings::certificate(args) {
         Ok(certificate) => found.certificate(&certificate),
         Err(error) => found.errors.push(error.to_string()),

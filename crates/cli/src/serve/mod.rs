@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use self::settings::{Kept, host_name};
-use self::tables::Plan;
+use self::tables::Tables;
 use crate::args::{Cli, Command, Global, ServeArgs};
 use crate::config;
 use crate::output::{error_value, print_event};
@@ -44,14 +44,14 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     };
     // First of all: whoever rotates logs while directories are counted must not end the server by it.
     let mut hang_up = listen_to(SignalKind::hangup())?;
-    let plans = settings::plans(args, global)?;
+    let tables = settings::tables(args, global)?;
     // Before anything is made on disk.
     settings::addresses(args)?;
-    settings::check_directories(&plans)?;
+    settings::check_directories(&tables.plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
     let mut kept = Kept::default();
-    let mut settings = settings::settings(args, global, &plans, &certificate, &mut kept)?;
+    let mut settings = settings::settings(args, global, &tables, &certificate, &mut kept)?;
     let asked = args.max_connections as usize;
     let descriptors = raise_descriptors();
     settings.connections_max = connections_for(descriptors, asked);
@@ -67,7 +67,13 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let (mut interrupt, mut terminate) =
         (listen_to(SignalKind::interrupt())?, listen_to(SignalKind::terminate())?);
     // Who reads the announcement may stop the server at once.
-    announce(&server, args, global, &plans, certificate.is_self_signed.then_some(certificate.cert.as_path()));
+    announce(
+        &server,
+        args,
+        global,
+        &tables,
+        certificate.is_self_signed.then_some(certificate.cert.as_path()),
+    );
     notify::ready();
     let control = server.control();
     let speaks = Speaks { json: global.json, quiet: global.quiet };
@@ -127,14 +133,14 @@ fn reload(control: &Control, kept: &mut Kept, descriptors: Option<u64>) -> Resul
     let Command::Serve(args) = &parsed.command else {
         return Err(usage("the command is another one now".to_owned()));
     };
-    let plans = settings::plans(args, &parsed.global)?;
-    settings::check_directories(&plans)?;
+    let tables = settings::tables(args, &parsed.global)?;
+    settings::check_directories(&tables.plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
     certificate.check_validity()?;
     // What is open stays so unless the server really goes on by what is new.
     let mut next_kept = kept.clone();
-    let mut next = settings::settings(args, &parsed.global, &plans, &certificate, &mut next_kept)?;
+    let mut next = settings::settings(args, &parsed.global, &tables, &certificate, &mut next_kept)?;
     next.connections_max = connections_for(descriptors, next.connections_max);
     let unchanged = control.reload(next)?;
     *kept = next_kept;
@@ -204,13 +210,18 @@ fn connections_for(descriptors: Option<u64>, asked: usize) -> usize {
 }
 
 /// Says where it listens, and how to copy from it.
-fn announce(server: &Server, args: &ServeArgs, global: &Global, plans: &[Plan], ca: Option<&Path>) {
+fn announce(server: &Server, args: &ServeArgs, global: &Global, tables: &Tables, ca: Option<&Path>) {
+    let plans = &tables.plans;
+    let schemes: &[&str] = match tables.root.is_enabled {
+        true => &["http", "https", "root", "roots"],
+        false => &["http", "https"],
+    };
     let host = || args.server_name.clone().or_else(host_name);
     let urls: Vec<String> = server
         .addresses()
         .iter()
         .map(|address| reachable(*address, host()))
-        .flat_map(|host| [format!("http://{host}/"), format!("https://{host}/")])
+        .flat_map(|host| schemes.iter().map(move |scheme| format!("{scheme}://{host}/")))
         .collect();
     let admin = server.admin_address().map(|address| format!("http://{address}/"));
     if global.json {

@@ -11,7 +11,7 @@ use gridlane_net::{TrustedProxies, has_ipv6, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{PosixOptions, PosixStorage, QuotaStorage, Storage};
 
-use super::tables::{self, Defaults, Plan};
+use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
 
 /// The port of XRootD, which HTTP shares on the grid.
@@ -46,13 +46,13 @@ pub(super) struct Certificate {
 }
 
 /// What is to be served.
-pub(super) fn plans(args: &ServeArgs, global: &Global) -> Result<Vec<Plan>> {
+pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
     let defaults = Defaults {
         allow_write: args.allow_write,
         upload_bytes_max: args.max_upload,
         durability: args.durability,
     };
-    let plans = match &global.config {
+    let mut tables = match &global.config {
         Some(file) => {
             let text = std::fs::read_to_string(file).map_err(|cause| {
                 Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display()))
@@ -65,11 +65,15 @@ pub(super) fn plans(args: &ServeArgs, global: &Global) -> Result<Vec<Plan>> {
                 None => error.endpoint(file.display()),
             })?
         }
-        None => Vec::new(),
+        None => Tables::default(),
     };
-    match (&args.directory, plans.is_empty()) {
-        (Some(directory), true) => Ok(vec![Plan::of_directory(directory, defaults)]),
-        (None, false) => Ok(plans),
+    tables.root.server_name = args.server_name.clone();
+    match (&args.directory, tables.plans.is_empty()) {
+        (Some(directory), true) => {
+            tables.plans = vec![Plan::of_directory(directory, defaults)];
+            Ok(tables)
+        }
+        (None, false) => Ok(tables),
         (Some(directory), false) => {
             let what = format!(
                 "{} is named on the command line, and the configuration file has [[export]] tables",
@@ -105,12 +109,13 @@ pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
 pub(super) fn settings(
     args: &ServeArgs,
     global: &Global,
-    plans: &[Plan],
+    tables: &Tables,
     certificate: &Certificate,
     kept: &mut Kept,
 ) -> Result<Settings> {
     let mut next = Kept::default();
-    let exports = plans.iter().map(|plan| export(plan, kept, &mut next)).collect::<Result<Vec<_>>>()?;
+    let exports =
+        tables.plans.iter().map(|plan| export(plan, kept, &mut next)).collect::<Result<Vec<_>>>()?;
     let access_log = match args.access_log.as_str() {
         "-" if global.quiet => AccessLog::off(),
         "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
@@ -146,6 +151,7 @@ pub(super) fn settings(
     };
     settings.trusted_forwarders = networks(&args.trust_forwarded)?;
     settings.host_names = names(args);
+    settings.root = tables.root.clone();
     settings.deadlines.drain_delay = Duration::from_secs_f64(args.drain_delay);
     *kept = next;
     Ok(settings)

@@ -1,4 +1,4 @@
-//! The `[[export]]` tables of a configuration file.
+//! The tables of a configuration file that are no options: `[[export]]`, and `[root]`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use gridlane_core::units::parse_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Compat, Grants, Rule, Who};
+use gridlane_server::{Compat, Grants, RootAuth, RootSettings, Rule, Who};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
 
@@ -51,16 +51,62 @@ impl Plan {
     }
 }
 
-/// Reads the tables of a file; none if it has none.
-pub(super) fn read(text: &str, defaults: Defaults) -> Result<Vec<Plan>> {
+/// What the tables say.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) plans: Vec<Plan>,
+    pub(super) root: RootSettings,
+}
+
+/// Reads the tables of a file; no exports if it has none.
+pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     #[derive(Deserialize)]
     struct File {
         #[serde(default)]
         export: Vec<Table>,
+        root: Option<RootTable>,
     }
     // The position and the names that could stand there are in the message.
     let file: File = toml::from_str(text).map_err(|cause| wrong(cause.to_string().trim_end().to_owned()))?;
-    file.export.into_iter().map(|table| table.plan(defaults)).collect()
+    let root = file.root.map(RootTable::checked).transpose().map_err(|error| error.endpoint("[root]"))?;
+    let plans = file.export.into_iter().map(|table| table.plan(defaults)).collect::<Result<_>>()?;
+    Ok(Tables { plans, root: root.unwrap_or_default() })
+}
+
+/// What is different over root://.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct RootTable {
+    enabled: Option<bool>,
+    auth: Option<Auth>,
+    sitename: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Auth {
+    None,
+    Host,
+    Unix,
+}
+
+impl RootTable {
+    fn checked(self) -> Result<RootSettings> {
+        let is_word = |name: &String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+        if let Some(name) = self.sitename.as_ref().filter(|name| !is_word(name)) {
+            return Err(wrong(format!("{name:?} is no sitename: it is one word, as in \"SITE-X\"")));
+        }
+        Ok(RootSettings {
+            is_enabled: self.enabled.unwrap_or(true),
+            auth: match self.auth {
+                None | Some(Auth::None) => RootAuth::None,
+                Some(Auth::Host) => RootAuth::Host,
+                Some(Auth::Unix) => RootAuth::Unix,
+            },
+            site_name: self.sitename,
+            ..RootSettings::default()
+        })
+    }
 }
 
 /// One table as it is written.
@@ -226,7 +272,11 @@ fn origin(text: String) -> Result<String> {
 }
 
 fn mirror(text: &str) -> Result<Url> {
-    Url::parse_absolute(text).map_err(|error| wrong(error.message().to_owned()))
+    let url = Url::parse_absolute(text).map_err(|error| wrong(error.message().to_owned()))?;
+    match url.scheme().is_root() {
+        false => Ok(url),
+        true => Err(wrong(format!("{url} is no mirror: those are http and https URLs"))),
+    }
 }
 
 fn wrong(message: String) -> Error {
@@ -267,7 +317,7 @@ mod tests {
             directory = "/scratch"
             read-only = true
         "#;
-        let plans = read(text, DEFAULTS).unwrap();
+        let plans = read(text, DEFAULTS).unwrap().plans;
         let [data, scratch] = &plans[..] else { panic!("{plans:?}") };
         assert_eq!((data.path.to_string().as_str(), data.allow_write), ("/data/", true));
         assert_eq!((data.options.uid, data.options.umask), (Some(1000), Some(0o27)));
@@ -275,7 +325,26 @@ mod tests {
         assert_eq!((data.upload_bytes_max, data.compat.create_parents), (5000, true));
         assert_eq!(data.rules.as_ref().unwrap().len(), 2);
         assert_eq!((scratch.allow_write, scratch.upload_bytes_max), (false, 1000));
-        assert!(read("[serve]\n", DEFAULTS).unwrap().is_empty());
+        assert!(read("[serve]\n", DEFAULTS).unwrap().plans.is_empty());
+    }
+
+    #[test]
+    fn what_is_different_over_root() {
+        let root = |table: &str| read(table, DEFAULTS).map(|tables| tables.root);
+        assert_eq!(root("").unwrap(), RootSettings::default());
+        assert_eq!(root("[root]\n").unwrap(), RootSettings::default());
+        let said = root("[root]\nenabled = false\nauth = \"unix\"\nsitename = \"SITE-X\"\n").unwrap();
+        assert_eq!(
+            (said.is_enabled, said.auth, said.site_name.as_deref()),
+            (false, RootAuth::Unix, Some("SITE-X"))
+        );
+        for (line, word) in
+            [("auth = \"gsi\"", "gsi"), ("sitename = \"a b\"", "sitename"), ("port = 1", "port")]
+        {
+            let error = root(&format!("[root]\n{line}\n")).unwrap_err();
+            assert!(error.to_string().contains(word), "{line}: {error}");
+            assert_eq!(error.kind().exit_code(), 2, "{line}");
+        }
     }
 
     #[test]
@@ -283,7 +352,7 @@ mod tests {
         let allows = |more: &str, default| {
             let text = format!("[[export]]\ndirectory = \"/d\"\n{more}\n");
             let defaults = Defaults { allow_write: default, ..DEFAULTS };
-            read(&text, defaults).map(|plans| plans[0].allow_write).ok()
+            read(&text, defaults).map(|tables| tables.plans[0].allow_write).ok()
         };
         let writing = "rules = [{ addresses = \"any\", may = [\"delete\"] }]";
         let reading = "rules = [{ addresses = \"any\", may = [\"read\"] }]";
@@ -355,6 +424,7 @@ mod tests {
         assert_eq!(documented("Rules"), sorted(known_keys(rules)));
         let compat = "[[export]]\ndirectory = \"/d\"\ncompat = { no-such-key = 1 }\n";
         assert_eq!(documented("Compat"), sorted(known_keys(compat)));
+        assert_eq!(documented("Over root://"), sorted(known_keys("[root]\nno-such-key = 1\n")));
         let command = crate::args::Cli::command();
         let serve = command.find_subcommand("serve").unwrap();
         let options = serve.get_arguments().filter_map(|arg| arg.get_long().map(str::to_owned));

@@ -22,19 +22,28 @@ fn replicas_come_in_order_and_only_what_can_be_fetched() {
     let file = file(&format!(
         "{MD5}<url priority=\"3\">http://c.example/f</url><url priority=\"1\">ftp://a.example/f</url>\
          <url priority=\"2\">f%20g?x=1</url><url>file:///etc/passwd</url><url>https://b.example/f</url>\
-         <metaurl mediatype=\"torrent\">https://b.example/t</metaurl><url>root://r.example//f</url>"
+         <metaurl mediatype=\"torrent\">https://b.example/t</metaurl><url>root://r.example//f%20g</url>"
     ))
     .unwrap();
-    let urls: Vec<&str> = file.sources.iter().map(Url::as_str).collect();
-    assert_eq!(urls, ["https://h.example/dir/f%20g?x=1", "http://c.example/f", "https://b.example/f"]);
-    assert_eq!(file.notes.len(), 3, "{:?}", file.notes);
+    let urls: Vec<String> = file.sources.iter().map(Url::typed).collect();
+    let expected = [
+        "https://h.example/dir/f%20g?x=1",
+        "http://c.example/f",
+        "https://b.example/f",
+        "root://r.example//f%20g",
+    ];
+    assert_eq!(urls, expected);
+    assert_eq!(file.notes.len(), 2, "{:?}", file.notes);
 }
 
 #[test]
 fn clear_text_needs_a_checksum_where_the_metalink_came_encrypted() {
-    let error = file("<url>http://c.example/f</url>").unwrap_err();
-    assert!(error.message().contains("not encrypted"), "{error}");
-    assert!(file(&format!("<url>http://c.example/f</url>{MD5}")).is_ok());
+    for url in ["http://c.example/f", "root://c.example//f"] {
+        let error = file(&format!("<url>{url}</url>")).unwrap_err();
+        assert!(error.message().contains("not encrypted"), "{error}");
+        assert!(file(&format!("<url>{url}</url>{MD5}")).is_ok());
+    }
+    assert!(file("<url>roots://c.example//f</url>").is_ok());
 }
 
 #[test]

@@ -5,8 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
+use gridlane_engine::Client;
 use gridlane_engine::Report;
-use gridlane_engine::http::Client;
 
 /// What becomes of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

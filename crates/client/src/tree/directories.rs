@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::limits::DIRECTORIES_KNOWN_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use gridlane_engine::http::{Client, Request};
+use gridlane_engine::http::Request;
+use gridlane_engine::{Client, root};
 use tokio::sync::OnceCell;
 
 use crate::place::{Place, TreePath};
@@ -70,7 +71,10 @@ impl Directories {
     }
 
     async fn make_there(&self, url: &Url) -> Result<bool> {
-        let exchange = self.client.exchange(&Request::new("MKCOL", url)).await?;
+        if url.scheme().is_root() {
+            return Err(root::not_spoken(url));
+        }
+        let exchange = self.client.http.exchange(&Request::new("MKCOL", url)).await?;
         let code = exchange.status().code();
         match code {
             200..=299 => {
@@ -87,7 +91,7 @@ impl Directories {
         }
         // Some refuse before they look, and what is there need not be made.
         let refused = exchange.into_error().await;
-        match self.client.request("HEAD", url, &[]).await {
+        match self.client.http.request("HEAD", url, &[]).await {
             Ok(exchange) => {
                 exchange.finish().await;
                 Ok(false)

@@ -66,8 +66,9 @@ fn rucio() {
         ]
     );
     let fetchable: Vec<_> =
-        file.replicas.iter().filter_map(Replica::http_url).map(|url| url.to_string()).collect();
-    assert_eq!(fetchable.len(), 2, "{fetchable:?}");
+        file.replicas.iter().filter_map(Replica::remote_url).map(|url| url.to_string()).collect();
+    assert_eq!(fetchable[0], "root://a.example.org//x");
+    assert_eq!(fetchable.len(), 3, "{fetchable:?}");
     assert_eq!(metalink.files[1].name, Err(NameFault::Absolute));
 }
 
@@ -245,7 +246,7 @@ fn no_file_of_this_machine() {
     let metalink =
         v4("<file name='a'><url>file:///etc/shadow</url><url>/etc/shadow</url><url>ftp://h/a</url>\
                        <url>HTTPS://h/a</url></file>");
-    let urls: Vec<_> = metalink.files[0].replicas.iter().filter_map(Replica::http_url).collect();
+    let urls: Vec<_> = metalink.files[0].replicas.iter().filter_map(Replica::remote_url).collect();
     assert_eq!(urls.len(), 1);
     assert_eq!(urls[0].scheme(), Scheme::Https);
 }

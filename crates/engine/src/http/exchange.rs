@@ -6,7 +6,7 @@ use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX}
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::Status;
 use gridlane_dav::header::Headers;
-use gridlane_net::{Dialer, Dialled};
+use gridlane_net::{Dialer, Dialled, Route};
 use tokio::time::timeout;
 
 use super::habits::Habits;
@@ -73,7 +73,7 @@ impl Client {
     /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
     /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
     pub async fn connect(&self, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
-        let home = self.pool.home(self.dialer.route(url)?, purpose).await;
+        let home = self.pool.home(self.route(url)?, purpose).await;
         self.connect_home(url, home, fresh).await
     }
 
@@ -100,6 +100,16 @@ impl Client {
     /// The server of `url` did not begin to send when a GET asked for a checksum too.
     pub(crate) fn thought_long(&self, url: &Url) {
         self.habits.learn(url, |habit| habit.thinks_long = true);
+    }
+
+    /// The way to the server of `url`. What is not HTTP is never asked by it: that could show in clear what
+    /// `roots` would encrypt.
+    fn route(&self, url: &Url) -> Result<Route> {
+        if url.scheme().is_root() {
+            let message = format!("{}:// is not HTTP", url.scheme().name());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.dialer.route(url)
     }
 
     async fn connect_home(&self, url: &Url, home: Home, fresh: bool) -> Result<Connected> {
@@ -153,7 +163,7 @@ impl Client {
         for _ in 0..=REDIRECTS_MAX {
             let once = Request { url: &at, headers, ..request.clone() };
             // The time that others need is not this server's.
-            let route = self.dialer.route(&at).map_err(|error| error.endpoint(&at))?;
+            let route = self.route(&at).map_err(|error| error.endpoint(&at))?;
             let home = self.pool.home(route, purpose).await;
             let mut exchange = match timeout(answer_max, self.once(&once, home)).await {
                 Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,

@@ -36,6 +36,12 @@ pub fn follow(method: &str, from: &Url, head: &ResponseHead) -> Result<Option<Ur
             let message = "it redirects to a file of this machine";
             Err(Error::new(ErrorKind::Protocol, message).endpoint(from))
         }
+        (_, Scheme::Root | Scheme::Roots) => {
+            let message = format!("it redirects to {to}, which is not HTTP");
+            Err(Error::new(ErrorKind::Unsupported, message)
+                .endpoint(from)
+                .hint("use that URL yourself if it is right"))
+        }
         (Scheme::Https, Scheme::Http) => {
             let message = format!("it redirects from https to {to}, which is not encrypted");
             Err(Error::new(ErrorKind::Denied, message)
@@ -103,6 +109,10 @@ mod tests {
         assert_eq!(denied.kind(), ErrorKind::Denied);
         for nowhere in ["file:///etc/passwd", "ftp://a/", "http://"] {
             assert_eq!(led("GET", "http://a/f", 302, nowhere).unwrap_err().kind(), ErrorKind::Protocol);
+        }
+        for elsewhere in ["root://a//f", "XROOTS://a//f"] {
+            let unsupported = led("GET", "https://a/f", 302, elsewhere).unwrap_err();
+            assert_eq!(unsupported.kind(), ErrorKind::Unsupported);
         }
         let secret = led("GET", "http://ada:pw@a/f", 302, "http://b/f").unwrap().unwrap();
         assert!(!secret.contains("pw"), "{secret}");

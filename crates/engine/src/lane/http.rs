@@ -84,7 +84,7 @@ async fn connected(
 ) -> std::result::Result<Next, End> {
     let url = lane.source.current_url();
     let failed = |error: Error| End::Lost(Loss::Failed, Some(error));
-    let connect = lane.client.connect(&url, Purpose::Lane, fresh);
+    let connect = lane.client.http.connect(&url, Purpose::Lane, fresh);
     tokio::pin!(connect);
     let connected = loop {
         tokio::select! {
@@ -156,7 +156,7 @@ async fn connected(
             step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() => step,
             () = &mut thinking, if asking.is_some() && answers == 0 && !asked.is_empty() => {
                 // It may be reading all of a large file. Its checksum can be waited for elsewhere.
-                lane.client.thought_long(&lane.source.url);
+                lane.client.http.thought_long(&lane.source.url);
                 *asking = None;
                 lane.tell(Notice::DigestUnsaid { source: lane.source.number });
                 return Ok(Next::Fresh);
@@ -222,7 +222,7 @@ impl Asking {
         let said = head.digests().into_iter().find(|checksum| checksum.kind() == self.asks.kind);
         match said {
             Some(checksum) => {
-                lane.client.asked_for_digest(&lane.source.url, true);
+                lane.client.http.asked_for_digest(&lane.source.url, true);
                 lane.tell(Notice::Digest { source, vote: Vote::Says(checksum) });
             }
             None => lane.tell(Notice::DigestUnsaid { source }),

@@ -16,7 +16,7 @@ use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
 use gridlane_plan::{LaneId, Loss};
 use tokio::sync::mpsc;
 
-use crate::http::Client;
+use crate::Client;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
@@ -72,6 +72,9 @@ impl Lane {
         let end = match self.source.url.scheme() {
             Scheme::File => file::run(&self, &mut commands).await,
             Scheme::Http | Scheme::Https => http::run(&self, &mut commands).await,
+            Scheme::Root | Scheme::Roots => {
+                End::Dead { error: crate::root::not_spoken(&self.source.url), forget: false }
+            }
         };
         farewell.is_told = true;
         match end {

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gridlane_core::{Url, checksum::adler32};
-use gridlane_engine::http::Client;
-use gridlane_engine::{CopySpec, Event, Observer, Outcome, copy};
+use gridlane_engine::{Client, CopySpec, Event, Observer, Outcome, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

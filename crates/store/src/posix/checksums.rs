@@ -16,7 +16,8 @@
 //! (`XrdCks/XrdCksData.hh`). XRootD takes it as valid while the modification time is in that second. Here it also
 //! has to have been finished in a later one: else a change in place within the same second would go unnoticed.
 //!
-//! Who sets a modification time through the storage makes all of them be forgotten, XRootD's included.
+//! Who sets a modification time through the storage, or changes a file in place, makes all of them be forgotten,
+//! XRootD's included. `posix/changes.rs` says how none comes to be of bytes that are changed meanwhile.
 //!
 //! What nobody can notice: bytes changed in place by another program that sets the modification time back to
 //! what it was, to the nanosecond (to the second for XRootD's), or changed through a mapping that was written to
@@ -29,11 +30,11 @@ use std::os::fd::AsFd;
 use std::time::SystemTime;
 
 use gridlane_core::{Checksum, ChecksumKind};
-use rustix::fs::{Statx, XattrFlags, fgetxattr, fremovexattr, fsetxattr};
+use rustix::fs::{Statx, XattrFlags, fdatasync, fgetxattr, fremovexattr, fsetxattr, fsync};
 use rustix::io::Errno;
 
 use super::metadata::{look_at, modified_of, nanoseconds_of};
-use super::{Shared, side_file};
+use super::{Durability, Shared, changes, side_file};
 use crate::error::StoreResult;
 use crate::storage::Metadata;
 
@@ -47,16 +48,20 @@ const ATTRIBUTE_BYTES_MAX: usize = 256;
 /// How far back a modification time without nanoseconds has to be, so that a change from now on gets another.
 const COARSE_SETTLED_S: u64 = 2;
 
-/// Checksums of an upload that could not become attributes of it.
+/// Checksums of a file that could not become attributes of it.
 pub(super) struct Beside {
     /// When nobody but us could change it.
     stat: Statx,
     checksums: Vec<Checksum>,
 }
 
-/// Keeps the checksums of an upload in its attributes, while nobody sees it; returns those that have to be kept
+/// Keeps the checksums of a file in its attributes, while nobody changes it; returns those that have to be kept
 /// [beside](keep_beside) it.
-pub(super) fn keep_of_upload(shared: &Shared, file: &File, mut checksums: Vec<Checksum>) -> Option<Beside> {
+pub(super) fn keep_in_attributes(
+    shared: &Shared,
+    file: &File,
+    mut checksums: Vec<Checksum>,
+) -> Option<Beside> {
     let stat = look_at(file).ok().filter(is_settled)?;
     checksums.retain(|checksum| {
         let name = attribute(ATTRIBUTE, checksum.kind());
@@ -66,7 +71,7 @@ pub(super) fn keep_of_upload(shared: &Shared, file: &File, mut checksums: Vec<Ch
     Some(Beside { stat, checksums })
 }
 
-/// Keeps what is left of an upload that is visible now: the rename may have changed what a record goes by. As far
+/// Keeps what is left, once the file is visible: the rename may have changed what a record goes by. As far
 /// as that is possible: without them they are computed again.
 pub(super) fn keep_beside(shared: &Shared, beside: &Beside, stat: &Statx) {
     let was = &beside.stat;
@@ -76,23 +81,29 @@ pub(super) fn keep_beside(shared: &Shared, beside: &Beside, stat: &Statx) {
     }
 }
 
-/// Keeps a checksum of a file that is visible and still as `metadata` says.
+/// Keeps a checksum of a file that is visible, still as `metadata` says, and not [changed](changes) in place since
+/// `epoch`.
 pub(super) fn keep(
     shared: &Shared,
     file: &File,
     metadata: &Metadata,
+    epoch: u64,
     checksum: &Checksum,
 ) -> StoreResult<()> {
-    let stat = look_at(file)?;
-    if !is_same(&stat, metadata) || !is_settled(&stat) {
-        return Ok(());
-    }
-    side_file::keep(shared, &stat, checksum)
+    changes::unless_changed(metadata.identity, epoch, || {
+        let stat = look_at(file)?;
+        if !is_same(&stat, metadata) || !is_settled(&stat) {
+            return Ok(());
+        }
+        side_file::keep(shared, &stat, checksum)
+    })
 }
 
-/// Forgets what was kept of a file whose modification time is about to be set. The bytes may have been changed
-/// since, and the new time may be the one that it had before that: then it would hold again.
-pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<()> {
+/// Forgets what was kept of a file whose bytes are about to be changed, or its modification time. In that case the
+/// bytes may have been changed since, and the new time may be the one that it had before that: then it would
+/// hold again.
+pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<Forgotten> {
+    let mut forgotten = Forgotten::default();
     if !shared.options.without_attributes {
         for (prefix, kind) in [ATTRIBUTE, XROOTD_ATTRIBUTE]
             .into_iter()
@@ -102,6 +113,7 @@ pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<()> {
             // Who may set the times, as the owner, may not write to a read-only file. That matters only where
             // there is something.
             if !matches!(fgetxattr(&file, &name, &mut [0; 0][..]), Err(Errno::NODATA | Errno::OPNOTSUPP)) {
+                forgotten.has_attributes = true;
                 match fremovexattr(&file, &name) {
                     Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
                     Err(cause) => return Err(cause.into()),
@@ -109,7 +121,31 @@ pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<()> {
             }
         }
     }
-    side_file::forget(shared, &look_at(&file)?)
+    forgotten.table = side_file::forget(shared, &look_at(&file)?)?;
+    Ok(forgotten)
+}
+
+/// Where something was forgotten.
+#[derive(Default)]
+pub(super) struct Forgotten {
+    has_attributes: bool,
+    table: Option<File>,
+}
+
+impl Forgotten {
+    /// Lets it be forgotten after a power failure as well: other bytes with the old checksum may be on the device
+    /// before the kernel brings there what is known of the file.
+    pub(super) fn sync(&self, shared: &Shared, file: &File) -> StoreResult<()> {
+        if shared.options.durability != Durability::None {
+            if self.has_attributes {
+                fsync(file)?;
+            }
+            if let Some(table) = &self.table {
+                fdatasync(table)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The checksum that was kept of a file, if both still are as `metadata` says.

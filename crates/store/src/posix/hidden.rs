@@ -116,10 +116,10 @@ fn unused_name((prefix, suffix): (&str, &str)) -> String {
     format!("{prefix}{}-{number}-{moment:x}{suffix}", std::process::id())
 }
 
-/// Makes the file of an upload; returns its name, too.
-pub(super) fn create_partial(hidden: &OwnedFd) -> StoreResult<(String, File)> {
+/// Makes the file of an upload; returns its name, too. The umask is taken from its permissions.
+pub(super) fn create_partial(hidden: &OwnedFd, permissions: u32) -> StoreResult<(String, File)> {
     // Readable by whom the umask says, since the rename keeps the mode; until then the directory protects it.
-    let mode = Mode::from_raw_mode(0o666);
+    let mode = Mode::from_raw_mode(permissions);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     loop {
         let name = unused_name(PARTIAL);

@@ -9,18 +9,22 @@
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
 //! for its other end) and never makes a terminal ours (`O_NOCTTY`).
 //!
-//! How uploads become visible is told in `posix/upload.rs`, how directories are removed and moved in
+//! How uploads become visible is told in `posix/upload.rs`, how files are changed in place in `posix/writable.rs`, how directories are removed and moved in
 //! `posix/names.rs`, and where checksums are kept in `posix/checksums.rs`.
 
+mod attributes;
+mod changes;
 mod checksums;
 mod entries;
 mod hidden;
 mod metadata;
 mod names;
 mod options;
+mod partial;
 mod side_file;
 mod tree;
 mod upload;
+mod writable;
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -40,6 +44,7 @@ use rustix::io::Errno;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Entries, Expectation, Metadata, NodeKind, Object, Opened, Space, Storage, Upload};
+use crate::writable::{WritableFile, WriteOptions};
 use metadata::{kind_of, look_at, look_in, metadata_of};
 
 pub use options::{Durability, PosixOptions};
@@ -162,14 +167,26 @@ impl Shared {
         if is_as_expected { Ok(()) } else { Err(StoreError::Unexpected) }
     }
 
+    /// Opens what is at `path`, if it is a file or directory. Everything else is left alone: to open a device or a
+    /// pipe may do something by itself.
+    fn open_served(&self, path: &ObjectPath, flags: OFlags) -> StoreResult<(OwnedFd, Metadata)> {
+        self.look(path)?;
+        let descriptor = self.resolve(path.as_relative(), flags).map_err(lookup_error)?;
+        let metadata = metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound)?;
+        Ok((descriptor, metadata))
+    }
+
     /// What a descriptor that was opened for reading is.
     fn opened(self: &Arc<Self>, descriptor: OwnedFd) -> StoreResult<Opened> {
-        let metadata = metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound)?;
+        let stat = look_at(&descriptor)?;
+        let epoch = changes::epoch(metadata::identity_of(&stat));
+        let metadata = metadata_of(&stat).ok_or(StoreError::NotFound)?;
         Ok(match metadata.kind {
             NodeKind::Directory => Opened::Directory,
             NodeKind::File => Opened::File(Arc::new(PosixObject {
                 probe: self.probe(metadata.identity.device, &descriptor),
                 metadata,
+                epoch,
                 file: File::from(descriptor),
                 shared: Arc::clone(self),
             })),
@@ -177,7 +194,7 @@ impl Shared {
     }
 
     /// How to ask for cached bytes on `device`, which `descriptor` is on.
-    fn probe(&self, device: u64, descriptor: &OwnedFd) -> CacheProbe {
+    fn probe(&self, device: u64, descriptor: impl AsFd) -> CacheProbe {
         let known = self.probes.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, probe)) = known.iter().find(|(known, _)| *known == device) {
             return *probe;
@@ -273,9 +290,7 @@ impl Storage for PosixStorage {
     }
 
     fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
-        self.shared.look(path)?;
-        let opened = self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?;
-        let metadata = metadata_of(&look_at(&opened)?).ok_or(StoreError::NotFound)?;
+        let (opened, metadata) = self.shared.open_served(path, READING)?;
         if !metadata.is_directory() {
             // Before the time is what it may have been when they were kept.
             checksums::forget(&self.shared, &opened)?;
@@ -297,6 +312,40 @@ impl Storage for PosixStorage {
         Ok(Box::new(upload::PosixUpload::begin(&self.shared, path, expected_bytes)?))
     }
 
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        options.check()?;
+        if let (true, Some((parent, _))) = (options.makes_parents(), path.split_last()) {
+            self.make_directories(&parent)?;
+        }
+        Ok(Arc::new(writable::PosixWritable::open(&self.shared, path, options)?))
+    }
+
+    fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
+        writable::set_mode(&self.shared, path, mode)
+    }
+
+    fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
+        attributes::names(&self.shared, path)
+    }
+
+    fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
+        attributes::get(&self.shared, path, name)
+    }
+
+    fn set_attribute(
+        &self,
+        path: &ObjectPath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> StoreResult<()> {
+        attributes::set(&self.shared, path, name, value, must_be_new)
+    }
+
+    fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
+        attributes::remove(&self.shared, path, name)
+    }
+
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
         hidden::remove_abandoned(self.shared.root.as_fd(), &self.shared.root_path, age, Duration::ZERO)
     }
@@ -306,6 +355,8 @@ struct PosixObject {
     file: File,
     probe: CacheProbe,
     metadata: Metadata,
+    /// Of in-place [changes] when it was opened.
+    epoch: u64,
     shared: Arc<Shared>,
 }
 
@@ -340,6 +391,6 @@ impl Object for PosixObject {
         if !self.is_unchanged() {
             return Ok(());
         }
-        checksums::keep(&self.shared, &self.file, &self.metadata, checksum)
+        checksums::keep(&self.shared, &self.file, &self.metadata, self.epoch, checksum)
     }
 }

@@ -53,7 +53,8 @@ pub struct PosixOptions {
     pub without_attributes: bool,
 }
 
-const PERMISSIONS: u32 = 0o777;
+/// All that a client can give: never to run as the owner, never to be in the way of others' removals.
+pub(super) const PERMISSIONS: u32 = 0o777;
 const SET_GROUP: u32 = 0o2000;
 
 impl PosixOptions {

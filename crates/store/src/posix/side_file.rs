@@ -71,24 +71,26 @@ pub(super) fn keep(shared: &Shared, stat: &Statx, checksum: &Checksum) -> StoreR
     Ok(table.write_all_at(&slot, bucket_at + (chosen * SLOT_BYTES) as u64)?)
 }
 
-/// Forgets what is known of the file, in whatever state.
-pub(super) fn forget(shared: &Shared, stat: &Statx) -> StoreResult<()> {
-    let Some(hidden) = hidden::at_root_if_there(shared) else { return Ok(()) };
+/// Forgets what is known of the file, in whatever state; returns the table if there was something.
+pub(super) fn forget(shared: &Shared, stat: &Statx) -> StoreResult<Option<File>> {
+    let Some(hidden) = hidden::at_root_if_there(shared) else { return Ok(None) };
     let table = match open(hidden, OFlags::RDWR) {
         Ok(table) => table,
-        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOENT) => return Ok(None),
         Err(cause) => return Err(cause.into()),
     };
+    let mut found_any = false;
     for kind in ChecksumKind::ALL {
         let Some(key) = key_of(stat, kind) else { continue };
         let bucket_at = bucket_of(&key);
         for (index, found) in read_bucket(&table, bucket_at).iter().enumerate() {
             if found.is_some_and(|found| found[KIND] == key[KIND] && found[IDENTITY] == key[IDENTITY]) {
                 table.write_all_at(&[0; SLOT_BYTES], bucket_at + (index * SLOT_BYTES) as u64)?;
+                found_any = true;
             }
         }
     }
-    Ok(())
+    Ok(found_any.then_some(table))
 }
 
 /// The checksum that was kept of the file, in the state that `stat` tells of.

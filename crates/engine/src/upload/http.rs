@@ -1,9 +1,9 @@
-//! The HTTP upload at the end of a copy: one PUT of known length.
+//! The upload by HTTP: one PUT of known length.
 //!
 //! A small file is held until all of it is there and right, and is sent with its checksum, which the server
-//! can compare before anybody sees the file. With others, `Expect: 100-continue` lets the server refuse before the body travels (RFC 9110, 10.1.1). The last
-//! bytes are sent only when the whole object is known to be right (see `ordered`), so a server that
-//! discards short uploads, as ours and nginx do, never shows wrong bytes.
+//! can compare before anybody sees the file. With others, `Expect: 100-continue` lets the server refuse
+//! before the body travels (RFC 9110, 10.1.1). The last bytes are sent only when the whole object is known to
+//! be right, so a server that discards short uploads, as ours and nginx do, never shows wrong bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

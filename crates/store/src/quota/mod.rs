@@ -3,12 +3,15 @@
 //! What is there is counted once by a walk ([`QuotaStorage::recount`]) and then kept up to date with every
 //! change made through this storage. An upload reserves its length when it begins, or, if that is not known, as it
 //! grows; what is reserved counts as used, so that uploads together never hold more than the limit. Whoever
-//! does not fit is told [`NoSpace`](StoreError::NoSpace): at [`create`](Storage::create) when the length is known,
-//! before a byte comes. A file that is replaced counts until it is.
+//! does not fit is told [`OverQuota`](StoreError::OverQuota): at [`create`](Storage::create) when the length is known,
+//! before a byte comes. A file that is replaced counts until it is. What is written in place counts as the file grows,
+//! and is given back when it is cut (`quota/in_place.rs`).
 //!
 //! What is counted is the length of every file under each of its names; directories and links count nothing. What
 //! other programs change in the export is noticed by the next recount, and so is it when two changes of one name
 //! at the same moment were counted wrongly.
+
+mod in_place;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -20,6 +23,8 @@ use crate::path::ObjectPath;
 use crate::storage::{
     Committed, Entries, Expectation, Metadata, NodeKind, Object, Opened, Space, Storage, Upload,
 };
+use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions, existing_or_new};
+use in_place::{Files, QuotaInPlace, QuotaWhenClosed};
 
 /// How often a removal is tried again whose file was replaced since it was looked at.
 const REMOVE_TRIES_MAX: usize = 64;
@@ -28,6 +33,8 @@ const REMOVE_TRIES_MAX: usize = 64;
 pub struct QuotaStorage {
     inner: Arc<dyn Storage>,
     account: Arc<Account>,
+    /// Those that are open for being changed in place.
+    files: Arc<Files>,
 }
 
 /// How a quota stands.
@@ -78,7 +85,7 @@ impl Account {
     fn reserve(&self, bytes: u64) -> StoreResult<()> {
         let mut state = self.lock();
         if bytes > self.free_bytes(&state) {
-            return Err(StoreError::NoSpace);
+            return Err(StoreError::OverQuota);
         }
         state.reserved_bytes += bytes;
         Ok(())
@@ -91,6 +98,19 @@ impl Account {
     fn release(&self, bytes: u64) {
         let mut state = self.lock();
         state.reserved_bytes = state.reserved_bytes.saturating_sub(bytes);
+    }
+
+    /// Counts what was reserved, and then more, as used.
+    fn grow(&self, reserved_bytes: u64, more_bytes: u64) -> StoreResult<()> {
+        let mut state = self.lock();
+        if more_bytes > self.free_bytes(&state) {
+            return Err(StoreError::OverQuota);
+        }
+        let bytes = reserved_bytes.saturating_add(more_bytes);
+        state.reserved_bytes = state.reserved_bytes.saturating_sub(reserved_bytes);
+        state.added_bytes = state.added_bytes.saturating_add(bytes);
+        state.used_bytes = state.used_bytes.saturating_add(bytes);
+        Ok(())
     }
 
     fn before(&self) -> Before {
@@ -126,7 +146,8 @@ impl QuotaStorage {
     /// `inner`, which is to hold at most `limit_bytes`. Nothing is counted yet: see
     /// [`recount`](QuotaStorage::recount).
     pub fn new(inner: Arc<dyn Storage>, limit_bytes: u64) -> QuotaStorage {
-        QuotaStorage { inner, account: Arc::new(Account { limit_bytes, state: Mutex::default() }) }
+        let account = Arc::new(Account { limit_bytes, state: Mutex::default() });
+        QuotaStorage { inner, account, files: Arc::default() }
     }
 
     /// Counts what is there; takes as long as it takes to look at every file. Changes go on meanwhile: what is
@@ -249,7 +270,12 @@ impl Storage for QuotaStorage {
                 }
             }
         }
-        Err(StoreError::Unexpected)
+        // Somebody writes to it all the time. What it has come to meanwhile is for the next walk.
+        let removed_bytes = self.bytes_at(path)?;
+        let before = self.account.before();
+        self.inner.remove(path, expectation)?;
+        self.account.change(before, 0, removed_bytes);
+        Ok(())
     }
 
     fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
@@ -302,11 +328,59 @@ impl Storage for QuotaStorage {
     }
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-        let reserved_bytes = expected_bytes.unwrap_or(0);
-        self.account.reserve(reserved_bytes)?;
-        let reservation = Reservation { account: Arc::clone(&self.account), bytes: reserved_bytes };
+        let reservation = Reservation::new(&self.account, expected_bytes.unwrap_or(0))?;
         let inner = self.inner.create(path, expected_bytes)?;
         Ok(Box::new(QuotaUpload { inner, reservation }))
+    }
+
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        options.check()?;
+        let expected_bytes = options.expected_bytes.unwrap_or(0);
+        if options.visibility == Visibility::WhenClosed {
+            let reservation = Reservation::new(&self.account, expected_bytes)?;
+            let inner = self.inner.open_writable(path, options)?;
+            return Ok(Arc::new(QuotaWhenClosed::new(inner, reservation)));
+        }
+        let open = |disposition| {
+            // Before a file is made for which there is no room. Of one that is there, its length is not yet known.
+            let at_first = if disposition == Disposition::New { expected_bytes } else { 0 };
+            let reservation = Reservation::new(&self.account, at_first)?;
+            let inner = self.inner.open_writable(path, &WriteOptions { disposition, ..*options })?;
+            QuotaInPlace::open(&self.files, inner, reservation, expected_bytes)
+        };
+        if options.disposition != Disposition::Replace {
+            return Ok(Arc::new(open(options.disposition)?));
+        }
+        // In two steps, so that it is known how many bytes went.
+        let opened = existing_or_new(open)?;
+        opened.truncate(0)?;
+        Ok(Arc::new(opened))
+    }
+
+    fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
+        self.inner.set_mode(path, mode)
+    }
+
+    fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
+        self.inner.attribute_names(path)
+    }
+
+    fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
+        self.inner.attribute(path, name)
+    }
+
+    fn set_attribute(
+        &self,
+        path: &ObjectPath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> StoreResult<()> {
+        self.inner.set_attribute(path, name, value, must_be_new)
+    }
+
+    fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
+        self.inner.remove_attribute(path, name)
     }
 
     fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
@@ -321,6 +395,11 @@ struct Reservation {
 }
 
 impl Reservation {
+    fn new(account: &Arc<Account>, bytes: u64) -> StoreResult<Reservation> {
+        account.reserve(bytes)?;
+        Ok(Reservation { account: Arc::clone(account), bytes })
+    }
+
     fn grow_to(&mut self, bytes: u64) -> StoreResult<()> {
         let more = bytes.saturating_sub(self.bytes);
         if more > 0 {
@@ -328,6 +407,13 @@ impl Reservation {
             self.bytes += more;
         }
         Ok(())
+    }
+
+    /// Takes out up to `bytes`, which the account still counts as reserved.
+    fn take(&mut self, bytes: u64) -> u64 {
+        let taken = self.bytes.min(bytes);
+        self.bytes -= taken;
+        taken
     }
 }
 
@@ -374,231 +460,4 @@ impl Upload for QuotaUpload {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::MemoryStorage;
-
-    fn path(text: &str) -> ObjectPath {
-        ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()
-    }
-
-    /// Holds a file of 10 bytes, and a directory with one of 20.
-    fn quota(limit_bytes: u64) -> QuotaStorage {
-        let memory = MemoryStorage::new();
-        memory.add_file(&path("f"), [0; 10]);
-        memory.add_directory(&path("sub"));
-        memory.add_file(&path("sub/g"), [0; 20]);
-        let quota = QuotaStorage::new(Arc::new(memory), limit_bytes);
-        assert!(!quota.usage().is_counted);
-        quota.recount().unwrap();
-        assert_eq!((quota.usage().used_bytes, quota.usage().is_counted), (30, true));
-        quota
-    }
-
-    fn put(quota: &QuotaStorage, at: &str, len: usize) -> StoreResult<Committed> {
-        let mut upload = quota.create(&path(at), Some(len as u64))?;
-        upload.write_at(&vec![0; len], 0)?;
-        upload.commit(&Expectation::Anything)
-    }
-
-    fn used(quota: &QuotaStorage) -> (u64, u64) {
-        let counted = (quota.usage().used_bytes, quota.usage().reserved_bytes);
-        assert_eq!(quota.recount().unwrap().used_bytes, counted.0, "as a walk finds it");
-        counted
-    }
-
-    #[test]
-    fn every_change_is_counted() {
-        let quota = quota(100);
-        put(&quota, "h", 5).unwrap();
-        assert_eq!(used(&quota), (35, 0));
-        put(&quota, "h", 7).unwrap();
-        assert_eq!(used(&quota), (37, 0));
-        quota.remove(&path("h"), &Expectation::Anything).unwrap();
-        assert_eq!(used(&quota), (30, 0));
-        quota.rename(&path("f"), &path("sub/f"), true, &Expectation::Anything).unwrap();
-        assert_eq!(used(&quota), (30, 0));
-        put(&quota, "f", 3).unwrap();
-        // A file onto a file, then a file onto a directory with 30 bytes.
-        quota.rename(&path("f"), &path("sub/f"), true, &Expectation::Anything).unwrap();
-        assert_eq!(used(&quota), (23, 0));
-        put(&quota, "f", 1).unwrap();
-        quota.rename(&path("f"), &path("sub"), true, &Expectation::Anything).unwrap();
-        assert_eq!(used(&quota), (1, 0));
-        quota.make_directories(&path("a/b/c")).unwrap();
-        put(&quota, "a/b/c/f", 50).unwrap();
-        assert_eq!(used(&quota), (51, 0));
-        quota.remove_tree(&path("a")).unwrap();
-        assert_eq!(used(&quota), (1, 0));
-        assert!(quota.remove(&path("none"), &Expectation::Anything).is_err());
-        assert!(quota.remove(&path("sub"), &Expectation::Absent).is_err());
-        assert_eq!(used(&quota), (1, 0));
-    }
-
-    #[test]
-    fn what_does_not_fit_is_refused_at_once_or_as_it_grows() {
-        let quota = quota(100);
-        assert!(matches!(quota.create(&path("h"), Some(71)).err(), Some(StoreError::NoSpace)));
-        let known = quota.create(&path("h"), Some(50)).unwrap();
-        assert!(matches!(quota.create(&path("i"), Some(21)).err(), Some(StoreError::NoSpace)));
-        assert_eq!(quota.space(&ObjectPath::root()).unwrap().available_bytes, 20);
-        let mut growing = quota.create(&path("i"), None).unwrap();
-        growing.write_at(&[0; 15], 0).unwrap();
-        growing.write_at(&[0; 15], 0).unwrap();
-        assert!(matches!(growing.write_at(&[0; 6], 15), Err(StoreError::NoSpace)));
-        let Opened::File(source) = quota.open(&path("f")).unwrap() else { panic!("a file") };
-        let mut copy = quota.create(&path("j"), None).unwrap();
-        assert!(matches!(copy.copy_range(source.as_ref(), 0, u64::MAX), Err(StoreError::NoSpace)));
-        drop(known);
-        assert_eq!(copy.copy_range(source.as_ref(), 0, u64::MAX).unwrap(), 10);
-        copy.commit(&Expectation::Anything).unwrap();
-        growing.write_at(&[0; 45], 15).unwrap();
-        assert_eq!(quota.usage().reserved_bytes, 60);
-        assert!(growing.commit(&Expectation::Tag("other".to_owned())).is_err());
-        assert_eq!(used(&quota), (40, 0));
-    }
-
-    #[test]
-    fn uploads_at_the_same_time_never_hold_more() {
-        let quota = quota(30 + 10 * 7);
-        let fitted: usize = std::thread::scope(|scope| {
-            let uploads: Vec<_> = (0..100)
-                .map(|number| {
-                    let quota = &quota;
-                    scope.spawn(move || usize::from(put(quota, &format!("upload-{number}"), 7).is_ok()))
-                })
-                .collect();
-            uploads.into_iter().map(|upload| upload.join().unwrap()).sum()
-        });
-        assert_eq!(fitted, 10);
-        assert_eq!(used(&quota), (100, 0));
-    }
-
-    type Hook = Box<dyn FnMut(&str) + Send>;
-
-    /// A storage in whose operations something else may happen.
-    struct Watched {
-        inner: MemoryStorage,
-        hook: Mutex<Option<Hook>>,
-    }
-
-    impl Watched {
-        fn quota() -> (Arc<Watched>, Arc<QuotaStorage>) {
-            let inner = MemoryStorage::new();
-            for directory in ["a", "b"] {
-                inner.add_directory(&path(directory));
-            }
-            inner.add_file(&path("a/f"), [0; 10]);
-            let watched = Arc::new(Watched { inner, hook: Mutex::default() });
-            let quota = Arc::new(QuotaStorage::new(Arc::clone(&watched) as Arc<dyn Storage>, 100));
-            quota.recount().unwrap();
-            (watched, quota)
-        }
-
-        /// Runs `hook` once, the next time that `event` happens.
-        fn once(&self, event: &'static str, hook: impl FnOnce() + Send + 'static) {
-            let mut hook = Some(hook);
-            *self.hook.lock().unwrap() = Some(Box::new(move |happened| {
-                if happened == event
-                    && let Some(hook) = hook.take()
-                {
-                    hook();
-                }
-            }));
-        }
-
-        fn happens(&self, event: &str) {
-            let hook = self.hook.lock().unwrap().take();
-            if let Some(mut hook) = hook {
-                hook(event);
-                self.hook.lock().unwrap().get_or_insert(hook);
-            }
-        }
-    }
-
-    impl Storage for Watched {
-        fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
-            self.inner.look(path)
-        }
-        fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
-            self.inner.open(path)
-        }
-        fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
-            self.happens(&format!("before {path}"));
-            let entries: Vec<_> = self.inner.entries(path)?.collect();
-            self.happens(&format!("after {path}"));
-            Ok(Box::new(entries.into_iter()))
-        }
-        fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
-            self.inner.make_directory(path)
-        }
-        fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
-            self.inner.remove(path, expectation)
-        }
-        fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
-            self.inner.remove_directory(path)
-        }
-        fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
-            self.inner.remove_tree(path)?;
-            self.happens("removed");
-            Ok(())
-        }
-        fn rename(
-            &self,
-            from: &ObjectPath,
-            to: &ObjectPath,
-            overwrite: bool,
-            expectation: &Expectation,
-        ) -> StoreResult<bool> {
-            self.inner.rename(from, to, overwrite, expectation)
-        }
-        fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
-            self.inner.set_modified(path, modified)
-        }
-        fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
-            self.inner.space(path)
-        }
-        fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-            self.inner.create(path, expected_bytes)
-        }
-    }
-
-    #[test]
-    fn what_a_walk_met_is_never_counted_too_small() {
-        // A removal takes long, and a walk finds what is left.
-        let (watched, quota) = Watched::quota();
-        put(&quota, "b/g", 20).unwrap();
-        let walker = Arc::clone(&quota);
-        watched.once("removed", move || assert_eq!(walker.recount().unwrap().used_bytes, 20));
-        quota.remove_tree(&path("a")).unwrap();
-        assert_eq!(used(&quota), (20, 0));
-        // A file is moved from where the walk has not been to where it was.
-        for (event, from, to) in [("after /b", "a/f", "b/f"), ("after /a", "b/f", "a/f")] {
-            let (watched, quota) = Watched::quota();
-            quota.rename(&path("a/f"), &path(from), true, &Expectation::Anything).ok();
-            let mover = Arc::clone(&quota);
-            watched.once(event, move || {
-                mover.rename(&path(from), &path(to), false, &Expectation::Anything).unwrap();
-            });
-            assert!(quota.recount().unwrap().used_bytes >= 10, "{event}");
-            assert_eq!(quota.recount().unwrap().used_bytes, 10);
-        }
-    }
-
-    #[test]
-    fn space_is_the_smaller_of_the_two() {
-        let quota = quota(100);
-        let root = ObjectPath::root();
-        let space = Space { total_bytes: 100, used_bytes: 30, available_bytes: 70 };
-        assert_eq!(quota.space(&root).unwrap(), space);
-        let small = MemoryStorage::new().with_capacity(40);
-        let quota = QuotaStorage::new(Arc::new(small), 100);
-        assert_eq!(quota.space(&root).unwrap().available_bytes, 40);
-        // A limit that was lowered.
-        let quota = self::quota(20);
-        let space = Space { total_bytes: 30, used_bytes: 30, available_bytes: 0 };
-        assert_eq!(quota.space(&root).unwrap(), space);
-        assert!(matches!(put(&quota, "h", 1), Err(StoreError::NoSpace)));
-        put(&quota, "h", 0).unwrap();
-    }
-}
+mod tests;

@@ -1,19 +1,27 @@
 //! A storage in memory: for tests, and the reference for what [`Storage`] means.
 
+mod file;
+
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use gridlane_core::{Checksum, ChecksumKind};
-
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    Committed, DirectoryEntry, Entries, Expectation, FileIdentity, Metadata, NodeKind, Object, Opened, Space,
-    Storage, Upload,
+    DirectoryEntry, Entries, Expectation, FileIdentity, Metadata, NodeKind, Opened, Space, Storage, Upload,
 };
+use crate::writable::{
+    Disposition, Visibility, WritableFile, WriteOptions, check_attribute, check_attribute_name,
+    existing_or_new,
+};
+use file::{MemoryFile, MemoryObject, MemoryUpload, MemoryWritable, Target};
+
+/// What users say of a file or directory.
+type Attributes = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const PERMISSIONS: u32 = 0o777;
 
 /// A tree of files and directories in memory. Clones share it.
 #[derive(Clone, Default)]
@@ -27,14 +35,12 @@ pub struct MemoryStorage {
 struct Tree {
     /// Everything but the root.
     nodes: BTreeMap<ObjectPath, Node>,
-    /// Of all files together.
-    used_bytes: u64,
+    root_attributes: Attributes,
 }
 
-#[derive(Clone)]
 enum Node {
-    File(Arc<MemoryObject>),
-    Directory(Metadata),
+    File(Arc<MemoryFile>),
+    Directory(Metadata, Attributes),
 }
 
 impl MemoryStorage {
@@ -56,7 +62,7 @@ impl MemoryStorage {
 
     /// Puts a file there, in a directory that exists, last changed in 1970.
     pub fn add_file(&self, path: &ObjectPath, bytes: impl Into<Vec<u8>>) {
-        self.lock().put(path, MemoryObject::new(Arc::new(bytes.into()), SystemTime::UNIX_EPOCH));
+        self.lock().put(path, MemoryFile::new(bytes.into(), SystemTime::UNIX_EPOCH, None));
     }
 
     /// How many files there are.
@@ -69,24 +75,77 @@ impl MemoryStorage {
     }
 
     fn free_bytes(&self, tree: &Tree) -> u64 {
-        self.capacity_bytes.unwrap_or(u64::MAX).saturating_sub(tree.used_bytes)
+        self.capacity_bytes.map_or(u64::MAX, |capacity| capacity.saturating_sub(tree.used_bytes()))
+    }
+
+    fn require_room(&self, tree: &Tree, bytes: u64) -> StoreResult<()> {
+        if bytes > self.free_bytes(tree) { Err(StoreError::NoSpace) } else { Ok(()) }
+    }
+
+    /// For a file that is to be there.
+    fn require_place(&self, tree: &Tree, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<()> {
+        if tree.is_directory(path) {
+            return Err(StoreError::NotAFile);
+        }
+        tree.require_parent(path)?;
+        self.require_room(tree, expected_bytes.unwrap_or(0))
+    }
+
+    /// Opens a file that is visible, or makes it.
+    fn in_place(
+        &self,
+        path: &ObjectPath,
+        disposition: Disposition,
+        options: &WriteOptions,
+    ) -> StoreResult<Arc<MemoryFile>> {
+        let mut tree = self.lock();
+        if tree.is_directory(path) {
+            return Err(StoreError::NotAFile);
+        }
+        if disposition == Disposition::Existing {
+            let Node::File(file) = tree.get(path)? else { return Err(StoreError::NotAFile) };
+            let growth = options.expected_bytes.unwrap_or(0).saturating_sub(file.metadata().size_bytes);
+            self.require_room(&tree, growth)?;
+            return Ok(Arc::clone(file));
+        }
+        self.require_place(&tree, path, options.expected_bytes)?;
+        tree.check(path, &Expectation::Absent)?;
+        let file = MemoryFile::new(Vec::new(), SystemTime::now(), options.mode);
+        tree.put(path, Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Works on the attributes of what is at `path`.
+    fn with_attributes<T>(
+        &self,
+        path: &ObjectPath,
+        work: impl FnOnce(&mut Attributes) -> T,
+    ) -> StoreResult<T> {
+        let mut tree = self.lock();
+        if path.is_root() {
+            return Ok(work(&mut tree.root_attributes));
+        }
+        match tree.nodes.get_mut(path).ok_or(StoreError::NotFound)? {
+            Node::File(file) => Ok(work(&mut file.lock().attributes)),
+            Node::Directory(_, attributes) => Ok(work(attributes)),
+        }
     }
 }
 
 impl Node {
     fn new_directory() -> Node {
-        Node::Directory(metadata(NodeKind::Directory, 0, SystemTime::now()))
+        Node::Directory(metadata(NodeKind::Directory, 0, SystemTime::now()), Attributes::new())
     }
 
-    fn metadata(&self) -> &Metadata {
+    fn metadata(&self) -> Metadata {
         match self {
-            Node::File(object) => &object.metadata,
-            Node::Directory(metadata) => metadata,
+            Node::File(file) => file.metadata(),
+            Node::Directory(metadata, _) => metadata.clone(),
         }
     }
 
     fn is_directory(&self) -> bool {
-        matches!(self, Node::Directory(_))
+        matches!(self, Node::Directory(..))
     }
 }
 
@@ -99,18 +158,14 @@ impl Tree {
         self.nodes.get(path).ok_or(StoreError::NotFound)
     }
 
-    /// Returns the length of what was there before.
-    fn put(&mut self, path: &ObjectPath, object: Arc<MemoryObject>) -> Option<u64> {
-        let replaced = self.take(path).map(|node| node.metadata().size_bytes);
-        self.used_bytes += object.metadata.size_bytes;
-        self.nodes.insert(path.clone(), Node::File(object));
-        replaced
+    /// Of all files together.
+    fn used_bytes(&self) -> u64 {
+        self.nodes.values().map(|node| node.metadata().size_bytes).sum()
     }
 
-    fn take(&mut self, path: &ObjectPath) -> Option<Node> {
-        let node = self.nodes.remove(path)?;
-        self.used_bytes -= node.metadata().size_bytes;
-        Some(node)
+    /// Returns the length of what was there before.
+    fn put(&mut self, path: &ObjectPath, file: Arc<MemoryFile>) -> Option<u64> {
+        self.nodes.insert(path.clone(), Node::File(file)).map(|node| node.metadata().size_bytes)
     }
 
     /// Everything below a directory, parents before their children.
@@ -122,7 +177,7 @@ impl Tree {
     fn take_tree(&mut self, path: &ObjectPath) -> Vec<(ObjectPath, Node)> {
         let mut paths: Vec<_> = self.below(path).map(|(below, _)| below.clone()).collect();
         paths.push(path.clone());
-        paths.into_iter().filter_map(|path| self.take(&path).map(|node| (path, node))).collect()
+        paths.into_iter().filter_map(|path| self.nodes.remove(&path).map(|node| (path, node))).collect()
     }
 
     fn require_parent(&self, path: &ObjectPath) -> StoreResult<()> {
@@ -161,7 +216,7 @@ impl Storage for MemoryStorage {
                 ..metadata(NodeKind::Directory, 0, SystemTime::UNIX_EPOCH)
             });
         }
-        Ok(self.lock().get(path)?.metadata().clone())
+        Ok(self.lock().get(path)?.metadata())
     }
 
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
@@ -169,8 +224,8 @@ impl Storage for MemoryStorage {
             return Ok(Opened::Directory);
         }
         Ok(match self.lock().get(path)? {
-            Node::File(object) => Opened::File(Arc::<MemoryObject>::clone(object)),
-            Node::Directory(_) => Opened::Directory,
+            Node::File(file) => Opened::File(Arc::new(MemoryObject::new(file))),
+            Node::Directory(..) => Opened::Directory,
         })
     }
 
@@ -213,7 +268,7 @@ impl Storage for MemoryStorage {
         }
         tree.get(path)?;
         tree.check(path, expectation)?;
-        tree.take(path);
+        tree.nodes.remove(path);
         Ok(())
     }
 
@@ -223,7 +278,7 @@ impl Storage for MemoryStorage {
         if tree.below(path).next().is_some() {
             return Err(StoreError::NotEmpty);
         }
-        tree.take(path);
+        tree.nodes.remove(path);
         Ok(())
     }
 
@@ -257,7 +312,6 @@ impl Storage for MemoryStorage {
         }
         tree.take_tree(to);
         for (path, node) in tree.take_tree(from) {
-            tree.used_bytes += node.metadata().size_bytes;
             tree.nodes.insert(path.moved(from, to), node);
         }
         Ok(replaced)
@@ -268,15 +322,13 @@ impl Storage for MemoryStorage {
             return Err(StoreError::InUse);
         }
         let mut tree = self.lock();
-        match tree.get(path)?.clone() {
-            Node::File(object) => {
-                let metadata = Metadata { modified, ..object.metadata.clone() };
-                let (bytes, kept) = (Arc::clone(&object.bytes), Mutex::default());
-                tree.nodes.insert(path.clone(), Node::File(Arc::new(MemoryObject { metadata, bytes, kept })));
+        match tree.nodes.get_mut(path).ok_or(StoreError::NotFound)? {
+            Node::File(file) => {
+                let mut state = file.lock();
+                state.metadata.modified = modified;
+                state.kept.clear();
             }
-            Node::Directory(metadata) => {
-                tree.nodes.insert(path.clone(), Node::Directory(Metadata { modified, ..metadata }));
-            }
+            Node::Directory(metadata, _) => metadata.modified = modified,
         }
         Ok(())
     }
@@ -286,37 +338,111 @@ impl Storage for MemoryStorage {
         let tree = self.lock();
         Ok(Space {
             total_bytes: self.capacity_bytes.unwrap_or(u64::MAX),
-            used_bytes: tree.used_bytes,
+            used_bytes: tree.used_bytes(),
             available_bytes: self.free_bytes(&tree),
         })
     }
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-        let tree = self.lock();
-        if tree.is_directory(path) {
-            return Err(StoreError::NotAFile);
-        }
-        tree.require_parent(path)?;
-        if expected_bytes.unwrap_or(0) > self.free_bytes(&tree) {
-            return Err(StoreError::NoSpace);
-        }
-        let (storage, path) = (self.clone(), path.clone());
-        Ok(Box::new(MemoryUpload { storage, path, bytes: Vec::new(), modified: None, checksums: Vec::new() }))
+        self.require_place(&self.lock(), path, expected_bytes)?;
+        Ok(Box::new(MemoryUpload::new(self.clone(), path.clone())))
     }
+
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        options.check()?;
+        if let (true, Some((parent, _))) = (options.makes_parents(), path.split_last()) {
+            self.make_directories(&parent)?;
+        }
+        if options.visibility == Visibility::WhenClosed {
+            let tree = self.lock();
+            let expectation = match options.disposition {
+                Disposition::New => Expectation::Absent,
+                _ => Expectation::Anything,
+            };
+            self.require_place(&tree, path, options.expected_bytes)?;
+            tree.check(path, &expectation)?;
+            let file = MemoryFile::new(Vec::new(), SystemTime::now(), options.mode);
+            let target = Target::WhenClosed(path.clone(), expectation);
+            return Ok(Arc::new(MemoryWritable::new(self.clone(), file, target)));
+        }
+        let file = match options.disposition {
+            Disposition::Replace => existing_or_new(|disposition| self.in_place(path, disposition, options))?,
+            disposition => self.in_place(path, disposition, options)?,
+        };
+        let writable = MemoryWritable::new(self.clone(), file, Target::InPlace);
+        if options.disposition == Disposition::Replace {
+            writable.truncate(0)?;
+        }
+        Ok(Arc::new(writable))
+    }
+
+    fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
+        if path.is_root() {
+            return Err(StoreError::InUse);
+        }
+        let set = |metadata: &mut Metadata| {
+            metadata.mode = (metadata.mode & !PERMISSIONS) | (mode & PERMISSIONS);
+            metadata.changed = SystemTime::now();
+        };
+        match self.lock().nodes.get_mut(path).ok_or(StoreError::NotFound)? {
+            Node::File(file) => set(&mut file.lock().metadata),
+            Node::Directory(metadata, _) => set(metadata),
+        }
+        Ok(())
+    }
+
+    fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
+        self.with_attributes(path, |attributes| attributes.keys().cloned().collect())
+    }
+
+    fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
+        check_attribute_name(name)?;
+        self.with_attributes(path, |attributes| attributes.get(name).cloned())
+    }
+
+    fn set_attribute(
+        &self,
+        path: &ObjectPath,
+        name: &[u8],
+        value: &[u8],
+        must_be_new: bool,
+    ) -> StoreResult<()> {
+        check_attribute(name, value)?;
+        self.with_attributes(path, |attributes| {
+            if must_be_new && attributes.contains_key(name) {
+                return Err(StoreError::Unexpected);
+            }
+            attributes.insert(name.to_vec(), value.to_vec());
+            Ok(())
+        })?
+    }
+
+    fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
+        check_attribute_name(name)?;
+        self.with_attributes(path, |attributes| attributes.remove(name).is_some())
+    }
+}
+
+/// A number that nothing else has, and no other state of the same.
+fn unused_number() -> u64 {
+    static NUMBERS: AtomicU64 = AtomicU64::new(1);
+    NUMBERS.fetch_add(1, Ordering::Relaxed)
+}
+
+fn tag_of(number: u64) -> String {
+    format!("memory-{number:x}")
 }
 
 /// Of something new.
 fn metadata(kind: NodeKind, size_bytes: u64, modified: SystemTime) -> Metadata {
-    static NODES: AtomicU64 = AtomicU64::new(1);
-    let number = NODES.fetch_add(1, Ordering::Relaxed);
+    let number = unused_number();
     Metadata {
         kind,
         size_bytes,
         modified,
-        // Never in place: other bytes are another object.
         changed: modified,
         created: Some(modified),
-        tag: format!("memory-{number:x}"),
+        tag: tag_of(number),
         identity: FileIdentity { device: 0, number },
         mode: match kind {
             NodeKind::File => 0o100_644,
@@ -324,106 +450,5 @@ fn metadata(kind: NodeKind, size_bytes: u64, modified: SystemTime) -> Metadata {
         },
         owner: 0,
         group: 0,
-    }
-}
-
-struct MemoryObject {
-    metadata: Metadata,
-    bytes: Arc<Vec<u8>>,
-    kept: Mutex<Vec<Checksum>>,
-}
-
-impl MemoryObject {
-    fn new(bytes: Arc<Vec<u8>>, modified: SystemTime) -> Arc<MemoryObject> {
-        let metadata = metadata(NodeKind::File, bytes.len() as u64, modified);
-        Arc::new(MemoryObject { metadata, bytes, kept: Mutex::default() })
-    }
-
-    fn lock_kept(&self) -> MutexGuard<'_, Vec<Checksum>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Object for MemoryObject {
-    fn metadata(&self) -> &Metadata {
-        &self.metadata
-    }
-
-    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.read_at(target, offset).map(Some)
-    }
-
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.bytes.len());
-        let rest = &self.bytes[start..];
-        let count = rest.len().min(target.len());
-        target[..count].copy_from_slice(&rest[..count]);
-        Ok(count)
-    }
-
-    fn is_unchanged(&self) -> bool {
-        true
-    }
-
-    fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
-        self.lock_kept().iter().find(|kept| kept.kind() == kind).cloned()
-    }
-
-    fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
-        let mut kept = self.lock_kept();
-        kept.retain(|kept| kept.kind() != checksum.kind());
-        kept.push(checksum.clone());
-        Ok(())
-    }
-}
-
-struct MemoryUpload {
-    storage: MemoryStorage,
-    path: ObjectPath,
-    bytes: Vec<u8>,
-    modified: Option<SystemTime>,
-    checksums: Vec<Checksum>,
-}
-
-impl Upload for MemoryUpload {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        let end = offset.saturating_add(bytes.len() as u64);
-        if end > self.storage.free_bytes(&self.storage.lock()) {
-            return Err(StoreError::NoSpace);
-        }
-        let (start, end) = match (usize::try_from(offset), usize::try_from(end)) {
-            (Ok(start), Ok(end)) => (start, end),
-            _ => return Err(StoreError::NoSpace),
-        };
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
-        }
-        self.bytes[start..end].copy_from_slice(bytes);
-        self.checksums.clear();
-        Ok(())
-    }
-
-    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
-        self.modified = Some(modified);
-        Ok(())
-    }
-
-    fn keep_checksums(&mut self, checksums: &[Checksum]) {
-        self.checksums = checksums.to_vec();
-    }
-
-    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
-        let mut tree = self.storage.lock();
-        tree.check(&self.path, expectation)?;
-        // Both may have been changed since the upload began.
-        tree.require_parent(&self.path)?;
-        if tree.is_directory(&self.path) {
-            return Err(StoreError::NotAFile);
-        }
-        let object = MemoryObject::new(Arc::new(self.bytes), self.modified.unwrap_or_else(SystemTime::now));
-        *object.lock_kept() = self.checksums;
-        let metadata = object.metadata.clone();
-        let replaced = tree.put(&self.path, object);
-        Ok(Committed { metadata, replaced: replaced.is_some(), replaced_bytes: replaced.unwrap_or(0) })
     }
 }

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod writable;
+
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind};
@@ -13,6 +15,9 @@ use gridlane_store::{
     Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixOptions, PosixStorage,
     QuotaStorage, Storage, StoreError,
 };
+
+/// One thing that has to hold.
+type Check = fn(&dyn Storage);
 
 /// A storage, and what has to live as long as it.
 type Prepared = (Box<dyn Storage>, Option<tempfile::TempDir>);
@@ -222,7 +227,7 @@ fn every_storage_passes_every_check() {
             posix_of(PosixOptions { without_attributes: true, ..PosixOptions::default() })
         }),
     ];
-    let checks: [fn(&dyn Storage); 21] = [
+    let checks: [Check; 21] = [
         complete_uploads_are_visible,
         incomplete_uploads_are_not,
         pieces_may_come_in_any_order,
@@ -247,7 +252,7 @@ fn every_storage_passes_every_check() {
     ];
     for (name, prepare) in storages {
         eprintln!("{name}");
-        for check in checks {
+        for check in checks.iter().chain(writable::CHECKS) {
             let (storage, _kept) = prepare();
             check(storage.as_ref());
         }

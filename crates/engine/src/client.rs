@@ -1,0 +1,25 @@
+//! What every copy and every question goes through.
+
+use std::time::Duration;
+
+use gridlane_net::Dialer;
+
+use crate::{http, root};
+
+/// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle
+/// connections, and what it has learned of servers.
+#[derive(Clone)]
+pub struct Client {
+    /// For `http` and `https`.
+    pub http: http::Client,
+    /// For `root` and `roots`.
+    pub root: root::Client,
+}
+
+impl Client {
+    /// A client that connects with `dialer` and waits for the beginning of an answer up to `answer_max`.
+    pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
+        let http = http::Client::new(dialer.clone(), answer_max);
+        Client { http, root: root::Client::new(dialer, answer_max) }
+    }
+}

@@ -1,0 +1,67 @@
+//! The upload at the end of a copy: of known length, in order, and seen by others when it is whole.
+//!
+//! The last bytes are sent only when the whole object is known to be right (see `ordered`).
+
+mod http;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+
+use gridlane_core::{Checksum, ChecksumKind, Result, Scheme, Url};
+
+use crate::{Client, root};
+
+/// A file that a server is sent: begun, written and finished, in the server's protocol.
+pub(crate) enum Upload {
+    /// A PUT.
+    Http(http::Upload),
+}
+
+impl Upload {
+    /// An upload to `url`, which replaces an existing file only when `overwrite` says so, and tells the
+    /// server when the file was `modified`. The server is asked for a checksum of `kind`.
+    pub(crate) fn new(
+        client: &Client,
+        url: Url,
+        overwrite: bool,
+        modified: Option<SystemTime>,
+        kind: ChecksumKind,
+    ) -> Result<Upload> {
+        match url.scheme() {
+            Scheme::Root | Scheme::Roots => Err(root::not_spoken(&url)),
+            Scheme::Http | Scheme::Https | Scheme::File => {
+                let client = client.http.clone();
+                Ok(Upload::Http(http::Upload::new(client, url, overwrite, modified, kind)))
+            }
+        }
+    }
+
+    /// Becomes true when the server says that it keeps the time; `None` when it is not told one.
+    pub(crate) fn modified_accepted(&self) -> Option<Arc<AtomicBool>> {
+        match self {
+            Upload::Http(upload) => upload.modified_accepted(),
+        }
+    }
+
+    /// Learns whether the server wants so many bytes; does nothing the second time.
+    pub(crate) async fn begin(&mut self, size_bytes: u64) -> Result<()> {
+        match self {
+            Upload::Http(upload) => upload.begin(size_bytes).await,
+        }
+    }
+
+    /// Sends the next bytes.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match self {
+            Upload::Http(upload) => upload.write(bytes).await,
+        }
+    }
+
+    /// Waits for the server's word that the file is there, and for its checksum if it says so.
+    pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
+        match self {
+            Upload::Http(upload) => upload.finish().await,
+        }
+    }
+}

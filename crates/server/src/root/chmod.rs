@@ -1,0 +1,40 @@
+//! Permissions.
+
+use gridlane_xrd::request::Chmod;
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::Context;
+use crate::rules::Operation;
+
+/// Permissions that clients can give: as in XRootD never to everybody to write.
+const GIVEN: u32 = 0o775;
+
+/// Answers `chmod`. May wait for the disk.
+pub(crate) fn chmod(context: &Context, request: &Chmod) -> Outcome {
+    // "Change" is XRootD's word.
+    const ACT: &str = "change";
+    let spot = context.spot(&request.about, ACT, Operation::Write)?;
+    let changed = spot.storage().set_mode(&spot.object, u32::from(request.mode) & GIVEN);
+    changed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
+    Ok(Answer::done())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, code, context, stat_of};
+    use gridlane_xrd::ErrorCode;
+
+    #[test]
+    fn all_but_what_others_may_write() {
+        let context = context();
+        let change = |path: &str, mode| chmod(&context, &Chmod { about: arg(path), mode });
+        let mode = || stat_of(&context, "/d/f").unwrap().more.unwrap().mode & 0o7777;
+        for (wanted, got) in [(0o600, 0o600), (0o777, 0o775), (0o4755, 0o755), (0, 0)] {
+            assert!(change("/d/f", wanted).is_ok());
+            assert_eq!(mode(), got, "{wanted:o}");
+        }
+        assert_eq!(stat_of(&context, "/d/f").unwrap().flags.0, 0);
+        assert_eq!(code(change("/nope", 0o600)), ErrorCode::NOT_FOUND);
+    }
+}

@@ -1,0 +1,241 @@
+//! What is in a directory, made while it is sent.
+
+use std::io;
+use std::sync::Arc;
+
+use gridlane_core::{ChecksumKind, limits};
+use gridlane_store::storage::Entries;
+use gridlane_store::{DirectoryEntry, Metadata, ObjectPath, StoreResult};
+use gridlane_xrd::PathArg;
+use gridlane_xrd::answer::{STAT_SENTINEL, StatText, finish_dirlist, is_listable, write_entry, write_name};
+use gridlane_xrd::flags::DirlistOptions;
+use gridlane_xrd::request::Dirlist;
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::{Context, allowed};
+use super::query::kind_named;
+use super::stat::{Rights, stat_text, text_above};
+use crate::digests::Digests;
+use crate::export::{Place, Spot};
+use crate::reply::Pieces;
+use crate::rules::Operation;
+
+const ACT: &str = "open directory";
+
+/// Answers `dirlist`. May wait for the disk.
+pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
+    let wants_checksums = request.options.has(DirlistOptions::CHECKSUM);
+    let checksum = if wants_checksums { Some(kind_named(&request.about)?) } else { None };
+    let has_stat = wants_checksums || request.options.has(DirlistOptions::STAT);
+    let form = Form { has_stat, checksum };
+    let mut first = if has_stat { STAT_SENTINEL.to_vec() } else { Vec::new() };
+    if let Place::Above(names) = context.place(&request.about)? {
+        for name in names.iter().filter(|name| is_listable(name)) {
+            form.write(&mut first, name, text_above, "none");
+        }
+        finish_dirlist(&mut first);
+        return Ok(Answer::Ok(first));
+    }
+    let spot = context.spot(&request.about, ACT, Operation::Look)?;
+    allowed(&spot, &request.about, ACT, Operation::List)?;
+    let failed = |error| failed(&request.about, &error);
+    let entries = spot.storage().entries(&spot.object).map_err(failed)?;
+    let rights = Rights::of(&spot);
+    // Who may only list a directory is not told what is in the files.
+    let digests = checksum.filter(|_| rights.read).map(|_| context.shared.digests.clone());
+    let mut lister = Lister { spot, rights, form, digests, entries, next: None };
+    lister.next = lister.advance().map_err(failed)?;
+    Ok(match lister.fill(&mut first).map_err(failed)? {
+        true => Answer::Pieces { first, rest: Box::new(lister) },
+        false => Answer::Ok(first),
+    })
+}
+
+fn failed(about: &PathArg, error: &gridlane_store::StoreError) -> Failure {
+    Failure::of_store(ACT, &about.path, error)
+}
+
+/// What is told of each entry.
+#[derive(Clone, Copy)]
+struct Form {
+    has_stat: bool,
+    checksum: Option<ChecksumKind>,
+}
+
+impl Form {
+    fn write(self, out: &mut Vec<u8>, name: &[u8], stat: impl FnOnce() -> StatText, checksum: &str) {
+        match (self.has_stat, self.checksum) {
+            (false, _) => write_name(name, out),
+            (true, None) => write_entry(name, &stat(), None, out),
+            (true, Some(kind)) => {
+                write_entry(name, &stat(), Some(&format!("{}:{checksum}", kind.name())), out);
+            }
+        }
+    }
+}
+
+/// A listing that is being sent.
+struct Lister {
+    spot: Spot,
+    rights: Rights,
+    form: Form,
+    /// Where checksums are known, if they are wanted.
+    digests: Option<Digests>,
+    entries: Entries,
+    /// The entry that comes next: only the last one ends without a line break, so one has to be known in advance.
+    next: Option<DirectoryEntry>,
+}
+
+impl Lister {
+    /// Appends entries until there is a piece; whether there are more.
+    fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
+        let end = out.len() + limits::STREAM_PIECE_BYTES;
+        while let Some(entry) = self.next.take() {
+            self.write(out, &entry);
+            self.next = self.advance()?;
+            if self.next.is_some() && out.len() >= end {
+                return Ok(true);
+            }
+        }
+        finish_dirlist(out);
+        Ok(false)
+    }
+
+    /// The next entry that can be listed.
+    fn advance(&mut self) -> StoreResult<Option<DirectoryEntry>> {
+        self.entries
+            .by_ref()
+            .find(|entry| entry.as_ref().map_or(true, |entry| is_listable(&entry.name)))
+            .transpose()
+    }
+
+    fn write(&self, out: &mut Vec<u8>, entry: &DirectoryEntry) {
+        let object = || self.spot.object.join(&entry.name);
+        let checksum = match (self.form.checksum, object().filter(|_| !entry.metadata.is_directory())) {
+            (Some(kind), Some(object)) => self.checksum(kind, &object, &entry.metadata),
+            _ => None,
+        };
+        let stat = || stat_text(&entry.metadata, self.rights_of(object()), false);
+        self.form.write(out, &entry.name, stat, checksum.as_deref().unwrap_or("none"));
+    }
+
+    /// With rules, more may be granted to an entry than to its directory, and never less.
+    fn rights_of(&self, object: Option<ObjectPath>) -> Rights {
+        match object {
+            Some(object) if self.spot.export.rules.is_some() => {
+                let (export, client) = (Arc::clone(&self.spot.export), self.spot.client);
+                Rights::of(&Spot { export, object, client })
+            }
+            _ => self.rights,
+        }
+    }
+
+    /// As a listing has it: one that needs no reading of the file.
+    fn checksum(&self, kind: ChecksumKind, object: &ObjectPath, metadata: &Metadata) -> Option<String> {
+        let known = self.digests.as_ref()?.of_entry(self.spot.storage(), object, metadata, &[kind]);
+        known.first().map(|checksum| checksum.hex())
+    }
+}
+
+impl Pieces for Lister {
+    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+        self.fill(out).map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, text, writable};
+    use gridlane_core::Checksum;
+    use gridlane_store::{MemoryStorage, Opened};
+    use gridlane_xrd::ErrorCode;
+    use gridlane_xrd::answer::{DirlistReader, Entry};
+
+    fn list(context: &Context, path: &str, options: DirlistOptions) -> Outcome {
+        dirlist(context, &Dirlist { about: arg(path), options })
+    }
+
+    fn entries(context: &Context, path: &str, options: DirlistOptions) -> Vec<Entry> {
+        let mut entries = Vec::new();
+        DirlistReader::default().read(&bytes(list(context, path, options)), true, &mut entries).unwrap();
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        entries
+    }
+
+    #[test]
+    fn names_and_what_is_known_of_them() {
+        let context = context();
+        let plain = entries(&context, "/d/", DirlistOptions::NONE);
+        let names: Vec<&[u8]> = plain.iter().map(|entry| entry.name.as_slice()).collect();
+        assert_eq!((names, &plain[0].stat), (vec![&b"e"[..], b"f"], &None));
+        let known = entries(&context, "/d", DirlistOptions::STAT);
+        let stats: Vec<_> = known.iter().map(|entry| entry.stat.as_ref().unwrap()).collect();
+        assert!(stats[0].is_directory() && stats[1].size_bytes == 5);
+        assert_eq!(text(list(&context, "/d/e", DirlistOptions::NONE)), "");
+        assert_eq!(text(list(&context, "/d/e", DirlistOptions::STAT)), ".\n0 0 0 0\0");
+        // As in XRootD 5.5.3.
+        assert_eq!(entries(&context, "/d", DirlistOptions::STATX), plain);
+        assert_eq!(code(list(&context, "/nope", DirlistOptions::NONE)), ErrorCode::NOT_FOUND);
+        let (code, text) = crate::root::testing::error(list(&context, "/d/f", DirlistOptions::NONE));
+        assert_eq!(
+            (code, text.as_str()),
+            (ErrorCode::FS_ERROR, "Unable to open directory /d/f; not a directory")
+        );
+    }
+
+    #[test]
+    fn directories_above_exports() {
+        let context = context_of(vec![export_at("/a/b"), export_at("/a/c")], |_| {});
+        assert_eq!(text(list(&context, "/a", DirlistOptions::NONE)), "b\nc\0");
+        let known = entries(&context, "/", DirlistOptions::CHECKSUM);
+        assert!(known.len() == 1 && known[0].stat.as_ref().unwrap().is_directory());
+    }
+
+    #[test]
+    fn checksums_that_are_known() {
+        let context = context();
+        let checksums = || entries(&context, "/d?cks.type=MD5", DirlistOptions::CHECKSUM);
+        assert!(checksums().iter().all(|entry| entry.checksum.is_none() && entry.stat.is_some()));
+        let raw = text(list(&context, "/d/?cks.type=md5", DirlistOptions::CHECKSUM));
+        assert!(raw.contains(" [ md5:none ]"), "{raw}");
+        let spot = context.spot(&arg("/d/f"), "", Operation::Read).unwrap();
+        let Opened::File(object) = spot.storage().open(&path("d/f")).unwrap() else { panic!() };
+        let md5 = Checksum::from_hex(ChecksumKind::Md5, "5d41402abc4b2a76b9719d911017c592").unwrap();
+        context.shared.digests.remember(object.metadata(), md5);
+        let expected = (b"md5".to_vec(), b"5d41402abc4b2a76b9719d911017c592".to_vec());
+        assert_eq!(checksums()[1].checksum, Some(expected));
+        let (code, text) =
+            crate::root::testing::error(list(&context, "/d?cks.type=foo", DirlistOptions::CHECKSUM));
+        assert_eq!((code, text.as_str()), (ErrorCode::SERVER_ERROR, "foo checksum not supported."));
+        // Who does not ask for checksums is not told that there is none such.
+        assert_eq!(entries(&context, "/d?cks.type=foo", DirlistOptions::STAT).len(), 2);
+    }
+
+    #[test]
+    fn a_long_one_comes_in_pieces() {
+        let storage = MemoryStorage::new();
+        for number in 0..10_000 {
+            storage.add_file(&path(&format!("file-{number:06}")), Vec::new());
+        }
+        storage.add_file(&ObjectPath::new([&b"two\nlines"[..]]).unwrap(), Vec::new());
+        let context = writable(storage);
+        for options in [DirlistOptions::NONE, DirlistOptions::STAT] {
+            let Answer::Pieces { first, mut rest } = list(&context, "/", options).unwrap() else { panic!() };
+            let (mut found, mut reader) = (Vec::new(), DirlistReader::default());
+            let mut piece = first;
+            loop {
+                assert!(piece.len() < limits::STREAM_PIECE_BYTES + 1000 && !piece.contains(&0));
+                assert_eq!(piece.last(), Some(&b'\n'), "cut between entries");
+                reader.read(&piece, false, &mut found).unwrap();
+                piece = Vec::new();
+                if !rest.next(&mut piece).unwrap() {
+                    break;
+                }
+            }
+            assert_eq!(piece.iter().position(|byte| *byte == 0), Some(piece.len() - 1));
+            reader.read(&piece, true, &mut found).unwrap();
+            assert_eq!(found.len(), 10_000);
+        }
+    }
+}

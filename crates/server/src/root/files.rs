@@ -1,0 +1,473 @@
+//! The files that a session has open.
+//!
+//! ```text
+//! open ─▶ handle ─▶ get, as often as there are requests ─▶ close    waits for those that run
+//!                                                       └▶ end_all  the session is over
+//! ```
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use gridlane_core::{ByteRange, Checksum, RangeSet, limits};
+use gridlane_store::{Metadata, Object, StoreError, StoreResult, WritableFile};
+use gridlane_xrd::request::{Close, Sync};
+use gridlane_xrd::{ErrorCode, Handle};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::answer::{Answer, Failure, Outcome, shown};
+use super::context::Context;
+use super::locks::{Lock, Locks};
+use super::log::{self, Closed};
+use super::written::Written;
+use crate::export::Spot;
+use crate::rules::Operation;
+use crate::shared::Shared;
+
+/// What all sessions of a server share of their open files.
+pub(crate) struct OpenFiles {
+    /// Who may open what.
+    pub(crate) locks: Arc<Locks>,
+    room: Arc<Semaphore>,
+}
+
+impl Default for OpenFiles {
+    fn default() -> OpenFiles {
+        OpenFiles { locks: Arc::default(), room: Arc::new(Semaphore::new(limits::ROOT_OPEN_FILES_MAX)) }
+    }
+}
+
+impl OpenFiles {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        limits::ROOT_OPEN_FILES_MAX.saturating_sub(self.room.available_permits())
+    }
+
+    /// Permission to have one more.
+    pub(crate) fn room(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        Arc::clone(&self.room).try_acquire_owned().map_err(|_| too_many("the server has"))
+    }
+}
+
+/// The open files of a session, by handle.
+#[derive(Default)]
+pub(crate) struct Files {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    open: HashMap<Handle, Entry>,
+    next: u32,
+    /// The session is over.
+    has_ended: bool,
+}
+
+struct Entry {
+    file: Arc<OpenFile>,
+    /// Told when nobody has `file` any longer.
+    left: oneshot::Receiver<()>,
+}
+
+/// An open file, for a request that uses it: it is not closed before all of them have let go.
+pub(crate) struct OpenFile {
+    state: Arc<FileState>,
+    /// Dropped with the last user.
+    _left: oneshot::Sender<()>,
+}
+
+impl Deref for OpenFile {
+    type Target = FileState;
+    fn deref(&self) -> &FileState {
+        &self.state
+    }
+}
+
+/// What is known of an open file.
+pub(crate) struct FileState {
+    /// As the client named it, for messages and logs.
+    pub(crate) path: Vec<u8>,
+    /// Where it was when it was opened.
+    pub(crate) spot: Spot,
+    /// When it was opened.
+    pub(crate) opened: Instant,
+    bytes_read: AtomicU64,
+    bytes_written: AtomicU64,
+    /// For reading: the file itself, or a view of what is being changed.
+    object: Arc<dyn Object>,
+    /// For writing, if it was opened for that.
+    changing: Option<Changing>,
+    /// Given back when it is closed.
+    _locks: Vec<Lock>,
+    _room: OwnedSemaphorePermit,
+}
+
+/// What an open made.
+pub(crate) struct New {
+    pub(crate) path: Vec<u8>,
+    pub(crate) spot: Spot,
+    pub(crate) content: Content,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) room: OwnedSemaphorePermit,
+}
+
+/// An open file's bytes.
+pub(crate) enum Content {
+    /// Only to be read.
+    Reading(Arc<dyn Object>),
+    /// To be read and changed.
+    Changing {
+        /// The file.
+        file: Arc<dyn WritableFile>,
+        /// As it was opened.
+        metadata: Metadata,
+        /// It is seen when it is closed, and gone if it never is (persist on successful close).
+        is_pending: bool,
+    },
+}
+
+/// A file that is being changed.
+pub(crate) struct Changing {
+    file: Arc<dyn WritableFile>,
+    is_pending: bool,
+    state: Mutex<Changes>,
+}
+
+#[derive(Default)]
+struct Changes {
+    written: Written,
+    /// Pages that were not what their checksum said, by place and length, until they are sent again.
+    wrong: BTreeSet<(u64, usize)>,
+    /// What could not be written, until it is. Only of files that are not seen yet.
+    failed: RangeSet,
+}
+
+impl FileState {
+    /// Its bytes, for reading, if the client may.
+    pub(crate) fn object(&self) -> Result<&Arc<dyn Object>, Failure> {
+        // Who may only store files opens them in the same way as who may read them as well.
+        match self.changing.as_ref().and_then(|_| self.spot.refusal(Operation::Read)) {
+            None => Ok(&self.object),
+            Some(why) => Err(Failure::new(
+                ErrorCode::NOT_AUTHORIZED,
+                format!("Unable to read {}; permission denied: {why}", shown(&self.path)),
+            )),
+        }
+    }
+
+    /// What is known of it now.
+    pub(crate) fn metadata(&self) -> StoreResult<Metadata> {
+        match &self.changing {
+            Some(changing) => changing.file.metadata(),
+            None => Ok(self.object.metadata().clone()),
+        }
+    }
+
+    /// Whether it is gone unless it is closed in good order.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.changing.as_ref().is_some_and(|changing| changing.is_pending)
+    }
+
+    /// Whether it was opened to be changed.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.changing.is_some()
+    }
+
+    /// For writing, if it was opened for that. `act` is the verb for a message.
+    pub(crate) fn changing(&self, act: &str) -> Result<&Changing, Failure> {
+        self.changing.as_ref().ok_or_else(|| {
+            let text = format!("Unable to {act} {}; bad file descriptor", shown(&self.path));
+            Failure::new(ErrorCode::FILE_NOT_OPEN, text)
+        })
+    }
+
+    /// Refuses a length that the export does not take.
+    pub(crate) fn check_size(&self, act: &str, size_bytes: u64) -> Result<(), Failure> {
+        match size_bytes > self.spot.export.upload_bytes_max {
+            true => Err(Failure::of_store(act, &self.path, &StoreError::TooLarge)),
+            false => Ok(()),
+        }
+    }
+
+    /// Bytes that were sent of it.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that came for it.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.bytes_written.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes that were sent.
+    pub(crate) fn count_read(&self, shared: &Shared, bytes: u64) {
+        log::sent(shared, bytes);
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes that came.
+    pub(crate) fn count_written(&self, shared: &Shared, bytes: u64) {
+        log::received(shared, bytes);
+        self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Closes it, when nobody uses it any longer. May wait for the disk.
+    fn close(&self, shared: &Shared) -> Result<(), Failure> {
+        let Some(changing) = &self.changing else { return Ok(()) };
+        let failed = |error: &StoreError| Failure::of_store("close", &self.path, error);
+        let (checksum, lacks) = {
+            let changes = changing.lock();
+            let size_bytes = changing.file.metadata().map_err(|error| failed(&error))?.size_bytes;
+            (changes.written.checksum(size_bytes), changes.lacks(&self.path))
+        };
+        if let (Some(lacks), true) = (&lacks, changing.is_pending) {
+            return Err(lacks.clone());
+        }
+        let checksums: &[Checksum] = checksum.as_slice();
+        let committed = changing.file.close(checksums).map_err(|error| failed(&error))?;
+        for checksum in checksums {
+            shared.digests.remember(&committed.metadata, checksum.clone());
+        }
+        lacks.map_or(Ok(()), Err)
+    }
+}
+
+impl Changing {
+    /// The file.
+    pub(crate) fn file(&self) -> &dyn WritableFile {
+        self.file.as_ref()
+    }
+
+    /// These bytes are there, and have this adler32.
+    pub(crate) fn wrote(&self, range: ByteRange, adler32: u32) {
+        let mut changes = self.lock();
+        changes.written.add(range, adler32);
+        changes.failed.remove(range);
+    }
+
+    /// These bytes are there, or a part of them, or not.
+    pub(crate) fn failed(&self, range: ByteRange) {
+        let mut changes = self.lock();
+        changes.written.forget();
+        if self.is_pending {
+            changes.failed.insert(range);
+            if changes.failed.range_count() > limits::ROOT_WRITTEN_PIECES_MAX {
+                changes.failed.insert(ByteRange::new(0, u64::MAX));
+            }
+        }
+    }
+
+    /// Its length was changed.
+    pub(crate) fn cut(&self) {
+        self.lock().written.forget();
+    }
+
+    /// Remembers a page that is wrong, and was written all the same.
+    pub(crate) fn add_wrong(&self, page: (u64, usize)) -> Result<(), Failure> {
+        let mut changes = self.lock();
+        changes.failed.remove(ByteRange::at(page.0, page.1 as u64));
+        if changes.wrong.len() >= limits::ROOT_WRONG_PAGES_PER_FILE_MAX && !changes.wrong.contains(&page) {
+            let text = "Too many uncorrected checksum errors in file";
+            return Err(Failure::new(ErrorCode::TOO_MANY_ERRORS, text));
+        }
+        changes.wrong.insert(page);
+        Ok(())
+    }
+
+    /// A page was sent again, and is right.
+    pub(crate) fn corrected(&self, page: (u64, usize)) {
+        self.lock().wrong.remove(&page);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Changes> {
+        // A panic elsewhere leaves nothing half-done here.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Changes {
+    /// Why it is not what the client wanted to write, if so.
+    fn lacks(&self, path: &[u8]) -> Option<Failure> {
+        if !self.wrong.is_empty() {
+            let text = format!("{} uncorrected checksum errors", self.wrong.len());
+            return Some(Failure::new(ErrorCode::CHECKSUM_ERROR, text));
+        }
+        let first = self.failed.first()?;
+        let text = format!("Unable to close {}; {first} could not be written before", shown(path));
+        Some(Failure::new(ErrorCode::IO_ERROR, text))
+    }
+}
+
+/// What is being changed, as something to read.
+struct Readable {
+    file: Arc<dyn WritableFile>,
+    /// As of the moment of opening.
+    metadata: Metadata,
+}
+
+impl Object for Readable {
+    fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    fn as_file(&self) -> Option<&File> {
+        self.file.as_file()
+    }
+
+    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        self.file.read_at_nowait(target, offset)
+    }
+
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(target, offset)
+    }
+
+    /// Whoever reads what is being changed knows that it is.
+    fn is_unchanged(&self) -> bool {
+        true
+    }
+}
+
+impl Files {
+    /// The file that a request means.
+    pub(crate) fn get(&self, handle: Handle) -> Result<Arc<OpenFile>, Failure> {
+        self.lock().open.get(&handle).map(|entry| Arc::clone(&entry.file)).ok_or_else(not_open)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.lock().open.len()
+    }
+
+    /// Refuses one more if there are too many: before something is made that would have to be unmade.
+    pub(crate) fn check_room(&self) -> Result<(), Failure> {
+        match self.len() >= limits::ROOT_OPEN_FILES_PER_SESSION_MAX {
+            true => Err(too_many("this session has")),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a file in; returns what later requests call it.
+    pub(crate) fn insert(&self, new: New) -> Result<Handle, Failure> {
+        let (object, changing) = match new.content {
+            Content::Reading(object) => (object, None),
+            Content::Changing { file, metadata, is_pending } => {
+                let object: Arc<dyn Object> = Arc::new(Readable { file: Arc::clone(&file), metadata });
+                (object, Some(Changing { file, is_pending, state: Mutex::default() }))
+            }
+        };
+        let state = Arc::new(FileState {
+            path: new.path,
+            spot: new.spot,
+            opened: Instant::now(),
+            bytes_read: AtomicU64::new(0),
+            bytes_written: AtomicU64::new(0),
+            object,
+            changing,
+            _locks: new.locks,
+            _room: new.room,
+        });
+        let (_left, left) = oneshot::channel();
+        let entry = Entry { file: Arc::new(OpenFile { state, _left }), left };
+        let mut inner = self.lock();
+        if inner.has_ended {
+            return Err(Failure::new(ErrorCode::CANCELLED, "the session has ended"));
+        }
+        if inner.open.len() >= limits::ROOT_OPEN_FILES_PER_SESSION_MAX {
+            return Err(too_many("this session has"));
+        }
+        // Others are found after as many steps as there are files, at most.
+        loop {
+            let handle = Handle(inner.next.to_be_bytes());
+            inner.next = inner.next.wrapping_add(1);
+            if !inner.open.contains_key(&handle) {
+                inner.open.insert(handle, entry);
+                return Ok(handle);
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic elsewhere leaves nothing half-done here.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    /// The file, when nobody uses it any longer.
+    async fn settled(self) -> Arc<FileState> {
+        let state = Arc::clone(&self.file.state);
+        drop(self.file);
+        // An error, always: it is how the last one's leaving looks.
+        let _ = self.left.await;
+        state
+    }
+}
+
+/// Closes a file, after the requests that use it: those must be able to come to their end meanwhile.
+pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
+    let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(not_open)?;
+    let state = entry.settled().await;
+    let outcome = match state.is_changing() {
+        true => context.shared.disk.run(|| state.close(&context.shared)).await,
+        false => Ok(()),
+    };
+    end(context, state, outcome.as_ref().err()).await;
+    outcome.map(|()| Answer::done())
+}
+
+/// Lets go of a file, and records that.
+async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>) {
+    let closed = Closed {
+        path: &state.path,
+        opened: state.opened,
+        read_bytes: state.bytes_read(),
+        written_bytes: state.bytes_written(),
+        is_writable: state.is_changing(),
+        failure,
+    };
+    log::closed(context, &closed);
+    match state.is_changing() {
+        // To remove what nobody will see may wait for the disk.
+        true => context.shared.disk.run(|| drop(state)).await,
+        false => drop(state),
+    }
+}
+
+/// Brings what was written to the device.
+pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
+    let file = context.session.files.get(request.handle)?;
+    if let Ok(changing) = file.changing("sync") {
+        let synced = context.shared.disk.run(|| changing.file.sync()).await;
+        synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
+    }
+    Ok(Answer::done())
+}
+
+/// Ends all files of a session that is over, after the requests that use them. What nobody was to see before its
+/// close is gone, the rest stays as it is.
+pub(crate) async fn end_all(context: &Context) {
+    let entries: Vec<Entry> = {
+        let mut inner = context.session.files.lock();
+        inner.has_ended = true;
+        inner.open.drain().map(|(_, entry)| entry).collect()
+    };
+    let left = Failure::new(ErrorCode::CANCELLED, "the client left without closing the file");
+    for entry in entries {
+        let state = entry.settled().await;
+        end(context, state, Some(&left)).await;
+    }
+}
+
+fn not_open() -> Failure {
+    Failure::new(ErrorCode::FILE_NOT_OPEN, "the request does not refer to an open file")
+}
+
+fn too_many(who: &str) -> Failure {
+    let text = format!("{who} too many files open; close some, or try again later");
+    Failure::new(ErrorCode::OVERLOADED, text)
+}

@@ -1,0 +1,342 @@
+//! What is recorded of requests over root://: in the same logs and counters as those of HTTP.
+//!
+//! A request that opens, changes or asks for something leaves a line when it is answered, and a file one when it is
+//! closed, with what was read and written. Reads and writes leave none unless they fail: there are thousands for each file.
+//! No line has CGI, which may hold a token.
+
+use std::time::{Instant, SystemTime};
+
+use gridlane_xrd::registry::FattrKind;
+use gridlane_xrd::request::{About, FattrAbout, Request};
+use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId};
+
+use super::answer::{Failure, shown};
+use super::context::{Context, Link, Session};
+use crate::access_log::{Record, timestamp};
+use crate::settings::LogLevel;
+use crate::shared::Shared;
+
+/// Counts and records an answered request, with the bytes of its answer.
+pub(crate) fn answered(
+    context: &Context,
+    request: &Request,
+    began: Instant,
+    failure: Option<&Failure>,
+    bytes_out: u64,
+) {
+    let shared = &*context.shared;
+    count(shared, request.id(), failure);
+    if failure.is_none() && !leaves_a_line(request) {
+        return;
+    }
+    let about = what(&context.session, request);
+    let line = Line {
+        method: method(request),
+        path: &about.0,
+        destination: about.1.as_deref(),
+        began,
+        bytes_in: 0,
+        bytes_out,
+        failure,
+        changes: changes(request),
+    };
+    write(shared, &context.link, Some(context), &line);
+}
+
+/// Counts and records a request that was refused before anybody could tell what it is, or who asks.
+pub(crate) fn refused(shared: &Shared, link: &Link, id: RequestId, began: Instant, failure: &Failure) {
+    count(shared, id, Some(failure));
+    let line = Line {
+        method: format!("root:{id}"),
+        path: "",
+        destination: None,
+        began,
+        bytes_in: 0,
+        bytes_out: 0,
+        failure: Some(failure),
+        changes: false,
+    };
+    write(shared, link, None, &line);
+}
+
+/// A file that is not open any longer.
+pub(crate) struct Closed<'a> {
+    /// As it was opened.
+    pub(crate) path: &'a [u8],
+    /// When it was.
+    pub(crate) opened: Instant,
+    /// Bytes that were sent of it.
+    pub(crate) read_bytes: u64,
+    /// Bytes that came for it.
+    pub(crate) written_bytes: u64,
+    /// Whether it was open for writing.
+    pub(crate) is_writable: bool,
+    /// Why it was not closed in good order, if so: also that the client left it open.
+    pub(crate) failure: Option<&'a Failure>,
+}
+
+/// Records the end of an open file. The request that closes it is counted by [`answered`].
+pub(crate) fn closed(context: &Context, closed: &Closed<'_>) {
+    let line = Line {
+        method: "root:close".to_owned(),
+        path: &shown(closed.path),
+        destination: None,
+        began: closed.opened,
+        bytes_in: closed.written_bytes,
+        bytes_out: closed.read_bytes,
+        failure: closed.failure,
+        changes: closed.is_writable,
+    };
+    write(&context.shared, &context.link, Some(context), &line);
+}
+
+/// Counts bytes of files that went to a client.
+pub(crate) fn sent(shared: &Shared, bytes: u64) {
+    shared.metrics.bytes_out.add(bytes);
+    shared.metrics.root.sent(bytes);
+}
+
+/// Counts bytes of files that came from a client.
+pub(crate) fn received(shared: &Shared, bytes: u64) {
+    shared.metrics.bytes_in.add(bytes);
+    shared.metrics.root.received(bytes);
+}
+
+fn count(shared: &Shared, id: RequestId, failure: Option<&Failure>) {
+    shared.metrics.requests.add(1);
+    shared.metrics.root.answered(id, failure.map(|failure| failure.code));
+}
+
+struct Line<'a> {
+    method: String,
+    path: &'a str,
+    destination: Option<&'a str>,
+    began: Instant,
+    bytes_in: u64,
+    bytes_out: u64,
+    failure: Option<&'a Failure>,
+    changes: bool,
+}
+
+fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_>) {
+    let is_logged = match shared.access_log_level {
+        LogLevel::All => true,
+        LogLevel::Failures => line.failure.is_some(),
+    } && shared.access_log.is_on();
+    let is_audited = line.changes && shared.audit_log.is_on();
+    if !is_logged && !is_audited {
+        return;
+    }
+    let id = format!("{:x}-{:x}", shared.started_s, shared.metrics.began.add(1));
+    let session = context.map(|context| &*context.session);
+    let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let record = Record {
+        time: timestamp(SystemTime::now()),
+        id: &id,
+        peer: link.peer,
+        proxy: link.proxy,
+        client: None,
+        tls: link.tls,
+        method: &line.method,
+        path: line.path,
+        destination: line.destination,
+        // 0 is XRootD's "ok"; its errors begin at 3000, and the largest fit.
+        status: line.failure.map_or(0, |failure| u16::try_from(failure.code.0).unwrap_or(u16::MAX)),
+        bytes_in: line.bytes_in,
+        bytes_out: line.bytes_out,
+        seconds: line.began.elapsed().as_secs_f64(),
+        range: None,
+        user: session.and_then(|session| told(&session.user)),
+        user_agent: session.map(|session| session.agent.as_str()).filter(|agent| !agent.is_empty()),
+        client_id: None,
+        client_info: session.and_then(|session| told(&session.purpose())),
+        error: line.failure.map(|failure| failure.cause.as_deref().unwrap_or(&failure.text)),
+    };
+    if is_logged {
+        shared.access_log.write(&record);
+    }
+    if is_audited {
+        shared.audit_log.write(&record);
+    }
+}
+
+/// Whether a request is worth a line when it went well.
+fn leaves_a_line(request: &Request) -> bool {
+    match request {
+        Request::Open(_)
+        | Request::Stat(_)
+        | Request::Statx(_)
+        | Request::Dirlist(_)
+        | Request::Locate(_)
+        | Request::Query(_)
+        | Request::Prepare(_)
+        | Request::Login(_) => true,
+        other => changes(other),
+    }
+}
+
+/// Whether a request changes something by itself. A file that is written leaves a line when it is closed.
+fn changes(request: &Request) -> bool {
+    match request {
+        Request::Mkdir(_) | Request::Rm(_) | Request::Rmdir(_) | Request::Mv(_) | Request::Chmod(_) => true,
+        Request::Truncate(truncate) => matches!(truncate.about, About::Path(_)),
+        Request::Open(open) => open.options.is_write(),
+        Request::Fattr(fattr) => matches!(fattr.kind, FattrKind::SET | FattrKind::DELETE),
+        _ => false,
+    }
+}
+
+fn method(request: &Request) -> String {
+    match request {
+        Request::Query(query) => format!("root:query.{}", query.kind),
+        Request::Fattr(fattr) => format!("root:fattr.{}", fattr.kind),
+        other => format!("root:{}", other.id()),
+    }
+}
+
+/// What a request is about: the path, without CGI, and where it goes.
+fn what(session: &Session, request: &Request) -> (String, Option<String>) {
+    let path = |about: &PathArg| (shown(&about.path), None);
+    let file = |handle: Handle| {
+        let file = session.files.get(handle);
+        (file.map(|file| shown(&file.path)).unwrap_or_default(), None)
+    };
+    let either = |about: &About| match about {
+        About::Path(about) => path(about),
+        About::Handle(handle) => file(*handle),
+    };
+    match request {
+        Request::Open(open) => path(&open.about),
+        Request::Stat(stat) => either(&stat.about),
+        Request::Truncate(truncate) => either(&truncate.about),
+        Request::Dirlist(dirlist) => path(&dirlist.about),
+        Request::Locate(locate) => path(&locate.about),
+        Request::Mkdir(mkdir) => path(&mkdir.about),
+        Request::Rm(rm) => path(&rm.about),
+        Request::Rmdir(rmdir) => path(&rmdir.about),
+        Request::Chmod(chmod) => path(&chmod.about),
+        Request::Mv(mv) => (shown(&mv.from.path), Some(shown(&mv.to.path))),
+        Request::Query(query) => match query.kind {
+            QueryKind::CHECKSUM | QueryKind::SPACE | QueryKind::XATTR => {
+                path(&PathArg::parse(&query.argument))
+            }
+            // Keys and letters are no paths, and what is opaque may be anything.
+            _ => Default::default(),
+        },
+        Request::Fattr(fattr) => match &fattr.about {
+            FattrAbout::Path(about) => path(about),
+            FattrAbout::Handle(handle) => file(*handle),
+        },
+        // The first of them, lest a line be as long as the request.
+        Request::Statx(statx) => {
+            statx.paths.first().map(|first| path(&PathArg::parse(first))).unwrap_or_default()
+        }
+        Request::Prepare(prepare) => {
+            prepare.lines.first().map(|first| path(&PathArg::parse(first))).unwrap_or_default()
+        }
+        Request::Close(close) => file(close.handle),
+        Request::Read(read) => file(read.handle),
+        Request::PgRead(read) => file(read.handle),
+        Request::Write(write) => file(write.handle),
+        Request::PgWrite(write) => file(write.handle),
+        Request::Sync(sync) => file(sync.handle),
+        _ => Default::default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access_log::AccessLog;
+    use crate::root::testing::{arg, context_of, export_at};
+    use crate::settings::Settings;
+    use gridlane_xrd::ErrorCode;
+    use gridlane_xrd::request::{Mv, Ping, Query, Rm};
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    #[derive(Clone, Default)]
+    struct Text(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Text {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is in both logs after `run`.
+    fn logged(level: LogLevel, run: impl FnOnce(&Context)) -> [Vec<serde_json::Value>; 2] {
+        let texts = [Text::default(), Text::default()];
+        let context = context_of(vec![export_at("/")], |settings: &mut Settings| {
+            settings.access_log = AccessLog::to_writer(texts[0].clone());
+            settings.audit_log = AccessLog::to_writer(texts[1].clone());
+            settings.access_log_level = level;
+        });
+        context.session.set_purpose("run 7".to_owned());
+        run(&context);
+        for log in [&context.shared.access_log, &context.shared.audit_log] {
+            assert!(log.finish(Duration::from_secs(60)));
+        }
+        texts.map(|text| {
+            let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn what_leaves_a_line() {
+        let began = Instant::now();
+        let failure = Failure::new(ErrorCode::NOT_FOUND, "Unable to remove /x; no such file or directory");
+        let [access, audit] = logged(LogLevel::All, |context| {
+            let secret = "/d/f?cks.type=md5&authz=secret";
+            answered(context, &Query::new(QueryKind::CHECKSUM, secret).into(), began, None, 40);
+            answered(context, &Query::new(QueryKind::OPAQUE, "secret").into(), began, None, 0);
+            answered(context, &Ping {}.into(), began, None, 0);
+            answered(context, &Rm { about: arg("/x?authz=secret") }.into(), began, Some(&failure), 0);
+            answered(context, &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(), began, None, 0);
+            let gone = Failure::new(ErrorCode::IO_ERROR, "the client left");
+            let (path, failure) = (&b"/f"[..], Some(&gone));
+            closed(
+                context,
+                &Closed { path, opened: began, read_bytes: 7, written_bytes: 9, is_writable: true, failure },
+            );
+            refused(&context.shared, &context.link, RequestId(2999), began, &gone);
+        });
+        let methods = |records: &[serde_json::Value]| -> Vec<String> {
+            records.iter().map(|record| record["method"].as_str().unwrap().to_owned()).collect()
+        };
+        let all =
+            ["root:query.checksum", "root:query.opaque", "root:rm", "root:mv", "root:close", "root:2999"];
+        assert_eq!(methods(&access), all);
+        assert_eq!(methods(&audit), ["root:rm", "root:mv", "root:close"]);
+        assert!(!format!("{access:?}").contains("secret"));
+        assert_eq!(
+            (&access[0]["path"], &access[0]["status"], &access[0]["bytes_out"]),
+            (&"/d/f".into(), &0.into(), &40.into())
+        );
+        assert_eq!((&access[0]["user"], &access[0]["user_agent"]), (&"ann".into(), &"xrdcp v5.5.3".into()));
+        assert_eq!(access[0]["client_info"], "run 7");
+        assert_eq!(
+            (&access[2]["status"], &access[2]["error"]),
+            (&3011.into(), &failure.text.as_str().into())
+        );
+        assert_eq!((&access[3]["path"], &access[3]["destination"]), (&"/a".into(), &"/b".into()));
+        assert_eq!((&access[4]["bytes_in"], &access[4]["bytes_out"]), (&9.into(), &7.into()));
+    }
+
+    #[test]
+    fn only_failures() {
+        let [access, audit] = logged(LogLevel::Failures, |context| {
+            let began = Instant::now();
+            answered(context, &Rm { about: arg("/x") }.into(), began, None, 0);
+            let failure = Failure::new(ErrorCode::NOT_FOUND, "x");
+            answered(context, &Rm { about: arg("/y") }.into(), began, Some(&failure), 0);
+        });
+        assert_eq!((access.len(), audit.len()), (1, 2));
+    }
+}

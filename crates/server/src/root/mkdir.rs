@@ -1,0 +1,117 @@
+//! New directories.
+
+use gridlane_store::StoreError;
+use gridlane_xrd::request::Mkdir;
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::Context;
+use crate::export::Place;
+use crate::rules::Operation;
+
+const ACT: &str = "mkdir";
+
+/// Answers `mkdir`. May wait for the disk.
+///
+/// What is there already is `ItExists`, unless directories that lead to it may be made as well (`mkdir -p`) and it is a
+/// directory.
+pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
+    let failed = |error: StoreError| Err(Failure::of_store(ACT, &request.about.path, &error));
+    if let Place::Above(_) = context.place(&request.about)? {
+        return if request.parents { Ok(Answer::done()) } else { failed(StoreError::Unexpected) };
+    }
+    let spot = context.spot(&request.about, ACT, Operation::Write)?;
+    let storage = spot.storage();
+    if request.parents {
+        match storage.look(&spot.object) {
+            Ok(there) if there.is_directory() => return Ok(Answer::done()),
+            Ok(_) => return failed(StoreError::Unexpected),
+            Err(StoreError::NotFound) => {}
+            Err(error) => return failed(error),
+        }
+    }
+    if let Some((parent, _)) = spot.object.split_last()
+        && (request.parents || spot.export.compat.create_parents)
+        && let Err(error) = storage.make_directories(&parent)
+    {
+        return failed(error);
+    }
+    match storage.make_directory(&spot.object) {
+        Ok(()) => {}
+        // Somebody else made it just now.
+        Err(StoreError::Unexpected)
+            if request.parents && storage.look(&spot.object).is_ok_and(|there| there.is_directory()) =>
+        {
+            return Ok(Answer::done());
+        }
+        Err(error) => return failed(error),
+    }
+    match set_mode(storage, &spot.object, request.mode) {
+        // A storage without permissions has none to set.
+        Ok(()) | Err(StoreError::Unsupported) => Ok(Answer::done()),
+        Err(error) => failed(error),
+    }
+}
+
+/// Takes away what the client does not want of what a new directory has: what the umask takes stays away.
+fn set_mode(
+    storage: &dyn gridlane_store::Storage,
+    object: &gridlane_store::ObjectPath,
+    mode: u16,
+) -> Result<(), StoreError> {
+    let has = storage.look(object)?.mode & 0o777;
+    // 0 is no wish, and the owner, who is this server, has to get in.
+    let wanted = (u32::from(mode) | 0o700) & has;
+    if mode == 0 || wanted == has { Ok(()) } else { storage.set_mode(object, wanted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of};
+    use gridlane_xrd::ErrorCode;
+
+    fn make(context: &Context, path: &str, parents: bool, mode: u16) -> Outcome {
+        mkdir(context, &Mkdir { about: arg(path), parents, mode })
+    }
+
+    #[test]
+    fn new_ones() {
+        let context = context();
+        assert_eq!(bytes(make(&context, "/new", false, 0o750)), b"");
+        assert_eq!(stat_of(&context, "/new").unwrap().more.unwrap().mode & 0o777, 0o750);
+        assert_eq!(code(make(&context, "/x/y/z", false, 0)), ErrorCode::NOT_FOUND);
+        assert_eq!(bytes(make(&context, "/x/y/z", true, 0o700)), b"");
+        assert_eq!(stat_of(&context, "/x/y/z").unwrap().more.unwrap().mode & 0o777, 0o700);
+        assert_ne!(stat_of(&context, "/x/y").unwrap().more.unwrap().mode & 0o777, 0o700);
+    }
+
+    #[test]
+    fn what_is_there_already() {
+        let context = context();
+        for (path, parents, expected) in [
+            ("/d", false, Some(ErrorCode::ITEM_EXISTS)),
+            ("/d/f", false, Some(ErrorCode::ITEM_EXISTS)),
+            ("/", false, Some(ErrorCode::ITEM_EXISTS)),
+            ("/d", true, None),
+            ("/", true, None),
+            ("/d/f", true, Some(ErrorCode::ITEM_EXISTS)),
+            ("/d/f/g", true, Some(ErrorCode::FS_ERROR)),
+        ] {
+            assert_eq!(
+                make(&context, path, parents, 0).err().map(|failure| failure.code),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn where_nobody_may() {
+        let context = context_of(vec![export_at("/a/b")], |_| {});
+        assert_eq!(code(make(&context, "/a/b/new", true, 0)), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(make(&context, "/a", false, 0)), ErrorCode::ITEM_EXISTS);
+        assert_eq!(bytes(make(&context, "/a", true, 0)), b"");
+        assert_eq!(code(make(&context, "/other", true, 0)), ErrorCode::NOT_FOUND);
+        assert_eq!(code(make(&context, "/a/b/.gridlane", true, 0)), ErrorCode::NOT_FOUND);
+    }
+}

@@ -1,0 +1,126 @@
+//! Other names.
+
+use std::sync::Arc;
+
+use gridlane_store::{Expectation, StoreError};
+use gridlane_xrd::request::Mv;
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::{Context, allowed};
+use crate::relocate;
+use crate::rules::Operation;
+
+const ACT: &str = "rename";
+
+/// Answers `mv`: a file replaces a file, and nothing replaces a directory. May wait for the disk.
+pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
+    let failed = |error: StoreError| Failure::of_store(ACT, &request.from.path, &error);
+    let from = context.spot(&request.from, ACT, Operation::Delete)?;
+    let to = context.spot(&request.to, ACT, Operation::Write)?;
+    // Who could move it to where they may read it could read it.
+    allowed(&from, &request.from, ACT, Operation::Read)?;
+    if !Arc::ptr_eq(&from.export, &to.export) {
+        return Err(failed(StoreError::AcrossDevices));
+    }
+    let storage = from.storage();
+    let source = storage.look(&from.object).map_err(failed)?;
+    if source.is_directory() {
+        allowed(&from, &request.from, ACT, Operation::List)?;
+    }
+    if from.object == to.object {
+        return Ok(Answer::done());
+    }
+    if from.object.is_root() {
+        return Err(failed(StoreError::InUse));
+    }
+    let target = match storage.look(&to.object) {
+        Ok(target) => Some(target),
+        Err(StoreError::NotFound) => None,
+        Err(error) => return Err(failed(error)),
+    };
+    match &target {
+        Some(target) if target.is_directory() && !storage.is_link(&to.object).map_err(failed)? => {
+            return Err(failed(StoreError::NotAFile));
+        }
+        Some(_) if source.is_directory() => return Err(failed(StoreError::NotADirectory)),
+        _ => {}
+    }
+    if let Some((parent, _)) = to.object.split_last()
+        && to.export.compat.create_parents
+    {
+        storage.make_directories(&parent).map_err(failed)?;
+    }
+    let shared = &context.shared;
+    let ends = (&from.object, &to.object);
+    // Where nothing is, nothing is replaced: a directory that somebody makes there meanwhile stays.
+    relocate::rename(shared, storage, ends, target.is_some(), (&source, &Expectation::Anything))
+        .map_err(failed)?;
+    Ok(Answer::done())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::Export;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of};
+    use gridlane_xrd::ErrorCode;
+
+    fn rename(context: &Context, from: &str, to: &str) -> Outcome {
+        mv(context, &Mv { from: arg(from), to: arg(to) })
+    }
+
+    #[test]
+    fn what_goes_and_what_does_not() {
+        let context = context();
+        for (from, to, expected) in [
+            ("/nope", "/x", ErrorCode::NOT_FOUND),
+            ("/d/f", "/no/x", ErrorCode::NOT_FOUND),
+            ("/d/f", "/d/e", ErrorCode::IS_DIRECTORY),
+            ("/d/e", "/d", ErrorCode::IS_DIRECTORY),
+            ("/d/e", "/d/f", ErrorCode::FS_ERROR),
+            ("/d", "/d/e/x", ErrorCode::ARG_INVALID),
+            ("/", "/x", ErrorCode::NOT_AUTHORIZED),
+        ] {
+            assert_eq!(code(rename(&context, from, to)), expected, "{from} {to}");
+        }
+        assert_eq!(bytes(rename(&context, "/d/f", "/d/f")), b"");
+        assert_eq!(bytes(rename(&context, "/d/f?a=b", "/g")), b"");
+        assert_eq!((stat_of(&context, "/d/f"), stat_of(&context, "/g").unwrap().size_bytes), (None, 5));
+        assert_eq!(bytes(rename(&context, "/d", "/moved")), b"");
+        assert!(stat_of(&context, "/moved/e").unwrap().is_directory());
+    }
+
+    #[test]
+    fn where_directories_are_made() {
+        let mut export = Export { allow_write: true, ..export_at("/") };
+        export.compat.create_parents = true;
+        let context = context_of(vec![export], |_| {});
+        assert_eq!(bytes(rename(&context, "/f", "/no/such/f")), b"");
+        assert!(stat_of(&context, "/no/such/f").is_some());
+    }
+
+    #[test]
+    fn a_file_replaces_a_file() {
+        let context = context_of(vec![Export { allow_write: true, ..export_at("/") }], |_| {});
+        let storage = context.spot(&arg("/f"), "", Operation::Write).unwrap();
+        let mut upload = storage.storage().create(&crate::root::testing::path("g"), None).unwrap();
+        upload.write_at(b"longer", 0).unwrap();
+        upload.commit(&Expectation::Anything).unwrap();
+        assert_eq!(bytes(rename(&context, "/g", "/f")), b"");
+        assert_eq!(stat_of(&context, "/f").unwrap().size_bytes, 6);
+    }
+
+    #[test]
+    fn between_exports_and_where_nobody_may() {
+        let exports = vec![
+            Export { allow_write: true, ..export_at("/a") },
+            Export { allow_write: true, ..export_at("/b") },
+            export_at("/c"),
+        ];
+        let context = context_of(exports, |_| {});
+        assert_eq!(code(rename(&context, "/a/f", "/b/g")), ErrorCode::FS_ERROR);
+        assert_eq!(code(rename(&context, "/a/f", "/c/g")), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(rename(&context, "/c/f", "/a/g")), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(rename(&context, "/a/f", "g")), ErrorCode::NOT_AUTHORIZED);
+    }
+}

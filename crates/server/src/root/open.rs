@@ -1,0 +1,180 @@
+//! `open`: a file, to read or to change.
+//!
+//! With `posc` a file that is made is seen when it is closed, all at once. Without, it is there from the beginning,
+//! and one that is there is changed in place, as XRootD does.
+
+use gridlane_store::{Disposition, Metadata, Opened, StoreError, Visibility, WriteOptions};
+use gridlane_xrd::answer::OpenAnswer;
+use gridlane_xrd::flags::{OpenMore, OpenOptions};
+use gridlane_xrd::request::Open;
+use gridlane_xrd::{ErrorCode, path};
+
+use super::answer::{Answer, Failure, Outcome, shown};
+use super::context::Context;
+use super::files::{Content, New};
+use super::locks::{Key, Lock, Usage};
+use super::stat::{Rights, stat_text};
+use crate::export::Spot;
+use crate::rules::Operation;
+
+/// Permissions that a client may choose: not that anybody may write, as in XRootD.
+const MODE_MAX: u32 = 0o775;
+/// Permissions that the owner has whatever a client chooses, as in XRootD.
+const MODE_MIN: u32 = 0o600;
+
+/// Opens a file.
+pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
+    let how = How::of(request)?;
+    context.session.files.check_room()?;
+    let room = context.shared.open_files.room()?;
+    let spot = context.spot(&request.about, how.verb(), how.operation())?;
+    let (content, metadata, locks) = match how.disposition {
+        None => open_to_read(context, &spot, &how).await?,
+        Some(disposition) => open_to_change(context, &spot, &how, disposition).await?,
+    };
+    let is_pending = matches!(content, Content::Changing { is_pending: true, .. });
+    let wants_stat = request.options.has(OpenOptions::RETSTAT);
+    let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
+    let path = request.about.path.clone();
+    let handle = context.session.files.insert(New { path, spot, content, locks, room })?;
+    let mut body = Vec::new();
+    OpenAnswer { handle, stat }.encode(&mut body);
+    if !wants_stat && request.options.has(OpenOptions::COMPRESS) {
+        // Nothing is compressed: zeros where that would be told.
+        body.extend_from_slice(&[0; 8]);
+    }
+    Ok(Answer::Ok(body))
+}
+
+/// What a request asks for.
+struct How<'a> {
+    request: &'a Open,
+    /// To change it, and what has to be there; `None`: to read it.
+    disposition: Option<Disposition>,
+}
+
+impl How<'_> {
+    fn of(request: &Open) -> Result<How<'_>, Failure> {
+        let unsupported = |what: &str| {
+            let text = format!("Unable to open {}; {what}", shown(&request.about.path));
+            Failure::new(ErrorCode::UNSUPPORTED, text)
+        };
+        if path::pairs(&request.about.cgi).any(|(key, _)| key.starts_with(b"tpc.")) {
+            return Err(unsupported(
+                "tpc not supported: this server takes part in no third-party copy over root://",
+            ));
+        }
+        if request.more.has(OpenMore::DUPLICATE) || request.more.has(OpenMore::SAME_FILE_SYSTEM) {
+            return Err(unsupported("files are not opened after the template of others"));
+        }
+        // To append means nothing by itself, and nothing beside the others: every write says where, as in XRootD.
+        let changes = OpenOptions::UPDATE | OpenOptions::WRITE;
+        let disposition = if request.options.has(OpenOptions::NEW) {
+            Some(Disposition::New)
+        } else if request.options.has(OpenOptions::DELETE) {
+            Some(Disposition::Replace)
+        } else if request.options.has_any(changes) {
+            Some(Disposition::Existing)
+        } else {
+            None
+        };
+        Ok(How { request, disposition })
+    }
+
+    fn operation(&self) -> Operation {
+        if self.disposition.is_some() { Operation::Write } else { Operation::Read }
+    }
+
+    /// For messages.
+    fn verb(&self) -> &'static str {
+        if self.request.options.creates() { "create" } else { "open" }
+    }
+
+    fn failed(&self, error: &StoreError) -> Failure {
+        Failure::of_store(self.verb(), &self.request.about.path, error)
+    }
+
+    /// Takes a lock, unless the client does not care for those.
+    fn lock(&self, context: &Context, key: Key, usage: Usage) -> Result<Option<Lock>, Failure> {
+        if self.request.options.has(OpenOptions::FORCE) {
+            return Ok(None);
+        }
+        context.shared.open_files.locks.take(key, usage).map(Some).map_err(|taken| {
+            let direction = if self.disposition.is_some() { "Output" } else { "Input" };
+            let path = shown(&self.request.about.path);
+            let text = format!("{direction} file {path} is already opened by {taken}; open denied.");
+            Failure::new(ErrorCode::FILE_LOCKED, text)
+        })
+    }
+}
+
+type Opening = (Content, Metadata, Vec<Lock>);
+
+async fn open_to_read(context: &Context, spot: &Spot, how: &How<'_>) -> Result<Opening, Failure> {
+    let (storage, failed) = (spot.storage(), |error| how.failed(&error));
+    let opened = match storage.open_nowait(&spot.object).map_err(failed)? {
+        Some(opened) => opened,
+        None => context.shared.disk.run(|| storage.open(&spot.object)).await.map_err(failed)?,
+    };
+    let Opened::File(object) = opened else { return Err(how.failed(&StoreError::NotAFile)) };
+    let metadata = object.metadata().clone();
+    let lock = how.lock(context, file_key(spot, &metadata), Usage::Reading)?;
+    Ok((Content::Reading(object), metadata, lock.into_iter().collect()))
+}
+
+async fn open_to_change(
+    context: &Context,
+    spot: &Spot,
+    how: &How<'_>,
+    disposition: Disposition,
+) -> Result<Opening, Failure> {
+    let request = how.request;
+    let expected_bytes = expected_bytes(request);
+    if expected_bytes.is_some_and(|bytes| bytes > spot.export.upload_bytes_max) {
+        return Err(how.failed(&StoreError::TooLarge));
+    }
+    let is_pending = request.options.has(OpenOptions::POSC) && disposition != Disposition::Existing;
+    let options = WriteOptions {
+        disposition,
+        visibility: if is_pending { Visibility::WhenClosed } else { Visibility::AtOnce },
+        parents: request.options.makes_parents() || spot.export.compat.create_parents,
+        mode: Some((u32::from(request.mode) & MODE_MAX) | MODE_MIN),
+        expected_bytes,
+    };
+    let path_key = Key::Path(spot.export.path.clone(), spot.object.clone());
+    let mut locks: Vec<Lock> = how.lock(context, path_key, Usage::Changing)?.into_iter().collect();
+    let open = || {
+        // What is to be changed in place is locked before: opening may take its bytes away.
+        let before = match spot.storage().look(&spot.object) {
+            Ok(metadata) if metadata.is_directory() => return Err(how.failed(&StoreError::NotAFile)),
+            Ok(_) if disposition == Disposition::New => return Err(how.failed(&StoreError::Unexpected)),
+            Ok(metadata) => Some(file_key(spot, &metadata)),
+            Err(StoreError::NotFound | StoreError::ParentMissing) => None,
+            Err(error) => return Err(how.failed(&error)),
+        };
+        // What is there stays for its readers when another file takes its place.
+        let before = before.filter(|_| !is_pending);
+        if let Some(key) = before.clone() {
+            locks.extend(how.lock(context, key, Usage::Changing)?);
+        }
+        let file =
+            spot.storage().open_writable(&spot.object, &options).map_err(|error| how.failed(&error))?;
+        let metadata = file.metadata().map_err(|error| how.failed(&error))?;
+        let key = file_key(spot, &metadata);
+        if before.as_ref() != Some(&key) {
+            locks.extend(how.lock(context, key, Usage::Changing)?);
+        }
+        Ok((file, metadata))
+    };
+    let (file, metadata) = context.shared.disk.run(open).await?;
+    Ok((Content::Changing { file, metadata: metadata.clone(), is_pending }, metadata, locks))
+}
+
+fn file_key(spot: &Spot, metadata: &Metadata) -> Key {
+    Key::File(spot.export.path.clone(), metadata.identity)
+}
+
+/// What the client says that the file will have. What makes no sense is not said.
+fn expected_bytes(request: &Open) -> Option<u64> {
+    std::str::from_utf8(request.about.value("oss.asize")?).ok()?.parse().ok()
+}

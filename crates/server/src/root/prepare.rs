@@ -1,0 +1,49 @@
+//! Files are brought to disk, or may leave it: here all of them are on disk, for good.
+
+use gridlane_xrd::ErrorCode;
+use gridlane_xrd::flags::PrepareOptions;
+use gridlane_xrd::request::Prepare;
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::Context;
+
+/// Answers `prepare`. As in XRootD nobody looks whether the paths are there.
+pub(crate) fn prepare(_: &Context, request: &Prepare) -> Outcome {
+    if request.lines.is_empty() {
+        return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
+    }
+    if request.options.has(PrepareOptions::CANCEL) {
+        return Err(unknown());
+    }
+    if request.options.has(PrepareOptions::STAGE) {
+        let text =
+            "prepare with staging is not supported: this server has no tape, all its files are on disk";
+        return Err(Failure::new(ErrorCode::UNSUPPORTED, text));
+    }
+    // "Will be written", "may leave the disk": hints that nothing follows from.
+    Ok(Answer::done())
+}
+
+/// Of a request that this server never gave a name.
+pub(crate) fn unknown() -> Failure {
+    Failure::new(ErrorCode::ARG_INVALID, "Prepare requestid owned by an unknown server")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{bytes, code, context};
+
+    #[test]
+    fn there_is_no_tape() {
+        let context = context();
+        let ask = |options: PrepareOptions, evicts| {
+            let lines = vec![b"/d/f".to_vec()];
+            prepare(&context, &Prepare { options, priority: 0, port: 0, evicts, lines })
+        };
+        assert_eq!(bytes(ask(PrepareOptions::NONE, false)), b"");
+        assert_eq!(bytes(ask(PrepareOptions::WRITE, true)), b"");
+        assert_eq!(code(ask(PrepareOptions::STAGE, false)), ErrorCode::UNSUPPORTED);
+        assert_eq!(code(ask(PrepareOptions::CANCEL, false)), ErrorCode::ARG_INVALID);
+    }
+}

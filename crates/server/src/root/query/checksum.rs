@@ -1,0 +1,43 @@
+//! Checksums of whole files.
+
+use std::sync::Arc;
+
+use gridlane_store::{Opened, StoreError};
+use gridlane_xrd::answer::checksum_text;
+use gridlane_xrd::{ErrorCode, PathArg};
+
+use super::super::answer::{Answer, Failure, Outcome, shown};
+use super::super::context::Context;
+use super::kind_named;
+use crate::rules::Operation;
+
+const ACT: &str = "checksum";
+
+/// The checksum of a file: one that is known, or else computed once for all who ask.
+pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
+    let kind = kind_named(about)?;
+    let spot = context.spot(about, ACT, Operation::Read)?;
+    let shared = &context.shared;
+    let failed = |error: &StoreError| Failure::of_store(ACT, &about.path, error);
+    let opened = shared.disk.run(|| spot.storage().open(&spot.object)).await;
+    let object = match opened.map_err(|error| failed(&error))? {
+        Opened::File(object) => object,
+        Opened::Directory => return Err(failed(&StoreError::NotAFile)),
+    };
+    let known = shared.digests.kept(&shared.disk, object.as_ref(), &[kind]).await.pop();
+    let checksum = match known {
+        Some(known) => Some(known),
+        None => {
+            let object = Arc::clone(&object);
+            shared.digests.of(&object, kind, spot.export.allow_write).await
+        }
+    };
+    match checksum {
+        Some(checksum) => Ok(Answer::Ok(checksum_text(&checksum))),
+        None => {
+            let why = "it cannot be read to its end, or is being changed; try again later";
+            let text = format!("Unable to {ACT} {}; {why}", shown(&about.path));
+            Err(Failure::new(ErrorCode::IO_ERROR, text))
+        }
+    }
+}

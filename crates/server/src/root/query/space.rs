@@ -1,0 +1,24 @@
+//! How much room there is.
+
+use gridlane_xrd::PathArg;
+use gridlane_xrd::answer::SpaceText;
+
+use super::super::answer::{Answer, Outcome};
+use super::super::context::Context;
+use super::super::stat;
+
+/// How much room there is where a path is. May wait for the disk.
+pub(super) fn space(context: &Context, about: &PathArg) -> Outcome {
+    let (space, _) = stat::space(context, about, "statfs")?;
+    // Clients read numbers with a sign.
+    let signed = |bytes: u64| bytes.min(u64::MAX >> 1);
+    let text = SpaceText {
+        total_bytes: signed(space.total_bytes),
+        free_bytes: signed(space.available_bytes),
+        largest_bytes: signed(space.available_bytes),
+        used_bytes: signed(space.used_bytes),
+        // A quota is what the total says.
+        quota_bytes: None,
+    };
+    Ok(Answer::text(text.encode()))
+}

@@ -1,0 +1,65 @@
+//! Files and directories are removed.
+
+use gridlane_store::{Expectation, StoreError};
+use gridlane_xrd::request::{Rm, Rmdir};
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::Context;
+use crate::rules::Operation;
+
+const ACT: &str = "remove";
+
+/// Answers `rm`: a directory is `isDirectory`. May wait for the disk.
+pub(crate) fn rm(context: &Context, request: &Rm) -> Outcome {
+    let spot = context.spot(&request.about, ACT, Operation::Delete)?;
+    let removed = match spot.object.is_root() {
+        true => Err(StoreError::NotAFile),
+        false => spot.storage().remove(&spot.object, &Expectation::Anything),
+    };
+    removed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
+    Ok(Answer::done())
+}
+
+/// Answers `rmdir`: one that is not empty is `ItExists`. May wait for the disk.
+pub(crate) fn rmdir(context: &Context, request: &Rmdir) -> Outcome {
+    let spot = context.spot(&request.about, ACT, Operation::Delete)?;
+    let removed = match spot.object.is_root() {
+        true => Err(StoreError::InUse),
+        false => spot.storage().remove_directory(&spot.object),
+    };
+    removed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
+    Ok(Answer::done())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of};
+    use gridlane_xrd::ErrorCode;
+
+    #[test]
+    fn files_by_one_and_directories_by_the_other() {
+        let context = context();
+        let file = |path: &str| rm(&context, &Rm { about: arg(path) });
+        let directory = |path: &str| rmdir(&context, &Rmdir { about: arg(path) });
+        for path in ["/d", "/d/e", "/"] {
+            assert_eq!(code(file(path)), ErrorCode::IS_DIRECTORY, "{path}");
+        }
+        assert_eq!(code(file("/nope")), ErrorCode::NOT_FOUND);
+        assert_eq!(code(directory("/nope")), ErrorCode::NOT_FOUND);
+        assert_eq!(code(directory("/d")), ErrorCode::ITEM_EXISTS);
+        assert_eq!(code(directory("/d/f")), ErrorCode::FS_ERROR);
+        assert_eq!(code(directory("/")), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(bytes(file("/d/f?x=y")), b"");
+        assert_eq!(bytes(directory("/d/e")), b"");
+        assert_eq!(bytes(directory("/d/")), b"");
+        assert_eq!(stat_of(&context, "/d"), None);
+    }
+
+    #[test]
+    fn where_nobody_may() {
+        let context = context_of(vec![export_at("/a")], |_| {});
+        assert_eq!(code(rm(&context, &Rm { about: arg("/a/f") })), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(rmdir(&context, &Rmdir { about: arg("/") })), ErrorCode::NOT_AUTHORIZED);
+    }
+}

@@ -1,0 +1,222 @@
+//! What is known of a file, a directory, or the file system it is in.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gridlane_store::{Metadata, Space};
+use gridlane_xrd::answer::{StatMore, StatText, VfsText};
+use gridlane_xrd::flags::StatFlags;
+use gridlane_xrd::request::{About, Stat};
+use gridlane_xrd::{ErrorCode, PathArg};
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::{Context, allowed};
+use super::names;
+use crate::export::{Place, Spot};
+use crate::rules::Operation;
+
+/// What a client may do with something, for the flags of a stat text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rights {
+    /// Read a file.
+    pub(crate) read: bool,
+    /// List a directory.
+    pub(crate) list: bool,
+    /// Change it.
+    pub(crate) write: bool,
+}
+
+impl Rights {
+    /// Of a directory that is there only because exports are below it.
+    pub(crate) const ABOVE: Rights = Rights { read: true, list: true, write: false };
+
+    /// What the rules grant at a place.
+    pub(crate) fn of(spot: &Spot) -> Rights {
+        let may = |operation| spot.refusal(operation).is_none();
+        Rights { read: may(Operation::Read), list: may(Operation::List), write: may(Operation::Write) }
+    }
+}
+
+/// What `stat`, `open` and `dirlist` tell of a file or directory.
+///
+/// Readable and writable is what the export's rules let this client do and the permissions do not deny to everybody:
+/// clients look at these bits before they try.
+pub(crate) fn stat_text(metadata: &Metadata, rights: Rights, is_posc_pending: bool) -> StatText {
+    let is_directory = metadata.is_directory();
+    let may_read = if is_directory { rights.list } else { rights.read };
+    let has = |bits: u32| metadata.mode & bits != 0;
+    let flags = StatFlags::NONE
+        .with_if(is_directory, StatFlags::DIRECTORY)
+        .with_if(has(0o111), StatFlags::EXECUTABLE)
+        .with_if(may_read && has(0o444), StatFlags::READABLE)
+        .with_if(rights.write && has(0o222), StatFlags::WRITABLE)
+        .with_if(is_posc_pending, StatFlags::POSC_PENDING);
+    let modified_s = seconds(metadata.modified);
+    StatText {
+        // Positive also for clients that read it with a sign.
+        id: (metadata.identity.number ^ metadata.identity.device.rotate_right(16)) & (u64::MAX >> 1),
+        size_bytes: metadata.size_bytes,
+        flags,
+        modified_s,
+        more: Some(StatMore {
+            changed_s: seconds(metadata.changed),
+            // Nobody keeps count of reads; at that moment it was certainly there.
+            accessed_s: modified_s,
+            mode: metadata.mode & 0o7777,
+            user: names::user(metadata.owner),
+            group: names::group(metadata.group),
+        }),
+    }
+}
+
+/// A directory that is there only because exports are below it.
+pub(crate) fn text_above() -> StatText {
+    let flags = StatFlags::DIRECTORY | StatFlags::EXECUTABLE | StatFlags::READABLE;
+    let more =
+        StatMore { changed_s: 0, accessed_s: 0, mode: 0o555, user: names::user(0), group: names::group(0) };
+    StatText { id: 0, size_bytes: 0, flags, modified_s: 0, more: Some(more) }
+}
+
+/// Answers `stat`. May wait for the disk.
+pub(crate) fn stat(context: &Context, request: &Stat) -> Outcome {
+    let text = match (&request.about, request.is_vfs) {
+        (About::Handle(_), true) => {
+            return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
+        }
+        (About::Path(about), true) => return vfs(context, about),
+        (About::Path(about), false) => look(context, about)?,
+        (About::Handle(handle), false) => {
+            let file = context.session.files.get(*handle)?;
+            let metadata = file.metadata().map_err(|error| Failure::of_store("stat", &file.path, &error))?;
+            stat_text(&metadata, Rights::of(&file.spot), file.is_pending())
+        }
+    };
+    let mut out = Vec::new();
+    text.write(&mut out);
+    Ok(Answer::text(out))
+}
+
+/// What is known of what is at a path, if its client may know it.
+pub(crate) fn look(context: &Context, about: &PathArg) -> Result<StatText, Failure> {
+    const ACT: &str = "locate";
+    if let Place::Above(_) = context.place(about)? {
+        return Ok(text_above());
+    }
+    let spot = context.spot(about, ACT, Operation::Look)?;
+    let metadata =
+        spot.storage().look(&spot.object).map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
+    if !metadata.is_directory() {
+        allowed(&spot, about, ACT, Operation::Read)?;
+    }
+    Ok(stat_text(&metadata, Rights::of(&spot), false))
+}
+
+/// How much room there is where a path is: of directories above exports, in the export below that has most.
+pub(crate) fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Space, bool), Failure> {
+    let mut best: Option<(Space, bool)> = None;
+    match context.place(about)? {
+        Place::Above(names) => {
+            for name in names {
+                let mut below = about.clone();
+                below.path.push(b'/');
+                below.path.extend_from_slice(&name);
+                // One that is refused or fails keeps the others from nothing.
+                let Ok(found) = space(context, &below, act) else { continue };
+                if best.is_none_or(|best| best.0.available_bytes < found.0.available_bytes) {
+                    best = Some(found);
+                }
+            }
+        }
+        Place::Inside(_) | Place::Nowhere => {
+            let spot = context.spot(about, act, Operation::Look)?;
+            let space = spot.storage().space(&spot.object);
+            let space = space.map_err(|error| Failure::of_store(act, &about.path, &error))?;
+            best = Some((space, Rights::of(&spot).write));
+        }
+    }
+    best.ok_or_else(|| Failure::of_store(act, &about.path, &gridlane_store::StoreError::Denied))
+}
+
+fn vfs(context: &Context, about: &PathArg) -> Outcome {
+    const MIB: u64 = 1024 * 1024;
+    let (space, is_writable) = space(context, about, "statfs")?;
+    let unavailable = space.total_bytes.saturating_sub(space.available_bytes);
+    let text = VfsText {
+        nodes: u64::from(is_writable),
+        free_mib: space.available_bytes / MIB,
+        // In this order it cannot overflow.
+        used_percent: (unavailable as f64 / space.total_bytes.max(1) as f64 * 100.0).round() as u64,
+        ..VfsText::default()
+    };
+    let mut out = Vec::new();
+    text.write(&mut out);
+    Ok(Answer::text(out))
+}
+
+/// Seconds since 1970, also before.
+pub(crate) fn seconds(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_secs()).map_or(i64::MIN, |seconds| -seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, text};
+    use gridlane_xrd::Handle;
+
+    fn of(path: &str, is_vfs: bool) -> Stat {
+        Stat { about: About::Path(arg(path)), is_vfs, wants: 0 }
+    }
+
+    #[test]
+    fn files_and_directories() {
+        let context = context();
+        let file = stat_of(&context, "/d//./f?authz=secret").unwrap();
+        assert_eq!((file.size_bytes, file.flags), (5, StatFlags::READABLE | StatFlags::WRITABLE));
+        assert_ne!(file.id, stat_of(&context, "/d/e").unwrap().id);
+        assert_eq!(stat_of(&context, "/d").unwrap().flags, StatFlags(51));
+        assert!(stat_of(&context, "/").unwrap().is_directory());
+        assert_eq!(stat_of(&context, "/nope"), None);
+        assert!(bytes(stat(&context, &of("/d", false))).ends_with(&[0]));
+    }
+
+    #[test]
+    fn where_nobody_may_write() {
+        let context = context_of(vec![export_at("/a/b"), export_at("/a/c")], |_| {});
+        assert_eq!(stat_of(&context, "/a/b/f").unwrap().flags, StatFlags::READABLE);
+        assert_eq!(stat_of(&context, "/a/b").unwrap().flags, StatFlags(19));
+        assert_eq!(stat_of(&context, "/a").unwrap().flags, StatFlags(19));
+        assert_eq!(stat_of(&context, "/").unwrap().flags, StatFlags(19));
+        assert_eq!(stat_of(&context, "/x"), None);
+        assert!(text(stat(&context, &of("/a", true))).starts_with("0 "));
+    }
+
+    #[test]
+    fn what_makes_no_sense() {
+        let context = context();
+        for path in ["d/f", "/d/../d", "/.."] {
+            assert_eq!(code(stat(&context, &of(path, false))), ErrorCode::NOT_AUTHORIZED, "{path}");
+        }
+        let handle = About::Handle(Handle([1; 4]));
+        let request = Stat { about: handle.clone(), is_vfs: false, wants: 0 };
+        assert_eq!(code(stat(&context, &request)), ErrorCode::FILE_NOT_OPEN);
+        let request = Stat { about: handle, is_vfs: true, wants: 0 };
+        assert_eq!(code(stat(&context, &request)), ErrorCode::ARG_MISSING);
+    }
+
+    #[test]
+    fn a_file_system() {
+        let context = context();
+        let vfs = VfsText::parse(&bytes(stat(&context, &of("/d", true)))).unwrap();
+        assert_eq!((vfs.nodes, vfs.staging_nodes), (1, 0));
+        assert_eq!(code(stat(&context, &of("/nope", true))), ErrorCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn moments_before_1970() {
+        assert_eq!(seconds(UNIX_EPOCH - std::time::Duration::from_secs(5)), -5);
+        assert_eq!(seconds(UNIX_EPOCH + std::time::Duration::from_secs(5)), 5);
+    }
+}

@@ -1,0 +1,105 @@
+//! A session for tests, in front of storages in memory.
+
+use std::sync::Arc;
+
+use gridlane_dav::ResourcePath;
+use gridlane_store::{MemoryStorage, ObjectPath, Storage};
+use gridlane_xrd::answer::StatText;
+use gridlane_xrd::request::{About, Stat};
+use gridlane_xrd::{ErrorCode, PathArg, SessionId};
+
+use super::answer::{Answer, Outcome};
+use super::context::{Context, Link, Session};
+use super::stat;
+use crate::export::Export;
+use crate::rules::Client;
+use crate::settings::Settings;
+use crate::shared::{Lasting, Shared};
+
+/// A session in front of these exports.
+pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings)) -> Context {
+    let address = "127.0.0.1:1094".parse().unwrap();
+    let mut settings = Settings::empty(vec![address]);
+    settings.exports = exports;
+    adjust(&mut settings);
+    let peer = "127.0.0.1:40000".parse().unwrap();
+    Context {
+        shared: Arc::new(Shared::new(settings, Lasting::new(1_795_327_850)).unwrap()),
+        client: Client { address: std::net::Ipv4Addr::LOCALHOST.into() },
+        session: Arc::new(Session::new(SessionId::default(), "ann", "xrdcp v5.5.3")),
+        link: Arc::new(Link { local: address, peer, proxy: None, tls: None }),
+    }
+}
+
+/// A session in front of one writable export with `/d/f`, which holds `hello`, and `/d/e`, which is empty.
+pub(super) fn context() -> Context {
+    let storage = MemoryStorage::new();
+    storage.add_directory(&path("d"));
+    storage.add_directory(&path("d/e"));
+    storage.add_file(&path("d/f"), b"hello".to_vec());
+    writable(storage)
+}
+
+/// A session in front of this storage, writable.
+pub(super) fn writable(storage: impl Storage + 'static) -> Context {
+    let export = Export { allow_write: true, ..Export::new(Arc::new(storage)) };
+    context_of(vec![export], |_| {})
+}
+
+/// An export of a file `f` at a path.
+pub(super) fn export_at(place: &str) -> Export {
+    let storage = MemoryStorage::new();
+    storage.add_file(&path("f"), b"x".to_vec());
+    Export { path: ResourcePath::parse(place).unwrap(), ..Export::new(Arc::new(storage)) }
+}
+
+pub(super) fn path(text: &str) -> ObjectPath {
+    ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()
+}
+
+pub(super) fn arg(text: &str) -> PathArg {
+    PathArg::parse(text.as_bytes())
+}
+
+/// The whole answer, all of its pieces.
+pub(super) fn bytes(outcome: Outcome) -> Vec<u8> {
+    match outcome.unwrap() {
+        Answer::Ok(bytes) => bytes,
+        Answer::Pieces { first, mut rest } => {
+            let mut bytes = first;
+            while rest.next(&mut bytes).unwrap() {}
+            bytes
+        }
+        _ => panic!("neither bytes nor pieces"),
+    }
+}
+
+pub(super) fn text(outcome: Outcome) -> String {
+    String::from_utf8(bytes(outcome)).unwrap()
+}
+
+/// Why it failed.
+#[track_caller]
+pub(super) fn error(outcome: Outcome) -> (ErrorCode, String) {
+    match outcome {
+        Ok(_) => panic!("it went well"),
+        Err(failure) => (failure.code, failure.text),
+    }
+}
+
+#[track_caller]
+pub(super) fn code(outcome: Outcome) -> ErrorCode {
+    error(outcome).0
+}
+
+/// What `stat` says of a path; `None` when there is nothing.
+pub(super) fn stat_of(context: &Context, path: &str) -> Option<StatText> {
+    let request = Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 };
+    match stat::stat(context, &request) {
+        Ok(answer) => Some(StatText::parse(&bytes(Ok(answer))).unwrap()),
+        Err(failure) => {
+            assert_eq!(failure.code, ErrorCode::NOT_FOUND, "{path}: {}", failure.text);
+            None
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Files that are opened to be changed in place, as XRootD's clients do it.
+//!
+//! ```text
+//! open_writable ─▶ file ─▶ read_at, write_at, write_vectored_at, truncate, sync …, from any thread
+//!                      ├▶ close(checksums)   durable, and visible if it was not
+//!                      └▶ drop               what was visible stays as it is; what was not is gone
+//! ```
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+
+use crate::error::{StoreError, StoreResult};
+use crate::storage::{Committed, Metadata};
+use gridlane_core::{Checksum, limits};
+
+/// What has to be at a path, and what is to be there, when a file is opened to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Disposition {
+    /// A file, whose bytes stay.
+    Existing,
+    /// Nothing ([`Unexpected`](StoreError::Unexpected) else): a file is made.
+    New,
+    /// A file, which loses its bytes, or nothing: then one is made.
+    Replace,
+}
+
+/// From when on others see a file that is opened to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Visibility {
+    /// From the beginning. A file that is there is changed in place, for all to see, whatever becomes of the
+    /// rest.
+    AtOnce,
+    /// From its [`close`](WritableFile::close) on, all at once. Without that it is gone without a trace, and
+    /// what was there is there still. Not for [`Disposition::Existing`].
+    WhenClosed,
+}
+
+/// How a file is opened to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// What has to be there.
+    pub disposition: Disposition,
+    /// From when on it is seen.
+    pub visibility: Visibility,
+    /// Whether the directories that lead to a file that is made are made as well. They stay if it is given up.
+    pub parents: bool,
+    /// Permission bits of a file that is made, without those that the operator's umask takes; its owner may
+    /// always read and write it, and of bits beyond `0o777` it gets none. `None`: as an upload's.
+    pub mode: Option<u32>,
+    /// The length that is known in advance: [`NoSpace`](StoreError::NoSpace) at once when there is less room.
+    pub expected_bytes: Option<u64>,
+}
+
+impl WriteOptions {
+    /// Visible at once, without making directories, and with nothing known of the length.
+    pub fn new(disposition: Disposition) -> WriteOptions {
+        WriteOptions {
+            disposition,
+            visibility: Visibility::AtOnce,
+            parents: false,
+            mode: None,
+            expected_bytes: None,
+        }
+    }
+
+    /// Refuses what makes no sense: to change a file that is there, and to show it only later.
+    pub(crate) fn check(&self) -> StoreResult<()> {
+        match (self.disposition, self.visibility) {
+            (Disposition::Existing, Visibility::WhenClosed) => Err(StoreError::Unsupported),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there are directories to be made.
+    pub(crate) fn makes_parents(&self) -> bool {
+        self.parents && self.disposition != Disposition::Existing
+    }
+}
+
+/// A file that is open for being read and changed.
+///
+/// Any number of threads may read and write it at the same time. What they write to the same place is one's or
+/// the other's, or a mixture. A write that fails may have changed a part.
+pub trait WritableFile: Send + Sync {
+    /// As of now. Of a file that nobody sees yet: what it will be, but for the times and the tag.
+    fn metadata(&self) -> StoreResult<Metadata>;
+
+    /// The operating system's file, where there is one: for `sendfile`, and not for writing.
+    fn as_file(&self) -> Option<&File> {
+        None
+    }
+
+    /// Whether it can be found under a name: not before it is visible, and not after it was removed or replaced.
+    fn has_name(&self) -> bool;
+
+    /// As [`Object::read_at_nowait`](crate::Object::read_at_nowait).
+    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
+
+    /// As [`Object::read_at`](crate::Object::read_at).
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `offset`, waiting as long as it takes. Behind the end, the gap reads as zeros.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()>;
+
+    /// Writes all `parts`, one behind the other, from `offset` on.
+    fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
+        let mut at = offset;
+        for part in parts {
+            self.write_at(part, at)?;
+            at = at.saturating_add(part.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Makes the file this long: what is behind is lost, what is missing reads as zeros.
+    fn truncate(&self, size_bytes: u64) -> StoreResult<()>;
+
+    /// Brings what was written to the device, if durability promises anything.
+    fn sync(&self) -> StoreResult<()>;
+
+    /// Ends it, once, after the writes that are running: brings to the device what durability asks for, makes
+    /// visible what was not, and keeps `checksums`, which have to be of all bytes. They are forgotten when
+    /// somebody else changed the file since it was opened. From now on every change, and another `close`, is
+    /// refused: [`Closed`](StoreError::Closed). If it fails, what was not visible is gone.
+    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed>;
+}
+
+/// Opens a file that is there by `Existing`, or makes it by `New`, whatever others do meanwhile.
+pub(crate) fn existing_or_new<T>(mut open: impl FnMut(Disposition) -> StoreResult<T>) -> StoreResult<T> {
+    for _ in 0..limits::OPEN_RACES_MAX {
+        match open(Disposition::Existing) {
+            Err(StoreError::NotFound) => {}
+            known => return known,
+        }
+        match open(Disposition::New) {
+            Err(StoreError::Unexpected) => {}
+            known => return known,
+        }
+    }
+    // Something is there that is not served: a pipe, a link that leads nowhere.
+    Err(StoreError::NotAFile)
+}
+
+/// How long a write of `len` bytes at `offset` makes a file at least. One of nothing makes it no longer, wherever
+/// it is.
+pub(crate) fn end_of(offset: u64, len: usize) -> StoreResult<u64> {
+    match offset.checked_add(len as u64) {
+        _ if len == 0 => Ok(0),
+        Some(end) => check_length(end).map(|()| end),
+        None => Err(StoreError::TooLarge),
+    }
+}
+
+/// Refuses a length that no kernel knows.
+pub(crate) fn check_length(bytes: u64) -> StoreResult<()> {
+    i64::try_from(bytes).map(|_| ()).map_err(|_| StoreError::TooLarge)
+}
+
+/// The bytes of all parts together.
+pub(crate) fn len_of(parts: &[IoSlice<'_>]) -> usize {
+    parts.iter().map(|part| part.len()).fold(0, usize::saturating_add)
+}
+
+/// Whether there can be a user's attribute of this name. Those of the wire end with a NUL and are never empty.
+pub(crate) fn check_attribute_name(name: &[u8]) -> StoreResult<()> {
+    match name.len() {
+        0 => Err(StoreError::Unsupported),
+        _ if name.contains(&0) => Err(StoreError::Unsupported),
+        1..=limits::ATTRIBUTE_NAME_BYTES_MAX => Ok(()),
+        _ => Err(StoreError::NameTooLong),
+    }
+}
+
+/// The same, for one that is to have this value.
+pub(crate) fn check_attribute(name: &[u8], value: &[u8]) -> StoreResult<()> {
+    check_attribute_name(name)?;
+    if value.len() > limits::ATTRIBUTE_VALUE_BYTES_MAX { Err(StoreError::TooLarge) } else { Ok(()) }
+}

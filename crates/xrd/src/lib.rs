@@ -1,0 +1,51 @@
+//! The XRootD protocol, level 5.1, as pure functions and machines: nothing here reads a socket or a clock.
+//!
+//! Both sides use it. Every number that has a name is in [`registry`], every set of bits in [`flags`]. A message
+//! is a [`frame`] head and what follows: [`request`]s and [`answer`]s have a file each, with layout, limits, codec and
+//! round-trip tests. [`pages`] is how bytes travel with a checksum for each 4096 of them.
+//!
+//! It is no XRootD: who opens which file, and what moves the bytes, is decided by `gridlane-server` and
+//! `gridlane-engine`, which own their sockets.
+//!
+//! What a peer sent never panics here, and no allocation is as large as a peer says before that was checked. What
+//! real peers do, where it differs from what is written elsewhere, is in docs/protocol/root.md.
+//!
+//! Read first: [`frame`], then [`request`], then [`answer`].
+
+pub mod answer;
+pub mod flags;
+pub mod frame;
+pub mod pages;
+pub mod path;
+pub mod registry;
+pub mod request;
+pub mod server;
+mod wire;
+
+pub use frame::{Handle, PathId, RequestHead, ResponseHead, SessionId, StreamId};
+pub use path::PathArg;
+pub use registry::{ErrorCode, QueryKind, RequestId, Status};
+pub use request::{Call, Request};
+
+/// What a peer sent makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Malformed {
+    /// What a client is told.
+    pub code: ErrorCode,
+    /// In words.
+    pub message: &'static str,
+    /// Nobody knows where the next message begins: the connection has to end.
+    pub closes: bool,
+}
+
+impl Malformed {
+    /// Something that is refused, and after which things go on.
+    pub const fn new(code: ErrorCode, message: &'static str) -> Malformed {
+        Malformed { code, message, closes: false }
+    }
+
+    /// The same, after which the connection ends.
+    pub const fn closing(self) -> Malformed {
+        Malformed { closes: true, ..self }
+    }
+}

@@ -1,0 +1,70 @@
+//! `query` (3001): facts about the server, a file or a file system.
+//!
+//! ```text
+//!  0 kind (2)   2 reserved (2)   4 handle (4)   8 reserved (8)   payload: text, nearly always with a NUL
+//! ```
+
+use crate::Malformed;
+use crate::frame::Handle;
+use crate::registry::{QueryKind, RequestId};
+use crate::request::Call;
+use crate::wire::{Body, Reader, without_nul};
+
+/// What is asked.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Query {
+    /// What kind of question it is.
+    pub kind: QueryKind,
+    /// Of which open file, for some kinds.
+    pub handle: Handle,
+    /// The argument, without a NUL at its end: a path with CGI, names, or what the kind says.
+    pub argument: Vec<u8>,
+}
+
+/// The argument may have a token in its CGI.
+impl std::fmt::Debug for Query {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Query({} {:?})", self.kind, crate::path::PathArg::parse(&self.argument))
+    }
+}
+
+impl Query {
+    /// A question about a path or about names.
+    pub fn new(kind: QueryKind, argument: impl Into<Vec<u8>>) -> Query {
+        Query { kind, handle: Handle::default(), argument: argument.into() }
+    }
+}
+
+impl Call for Query {
+    const ID: RequestId = RequestId::QUERY;
+
+    fn parse(body: &[u8; 16], payload: &[u8]) -> Result<Query, Malformed> {
+        let mut reader = Reader::new(body);
+        let kind = QueryKind(reader.u16()?);
+        reader.skip(2)?;
+        let handle = Handle(reader.array()?);
+        Ok(Query { kind, handle, argument: without_nul(payload).to_vec() })
+    }
+
+    fn body(&self) -> [u8; 16] {
+        Body::new().put(&self.kind.0.to_be_bytes()).skip(2).put(&self.handle.0).done()
+    }
+
+    fn payload(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.argument);
+        out.push(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::request::testing::{hex, round_trip};
+
+    #[test]
+    fn as_captured() {
+        let bytes = round_trip(Query::new(QueryKind::CHECKSUM, "/up20_6?cks.type=adler32"));
+        assert_eq!(bytes[2..24], hex("0bb9 0003 0000 00000000 0000000000000000 00000019"));
+        assert_eq!(bytes.last(), Some(&0));
+    }
+}
