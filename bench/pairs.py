@@ -16,7 +16,9 @@ class Pairs:
         self.check = check
         self.rows = []
 
-    def compare(self, name, unit, target, ours, peer):
+    def compare(self, name, unit, target, ours, peer, cpu=None):
+        """One row of rates. With `cpu`, of which side ("client" or "server") and the most of the peer's, another one of
+        CPU time from the same runs."""
         for work in (ours, peer):
             work()  # not counted
             self.check()
@@ -31,6 +33,21 @@ class Pairs:
             "ratio": ratio,
             "passed": ratio["low"] >= target if target else None,
         })
+        if cpu:
+            of, most = cpu
+            # A clock tick is 10 ms: never nothing.
+            spent = [[max(getattr(sample, f"{of}_cpu_s"), 0.01) / sample.bytes for sample in pair] for pair in pairs]
+            ratio = summarize([a / b for a, b in spent])
+            self.add({
+                "name": f"{name}: {of} CPU",
+                "unit": "CPU-s/GB",
+                "at_most": most,
+                "target": None,
+                "gridlane": side([a for a, _ in pairs]) | {"rate": 1e9 * median(a for a, _ in spent)},
+                "peer": side([b for _, b in pairs]) | {"rate": 1e9 * median(b for _, b in spent)},
+                "ratio": ratio,
+                "passed": ratio["high"] <= most,
+            })
 
     def bounded(self, name, target, bound, work):
         """A row without a peer: the fraction of a bound in bytes per second."""

@@ -169,6 +169,59 @@ DavLockDB {prefix}/db
         return f"http://127.0.0.1:{self._port}/{name}"
 
 
+XROOTD_CONF = """\
+all.role server
+all.export /
+all.adminpath {admin}
+all.pidpath {admin}
+oss.localroot {root}
+xrd.port {port}
+xrd.trace off
+xrootd.trace off
+ofs.trace off
+xrootd.chksum max 4 adler32 crc32c md5
+xrd.tls {certificate} {key}
+xrootd.tls capable none
+"""
+
+
+class Xrootd:
+    """Debian's xrootd, as the user that its package makes: it does not run as root."""
+
+    name = "xrootd"
+
+    def __init__(self, directory, prefix, certificate, key):
+        prefix.mkdir()
+        admin, self._port = prefix / "admin", _free_port()
+        admin.mkdir()
+        # The key has to be its own.
+        for source, name in ((certificate, "cert.pem"), (key, "key.pem")):
+            shutil.copy(source, prefix / name)
+        conf = XROOTD_CONF.format(
+            admin=admin, root=directory, port=self._port, certificate=prefix / "cert.pem", key=prefix / "key.pem",
+        )
+        (prefix / "xrootd.conf").write_text(conf)
+        (prefix / "key.pem").chmod(0o600)
+        command = ["xrootd", "-n", "bench", "-c", str(prefix / "xrootd.conf"), "-l", str(prefix / "log")]
+        if os.getuid() == 0:
+            for path in (prefix, *prefix.iterdir()):
+                shutil.chown(path, "xrootd", "xrootd")
+            command += ["-R", "xrootd"]
+        self.process = start(command, cwd=prefix, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 20
+        while subprocess.run(["xrdfs", self.address, "query", "config", "role"], capture_output=True, check=False).returncode:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise SystemExit(f"xrootd does not start; see {prefix}/log")
+            time.sleep(0.1)
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self._port}"
+
+    def url(self, name, scheme="root"):
+        return f"{scheme}://127.0.0.1:{self._port}//{name}"
+
+
 def peak_kib(server):
     """The most memory that a server's process has had resident."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()

@@ -23,10 +23,17 @@ def machine():
         "congestion_control": _read("/proc/sys/net/ipv4/tcp_congestion_control").strip(),
         "tcp_wmem": " ".join(_read("/proc/sys/net/ipv4/tcp_wmem").split()),
         "tcp_rmem": " ".join(_read("/proc/sys/net/ipv4/tcp_rmem").split()),
-        "curl": _first_line("curl", "--version"),
-        "nginx": _first_line("nginx", "-v"),
-        "aria2": _first_line("aria2c", "--version"),
-        **({"rclone": _first_line("rclone", "version")} if shutil.which("rclone") else {}),
+        **{
+            name: _first_line(command, option)
+            for name, command, option in (
+                ("curl", "curl", "--version"),
+                ("nginx", "nginx", "-v"),
+                ("aria2", "aria2c", "--version"),
+                ("rclone", "rclone", "version"),
+                ("xrootd", "xrdcp", "--version"),
+            )
+            if shutil.which(command)
+        },
     }
 
 
@@ -102,6 +109,8 @@ def _table_row(row):
     ours, peer = row["gridlane"], row.get("peer")
 
     def rate(side):
+        if unit == "CPU-s/GB":
+            return f"{side['rate']:.2f} s/GB"
         return f"{side['rate'] / (1e6 if unit == 'MB/s' else 1):.0f}{'' if unit == 'MB/s' else ' /s'}"
 
     def cpu(side):
@@ -115,7 +124,7 @@ def _table_row(row):
         f"{ratio['low']:.2f} – {ratio['high']:.2f}",
         cpu(ours),
         cpu(peer) if peer else "-",
-        f"≥ {row['target']:.2f}" if row["target"] else "none yet",
+        f"≥ {row['target']:.2f}" if row["target"] else f"≤ {row['at_most']:.2f}" if "at_most" in row else "none yet",
         {True: "pass", False: "**fail**", None: ""}[row["passed"]],
     ]
     return "| " + " | ".join(cells) + " |"

@@ -7,6 +7,7 @@
 #   scripts/bootstrap.sh --test     and what `make test` needs
 #   scripts/bootstrap.sh --bench    and what `make bench` needs
 #   scripts/bootstrap.sh --bench-trees and what `make bench-trees` needs
+#   scripts/bootstrap.sh --bench-root and what `make bench-root` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
@@ -32,15 +33,15 @@
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
 #                        client of XRootD
 #   iproute2             configures the network namespaces of `gridlane wan`
-#   xrootd-server xrootd-client   peers of `make bench-wan`
+#   xrootd-server xrootd-client   peers of `make bench-wan` and `make bench-root`
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --bench | --bench-trees | --bench-wan) purpose=${1-} ;;
+'' | --demo | --test | --bench | --bench-trees | --bench-root | --bench-wan) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-trees|--bench-wan]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-trees|--bench-root|--bench-wan]" >&2
     exit 2
     ;;
 esac
@@ -115,6 +116,12 @@ case $purpose in
     need aria2c aria2
     need rclone rclone
     need apache2 apache2-bin
+    ;;
+--bench-root)
+    need python3 python3
+    need openssl openssl
+    need xrootd xrootd-server
+    need xrdcp xrootd-client
     ;;
 --bench-wan)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac

@@ -11,6 +11,8 @@ use std::time::Duration;
 use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme};
 use gridlane_sys::AlignedBuf;
+use gridlane_xrd::answer::StatText;
+use gridlane_xrd::request::{About, Stat};
 use tokio::sync::mpsc;
 
 use crate::notice::Notice;
@@ -84,7 +86,7 @@ pub(crate) fn ask(
 pub(crate) async fn word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
     match source.url.scheme() {
         Scheme::File => file_word(source, kind).await,
-        Scheme::Root | Scheme::Roots => Err(crate::root::not_spoken(&source.url)),
+        Scheme::Root | Scheme::Roots => root_word(client, source, kind).await,
         Scheme::Http | Scheme::Https => {
             let mut headers = Vec::new();
             if let Some(kind) = kind {
@@ -107,6 +109,27 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
             Ok(Word { identity, checksum, served })
         }
     }
+}
+
+async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
+    let mut client = client.root.clone();
+    let make = |path| Stat { about: About::Path(path), is_vfs: false, wants: 0 };
+    let answered = client.call(&source.url, make).await?;
+    let stat = StatText::parse(&answered.body).map_err(|_| {
+        Error::new(ErrorKind::Protocol, "what it says of the file makes no sense").endpoint(&answered.url)
+    })?;
+    let identity = Identity::of_stat(&stat, source.url.same_endpoint(&answered.url));
+    let mut checksum = None;
+    if let Some(kind) = kind {
+        client.answer_max = DIGEST_WAIT_MAX;
+        match client.checksum(&answered.url, kind).await {
+            Ok(said) => checksum = said,
+            // It may say it later. Anything else means that it does not.
+            Err(error) if error.is_retryable() => return Err(error),
+            Err(_) => {}
+        }
+    }
+    Ok(Word { identity, checksum, served: Served::default() })
 }
 
 async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {

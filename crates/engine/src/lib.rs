@@ -34,6 +34,7 @@ mod notice;
 mod ordered;
 mod pace;
 mod pieces;
+mod pool;
 mod resume;
 pub mod root;
 mod run;

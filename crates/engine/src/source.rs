@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use gridlane_core::{ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::metalink::Format;
+use gridlane_xrd::answer::StatText;
 
 /// A date counts as a strong validator only when the file was last changed this long before the answer
 /// (RFC 9110, 8.8.2.2): within the same second it could have been changed again unnoticed.
@@ -34,6 +35,18 @@ impl Identity {
         });
         let is_metalink = head.headers.all("content-type").any(|text| Format::of_media_type(text).is_some());
         Identity { size_bytes, validator, is_metalink }
+    }
+
+    /// As XRootD's stat text tells it. `of_itself`: it is that of the server that was named. Others, behind a manager,
+    /// have other numbers and times for the same file.
+    pub(crate) fn of_stat(stat: &StatText, of_itself: bool) -> Identity {
+        let validator = of_itself.then(|| format!("root:{}:{}", stat.id, stat.modified_s));
+        Identity { size_bytes: Some(stat.size_bytes), validator, is_metalink: false }
+    }
+
+    /// Nothing is known.
+    pub(crate) fn unknown() -> Identity {
+        Identity { size_bytes: None, validator: None, is_metalink: false }
     }
 
     /// Whether two answers can be about the same version: nothing that both tell may differ.

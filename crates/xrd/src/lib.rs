@@ -13,6 +13,7 @@
 //! Read first: [`frame`], then [`request`], then [`answer`].
 
 pub mod answer;
+pub mod client;
 pub mod flags;
 pub mod frame;
 pub mod pages;

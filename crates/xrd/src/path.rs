@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::wire::without_nul;
+use crate::wire::until_nul;
 
 /// What a request is about, as the client wrote it.
 #[derive(Clone, PartialEq, Eq, Default)]
@@ -24,9 +24,9 @@ impl PathArg {
         PathArg { path: path.into(), cgi: cgi.into() }
     }
 
-    /// Reads `path[?cgi]`, with a NUL behind it or without.
+    /// Reads `path[?cgi]`, up to a NUL if there is one: XRootD's paths end there.
     pub fn parse(bytes: &[u8]) -> PathArg {
-        let bytes = without_nul(bytes);
+        let bytes = until_nul(bytes);
         match bytes.iter().position(|byte| *byte == b'?') {
             Some(at) => PathArg { path: bytes[..at].to_vec(), cgi: bytes[at + 1..].to_vec() },
             None => PathArg::new(bytes),
@@ -80,6 +80,7 @@ mod tests {
         let mut out = Vec::new();
         arg.write(&mut out);
         assert_eq!(out, b"/a b%20?&tried=h,i&triedrc=enoent&x");
+        assert_eq!(PathArg::parse(b"/a\0/../b?c"), PathArg::new("/a"));
         assert!(!format!("{:?}", PathArg::parse(b"/f?authz=secret")).contains("secret"));
     }
 }

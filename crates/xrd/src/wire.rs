@@ -1,5 +1,7 @@
 //! Reading and writing of big-endian numbers and counted bytes: nothing here can overrun.
 
+use gridlane_core::limits::ROOT_PATHS_MAX;
+
 use crate::Malformed;
 use crate::registry::ErrorCode;
 
@@ -118,4 +120,18 @@ pub(crate) fn signed(value: u64) -> [u8; 8] {
 /// Cuts one NUL off the end, which some clients send inside of the length and some do not.
 pub(crate) fn without_nul(bytes: &[u8]) -> &[u8] {
     bytes.strip_suffix(&[0]).unwrap_or(bytes)
+}
+
+/// What is in front of the first NUL: XRootD's texts end there.
+pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// The lines of a list of paths that are not empty.
+pub(crate) fn lines(bytes: &[u8]) -> Result<Vec<Vec<u8>>, Malformed> {
+    let lines = without_nul(bytes).split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    if lines.clone().nth(ROOT_PATHS_MAX).is_some() {
+        return Err(Malformed::new(ErrorCode::ARG_TOO_LONG, "too many paths"));
+    }
+    Ok(lines.map(<[u8]>::to_vec).collect())
 }

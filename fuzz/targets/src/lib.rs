@@ -11,6 +11,7 @@
 
 pub mod mutate;
 pub mod random;
+pub mod recorded;
 pub mod seeds;
 pub mod smuggling;
 pub mod streams;
@@ -19,7 +20,14 @@ mod bodies;
 mod fields;
 mod heads;
 mod names;
+mod root;
 mod xml;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use recorded::{Conversation, conversations};
+use seeds::Seeds;
 
 /// Something to try.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +41,31 @@ pub struct Target {
     /// How many inputs the smoke run makes: all targets together take less than 40 s, without optimisation,
     /// on two cores that others use as well.
     pub iterations: u64,
+}
+
+impl Target {
+    /// Its seeds: those that are written down, and what real peers were recorded to say.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    pub fn all_seeds(&self) -> Seeds {
+        let mut seeds = Seeds::parse(self.seeds);
+        let is_client = match self.name {
+            "root_requests" => true,
+            "root_answers" => false,
+            _ => return seeds,
+        };
+        for Conversation { said, .. } in
+            conversations(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../seeds/root"))
+        {
+            let mut connections = BTreeMap::<u32, Vec<u8>>::new();
+            for said in said.into_iter().filter(|said| said.is_client == is_client) {
+                connections.entry(said.connection).or_default().extend(said.bytes);
+            }
+            seeds.inputs.extend(connections.into_values());
+        }
+        seeds
+    }
 }
 
 macro_rules! targets {
@@ -65,6 +98,11 @@ targets! {
     names::url, 5000;
     names::resource_path, 5000;
     smuggling::smuggling, 20000;
+    root::root_requests, 5000;
+    root::root_answers, 5000;
+    root::root_pages, 2000;
+    root::root_dirlist, 5000;
+    root::root_client, 2000;
 }
 
 /// The target of this name.

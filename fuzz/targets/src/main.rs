@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use gridlane_fuzz_targets::TARGETS;
-use gridlane_fuzz_targets::seeds::Seeds;
 
 fn main() -> std::io::Result<()> {
     let argument = std::env::args_os().nth(1);
@@ -13,7 +12,7 @@ fn main() -> std::io::Result<()> {
         std::process::exit(2);
     };
     for target in TARGETS {
-        let seeds = Seeds::parse(target.seeds);
+        let seeds = target.all_seeds();
         let corpus = to.join("corpus").join(target.name);
         std::fs::create_dir_all(&corpus)?;
         for (index, input) in seeds.inputs.iter().enumerate() {

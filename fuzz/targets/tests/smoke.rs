@@ -35,6 +35,7 @@ smoke! {
     multipart listing
     url resource_path
     smuggling
+    root_requests root_answers root_pages root_dirlist root_client
 }
 
 /// The project for libFuzzer is built by no one in `make test`: at least it names the same targets.
@@ -75,7 +76,7 @@ fn run(target: &Target) {
         let input = std::fs::read(&path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()));
         return (target.run)(&input);
     }
-    let Seeds { inputs, words } = Seeds::parse(target.seeds);
+    let Seeds { inputs, words } = target.all_seeds();
     assert!(!inputs.is_empty(), "{} has no seeds", target.name);
     let (seed, first) = (number("GRIDLANE_FUZZ_SEED"), number("GRIDLANE_FUZZ_FIRST").unwrap_or(0));
     let count = number("GRIDLANE_FUZZ_ITERATIONS").unwrap_or(target.iterations);

@@ -16,8 +16,7 @@ use gridlane_net::{Proxy, Stream};
 use gridlane_sys::AlignedBuf;
 use tokio::time::timeout;
 
-use super::Request;
-use super::pool::Home;
+use super::{Home, Request};
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
 const HEAD_READ_BYTES: usize = 16 * 1024;
@@ -160,7 +159,7 @@ impl Connection {
 
     /// Sends a request; a body that is not part of it follows with [`Connection::write_body`].
     pub async fn send(&mut self, request: &Request<'_>) -> Result<()> {
-        let proxy = self.home.as_ref().and_then(|home| home.route().forwarder()).cloned();
+        let proxy = self.home.as_ref().and_then(|home| home.key().forwarder()).cloned();
         self.send_to(request, proxy.as_ref()).await
     }
 

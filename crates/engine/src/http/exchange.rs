@@ -10,10 +10,9 @@ use gridlane_net::{Dialer, Dialled, Route};
 use tokio::time::timeout;
 
 use super::habits::Habits;
-use super::pool::{Home, Pool};
 use super::redirect::{follow, redirect_loop, travels};
 use super::tunnel;
-use super::{Connection, Request, Response, status_error};
+use super::{Connection, Home, Pool, Purpose, Request, Response, status_error};
 
 /// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
 const KEEPS_EXISTING: &str = "gridlane/";
@@ -28,17 +27,6 @@ pub struct Client {
     dialer: Dialer,
     pool: Pool,
     habits: Habits,
-}
-
-/// What a connection is wanted for: there is a limit for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Purpose {
-    /// One request whose answer is short or comes at once.
-    Question,
-    /// Ranges of a file.
-    Lane,
-    /// A file to the server.
-    Upload,
 }
 
 /// A connection that is ready for a request.
@@ -117,10 +105,10 @@ impl Client {
             let connection = Connection::of_home(stream, home, true);
             return Ok(Connected { connection, handshake_round_trips: 0 });
         }
-        let Dialled { mut stream, mut handshake_round_trips } = self.dialer.dial(home.route()).await?;
-        if let Some(proxy) = home.route().tunneller() {
+        let Dialled { mut stream, mut handshake_round_trips } = self.dialer.dial(home.key()).await?;
+        if let Some(proxy) = home.key().tunneller() {
             let tunnel = tunnel::open(stream, proxy, url).await?;
-            let secured = self.dialer.secure(tunnel, home.route()).await?;
+            let secured = self.dialer.secure(tunnel, home.key()).await?;
             stream = secured.stream;
             handshake_round_trips += 1 + secured.handshake_round_trips;
         }

@@ -5,26 +5,30 @@
 //! ranges), body bytes read straight into the engine's aligned buffers, and the socket itself (for
 //! TCP_INFO). Heads and chunks are parsed by `gridlane-dav`.
 //!
-//! Connections outlive the requests they were made for: a [`Client`] keeps those that are idle (see `pool`).
+//! Connections outlive the requests they were made for: a [`Client`] keeps those that are idle (see `crate::pool`).
 
 mod connection;
 mod exchange;
 mod habits;
-mod pool;
 mod redirect;
 mod status;
 mod tunnel;
 
+pub use crate::pool::Purpose;
 pub use connection::{Connection, Response};
-pub use exchange::{Client, Connected, Exchange, Purpose};
+pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;
 pub(crate) use redirect::redirect_loop;
 pub use status::status_error;
 
 use base64::Engine as _;
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_net::Proxy;
+use gridlane_net::{Proxy, Route, Stream};
 use percent_encoding::percent_decode_str;
+
+/// Connections between two uses.
+type Pool = crate::pool::Pool<Route, Stream>;
+type Home = crate::pool::Home<Route, Stream>;
 
 /// A request: of any method, with a body that is in memory, or without.
 #[derive(Clone, Debug)]

@@ -5,6 +5,7 @@
 
 mod file;
 mod http;
+mod root;
 mod tally;
 
 pub(crate) use file::open as open_file;
@@ -72,9 +73,7 @@ impl Lane {
         let end = match self.source.url.scheme() {
             Scheme::File => file::run(&self, &mut commands).await,
             Scheme::Http | Scheme::Https => http::run(&self, &mut commands).await,
-            Scheme::Root | Scheme::Roots => {
-                End::Dead { error: crate::root::not_spoken(&self.source.url), forget: false }
-            }
+            Scheme::Root | Scheme::Roots => root::run(&self, &mut commands).await,
         };
         farewell.is_told = true;
         match end {

@@ -1,25 +1,54 @@
-//! XRootD's protocol: `root://` and `roots://`.
+//! XRootD's protocol as a client speaks it: `root://` and `roots://`.
+//!
+//! Our own, over `gridlane-net`'s streams and `gridlane-xrd`'s machines, for the reasons of [`http`](crate::http):
+//! many requests in flight on a connection, file bytes straight into the engine's buffers, the socket itself.
+//!
+//! A [`Client`] asks questions ([`Client::call`]) and opens files ([`Client::open`]). Both follow redirects, wait as
+//! they are told, and go back to a manager when a server that it named fails (see `redirect`). Sessions outlive
+//! what they were opened for: those that are idle are kept (see `pool`). What opening costs in round trips is in
+//! docs/protocol/root.md; a server that takes no flight is remembered (see `habits`).
 
-use std::time::Duration;
+mod client;
+mod connection;
+mod file;
+mod habits;
+mod redirect;
+mod status;
+mod who;
+
+pub use client::{Answered, Client};
+pub(crate) use connection::Next;
+pub use file::{Answer, OpenFile, Outcome};
+pub use status::status_error;
 
 use gridlane_core::{Error, ErrorKind, Fault, Url};
-use gridlane_net::Dialer;
+use gridlane_xrd::client::Expect;
 
-/// Makes requests and connections. Its clones share their idle connections with it.
-#[derive(Clone)]
-pub struct Client {
-    /// How long an answer may take, for each of the servers that redirects lead to.
-    pub answer_max: Duration,
-    /// What its connections are made with.
-    pub dialer: Dialer,
+/// Sessions that can stand for each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Server {
+    is_tls: bool,
+    host: String,
+    port: u16,
+    user: Option<String>,
 }
 
-impl Client {
-    /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
-    pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        Client { answer_max, dialer }
+impl Server {
+    fn of(url: &Url) -> Server {
+        let host = match url.zone() {
+            Some(zone) => format!("{}%{zone}", url.host()),
+            None => url.host().to_ascii_lowercase(),
+        };
+        let user = url.credentials().map(|(user, _)| user.to_owned());
+        Server { is_tls: url.scheme().is_encrypted(), host, port: url.port(), user }
     }
 }
+
+type Pool = crate::pool::Pool<Server, connection::Wire>;
+type Home = crate::pool::Home<Server, connection::Wire>;
+
+/// A question whose answer is collected.
+const COLLECTED: Expect = Expect::Text { bytes_max: gridlane_core::limits::ROOT_ANSWER_BYTES_MAX };
 
 /// What is not done with a `root` or `roots` URL.
 pub fn not_spoken(url: &Url) -> Error {

@@ -3,15 +3,14 @@
 //! A listing with stat texts begins with `.` and `0 0 0 0`. With checksums, each stat text is followed by ` [ kind:value ]`.
 //! Servers cut long listings between entries.
 
+use gridlane_core::limits::ROOT_LISTING_LINE_BYTES_MAX;
+
 use crate::Malformed;
 use crate::answer::StatText;
 use crate::registry::ErrorCode;
 
 /// What a listing with stat texts begins with.
 pub const STAT_SENTINEL: &[u8] = b".\n0 0 0 0\n";
-
-/// Longest line of a listing that is read: a name of the longest kind, or a stat text with a checksum.
-const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +82,7 @@ impl DirlistReader {
             let is_whole = matches!(piece.last(), Some(b'\n' | 0));
             let text = if is_whole { &piece[..piece.len() - 1] } else { piece };
             self.begun.extend_from_slice(text);
-            if self.begun.len() > LINE_BYTES_MAX {
+            if self.begun.len() > ROOT_LISTING_LINE_BYTES_MAX {
                 return Err(Malformed::new(ErrorCode::ARG_TOO_LONG, "a line of a listing is too long"));
             }
             if is_whole {
@@ -93,9 +92,8 @@ impl DirlistReader {
         if is_last && !self.begun.is_empty() {
             self.line(entries)?;
         }
-        if is_last && matches!(self.state, State::Dot) {
-            // A directory whose only entry is called so cannot be; but a listing of nothing else can.
-            self.state = State::Plain;
+        if is_last && matches!(self.state, State::Named(_)) {
+            return Err(Malformed::new(ErrorCode::ARG_INVALID, "a listing ends in the middle of an entry"));
         }
         Ok(())
     }
@@ -163,7 +161,13 @@ mod tests {
             (entries[1].checksum.clone(), entries[1].stat.as_ref().unwrap().is_directory()),
             (None, true)
         );
-        assert!(DirlistReader::default().read(&[b'x'; LINE_BYTES_MAX + 1], false, &mut Vec::new()).is_err());
+        let cut = b".\n0 0 0 0\nb\n1 100 48 5\nc\0";
+        assert!(DirlistReader::default().read(cut, true, &mut Vec::new()).is_err());
+        assert!(
+            DirlistReader::default()
+                .read(&[b'x'; ROOT_LISTING_LINE_BYTES_MAX + 1], false, &mut Vec::new())
+                .is_err()
+        );
     }
 
     proptest! {

@@ -65,6 +65,7 @@ impl Location {
                 address if address.is_loopback() || address.is_unspecified() => address.to_string(),
                 address => address.to_ipv4().map_or(address.to_string(), |address| address.to_string()),
             },
+            None if host.contains([':', '[', ']']) => return None,
             None => host.to_owned(),
         };
         (!host.is_empty()).then_some(())?;
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn what_servers_send() {
         let found = Location::parse_all(
-            b"Sw[::127.0.0.1]:21094 mrhost.example:1213 Sr[2001:db8::1]:1 Sr[::1]:2 junk\0",
+            b"Sw[::127.0.0.1]:21094 mrhost.example:1213 Sr::1:7 Sr[2001:db8::1]:1 Sr[::1]:2 junk\0",
         );
         let hosts: Vec<_> = found.iter().map(|one| (one.host.as_str(), one.port, one.is_writable)).collect();
         assert_eq!(

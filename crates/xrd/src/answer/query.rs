@@ -35,7 +35,7 @@ pub struct SpaceText {
 impl SpaceText {
     /// The text, without a NUL.
     pub fn encode(&self) -> String {
-        let quota = self.quota_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+        let quota = self.quota_bytes.map_or("-1".to_owned(), |bytes| bytes.to_string());
         format!(
             "oss.cgroup=public&oss.space={}&oss.free={}&oss.maxf={}&oss.used={}&oss.quota={quota}",
             self.total_bytes, self.free_bytes, self.largest_bytes, self.used_bytes
@@ -48,8 +48,8 @@ impl SpaceText {
         let mut space = SpaceText::default();
         let mut is_known = false;
         for (key, value) in pairs(text) {
-            let number = std::str::from_utf8(value).ok().and_then(|value| value.trim().parse::<i64>().ok());
-            let bytes = number.and_then(|number| u64::try_from(number).ok());
+            // A negative number, -1, says that there is no such limit.
+            let bytes = std::str::from_utf8(value).ok().and_then(|value| value.trim().parse::<u64>().ok());
             match (key, bytes) {
                 (b"oss.space", Some(bytes)) => (space.total_bytes, is_known) = (bytes, true),
                 (b"oss.free", Some(bytes)) => (space.free_bytes, is_known) = (bytes, true),

@@ -7,14 +7,14 @@
 use crate::Malformed;
 use crate::path::pairs;
 use crate::registry::ErrorCode;
-use crate::wire::{Reader, without_nul};
+use crate::wire::{Reader, until_nul};
 
 /// Where to go.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Redirect {
     /// To the same path on another server.
     Host {
-        /// Host name or address, as it stands.
+        /// Host name or address, without brackets.
         host: String,
         /// Its port.
         port: u16,
@@ -48,7 +48,10 @@ impl Redirect {
         match self {
             Redirect::Host { host, port, cgi, token } => {
                 out.extend_from_slice(&u32::from(*port).to_be_bytes());
-                out.extend_from_slice(host.as_bytes());
+                match host.contains(':') {
+                    true => out.extend_from_slice(format!("[{host}]").as_bytes()),
+                    false => out.extend_from_slice(host.as_bytes()),
+                }
                 // A token is only understood behind a CGI.
                 for part in [cgi, token].into_iter().take_while(|part| !part.is_empty()) {
                     out.push(b'?');
@@ -56,9 +59,9 @@ impl Redirect {
                 }
             }
             Redirect::Url { url, flags } => {
-                let port = match flags {
-                    0 => -1,
-                    flags => -(*flags as i32),
+                let port = match i32::try_from(*flags) {
+                    Ok(flags) if flags > 0 => -flags,
+                    _ => -1,
                 };
                 out.extend_from_slice(&port.to_be_bytes());
                 out.extend_from_slice(url.as_bytes());
@@ -71,17 +74,24 @@ impl Redirect {
         let wrong = Malformed::new(ErrorCode::ARG_INVALID, "a redirect leads nowhere");
         let mut reader = Reader::new(bytes);
         let port = reader.i32()?;
-        let text = without_nul(reader.rest());
+        let text = until_nul(reader.rest());
         let utf8 = |text: &[u8]| String::from_utf8(text.to_vec()).map_err(|_| wrong.clone());
         if port < 0 {
-            let flags = if port == -1 { 0 } else { port.unsigned_abs() };
-            return Ok(Redirect::Url { url: utf8(text)?, flags });
+            // The least number has no positive one, and stands for no bit.
+            let flags = match port.checked_neg() {
+                None | Some(1) => 0,
+                Some(flags) => flags.unsigned_abs(),
+            };
+            let url = utf8(text)?;
+            return if url.is_empty() { Err(wrong) } else { Ok(Redirect::Url { url, flags }) };
         }
         let port = u16::try_from(port).ok().filter(|port| *port > 0).ok_or(wrong.clone())?;
         let mut parts = text.splitn(3, |byte| *byte == b'?');
         let host = utf8(parts.next().unwrap_or_default())?;
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        if host.is_empty() {
+        // Nothing that would be something else in a URL.
+        let is_odd = |c: char| !c.is_ascii_graphic() || "/\\@#%[]".contains(c);
+        if host.is_empty() || host.contains(is_odd) {
             return Err(wrong);
         }
         let cgi = parts.next().unwrap_or_default().to_vec();
@@ -127,11 +137,34 @@ mod tests {
             redirect.encode(&mut out);
             assert_eq!(Redirect::parse(&out), Ok(redirect));
         }
-        for wrong in
-            [&b"\0\0\0\0host"[..], b"\0\0\x04\x46", b"\0\x01\0\0host", b"\xff\xff\xff\xff\xff", b"\0"]
-        {
+        for wrong in [
+            &b"\0\0\0\0host"[..],
+            b"\0\0\x04\x46",
+            b"\0\x01\0\0host",
+            b"\xff\xff\xff\xff\xff",
+            b"\xff\xff\xff\xff\0",
+            b"\0",
+        ] {
             assert!(Redirect::parse(wrong).is_err());
         }
+    }
+
+    #[test]
+    fn the_odd_ones() {
+        for host in ["a@b", "a/b", "a b", "a\u{e9}", "a\n"] {
+            assert!(Redirect::parse(&[&1094u32.to_be_bytes()[..], host.as_bytes()].concat()).is_err());
+        }
+        let least = Redirect::parse(b"\x80\0\0\0root://h//").unwrap();
+        assert_eq!(least, Redirect::Url { url: "root://h//".into(), flags: 0 });
+        let mut out = Vec::new();
+        Redirect::Url { url: "root://h//".into(), flags: u32::MAX }.encode(&mut out);
+        assert_eq!(Redirect::parse(&out), Ok(least));
+        // A client puts the port behind it.
+        let six = Redirect::Host { host: "2001:db8::1".into(), port: 1, cgi: Vec::new(), token: Vec::new() };
+        let mut out = Vec::new();
+        six.encode(&mut out);
+        assert_eq!(out, b"\0\0\0\x01[2001:db8::1]");
+        assert_eq!(Redirect::parse(&out), Ok(six));
     }
 
     #[test]

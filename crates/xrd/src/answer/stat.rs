@@ -1,7 +1,7 @@
 //! What is known of a file or a file system, as text.
 //!
 //! ```text
-//! id size flags mtime ctime atime 0mode user group
+//! id size flags mtime ctime atime mode user group        mode: at least four octal digits
 //! ```
 //!
 //! Older servers stop after mtime.
@@ -11,7 +11,7 @@ use std::io::Write as _;
 use crate::Malformed;
 use crate::flags::StatFlags;
 use crate::registry::ErrorCode;
-use crate::wire::without_nul;
+use crate::wire::until_nul;
 
 /// What is known of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl StatText {
         // Writing to memory does not fail.
         let _ = write!(out, "{} {} {} {}", self.id, self.size_bytes, self.flags.0, self.modified_s);
         if let Some(more) = &self.more {
-            let _ = write!(out, " {} {} 0{:03o} ", more.changed_s, more.accessed_s, more.mode);
+            let _ = write!(out, " {} {} {:04o} ", more.changed_s, more.accessed_s, more.mode);
             out.extend_from_slice(&more.user);
             out.push(b' ');
             out.extend_from_slice(&more.group);
@@ -63,8 +63,7 @@ impl StatText {
 
     /// Reads the text, with a NUL behind it or without. What follows the ninth word is not looked at.
     pub fn parse(text: &[u8]) -> Result<StatText, Malformed> {
-        let text = without_nul(text);
-        let mut words = text.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        let mut words = until_nul(text).split(|byte| *byte == b' ').filter(|word| !word.is_empty());
         let mut next = || words.next().ok_or(WRONG);
         let id = number(next()?).unwrap_or(0);
         let size_bytes = number(next()?).ok_or(WRONG)?;
@@ -112,7 +111,7 @@ impl VfsText {
 
     /// Reads the text, with a NUL behind it or without.
     pub fn parse(text: &[u8]) -> Result<VfsText, Malformed> {
-        let mut words = without_nul(text).split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+        let mut words = until_nul(text).split(|byte| *byte == b' ').filter(|word| !word.is_empty());
         let mut next = || words.next().and_then(number).ok_or(WRONG);
         Ok(VfsText {
             nodes: next()?,

@@ -11,11 +11,10 @@ use crate::registry::ErrorCode;
 use crate::registry::RequestId;
 use crate::request::Call;
 use crate::wire::{Body, Reader, signed};
+use gridlane_core::limits::ROOT_VECTOR_ELEMENTS_MAX;
 
 /// Bytes of one range.
 const RANGE_BYTES: usize = 32;
-/// Ranges of one request.
-const RANGES_MAX: usize = 1024;
 
 /// A copy within the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +49,7 @@ impl Call for Clone {
                 "the list of ranges has no whole number of them",
             ));
         }
-        if payload.len() > RANGES_MAX * RANGE_BYTES {
+        if payload.len() > ROOT_VECTOR_ELEMENTS_MAX * RANGE_BYTES {
             return Err(Malformed::new(ErrorCode::ARG_TOO_LONG, "too many ranges"));
         }
         let range = |bytes: &[u8]| {

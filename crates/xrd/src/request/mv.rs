@@ -39,7 +39,8 @@ impl Call for Mv {
     fn body(&self) -> [u8; 16] {
         let mut from = Vec::new();
         self.from.write(&mut from);
-        let len = u16::try_from(from.len()).unwrap_or(0);
+        // 0 would let the first space decide, and something else would be renamed: what is too long is refused.
+        let len = u16::try_from(from.len()).unwrap_or(u16::MAX);
         Body::new().skip(14).put(&len.to_be_bytes()).done()
     }
 
@@ -61,6 +62,11 @@ mod tests {
         let mv = Mv::parse(&[0; 16], b"/a /b c\0").unwrap();
         assert_eq!((mv.from.path, mv.to.path), (b"/a".to_vec(), b"/b c".to_vec()));
         assert_eq!(refused::<Mv>([0; 16], b"/a"), ErrorCode::ARG_INVALID);
+        let long = [b"/a ".to_vec(), vec![b'x'; 70_000]].concat();
+        let long = Mv { from: PathArg::new(long), to: PathArg::new("/b") };
+        let mut payload = Vec::new();
+        long.payload(&mut payload);
+        assert_eq!(refused::<Mv>(long.body(), &payload), ErrorCode::ARG_INVALID);
         let mut body = [0; 16];
         body[15] = 200;
         assert_eq!(refused::<Mv>(body, b"/a /b"), ErrorCode::ARG_INVALID);

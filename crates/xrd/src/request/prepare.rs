@@ -6,14 +6,17 @@
 //!
 //! Of a request that cancels, the first line is the request's name.
 
+use std::fmt;
+
 use crate::Malformed;
 use crate::flags::PrepareOptions;
+use crate::path::PathArg;
 use crate::registry::RequestId;
 use crate::request::Call;
-use crate::wire::{Body, Reader, without_nul};
+use crate::wire::{Body, Reader, lines};
 
 /// Which files, and what is done with them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Prepare {
     /// What.
     pub options: PrepareOptions,
@@ -27,6 +30,14 @@ pub struct Prepare {
     pub lines: Vec<Vec<u8>>,
 }
 
+/// The CGI of a path may hold a token.
+impl fmt::Debug for Prepare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths: Vec<_> = self.lines.iter().map(|line| PathArg::parse(line)).collect();
+        write!(f, "Prepare({:?} {paths:?})", self.options)
+    }
+}
+
 impl Call for Prepare {
     const ID: RequestId = RequestId::PREPARE;
 
@@ -34,9 +45,7 @@ impl Call for Prepare {
         let mut reader = Reader::new(body);
         let (options, priority, port) = (PrepareOptions(reader.u8()?), reader.u8()?, reader.u16()?);
         let evicts = reader.u16()? & 1 != 0;
-        let lines = without_nul(payload).split(|byte| *byte == b'\n');
-        let lines = lines.filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect();
-        Ok(Prepare { options, priority, port, evicts, lines })
+        Ok(Prepare { options, priority, port, evicts, lines: lines(payload)? })
     }
 
     fn body(&self) -> [u8; 16] {

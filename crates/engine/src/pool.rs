@@ -4,6 +4,7 @@
 //! handed out again, the one used last first, if it is still open then. What nobody takes is closed.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -11,66 +12,110 @@ use gridlane_core::limits::{
     CONNECTION_TURN_MAX, IDLE_CONNECTION_MAX, IDLE_CONNECTIONS_MAX, IDLE_PER_HOST_MAX, LANES_PER_HOST_MAX,
     QUESTIONS_PER_HOST_MAX,
 };
-use gridlane_net::{Route, Stream};
+use gridlane_net::Stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
-
-use super::Purpose;
 
 /// A server closes this much later than it says, at the earliest: our clock and the way there are not its.
 const SAYS_MARGIN: Duration = Duration::from_secs(1);
 /// Hosts whose turns are remembered before those that nobody uses are forgotten.
 const HOSTS_KEPT: usize = 256;
 
-/// The idle connections of a client; cheap to clone.
-#[derive(Clone)]
-pub(super) struct Pool(Arc<Inner>);
-
-struct Inner {
-    idle_max: Duration,
-    turn_max: Duration,
-    idle: Mutex<Idle>,
-    turns: Mutex<HashMap<(Route, Purpose), Arc<Semaphore>>>,
+/// What a connection is wanted for: there is a limit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Purpose {
+    /// One request whose answer is short or comes at once.
+    Question,
+    /// Ranges of a file.
+    Lane,
+    /// A file to the server.
+    Upload,
 }
 
-#[derive(Default)]
-struct Idle {
+/// What can wait between two uses.
+pub(crate) trait Rests: Send + 'static {
+    /// Whether it is open and nothing has come that nobody has read.
+    fn is_quiet(&mut self) -> bool;
+
+    /// Gives back memory until it is used again.
+    fn release(&mut self);
+}
+
+impl Rests for Stream {
+    fn is_quiet(&mut self) -> bool {
+        Stream::is_quiet(self)
+    }
+
+    fn release(&mut self) {
+        self.release_buffers();
+    }
+}
+
+/// The idle connections `C` of a client, by what makes them as good as each other; cheap to clone.
+pub(crate) struct Pool<K, C>(Arc<Inner<K, C>>);
+
+struct Inner<K, C> {
+    idle_max: Duration,
+    turn_max: Duration,
+    idle: Mutex<Idle<K, C>>,
+    turns: Mutex<HashMap<(K, Purpose), Arc<Semaphore>>>,
+}
+
+struct Idle<K, C> {
     /// Given back last at the end.
-    resting: Vec<Resting>,
+    resting: Vec<Resting<K, C>>,
     is_swept: bool,
 }
 
-struct Resting {
-    route: Route,
-    stream: Stream,
+struct Resting<K, C> {
+    key: K,
+    connection: C,
     until: Instant,
     /// Bytes may still come that belong to nothing: only what may be asked twice is asked here.
     is_doubtful: bool,
 }
 
 /// Where a connection goes back to, and its turn. A clone is for the connection that takes its place.
-#[derive(Clone)]
-pub(super) struct Home {
-    pool: Weak<Inner>,
-    route: Route,
+pub(crate) struct Home<K, C> {
+    pool: Weak<Inner<K, C>>,
+    key: K,
     purpose: Purpose,
     _turn: Option<Arc<OwnedSemaphorePermit>>,
 }
 
-impl Default for Pool {
-    fn default() -> Pool {
+impl<K, C> Clone for Pool<K, C> {
+    fn clone(&self) -> Pool<K, C> {
+        Pool(self.0.clone())
+    }
+}
+
+impl<K: Clone, C> Clone for Home<K, C> {
+    fn clone(&self) -> Home<K, C> {
+        let Home { pool, key, purpose, _turn } = self;
+        Home { pool: pool.clone(), key: key.clone(), purpose: *purpose, _turn: _turn.clone() }
+    }
+}
+
+impl<K: Key, C: Rests> Default for Pool<K, C> {
+    fn default() -> Pool<K, C> {
         Pool::new(IDLE_CONNECTION_MAX, CONNECTION_TURN_MAX)
     }
 }
 
-impl Pool {
-    fn new(idle_max: Duration, turn_max: Duration) -> Pool {
-        let (idle, turns) = Default::default();
+/// What connections are found by.
+pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {}
+
+impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
+
+impl<K: Key, C: Rests> Pool<K, C> {
+    fn new(idle_max: Duration, turn_max: Duration) -> Pool<K, C> {
+        let idle = Mutex::new(Idle { resting: Vec::new(), is_swept: false });
+        let turns = Mutex::default();
         Pool(Arc::new(Inner { idle_max, turn_max, idle, turns }))
     }
 
     /// Waits until there may be another connection like this; not for ever.
-    pub(super) async fn home(&self, route: Route, purpose: Purpose) -> Home {
+    pub(crate) async fn home(&self, key: K, purpose: Purpose) -> Home<K, C> {
         let turns_max = match purpose {
             Purpose::Question => Some(QUESTIONS_PER_HOST_MAX),
             Purpose::Lane => Some(LANES_PER_HOST_MAX),
@@ -80,45 +125,45 @@ impl Pool {
         let turn = match turns_max {
             None => None,
             Some(max) => {
-                let turns = self.0.turns_of(&route, purpose, max);
+                let turns = self.0.turns_of(&key, purpose, max);
                 timeout(self.0.turn_max, turns.acquire_owned()).await.ok().and_then(Result::ok)
             }
         };
-        Home { pool: Arc::downgrade(&self.0), route, purpose, _turn: turn.map(Arc::new) }
+        Home { pool: Arc::downgrade(&self.0), key, purpose, _turn: turn.map(Arc::new) }
     }
 
     /// An idle connection that is still open; those that are not are closed.
-    pub(super) fn take(&self, home: &Home) -> Option<Stream> {
+    pub(crate) fn take(&self, home: &Home<K, C>) -> Option<C> {
         let now = Instant::now();
         loop {
             let found = {
                 let mut idle = self.0.idle();
-                let fits = |resting: &Resting| {
-                    resting.route == home.route && !(resting.is_doubtful && home.purpose == Purpose::Upload)
+                let fits = |resting: &Resting<K, C>| {
+                    resting.key == home.key && !(resting.is_doubtful && home.purpose == Purpose::Upload)
                 };
                 let at = idle.resting.iter().rposition(fits)?;
                 idle.resting.remove(at)
             };
-            let mut stream = found.stream;
-            if found.until > now && stream.is_quiet() {
-                return Some(stream);
+            let mut connection = found.connection;
+            if found.until > now && connection.is_quiet() {
+                return Some(connection);
             }
         }
     }
 }
 
-impl Inner {
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+impl<K: Key, C: Rests> Inner<K, C> {
+    fn idle(&self) -> MutexGuard<'_, Idle<K, C>> {
         // A panic elsewhere leaves nothing half-done here.
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turns_of(&self, route: &Route, purpose: Purpose, max: usize) -> Arc<Semaphore> {
+    fn turns_of(&self, key: &K, purpose: Purpose, max: usize) -> Arc<Semaphore> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() >= HOSTS_KEPT {
             turns.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
-        turns.entry((route.clone(), purpose)).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
+        turns.entry((key.clone(), purpose)).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
     }
 
     /// Closes what has rested long enough; says when to look again.
@@ -132,33 +177,33 @@ impl Inner {
     }
 }
 
-impl Home {
-    /// The way that its connections take.
-    pub(super) fn route(&self) -> &Route {
-        &self.route
+impl<K: Key, C: Rests> Home<K, C> {
+    /// What its connections are found by.
+    pub(crate) fn key(&self) -> &K {
+        &self.key
     }
 
     /// Keeps an open connection for the next one who needs it. `says_max` is how long the server says that
     /// it stays open; a doubtful one is not for uploads.
-    pub(super) fn take_back(&self, mut stream: Stream, says_max: Option<Duration>, is_doubtful: bool) {
+    pub(crate) fn take_back(&self, mut connection: C, says_max: Option<Duration>, is_doubtful: bool) {
         let Some(pool) = self.pool.upgrade() else { return };
         let rest = pool.idle_max.min(says_max.map_or(pool.idle_max, |max| max.saturating_sub(SAYS_MARGIN)));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         if rest.is_zero() {
             return;
         }
-        stream.release_buffers();
+        connection.release();
         let mut idle = pool.idle();
-        let of_host = idle.resting.iter().filter(|resting| resting.route == self.route).count();
+        let of_host = idle.resting.iter().filter(|resting| resting.key == self.key).count();
         let oldest = match of_host >= IDLE_PER_HOST_MAX {
-            true => idle.resting.iter().position(|resting| resting.route == self.route),
+            true => idle.resting.iter().position(|resting| resting.key == self.key),
             false => (idle.resting.len() >= IDLE_CONNECTIONS_MAX).then_some(0),
         };
         if let Some(oldest) = oldest {
             idle.resting.remove(oldest);
         }
         let until = Instant::now() + rest;
-        idle.resting.push(Resting { route: self.route.clone(), stream, until, is_doubtful });
+        idle.resting.push(Resting { key: self.key.clone(), connection, until, is_doubtful });
         if !idle.is_swept {
             idle.is_swept = true;
             runtime.spawn(Sweeper { pool: Arc::downgrade(&pool), is_done: false }.run());
@@ -167,12 +212,12 @@ impl Home {
 }
 
 /// Closes idle connections in time, until there are none.
-struct Sweeper {
-    pool: Weak<Inner>,
+struct Sweeper<K: Key, C: Rests> {
+    pool: Weak<Inner<K, C>>,
     is_done: bool,
 }
 
-impl Sweeper {
+impl<K: Key, C: Rests> Sweeper<K, C> {
     async fn run(mut self) {
         while let Some(next) = self.pool.upgrade().and_then(|pool| pool.sweep()) {
             sleep_until(next).await;
@@ -181,7 +226,7 @@ impl Sweeper {
     }
 }
 
-impl Drop for Sweeper {
+impl<K: Key, C: Rests> Drop for Sweeper<K, C> {
     fn drop(&mut self) {
         // The runtime may end before the pool does: whoever uses the pool next needs another sweeper.
         if let Some(pool) = self.pool.upgrade().filter(|_| !self.is_done) {
@@ -194,7 +239,7 @@ impl Drop for Sweeper {
 mod tests {
     use super::*;
     use gridlane_core::Url;
-    use gridlane_net::{Dialer, tls::Trust};
+    use gridlane_net::{Dialer, Route, tls::Trust};
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -256,7 +301,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waited_long_enough_goes_on() {
-        let pool = Pool::new(Duration::from_secs(60), Duration::from_millis(1));
+        let pool: Pool<Route, Stream> = Pool::new(Duration::from_secs(60), Duration::from_millis(1));
         let mut homes = Vec::new();
         for _ in 0..QUESTIONS_PER_HOST_MAX {
             homes.push(pool.home(key(), Purpose::Question).await);

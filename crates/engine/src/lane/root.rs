@@ -1,0 +1,504 @@
+//! A lane over XRootD's protocol: a session of its own with the file open, and reads on it, many under way at once.
+//!
+//! What the plan asks for is cut into reads of a few megabytes. Their answers may overtake each other; the plan
+//! counts bytes as those of its oldest request, so what is early is told of when its turn comes.
+//!
+//! Pages are compared with their checksums while they are in the cache, and moved together in the buffer that they came
+//! into: one call reads many of them. A wrong page is asked for again, alone and once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX};
+use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
+use gridlane_plan::Loss;
+use gridlane_sys::AlignedBuf;
+use gridlane_xrd::answer::StatText;
+use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
+use gridlane_xrd::flags::OpenOptions;
+use gridlane_xrd::request::{About, PgRead, Read, Stat};
+use gridlane_xrd::{Call, ErrorCode, PathId, StreamId};
+use tokio::time::Instant;
+
+use super::tally::{DELAY_MAX, Tally};
+use super::{Command, Commands, End, Lane, bounded};
+use crate::notice::Notice;
+use crate::root::{Next, OpenFile, status_error};
+use crate::source::Identity;
+
+/// Reads under way on a connection: enough for a long path, and so few that a server need not set some aside.
+const READS_AHEAD_MAX: usize = 16;
+
+type Step<T> = std::result::Result<T, End>;
+
+/// What the plan has asked for.
+struct Asked {
+    range: ByteRange,
+    /// Where its next read begins.
+    next: u64,
+    /// Bytes that are not there yet.
+    missing: u64,
+    /// Bytes that came while an older request was under way, and how many of them were new.
+    early: (u64, u64),
+}
+
+/// A read that was sent, or is to be sent again.
+struct Chunk {
+    stream: StreamId,
+    /// Which of all that was asked for it belongs to.
+    of: u64,
+    range: ByteRange,
+    /// Bytes of it that came, wrong ones included.
+    came: u64,
+    is_paged: bool,
+    is_retry: bool,
+}
+
+/// The part of an answer whose bytes are being read.
+struct Reading {
+    part: Part,
+    unpaging: Option<Unpaging>,
+    /// Where the next byte belongs, without pages.
+    at: u64,
+}
+
+/// What came.
+enum Came {
+    Next(Result<Next>),
+    Bytes(Result<usize>),
+}
+
+struct Reader<'a> {
+    lane: &'a Lane,
+    file: OpenFile,
+    size_bytes: u64,
+    is_paged: bool,
+    asked: VecDeque<Asked>,
+    /// Requests of the plan that are over.
+    over: u64,
+    chunks: Vec<Chunk>,
+    /// Reads that the server has put off.
+    delayed: Vec<(Instant, Chunk)>,
+    reading: Option<Reading>,
+    buf: AlignedBuf,
+    /// Raw bytes at the beginning of `buf` that are less than a page.
+    tail: usize,
+    tally: Tally,
+    has_answered: bool,
+}
+
+pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
+    let mut early = VecDeque::new();
+    let file = match open(lane, commands, &mut early).await {
+        Ok(file) => file,
+        Err(end) => return end,
+    };
+    let size_bytes = file.stat.as_ref().map_or(0, |stat| stat.size_bytes);
+    let is_paged = file.uses_pages();
+    let mut reader = Reader {
+        lane,
+        file,
+        size_bytes,
+        is_paged,
+        asked: VecDeque::new(),
+        over: 0,
+        chunks: Vec::new(),
+        delayed: Vec::new(),
+        reading: None,
+        buf: AlignedBuf::new(IO_BYTES),
+        tail: 0,
+        tally: Tally::default(),
+        has_answered: false,
+    };
+    early.into_iter().for_each(|range| reader.ask(range));
+    let end = match reader.run(commands).await {
+        Ok(()) => End::Lost(Loss::Closed, None),
+        Err(end) => end,
+    };
+    reader.tally.tell(lane);
+    if matches!(end, End::Lost(Loss::Failed, _)) {
+        // Another lane may be led elsewhere.
+        lane.source.set_resolved(None);
+        reader.file.lost();
+    }
+    end
+}
+
+/// Opens the file, while orders come in.
+async fn open(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<ByteRange>) -> Step<OpenFile> {
+    let url = lane.source.current_url();
+    let options = OpenOptions::READ | OpenOptions::RETSTAT;
+    let opened = async {
+        let mut file = lane.client.root.open(&url, options, 0, "").await?;
+        if file.stat.is_none() {
+            let said =
+                file.call(|handle| Stat { about: About::Handle(handle), is_vfs: false, wants: 0 }).await?;
+            file.stat = StatText::parse(&said).ok();
+        }
+        match file.stat {
+            Some(_) => Ok(file),
+            None => {
+                Err(Error::new(ErrorKind::Protocol, "it does not say how large the file is").endpoint(&url))
+            }
+        }
+    };
+    tokio::pin!(opened);
+    let outcome = loop {
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(Command::Request(range)) => early.push_back(range),
+                Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
+            },
+            outcome = &mut opened => break outcome,
+        }
+    };
+    let file = outcome.map_err(|error| {
+        lane.source.set_resolved(None);
+        match error.kind() {
+            ErrorKind::Busy => {
+                let wait = bounded(error.wait());
+                End::Lost(Loss::Busy { wait }, Some(error))
+            }
+            _ if error.is_retryable() => End::Lost(Loss::Failed, Some(error)),
+            // A certificate that is not trusted will not be trusted in a second either.
+            _ => End::Dead { error, forget: false },
+        }
+    })?;
+    let identity = identity(lane, &file);
+    if file.url != url {
+        lane.source.set_resolved(Some(file.url.clone()));
+    }
+    let (round_trip, handshake_round_trips) = (file.round_trip(), file.handshake_round_trips());
+    lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
+    match lane.source.identify(&identity) {
+        Ok(true) => {
+            let (source, size_bytes) = (lane.source.number, identity.size_bytes);
+            lane.tell(Notice::Identified { source, size_bytes });
+        }
+        Ok(false) => {}
+        Err(_) => return Err(changed(lane)),
+    }
+    lane.tell(Notice::Pipelines { lane: lane.id });
+    Ok(file)
+}
+
+/// Which version of the file this is.
+fn identity(lane: &Lane, file: &OpenFile) -> Identity {
+    let of_itself = lane.source.url.same_endpoint(&file.url);
+    file.stat.as_ref().map_or(Identity::unknown(), |stat| Identity::of_stat(stat, of_itself))
+}
+
+impl Reader<'_> {
+    async fn run(&mut self, commands: &mut Commands) -> Step<()> {
+        let timer = tokio::time::sleep(DELAY_MAX);
+        tokio::pin!(timer);
+        loop {
+            self.send().await?;
+            let due = self.delayed.iter().map(|(due, _)| *due).min();
+            let later = tokio::time::sleep_until(due.unwrap_or_else(Instant::now));
+            let is_waiting = !self.chunks.is_empty();
+            let came = tokio::select! {
+                biased;
+                command = commands.recv() => match command {
+                    Some(Command::Request(range)) => {
+                        self.ask(range);
+                        continue;
+                    }
+                    Some(Command::Close) | None => return Ok(()),
+                },
+                () = &mut timer, if !self.tally.is_empty() => {
+                    self.tally.tell(self.lane);
+                    continue;
+                }
+                () = later, if due.is_some() => {
+                    self.send_delayed().await?;
+                    continue;
+                }
+                came = self.receive(), if is_waiting => came?,
+            };
+            match came {
+                Came::Next(next) => self.begin(next.map_err(|error| self.broken(error))?)?,
+                Came::Bytes(count) => {
+                    let count = count.map_err(|error| self.broken(error))?;
+                    if self.tally.is_empty() {
+                        timer.as_mut().reset(Instant::now() + DELAY_MAX);
+                    }
+                    self.take(count).await?;
+                    if self.tally.is_empty() {
+                        // As long as bytes are there already, nothing here ever waits: let the run have its turn.
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+            self.finish().await?;
+        }
+    }
+
+    /// Takes an order.
+    fn ask(&mut self, range: ByteRange) {
+        let range = range.intersection(ByteRange::new(0, self.size_bytes));
+        self.asked.push_back(Asked { range, next: range.start(), missing: range.len(), early: (0, 0) });
+        // Nothing to wait for.
+        self.settle();
+    }
+
+    /// Sends as many reads as may be under way.
+    async fn send(&mut self) -> Step<()> {
+        let mut at = 0;
+        while self.chunks.len() + self.delayed.len() < READS_AHEAD_MAX {
+            let Some(asked) = self.asked.get_mut(at) else { return Ok(()) };
+            if asked.next >= asked.range.end() {
+                at += 1;
+                continue;
+            }
+            // Cut where files are cut: a page is never asked for in two halves.
+            let border = (asked.next / ROOT_READ_BYTES_MAX + 1) * ROOT_READ_BYTES_MAX;
+            let range = ByteRange::new(asked.next, border.min(asked.range.end()));
+            asked.next = range.end();
+            let (of, is_paged) = (self.over + at as u64, self.is_paged);
+            let stream = StreamId::default();
+            self.read(Chunk { stream, of, range, came: 0, is_paged, is_retry: false }).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends a read.
+    async fn read(&mut self, mut chunk: Chunk) -> Step<()> {
+        let (handle, range, path_id) = (self.file.handle(), chunk.range, PathId::MAIN);
+        // A read is never longer than the limit.
+        let (offset, len) = (range.start(), range.len() as u32);
+        let (request, expect) = match chunk.is_paged {
+            true => {
+                let is_retry = chunk.is_retry;
+                let read = PgRead { handle, offset, len, path_id, is_retry };
+                (read.to_bytes(StreamId::default()), Expect::Pages { offset, len: range.len() })
+            }
+            false => {
+                let read = Read { handle, offset, len, path_id };
+                (read.to_bytes(StreamId::default()), Expect::Bytes { offset, len: range.len() })
+            }
+        };
+        let sent = match self.file.connection() {
+            Ok(connection) => connection.send(&request, &[], expect).await,
+            Err(error) => Err(error),
+        };
+        chunk.stream = sent.map_err(|error| self.broken(error))?;
+        chunk.came = 0;
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    /// Sends the reads again whose time has come.
+    async fn send_delayed(&mut self) -> Step<()> {
+        let now = Instant::now();
+        while let Some(at) = self.delayed.iter().position(|(due, _)| *due <= now) {
+            let (_, chunk) = self.delayed.swap_remove(at);
+            self.read(chunk).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next part, or for bytes of this one. May be dropped at any time.
+    async fn receive(&mut self) -> Step<Came> {
+        let is_inside = self.reading.is_some();
+        if is_inside {
+            self.lane.pace.ready().await;
+        }
+        let room = self.lane.pace.step_bytes(self.buf.len() - self.tail);
+        let buf = &mut self.buf[self.tail..self.tail + room];
+        let connection = self.file.connection().map_err(End::Local)?;
+        Ok(match is_inside {
+            true => Came::Bytes(connection.read_data(buf).await),
+            false => Came::Next(connection.next().await),
+        })
+    }
+
+    /// An answer begins.
+    fn begin(&mut self, next: Next) -> Step<()> {
+        if !self.has_answered {
+            self.has_answered = true;
+        }
+        match next {
+            Next::Part(part) => {
+                let unpaging = part.is_paged.then(|| Unpaging::new(part.offset, part.len));
+                self.reading = Some(Reading { part, unpaging, at: part.offset });
+                Ok(())
+            }
+            Next::Said(stream, said) => self.said(stream, said),
+        }
+    }
+
+    fn said(&mut self, stream: StreamId, said: Said) -> Step<()> {
+        if matches!(said, Said::Later(_)) {
+            return Ok(());
+        }
+        // What is no read of ours was sent beside them, and its answer is not waited for.
+        let Some(at) = self.chunks.iter().position(|chunk| chunk.stream == stream) else { return Ok(()) };
+        let mut chunk = self.chunks.swap_remove(at);
+        match said {
+            Said::Later(_) => Ok(()),
+            Said::Wait(wait) if chunk.came == 0 => {
+                let wait = Duration::from_secs(u64::from(wait.seconds)).max(Duration::from_millis(100));
+                self.delayed.push((Instant::now() + bounded(Some(wait)).unwrap_or_default(), chunk));
+                Ok(())
+            }
+            Said::Error(answer)
+                if answer.code == ErrorCode::UNSUPPORTED && chunk.is_paged && chunk.came == 0 =>
+            {
+                (self.is_paged, chunk.is_paged) = (false, false);
+                self.delayed.push((Instant::now(), chunk));
+                Ok(())
+            }
+            Said::Error(answer) => {
+                let error = status_error(&answer).endpoint(&self.file.url);
+                Err(match error.kind() {
+                    ErrorKind::Busy => End::Lost(Loss::Busy { wait: None }, Some(error)),
+                    ErrorKind::Denied | ErrorKind::Unsupported => End::Dead { error, forget: false },
+                    _ => End::Lost(Loss::Failed, Some(error)),
+                })
+            }
+            Said::Redirect(_) | Said::Wait(_) => {
+                let message = "it sends a read elsewhere, or a part of it";
+                let error = Error::new(ErrorKind::Unsupported, message).endpoint(&self.file.url);
+                Err(End::Lost(Loss::Failed, Some(error)))
+            }
+        }
+    }
+
+    /// Bytes of the part have come behind the tail.
+    async fn take(&mut self, count: usize) -> Step<()> {
+        self.lane.pace.spend(count);
+        let Some(reading) = &mut self.reading else { return Ok(()) };
+        let (stream, offset) = (reading.part.stream, reading.at);
+        let Some(unpaging) = &mut reading.unpaging else {
+            reading.at += count as u64;
+            self.write(stream, offset, 0, count).await?;
+            return Ok(());
+        };
+        let raw = self.tail + count;
+        let unpaged = unpaging.take(&mut self.buf[..raw]);
+        let mut from = 0;
+        for (page, len) in &unpaged.wrong {
+            let before = (page - unpaged.offset) as usize;
+            self.write(stream, unpaged.offset + from as u64, from, before - from).await?;
+            self.mend(stream, *page, *len).await?;
+            from = before + len;
+        }
+        self.write(stream, unpaged.offset + from as u64, from, unpaged.len - from).await?;
+        self.buf.copy_within(unpaged.rest..raw, 0);
+        self.tail = raw - unpaged.rest;
+        Ok(())
+    }
+
+    /// Writes bytes of the buffer where they belong.
+    async fn write(&mut self, stream: StreamId, offset: u64, from: usize, count: usize) -> Step<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let Some(chunk) = self.chunks.iter_mut().find(|chunk| chunk.stream == stream) else { return Ok(()) };
+        chunk.came += count as u64;
+        let of = chunk.of;
+        let lane = self.lane;
+        let bytes = &self.buf[from..from + count];
+        if lane.target.size_bytes().is_some_and(|size_bytes| offset + count as u64 > size_bytes) {
+            return Err(dead(lane, Error::new(ErrorKind::Protocol, "it sent more bytes than the file has")));
+        }
+        let written = lane.target.write(lane.id, lane.source.number, bytes, offset).await;
+        let (bytes, fresh_bytes) = (count as u64, written.map_err(End::Local)?);
+        let Some(asked) = of.checked_sub(self.over).and_then(|at| self.asked.get_mut(at as usize)) else {
+            return Ok(());
+        };
+        asked.missing = asked.missing.saturating_sub(bytes);
+        match of == self.over {
+            true => self.tally.add(lane, bytes, fresh_bytes),
+            false => asked.early = (asked.early.0 + bytes, asked.early.1 + fresh_bytes),
+        }
+        Ok(())
+    }
+
+    /// Asks for a page again that was not what its checksum says.
+    async fn mend(&mut self, stream: StreamId, offset: u64, len: usize) -> Step<()> {
+        let Some(chunk) = self.chunks.iter_mut().find(|chunk| chunk.stream == stream) else { return Ok(()) };
+        if chunk.is_retry {
+            let message = format!(
+                "a page of {len} bytes at {offset} came twice with bytes that are not what its checksum says"
+            );
+            let error = Error::new(ErrorKind::ChecksumMismatch, message).endpoint(&self.file.url);
+            return Err(End::Dead { error, forget: false });
+        }
+        chunk.came += len as u64;
+        let of = chunk.of;
+        let range = ByteRange::at(offset, len as u64);
+        self.read(Chunk { stream, of, range, came: 0, is_paged: true, is_retry: true }).await
+    }
+
+    /// Ends the part, and what ends with it.
+    async fn finish(&mut self) -> Step<()> {
+        let left = self.file.connection().map_err(End::Local)?.data_left();
+        let Some(reading) = self.reading.take_if(|_| left == 0) else { return Ok(()) };
+        if self.tail > 0 {
+            let error = Error::new(ErrorKind::Protocol, "it sent a page that is not whole");
+            return Err(dead(self.lane, error));
+        }
+        if !reading.part.is_last {
+            return Ok(());
+        }
+        let Some(at) = self.chunks.iter().position(|chunk| chunk.stream == reading.part.stream) else {
+            return Ok(());
+        };
+        let chunk = self.chunks.swap_remove(at);
+        if chunk.came < chunk.range.len() {
+            // Reads end early where the file does: it was longer when it was opened.
+            return Err(changed(self.lane));
+        }
+        self.settle();
+        if let Some(round_trip) = self.file.round_trip() {
+            self.lane.tell(Notice::RoundTrip { lane: self.lane.id, round_trip });
+        }
+        Ok(())
+    }
+
+    /// Tells of requests that are over, oldest first.
+    fn settle(&mut self) {
+        while let Some(asked) = self.asked.front_mut() {
+            let (bytes, fresh_bytes) = std::mem::take(&mut asked.early);
+            if bytes > 0 {
+                self.tally.add(self.lane, bytes, fresh_bytes);
+            }
+            if asked.missing > 0 {
+                return;
+            }
+            self.tally.tell(self.lane);
+            self.asked.pop_front();
+            self.over += 1;
+            self.lane.tell(Notice::RequestDone { lane: self.lane.id });
+        }
+    }
+
+    fn broken(&self, error: Error) -> End {
+        let error = match error.endpoint_text() {
+            Some(_) => error,
+            None => error.endpoint(&self.file.url),
+        };
+        match error.kind() {
+            ErrorKind::Protocol => End::Dead { error, forget: false },
+            // Between two reads a server is free to close.
+            _ if self.chunks.is_empty() && self.has_answered => End::Lost(Loss::Ended, None),
+            _ => End::Lost(Loss::Failed, Some(error)),
+        }
+    }
+}
+
+fn changed(lane: &Lane) -> End {
+    let error = Error::new(ErrorKind::Precondition, "the file changed while it was copied")
+        .fault(Fault::Peer)
+        .hint("copy it again when nobody writes it")
+        .retryable(true);
+    dead(lane, error)
+}
+
+/// What the source sent is not to be believed either.
+fn dead(lane: &Lane, error: Error) -> End {
+    End::Dead { error: error.endpoint(&lane.source.url), forget: true }
+}

@@ -1,0 +1,394 @@
+//! One question with one answer: sessions, redirects, waits, and errors that name the endpoint.
+
+use std::time::Duration;
+
+use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
+use gridlane_net::Dialer;
+use gridlane_sys::AlignedBuf;
+use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
+use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Said, is_repeatable};
+use gridlane_xrd::flags::{LocateOptions, OpenMore, OpenOptions};
+use gridlane_xrd::request::{Endsess, Locate, Open, Query};
+use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
+use tokio::time::timeout;
+
+use super::connection::{Connection, Next, Unopened};
+use super::file::OpenFile;
+use super::habits::Habits;
+use super::redirect::{Way, cgi_for_servers};
+use super::status::{malformed, said, status_error};
+use super::who::who;
+use super::{COLLECTED, Home, Pool, Server};
+use crate::pool::Purpose;
+
+/// Bytes of an answer that are passed on together.
+const PART_BYTES: usize = 64 * 1024;
+
+const _: () = assert!(PART_BYTES <= IO_BYTES && ROOT_WORDS_BYTES_MAX <= PART_BYTES);
+
+/// Makes requests and sessions. Its clones share their idle sessions, and what they learn of servers, with it.
+#[derive(Clone)]
+pub struct Client {
+    /// How long an answer may take, for each of the servers that redirects lead to.
+    pub answer_max: Duration,
+    /// Whether bytes travel with a checksum for each page, where the server can and TLS does not protect them.
+    pub pages: bool,
+    dialer: Dialer,
+    pool: Pool,
+    habits: Habits,
+}
+
+/// An answer that was collected.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// What was answered.
+    pub body: Vec<u8>,
+    /// Who answered, after redirects.
+    pub url: Url,
+}
+
+/// What a request came to.
+enum Came {
+    Done(Connection),
+    Elsewhere(gridlane_xrd::answer::Redirect),
+    Failed(Error, Option<ErrorCode>),
+}
+
+/// Takes the bytes of an answer as they come, and whether they are the last ones.
+type Take<'a> = dyn FnMut(&[u8], bool) -> Result<()> + Send + 'a;
+
+/// Makes the request for a path: redirects change its CGI.
+type Make<'a> = dyn Fn(PathArg) -> Vec<u8> + Send + Sync + 'a;
+
+impl Client {
+    /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
+    pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
+        let (pool, habits) = Default::default();
+        Client { answer_max, pages: true, dialer, pool, habits }
+    }
+
+    /// Asks one question about the path of `url` and collects the answer, which may have up to
+    /// [`ROOT_ANSWER_BYTES_MAX`](gridlane_core::limits::ROOT_ANSWER_BYTES_MAX).
+    ///
+    /// Redirects are followed; a wait that the server asks for is waited, up to [`ROOT_WAIT_MAX`] in all. What may be
+    /// asked twice is asked again on a new session when an idle one turns out to be closed. An error names the
+    /// endpoint.
+    pub async fn call<C: Call>(
+        &self,
+        url: &Url,
+        make: impl Fn(PathArg) -> C + Send + Sync,
+    ) -> Result<Answered> {
+        let make = move |path| make(path).to_bytes(StreamId::default());
+        let mut body = Vec::new();
+        let mut take = |bytes: &[u8], _| {
+            body.extend_from_slice(bytes);
+            Ok(())
+        };
+        let (_, url) = self.exchange(url, "", Purpose::Question, &make, COLLECTED, &mut take).await?;
+        Ok(Answered { body, url })
+    }
+
+    /// As [`call`](Client::call), but the answer is not collected: `part` gets its bytes as they come, however long
+    /// it is, and whether they are the last ones. Says who answered.
+    pub async fn call_in_parts<C: Call>(
+        &self,
+        url: &Url,
+        make: impl Fn(PathArg) -> C + Send + Sync,
+        part: &mut (dyn FnMut(&[u8], bool) -> Result<()> + Send),
+    ) -> Result<Url> {
+        let make = move |path| make(path).to_bytes(StreamId::default());
+        let expect = Expect::Text { bytes_max: u64::MAX };
+        let (_, url) = self.exchange(url, "", Purpose::Question, &make, expect, part).await?;
+        Ok(url)
+    }
+
+    /// Opens the file of `url`, with `more_cgi` in its CGI (`oss.asize=5&…`). `mode` is for one that is made.
+    pub async fn open(&self, url: &Url, options: OpenOptions, mode: u16, more_cgi: &str) -> Result<OpenFile> {
+        let make = |about| {
+            let (more, template) = (OpenMore::NONE, Handle::default());
+            Open { mode, options, more, template, about }.to_bytes(StreamId::default())
+        };
+        let purpose = if options.is_write() { Purpose::Upload } else { Purpose::Lane };
+        let mut body = Vec::new();
+        let mut take = |bytes: &[u8], _| {
+            body.extend_from_slice(bytes);
+            Ok(())
+        };
+        let (connection, url) = self.exchange(url, more_cgi, purpose, &make, COLLECTED, &mut take).await?;
+        let opened = OpenAnswer::parse(&body).map_err(|wrong| malformed(&wrong).endpoint(&url))?;
+        Ok(OpenFile::new(self.clone(), connection, opened, url, !options.is_write()))
+    }
+
+    /// The checksum of `kind` that the server has of the file of `url`, or computes; that may take as long as
+    /// [`answer_max`](Client::answer_max). `None`: it said something else.
+    pub async fn checksum(&self, url: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
+        let make = |path: PathArg| {
+            let wanted = format!("cks.type={}", kind.name());
+            let about = PathArg { cgi: merge_cgi(&path.cgi, wanted.as_bytes()), ..path };
+            let mut argument = Vec::new();
+            about.write(&mut argument);
+            Query::new(QueryKind::CHECKSUM, argument)
+        };
+        let answered = self.call(url, make).await?;
+        Ok(parse_checksum(&answered.body).filter(|checksum| checksum.kind() == kind))
+    }
+
+    /// The servers that have the file of `url`, as URLs of it: those behind a manager, or the server itself.
+    pub async fn locate(&self, url: &Url) -> Result<Vec<Url>> {
+        let options = LocateOptions::UNIQUE | LocateOptions::PREFER_NAMES;
+        let Answered { body, url: at } = self.call(url, |about| Locate { about, options }).await?;
+        let servers = Location::parse_all(&body);
+        let mut urls: Vec<Url> = Vec::new();
+        // A manager that is named knows servers that we would have to ask it for; the one that was asked has.
+        for Location { host, port, .. } in servers.into_iter().filter(|server| !server.is_manager) {
+            let host = if host.contains(':') { format!("[{host}]") } else { host };
+            let user = at.credentials().map(|(user, _)| format!("{user}@")).unwrap_or_default();
+            let authority = format!("{user}{host}:{port}");
+            let found = Url::of_root(at.scheme(), &authority, &url.wire_path(), url.cgi());
+            urls.extend(found.ok().filter(|found| !urls.contains(found)));
+        }
+        Ok(urls)
+    }
+
+    /// A session whose connection broke: the next one to this server ends it.
+    pub(crate) fn lost(&self, url: &Url, connection: &Connection) {
+        self.habits.lost(&Server::of(url), connection.session().id);
+    }
+
+    /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
+    async fn exchange(
+        &self,
+        url: &Url,
+        more_cgi: &str,
+        purpose: Purpose,
+        make: &Make<'_>,
+        expect: Expect,
+        take: &mut Take<'_>,
+    ) -> Result<(Connection, Url)> {
+        if !url.scheme().is_root() {
+            let message = format!("{}:// is not XRootD's protocol", url.scheme().name());
+            return Err(Error::new(ErrorKind::Unsupported, message).endpoint(url));
+        }
+        let mut way = Way::new(url.clone());
+        loop {
+            let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
+            let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
+            let request = make(PathArg::with_cgi(way.at.wire_path(), cgi));
+            let came = self.ask(&way, purpose, &request, expect, take).await;
+            let (error, code) = match came {
+                Ok(Came::Done(connection)) => return Ok((connection, way.at)),
+                Ok(Came::Elsewhere(redirect)) => {
+                    way.follow(&redirect)?;
+                    continue;
+                }
+                Ok(Came::Failed(error, code)) => (error, code),
+                Err(error) => (error, None),
+            };
+            let error = match error.endpoint_text() {
+                Some(_) => error,
+                None => error.endpoint(&way.at),
+            };
+            way.avoid(error, code)?;
+        }
+    }
+
+    /// Asks one server, for as long as it says that we should wait.
+    async fn ask(
+        &self,
+        way: &Way,
+        purpose: Purpose,
+        request: &[u8],
+        expect: Expect,
+        take: &mut Take<'_>,
+    ) -> Result<Came> {
+        let home = self.pool.home(Server::of(&way.at), purpose).await;
+        let mut has_taken = false;
+        let mut waited = Duration::ZERO;
+        let idle = match way.token {
+            // The login says the token.
+            Some(_) => None,
+            None => self.pool.take(&home),
+        };
+        let (mut connection, mut stream) = match idle {
+            Some(wire) => {
+                let mut connection = Connection::resumed(wire, home.clone());
+                match connection.send(request, &[], expect).await {
+                    Ok(stream) => (connection, stream),
+                    Err(error) if connection.was_stale(&error) && is_repeatable(request) => {
+                        self.connect(way, &home, request, expect).await?
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            None => self.connect(way, &home, request, expect).await?,
+        };
+        for session in self.habits.take_lost(home.key()) {
+            // Whatever it says to that: it knows nothing of it any more, or ends it by itself.
+            let request = Endsess { session }.to_bytes(StreamId::default());
+            connection.send(&request, &[], COLLECTED).await?;
+        }
+        let mut answer_max = self.answer_max;
+        loop {
+            let came = timeout(answer_max, self.hear(&mut connection, stream, take, &mut has_taken)).await;
+            let Ok(came) = came else {
+                let message = format!("no answer within {} s", answer_max.as_secs());
+                return Err(Error::new(ErrorKind::Timeout, message));
+            };
+            match came {
+                Ok(None) => return Ok(Came::Done(connection)),
+                Ok(Some(Said::Error(answer))) => {
+                    return Ok(Came::Failed(status_error(&answer), Some(answer.code)));
+                }
+                Ok(Some(Said::Redirect(redirect))) if !has_taken => return Ok(Came::Elsewhere(redirect)),
+                Ok(Some(Said::Wait(wait))) if !has_taken => {
+                    let wanted = Duration::from_secs(u64::from(wait.seconds));
+                    // What waits for nothing would ask for ever.
+                    waited += wanted.max(Duration::from_secs(1));
+                    if waited > ROOT_WAIT_MAX {
+                        let message = format!(
+                            "the server asks for a pause of {} s ({})",
+                            wait.seconds,
+                            said(&wait.text)
+                        );
+                        return Err(Error::new(ErrorKind::Busy, message).retry_after(Some(wanted)));
+                    }
+                    tokio::time::sleep(wanted).await;
+                    stream = connection.send(request, &[], expect).await?;
+                }
+                Ok(Some(Said::Later(later))) => {
+                    let later = Duration::from_secs(u64::from(later.seconds));
+                    answer_max = later.min(self.answer_max.max(ROOT_WAIT_MAX));
+                }
+                Ok(Some(_)) => {
+                    connection.give_up();
+                    let message = "it sent a part of an answer and then something else";
+                    return Err(Error::new(ErrorKind::Protocol, message));
+                }
+                Err(error) if connection.was_stale(&error) && !has_taken && is_repeatable(request) => {
+                    (connection, stream) = self.connect(way, &home, request, expect).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits for the answer to `stream`: `None` when all of it was taken.
+    async fn hear(
+        &self,
+        connection: &mut Connection,
+        stream: StreamId,
+        take: &mut Take<'_>,
+        has_taken: &mut bool,
+    ) -> Result<Option<Said>> {
+        let mut buf: Option<AlignedBuf> = None;
+        loop {
+            let part = match connection.next().await? {
+                Next::Part(part) => part,
+                Next::Said(of, said) if of == stream => return Ok(Some(said)),
+                // To something that was sent beside it, and whose answer nobody needs.
+                Next::Said(..) => continue,
+            };
+            let is_ours = part.stream == stream;
+            *has_taken |= is_ours;
+            if part.len == 0 && is_ours {
+                take(&[], part.is_last)?;
+            }
+            while connection.data_left() > 0 {
+                let buf = buf.get_or_insert_with(|| AlignedBuf::new(PART_BYTES));
+                let count = match timeout(self.answer_max, connection.read_data(buf)).await {
+                    Ok(count) => count?,
+                    Err(_) => return Err(Error::new(ErrorKind::Timeout, "the answer stopped half-way")),
+                };
+                if is_ours {
+                    take(&buf[..count], part.is_last && connection.data_left() == 0)?;
+                }
+            }
+            if is_ours && part.is_last {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// A new session, on which `request` has been sent.
+    async fn connect(
+        &self,
+        way: &Way,
+        home: &Home,
+        request: &[u8],
+        expect: Expect,
+    ) -> Result<(Connection, StreamId)> {
+        let server = home.key();
+        let habit = self.habits.of(server);
+        let flight = match habit.wants_steps {
+            true => Flight::Steps,
+            false if is_repeatable(request) || habit.takes_flights => Flight::Whole,
+            false => Flight::Login,
+        };
+        let opened = match self.open_session(way, flight, request, expect).await {
+            Ok(opened) => {
+                self.habits.learn(server, |habit| habit.takes_flights |= flight != Flight::Steps);
+                Ok(opened)
+            }
+            Err(unopened) => {
+                let (is_safe, error) = match unopened {
+                    Unopened::StepByStep => (true, None),
+                    Unopened::Closed(error) => {
+                        (flight != Flight::Whole || is_repeatable(request), Some(error))
+                    }
+                    Unopened::Failed(error) => (false, Some(error)),
+                };
+                match error {
+                    Some(error) if flight == Flight::Steps || !is_safe => Err(error),
+                    _ => {
+                        let opened = self.open_session(way, Flight::Steps, request, expect).await;
+                        let opened = opened.map_err(|unopened| match unopened {
+                            Unopened::Closed(error) | Unopened::Failed(error) => error,
+                            Unopened::StepByStep => {
+                                Error::new(ErrorKind::Protocol, "it cannot be logged in to")
+                            }
+                        })?;
+                        self.habits.learn(server, |habit| {
+                            (habit.wants_steps, habit.takes_flights) = (true, false);
+                        });
+                        Ok(opened)
+                    }
+                }
+            }
+        };
+        let (mut connection, stream) = opened?;
+        if way.token.is_none() {
+            connection.set_home(home.clone());
+        }
+        Ok((connection, stream))
+    }
+
+    async fn open_session(
+        &self,
+        way: &Way,
+        flight: Flight,
+        request: &[u8],
+        expect: Expect,
+    ) -> std::result::Result<(Connection, StreamId), Unopened> {
+        let failed = |error: Error| Unopened::Failed(error.endpoint(&way.at));
+        let mut answers = Answers::default();
+        let nothing = || Unopened::Failed(Error::new(ErrorKind::Other, "a session without a request"));
+        let stream = answers.ask(expect).ok_or_else(nothing)?;
+        let mut first = request.to_vec();
+        if let Some(id) = first.first_chunk_mut() {
+            *id = stream.0;
+        }
+        let mut who = who();
+        if let Some((user, _)) = way.at.credentials() {
+            who.login = user.as_bytes().to_vec();
+        }
+        if let Some(token) = &way.token {
+            who.cgi = [who.cgi.as_slice(), b"&", token].concat();
+        }
+        let must_tls = way.at.scheme() == Scheme::Roots;
+        let opening = Opening::new(who, Aim::Login, flight, must_tls, first);
+        let route = self.dialer.route(&way.at).map_err(failed)?;
+        let connection = Connection::open(&self.dialer, &route, &way.at, opening, answers).await?;
+        Ok((connection, stream))
+    }
+}

@@ -1,0 +1,156 @@
+//! Where redirects lead, and how a manager is told who failed.
+
+use std::collections::HashSet;
+
+use gridlane_core::limits::ROOT_REDIRECTS_MAX;
+use gridlane_core::{Error, ErrorKind, Result, Scheme, Url};
+use gridlane_xrd::answer::{Redirect, merge_cgi};
+use gridlane_xrd::{ErrorCode, path};
+
+/// The way of one request from server to server.
+pub(super) struct Way {
+    /// Who is asked now.
+    pub(super) at: Url,
+    /// What its login is told, if a redirect says so.
+    pub(super) token: Option<Vec<u8>>,
+    /// Who redirected first.
+    manager: Option<Url>,
+    /// Who failed that it led to, and why.
+    tried: Vec<(String, &'static str)>,
+    /// The last failure that was not that a file is not there.
+    failure: Option<Error>,
+    seen: HashSet<String>,
+    hops: usize,
+}
+
+impl Way {
+    pub(super) fn new(url: Url) -> Way {
+        let (token, manager, tried, failure, seen) = Default::default();
+        Way { at: url, token, manager, tried, failure, seen, hops: 0 }
+    }
+
+    /// Goes where a server has said.
+    pub(super) fn follow(&mut self, redirect: &Redirect) -> Result<()> {
+        if self.manager.is_none() {
+            self.manager = Some(self.at.clone());
+        }
+        let (next, token) = target(&self.at, redirect).map_err(|error| error.endpoint(&self.at))?;
+        // Back to who failed already: a manager that does not listen.
+        if self.tried.iter().any(|(host, _)| host == next.host()) {
+            let loops = redirect_loop().endpoint(&self.at);
+            return Err(self.failure.take().unwrap_or(loops));
+        }
+        (self.at, self.token) = (next, token);
+        self.step()
+    }
+
+    /// A server failed: `Ok` when there is a manager to be asked for another one.
+    pub(super) fn avoid(&mut self, error: Error, code: Option<ErrorCode>) -> Result<()> {
+        let reason = match code {
+            Some(ErrorCode::NOT_FOUND) => Some("enoent"),
+            Some(ErrorCode::IO_ERROR) => Some("ioerr"),
+            Some(ErrorCode::FS_ERROR) => Some("fserr"),
+            Some(ErrorCode::SERVER_ERROR | ErrorCode::OVERLOADED | ErrorCode::NO_MEMORY) => Some("srverr"),
+            Some(_) => None,
+            None => matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol)
+                .then_some("srverr"),
+        };
+        let host = self.at.host().to_owned();
+        let is_at_manager = self.manager.as_ref().is_none_or(|manager| self.at.same_endpoint(manager));
+        let (Some(manager), Some(reason), false) = (&self.manager, reason, is_at_manager) else {
+            // A manager that has nobody left says that there is no such file; who failed knows better.
+            return Err(match error.kind() {
+                ErrorKind::NotFound if is_at_manager => self.failure.take().unwrap_or(error),
+                _ => error,
+            });
+        };
+        let cgi = self.at.cgi().unwrap_or_default();
+        self.tried.push((host, reason));
+        let hosts: Vec<&str> = self.tried.iter().map(|(host, _)| host.as_str()).collect();
+        let reasons: Vec<&str> = self.tried.iter().map(|(_, reason)| *reason).collect();
+        let tried = format!("tried={}&triedrc={}", hosts.join(","), reasons.join(","));
+        let cgi = merge_cgi(cgi.as_bytes(), tried.as_bytes());
+        let cgi = String::from_utf8_lossy(&cgi).into_owned();
+        let at = Url::of_root(manager.scheme(), &authority(manager), &manager.wire_path(), Some(&cgi))?;
+        if reason != "enoent" || self.failure.is_none() && error.kind() != ErrorKind::NotFound {
+            self.failure = Some(error);
+        }
+        (self.at, self.token) = (at, None);
+        self.step()
+    }
+
+    fn step(&mut self) -> Result<()> {
+        self.hops += 1;
+        if self.hops > ROOT_REDIRECTS_MAX || !self.seen.insert(self.at.as_str().to_owned()) {
+            let loops = redirect_loop().endpoint(&self.at);
+            return Err(self.failure.take().unwrap_or(loops));
+        }
+        Ok(())
+    }
+}
+
+/// The CGI that goes to servers: without what is for the client alone.
+pub(super) fn cgi_for_servers(cgi: &str) -> Vec<u8> {
+    let kept = cgi.split('&').filter(|pair| !pair.is_empty() && !pair.starts_with("xrdcl."));
+    kept.collect::<Vec<_>>().join("&").into_bytes()
+}
+
+/// Where a redirect from `from` leads, and what the login there is told. What was encrypted stays so.
+fn target(from: &Url, redirect: &Redirect) -> Result<(Url, Option<Vec<u8>>)> {
+    let own = from.cgi().unwrap_or_default().as_bytes();
+    let text = |cgi: Vec<u8>| {
+        String::from_utf8(cgi)
+            .map_err(|_| Error::new(ErrorKind::Protocol, "it redirects with a CGI that is no text"))
+    };
+    match redirect {
+        Redirect::Host { host, port, cgi, token } => {
+            let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+            let user = from.credentials().map(|(user, _)| format!("{user}@")).unwrap_or_default();
+            let mut cgi = merge_cgi(own, cgi);
+            if !token.is_empty() {
+                cgi = merge_cgi(&cgi, &[b"xrd.logintoken=", token.as_slice()].concat());
+            }
+            let authority = format!("{user}{host}:{port}");
+            let url = Url::of_root(from.scheme(), &authority, &from.wire_path(), Some(&text(cgi)?));
+            let url = url.map_err(|error| nowhere(&error))?;
+            Ok((url, Some(token.clone()).filter(|token| !token.is_empty())))
+        }
+        Redirect::Url { url, .. } => {
+            let to = Url::parse_absolute(url).map_err(|error| nowhere(&error))?;
+            if !to.scheme().is_root() {
+                let message = format!("it redirects to {to}, which is another protocol");
+                return Err(
+                    Error::new(ErrorKind::Unsupported, message).hint("use that URL yourself if it is right")
+                );
+            }
+            let scheme = if from.scheme().is_encrypted() { Scheme::Roots } else { to.scheme() };
+            let theirs = to.cgi().unwrap_or_default().as_bytes();
+            let missing: Vec<Vec<u8>> = path::pairs(own)
+                .filter(|(key, _)| path::pairs(theirs).all(|(known, _)| known != *key))
+                .map(|(key, value)| if value.is_empty() { key.to_vec() } else { [key, b"=", value].concat() })
+                .collect();
+            let cgi = merge_cgi(theirs, &missing.join(&b'&'));
+            let to = Url::of_root(scheme, &authority(&to), &to.wire_path(), Some(&text(cgi)?))?;
+            Ok((to, None))
+        }
+    }
+}
+
+fn nowhere(error: &Error) -> Error {
+    Error::new(ErrorKind::Protocol, format!("it redirects to nowhere: {}", error.message()))
+}
+
+/// `[user@]host:port` of a URL.
+pub(super) fn authority(url: &Url) -> String {
+    let user = url.credentials().map(|(user, _)| format!("{user}@")).unwrap_or_default();
+    let zone = url.zone().map(|zone| format!("%25{zone}")).unwrap_or_default();
+    match url.host().contains(':') {
+        true => format!("{user}[{}{zone}]:{}", url.host(), url.port()),
+        false => format!("{user}{}:{}", url.host(), url.port()),
+    }
+}
+
+fn redirect_loop() -> Error {
+    let message = format!("its redirects lead in a circle, or there are more than {ROOT_REDIRECTS_MAX}");
+    Error::new(ErrorKind::Protocol, message)
+}

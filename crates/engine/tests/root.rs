@@ -1,0 +1,321 @@
+//! The client of XRootD's protocol, against a server that does what is asked of it here.
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+#[path = "support/root.rs"]
+mod support;
+
+use std::time::Duration;
+
+use gridlane_core::{ChecksumKind, ErrorKind, Url};
+use gridlane_engine::{Client, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_net::{Dialer, tls::Trust};
+use gridlane_xrd::answer::{Redirect, StatText};
+use gridlane_xrd::flags::{DirlistOptions, OpenOptions, ServerFlags};
+use gridlane_xrd::request::{About, Dirlist, Mkdir, Read, Stat};
+use gridlane_xrd::{ErrorCode, PathArg, PathId};
+use support::{Faults, Site, certificate};
+
+const MANY: u64 = u64::MAX;
+
+fn client() -> Client {
+    client_that_trusts(Trust::default())
+}
+
+fn client_that_trusts(trust: Trust) -> Client {
+    Client::new(Dialer::new(trust), Duration::from_secs(20))
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    let mut seed = 1_u32;
+    let next = |_| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 24) as u8
+    };
+    (0..len).map(next).collect()
+}
+
+fn stat(about: PathArg) -> Stat {
+    Stat { about: About::Path(about), is_vfs: false, wants: 0 }
+}
+
+struct Quiet;
+
+impl Observer for Quiet {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+async fn fetch(client: &Client, sources: &[&Url]) -> (Outcome, Option<Vec<u8>>) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let spec = CopySpec {
+        sources: sources.iter().map(|url| (*url).clone()).collect(),
+        target: TargetSpec::File { path: path.clone(), overwrite: false },
+        options: Options { patience: Duration::from_secs(5), ..Options::default() },
+    };
+    let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
+    (outcome, std::fs::read(path).ok())
+}
+
+/// Copies from one server with these faults, and expects the right bytes.
+async fn fetches(bytes: &[u8], faults: Faults) -> Site {
+    let site = Site::start(bytes, faults).await;
+    let (outcome, found) = fetch(&client(), &[&site.url]).await;
+    outcome.result.unwrap();
+    assert!(found.unwrap() == bytes);
+    assert_eq!(outcome.report.checksum, Some(site.state.checksum()));
+    assert!(outcome.report.verified.is_some());
+    site
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_all_sizes() {
+    for len in [0, 1, 4095, 4096, 4097, 100_000, 9_000_001] {
+        fetches(&noise(len), Faults::default()).await;
+        fetches(&noise(len), Faults { has_no_pages: true, ..Faults::default() }).await;
+        fetches(&noise(len), Faults { overtakes: true, ..Faults::default() }).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_and_an_open_file_are_one_flight() {
+    let site = fetches(&noise(100_000), Faults::default()).await;
+    assert_eq!(site.count("protocol flight") as u64, site.connections());
+    let site = Site::start(b"bytes", Faults::default()).await;
+    let client = client();
+    let file = client.root.open(&site.url, OpenOptions::READ | OpenOptions::RETSTAT, 0, "a=b").await.unwrap();
+    assert_eq!(file.stat.as_ref().unwrap().size_bytes, 5);
+    assert_eq!(site.log(), ["protocol flight", "login", "open /f?k=v&a=b"]);
+    file.close().await.unwrap();
+    // The session goes on.
+    client.root.call(&site.url, stat).await.unwrap();
+    assert_eq!(site.log()[3..], ["close", "stat /f?k=v"]);
+    assert_eq!(site.connections(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_read_is_closed_when_it_is_dropped() {
+    let site = Site::start(b"bytes", Faults::default()).await;
+    let client = client();
+    let mut file = client.root.open(&site.url, OpenOptions::READ, 0, "").await.unwrap();
+    assert!(file.stat.is_none() && file.uses_pages());
+    let read = file.call(|handle| Read { handle, offset: 1, len: 9, path_id: PathId::MAIN }).await.unwrap();
+    assert_eq!(read, b"ytes");
+    drop(file);
+    while site.count("close") == 0 {
+        tokio::task::yield_now().await;
+    }
+    // What was to be written is not closed in good order.
+    let file = client.root.open(&site.url, OpenOptions::UPDATE | OpenOptions::POSC, 0o644, "").await.unwrap();
+    drop(file);
+    client.root.call(&site.url, stat).await.unwrap();
+    assert_eq!(site.count("close"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_page_is_asked_for_again_alone() {
+    let bytes = noise(300_001);
+    let bad_page = Some((4096 * 9, 1));
+    let site = fetches(&bytes, Faults { bad_page, ..Faults::default() }).await;
+    assert_eq!(site.count("pgread again 36864 4096"), 1);
+    let last = 300_001 / 4096 * 4096;
+    let site = fetches(&bytes, Faults { bad_page: Some((last, 1)), ..Faults::default() }).await;
+    assert_eq!(site.count(&format!("pgread again {last} {}", 300_001 - last)), 1);
+    // Still wrong: that source is not used, and named; another one serves.
+    let faults = Faults { bad_page: Some((4096 * 9, MANY)), ..Faults::default() };
+    let (bad, good) = (Site::start(&bytes, faults).await, Site::start(&bytes, Faults::default()).await);
+    let (outcome, found) = fetch(&client(), &[&bad.url]).await;
+    let error = outcome.result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ChecksumMismatch, "{error}");
+    assert!(error.endpoint_text().unwrap().contains(&bad.port.to_string()) && found.is_none());
+    let (outcome, found) = fetch(&client(), &[&bad.url, &good.url]).await;
+    outcome.result.unwrap();
+    assert!(found.unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_and_answers_that_come_later() {
+    let site = fetches(&noise(5000), Faults { waits: 3, defers: true, ..Faults::default() }).await;
+    assert!(site.count("query") >= 1);
+    let site = Site::start(b"x", Faults { waits: MANY, ..Faults::default() }).await;
+    let error = client().root.call(&site.url, stat).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    let checksum = Site::start(b"x", Faults { defers: true, ..Faults::default() }).await;
+    let said = client().root.checksum(&checksum.url, ChecksumKind::Adler32).await.unwrap();
+    assert_eq!(said, Some(checksum.state.checksum()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_is_asked_again_for_each_replica_that_fails() {
+    let bytes = noise(50_000);
+    let missing = Site::start(&bytes, Faults { is_missing: true, ..Faults::default() }).await;
+    let good = Site::start(&bytes, Faults::default()).await;
+    let nobody = Redirect::Host { host: "127.0.0.1".into(), port: 1, cgi: Vec::new(), token: Vec::new() };
+    // By other names for the same address: who was tried is known by its name.
+    let named = |redirect: &Redirect, name: &str| match redirect.clone() {
+        Redirect::Host { port, cgi, token, .. } => Redirect::Host { host: name.into(), port, cgi, token },
+        other => other,
+    };
+    let redirects =
+        vec![named(&missing.redirect(), "localhost"), named(&nobody, "127.0.0.2"), good.redirect()];
+    let manager = Site::start(&bytes, Faults { redirects: redirects.clone(), ..Faults::default() }).await;
+    let answered = client().root.call(&manager.url, stat).await.unwrap();
+    assert_eq!(StatText::parse(&answered.body).unwrap().size_bytes, 50_000);
+    assert_eq!(answered.url.port(), good.port);
+    let asked = "stat /f?k=v&from=manager&tried=localhost,127.0.0.2&triedrc=enoent,srverr";
+    assert_eq!(manager.log().last().unwrap(), asked);
+    let (outcome, found) = fetch(&client(), &[&manager.url]).await;
+    outcome.result.unwrap();
+    assert!(found.unwrap() == bytes);
+    // Nobody is left: who failed for another reason than that there is nothing is named.
+    let manager =
+        Site::start(&bytes, Faults { redirects: redirects[..2].to_vec(), ..Faults::default() }).await;
+    let error = client().root.call(&manager.url, stat).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network, "{error}");
+    let manager =
+        Site::start(&bytes, Faults { redirects: redirects[..1].to_vec(), ..Faults::default() }).await;
+    let error = client().root.call(&manager.url, stat).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    // One that does not listen.
+    let faults = Faults { redirects: vec![missing.redirect()], insists: true, ..Faults::default() };
+    let manager = Site::start(&bytes, faults).await;
+    client().root.call(&manager.url, stat).await.unwrap_err();
+    assert!(manager.count("stat") <= 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_complete_url_and_a_circle() {
+    let good = Site::start(b"12345", Faults::default()).await;
+    let to = |url: String| Redirect::Url { url, flags: 0 };
+    let redirects = vec![to(format!("root://127.0.0.1:{}//f?k=w&more", good.port))];
+    let site = Site::start(b"", Faults { redirects, ..Faults::default() }).await;
+    client().root.call(&site.url, stat).await.unwrap();
+    assert_eq!(good.log().last().unwrap(), "stat /f?k=w&more");
+    let redirects = vec![to("https://127.0.0.1/f".into())];
+    let site = Site::start(b"", Faults { redirects, ..Faults::default() }).await;
+    let error = client().root.call(&site.url, stat).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+    // To itself, and on and on.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let free = listener.local_addr().unwrap().port();
+    drop(listener);
+    let redirects = vec![to(format!("root://127.0.0.1:{free}//f"))];
+    let site = Site::start(b"", Faults { redirects, ..Faults::default() }).await;
+    assert!(client().root.call(&site.url, stat).await.is_err());
+    let second = Site::start(b"", Faults::default()).await;
+    let redirects = vec![second.redirect()];
+    let first = Site::start(b"", Faults { redirects, insists: true, ..Faults::default() }).await;
+    let redirects = vec![first.redirect()];
+    let third = Site::start(b"", Faults { redirects, insists: true, ..Faults::default() }).await;
+    client().root.call(&third.url, stat).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tls_is_spoken_where_it_is_demanded_and_where_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, trust) = certificate(dir.path());
+    let bytes = noise(200_000);
+    for demanded in [ServerFlags::NONE, ServerFlags::TLS_LOGIN, ServerFlags::TLS_SESSION] {
+        let faults = Faults { tls: Some((config.clone(), demanded)), ..Faults::default() };
+        let site = Site::start(&bytes, faults).await;
+        let client = client_that_trusts(trust.clone());
+        for url in [site.roots(), site.url.clone()] {
+            let (outcome, found) = fetch(&client, &[&url]).await;
+            outcome.result.unwrap();
+            assert!(found.unwrap() == bytes);
+            // TLS protects the bytes already.
+            let is_clear = url == site.url && demanded == ServerFlags::NONE;
+            assert_eq!(site.count("pgread") > 0, is_clear, "{url} {demanded:?}");
+        }
+        // It is known by now how to begin: connections are not made in vain.
+        let before = site.connections();
+        client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
+        client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
+        assert!(site.connections() <= before + 2);
+        // Nobody vouches for it.
+        let error = crate::client().root.call(&site.roots(), stat).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    }
+    let site = Site::start(&bytes, Faults::default()).await;
+    let error = client().root.call(&site.roots(), stat).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert_eq!(site.log(), ["protocol alone"], "nothing more goes out in clear");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_takes_no_flight_is_remembered() {
+    for faults in [
+        Faults { refuses_flights: true, ..Faults::default() },
+        Faults { methods: "&P=gsi,v:10600&P=unix", ..Faults::default() },
+    ] {
+        let site = Site::start(&noise(5000), faults).await;
+        let client = client();
+        client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
+        assert_eq!(site.connections(), 1 + u64::from(site.count("auth") == 0));
+        let before = site.connections();
+        client.root.open(&site.url, OpenOptions::READ, 0, "").await.unwrap();
+        client.root.open(&site.url, OpenOptions::READ, 0, "").await.unwrap();
+        assert!(site.connections() <= before + 3);
+        let flights = site.count("protocol flight");
+        client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
+        client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
+        assert_eq!(site.count("protocol flight"), flights);
+        let (outcome, found) = fetch(&client, &[&site.url]).await;
+        outcome.result.unwrap();
+        assert_eq!(found.unwrap().len(), 5000);
+    }
+    let site = Site::start(b"", Faults { methods: "&P=gsi,v:10600&P=ztn", ..Faults::default() }).await;
+    let error = client().root.call(&site.url, stat).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.message().contains("gsi, ztn"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broken_connection_costs_what_was_not_there() {
+    let bytes = noise(20_000_000);
+    let site = fetches(&bytes, Faults { breaks_after: 50_000, ..Faults::default() }).await;
+    assert!(site.count("open") >= 2 && site.count("endsess") == 1, "{:?}", site.log());
+    // Errors of a read end the lane, not the copy, if there is another source.
+    for read_error in [ErrorCode::IO_ERROR, ErrorCode::NOT_AUTHORIZED, ErrorCode::FILE_NOT_OPEN] {
+        let faults = Faults { read_error: Some(read_error), ..Faults::default() };
+        let (bad, good) = (Site::start(&bytes, faults).await, Site::start(&bytes, Faults::default()).await);
+        let (outcome, found) = fetch(&client(), &[&bad.url, &good.url]).await;
+        outcome.result.unwrap();
+        assert!(found.unwrap() == bytes);
+    }
+    // A file that became shorter is another one.
+    let site = Site::start(&bytes, Faults { ends_at: Some(10_000_000), ..Faults::default() }).await;
+    let (outcome, _) = fetch(&client(), &[&site.url]).await;
+    assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::Precondition);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_session_that_was_closed_is_made_again() {
+    let site = Site::start(b"x", Faults { closes_idle: true, ..Faults::default() }).await;
+    let client = client();
+    client.root.call(&site.url, stat).await.unwrap();
+    client.root.call(&site.url, stat).await.unwrap();
+    assert_eq!((site.connections(), site.count("stat")), (2, 3));
+    // What must not happen twice is not asked twice.
+    let site = Site::start(b"x", Faults { closes_idle: true, ..Faults::default() }).await;
+    client.root.call(&site.url, stat).await.unwrap();
+    let mkdir = |about| Mkdir { about, parents: false, mode: 0o755 };
+    let error = client.root.call(&site.url, mkdir).await.unwrap_err();
+    assert_eq!((error.kind(), site.count("mkdir")), (ErrorKind::Network, 1), "{error}");
+    client.root.call(&site.url, mkdir).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn questions_with_long_answers() {
+    let site = Site::start(b"x", Faults::default()).await;
+    let mut parts = Vec::new();
+    let dirlist = |about| Dirlist { about, options: DirlistOptions::NONE };
+    let mut part = |bytes: &[u8], is_last| {
+        parts.push((bytes.to_vec(), is_last));
+        Ok(())
+    };
+    client().root.call_in_parts(&site.url, dirlist, &mut part).await.unwrap();
+    assert_eq!(parts, [(b"a\nb\n".to_vec(), false), (b"c\0".to_vec(), true)]);
+    let found = client().root.locate(&site.url).await.unwrap();
+    let found: Vec<_> = found.iter().map(Url::typed).collect();
+    assert_eq!(found, ["root://127.0.0.1:1//f?k=v", "root://127.0.0.2//f?k=v"]);
+}

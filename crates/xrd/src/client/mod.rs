@@ -1,0 +1,53 @@
+//! The client's side of a connection: bytes in, what they mean out. No sockets, no clock.
+//!
+//! An [`Opening`] leads from the first byte to a session; then [`Answers`] takes what comes apart. Data of files
+//! is not collected: [`Answers`] says what the next bytes are, and whoever owns the connection puts them where they
+//! belong. [`Unpaging`] takes the checksums out of pages, in place.
+//!
+//! It decides nothing that needs a clock or another connection: whom to ask again, and when, is for
+//! `gridlane-engine`.
+
+mod answers;
+mod opening;
+mod unpaging;
+
+pub use answers::{Answers, Expect, Part, Said, Step};
+pub use opening::{Aim, Flight, Opening, Refused, Session, Turn, Who};
+pub use unpaging::{Unpaged, Unpaging};
+
+use crate::flags::OpenOptions;
+use crate::frame::{REQUEST_HEAD_BYTES, RequestHead};
+use crate::registry::RequestId;
+
+/// Whether doing it twice leaves what doing it once leaves, so that it may be sent again when nobody knows whether
+/// the server had it. `request` is the request as it is sent.
+pub fn is_repeatable(request: &[u8]) -> bool {
+    let Some(head) =
+        request.first_chunk::<REQUEST_HEAD_BYTES>().and_then(|head| RequestHead::parse(head).ok())
+    else {
+        return false;
+    };
+    match head.id {
+        RequestId::OPEN => {
+            let options = OpenOptions(u16::from_be_bytes([head.body[2], head.body[3]]));
+            !options.is_write()
+        }
+        RequestId::QUERY
+        | RequestId::DIRLIST
+        | RequestId::PROTOCOL
+        | RequestId::PING
+        | RequestId::READ
+        | RequestId::READV
+        | RequestId::PGREAD
+        | RequestId::STAT
+        | RequestId::STATX
+        | RequestId::LOCATE
+        | RequestId::CHMOD
+        | RequestId::ENDSESS
+        | RequestId::TRUNCATE => true,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,405 @@
+//! From a new connection to a session.
+//!
+//! ```text
+//! Flight::Whole      handshake · protocol · login · first request                       one write
+//! Flight::Login      handshake · protocol · login                ◀ ok ▶  first request
+//! Flight::Steps      handshake · protocol ◀▶ [TLS] ◀▶ login ◀▶ [auth] ◀▶ [TLS] ◀▶ first request
+//! ```
+//!
+//! A flight is a guess: a server that wants TLS or credentials cannot go on with what has come behind. Then the
+//! connection is of no use, and the next one goes step by step. With `roots` no more than handshake and `protocol` is
+//! ever sent in clear; behind TLS the rest is a flight again.
+
+use gridlane_core::limits::ROOT_WORDS_BYTES_MAX;
+
+use crate::Malformed;
+use crate::answer::{AttnAnswer, ErrorAnswer, HandshakeAnswer, LoginAnswer, ProtocolAnswer, WaitAnswer};
+use crate::flags::{Abilities, ClientFlags, ServerFlags};
+use crate::frame::{
+    HANDSHAKE, PROTOCOL_VERSION, PathId, RESPONSE_HEAD_BYTES, ResponseHead, SessionId, StreamId,
+};
+use crate::registry::{ErrorCode, Status};
+use crate::request::{Auth, Bind, Call, Expect, Login, Protocol};
+
+/// Who the client is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// Its process.
+    pub process: u32,
+    /// The name that it logs in with; the first 8 bytes count.
+    pub login: Vec<u8>,
+    /// The user that runs it, for a server that takes its word.
+    pub user: Vec<u8>,
+    /// And the group.
+    pub group: Vec<u8>,
+    /// What else it tells: `key=value&…`.
+    pub cgi: Vec<u8>,
+}
+
+/// What a connection is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Aim {
+    /// A session of its own.
+    Login,
+    /// To join a session.
+    Bind(SessionId),
+}
+
+/// How much is sent before the server has said anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flight {
+    /// Everything.
+    Whole,
+    /// All but the first request, which must not be lost.
+    Login,
+    /// What the protocol begins with.
+    Steps,
+}
+
+/// What to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Wait for more bytes.
+    Receive,
+    /// Shake hands as a TLS client. Behind it call [`Opening::secured`].
+    StartTls,
+    /// Wait so many seconds, then call [`Opening::again`].
+    Wait(u32),
+    /// The session is there.
+    Ready,
+}
+
+/// Why there is no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The server wants it step by step.
+    StepByStep,
+    /// The server has no TLS, and it must be.
+    NoTls,
+    /// There are no credentials for any of these ways of authentication.
+    NoMethod(String),
+    /// The server says why.
+    Error(ErrorAnswer),
+    /// What came makes no sense.
+    Malformed(Malformed),
+}
+
+impl From<Malformed> for Refused {
+    fn from(malformed: Malformed) -> Refused {
+        Refused::Malformed(malformed)
+    }
+}
+
+/// What is known of a session and its server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// What others join it by.
+    pub id: SessionId,
+    /// What the server is and can.
+    pub flags: ServerFlags,
+    /// The server's version of the protocol.
+    pub version: u32,
+    /// The number of this connection in the session.
+    pub path_id: PathId,
+}
+
+impl Session {
+    /// Whether bytes can travel with a checksum for each page.
+    pub fn has_pages(&self) -> bool {
+        self.version >= 0x511 && self.flags.has(ServerFlags::CAN_PAGES)
+    }
+
+    /// Whether it only knows who has files.
+    pub fn is_manager(&self) -> bool {
+        self.flags.has(ServerFlags::IS_MANAGER)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Handshake,
+    Protocol,
+    /// TLS in front of login.
+    FirstTls,
+    Login,
+    Auth,
+    /// TLS behind login.
+    LastTls,
+    Ready,
+}
+
+/// Opens a session.
+#[derive(Debug)]
+pub struct Opening {
+    who: Who,
+    aim: Aim,
+    flight: Flight,
+    /// TLS or failure.
+    must_tls: bool,
+    is_tls: bool,
+    state: State,
+    /// To be sent.
+    output: Vec<u8>,
+    /// The request that the session is opened for; empty when it is sent.
+    first: Vec<u8>,
+    session: Session,
+    /// Ways of authentication that have not been tried.
+    methods: Vec<Vec<u8>>,
+    failure: Option<ErrorAnswer>,
+}
+
+/// Stream ids: requests of the opening do not meet those that follow.
+const PROTOCOL: StreamId = StreamId([0xff, 1]);
+const LOGIN: StreamId = StreamId([0xff, 2]);
+const AUTH: StreamId = StreamId([0xff, 3]);
+
+impl Opening {
+    /// Begins. `first` is the request that follows, as it is sent; it may be empty. `must_tls`: TLS or nothing.
+    pub fn new(who: Who, aim: Aim, flight: Flight, must_tls: bool, first: Vec<u8>) -> Opening {
+        let mut output = HANDSHAKE.to_vec();
+        let expect = if aim == Aim::Login { Expect::Login } else { Expect::Bind };
+        // A server that is told of TLS in a flight would begin it, with the rest of the flight under way.
+        let flags = match (must_tls, flight) {
+            (true, _) => ClientFlags::CAN_TLS | ClientFlags::WANTS_TLS,
+            (false, Flight::Steps) => ClientFlags::CAN_TLS,
+            (false, _) => ClientFlags::NONE,
+        };
+        let protocol = Protocol { version: PROTOCOL_VERSION, flags, expect };
+        protocol.encode(PROTOCOL, &mut output);
+        let mut opening = Opening {
+            who,
+            aim,
+            flight,
+            must_tls,
+            is_tls: false,
+            state: State::Handshake,
+            output,
+            first,
+            session: Session::default(),
+            methods: Vec::new(),
+            failure: None,
+        };
+        if !must_tls && flight != Flight::Steps {
+            opening.log_in();
+        }
+        opening
+    }
+
+    /// What is to be sent now; empty if nothing is.
+    pub fn output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output)
+    }
+
+    /// Says that TLS is spoken from here on.
+    pub fn secured(&mut self) -> Turn {
+        self.is_tls = true;
+        match self.state {
+            State::LastTls => self.ready(),
+            _ => {
+                self.state = State::Login;
+                self.log_in();
+                Turn::Receive
+            }
+        }
+    }
+
+    /// Logs in again, as the server has asked for with [`Turn::Wait`].
+    pub fn again(&mut self) {
+        self.log_in();
+    }
+
+    /// What is known of the session, when it is there.
+    pub fn session(&self) -> Session {
+        self.session
+    }
+
+    /// Whether the server has said anything that a server of this protocol says.
+    pub fn has_answered(&self) -> bool {
+        self.state != State::Handshake
+    }
+
+    /// Looks at bytes: what to do next, and how many of them were used. They are to be given again, with more behind
+    /// them, as long as they are not used.
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(Turn, usize), Refused> {
+        let mut used = 0;
+        while !matches!(self.state, State::FirstTls | State::LastTls | State::Ready) {
+            let Some((head, body, count)) = message(&bytes[used..])? else { break };
+            used += count;
+            let turn = self.hear(head, body)?;
+            if turn != Turn::Receive {
+                return Ok((turn, used));
+            }
+        }
+        Ok((Turn::Receive, used))
+    }
+
+    fn hear(&mut self, head: ResponseHead, body: &[u8]) -> Result<Turn, Refused> {
+        if head.status == Status::ATTN {
+            return match AttnAnswer::parse(body)? {
+                AttnAnswer::Response(head, body) if head.status != Status::ATTN => self.hear(head, &body),
+                _ => Ok(Turn::Receive),
+            };
+        }
+        let expected = match self.state {
+            State::Handshake => StreamId::default(),
+            State::Protocol => PROTOCOL,
+            State::Auth => AUTH,
+            _ => LOGIN,
+        };
+        if head.stream != expected {
+            return Err(wrong("an answer to no request").into());
+        }
+        match head.status {
+            Status::OK => {}
+            Status::ERROR => return self.failed(ErrorAnswer::parse(body)?),
+            Status::WAITRESP if self.state != State::Handshake => return Ok(Turn::Receive),
+            // What has come behind the login has been refused by now.
+            Status::WAIT if self.state == State::Login && self.flight == Flight::Whole => {
+                return Err(Refused::StepByStep);
+            }
+            Status::WAIT if self.state == State::Login => {
+                return Ok(Turn::Wait(WaitAnswer::parse(body)?.seconds));
+            }
+            Status::AUTHMORE if self.state == State::Auth => return self.authenticate(),
+            _ => return Err(wrong("an answer of a kind that makes no sense here").into()),
+        }
+        match self.state {
+            State::Handshake => {
+                HandshakeAnswer::parse(body)?;
+                self.state = State::Protocol;
+                Ok(Turn::Receive)
+            }
+            State::Protocol => self.protocol(ProtocolAnswer::parse(body)?),
+            State::Auth => self.logged_in(),
+            _ => match self.aim {
+                Aim::Bind(_) => {
+                    let path_id = body.first().filter(|number| **number > 0);
+                    self.session.path_id = PathId(*path_id.ok_or(wrong("a connection without a number"))?);
+                    Ok(self.ready())
+                }
+                Aim::Login => {
+                    let login = LoginAnswer::parse(body)?;
+                    self.session.id = login.session;
+                    self.methods = login.method_list().map(|(name, _)| name.to_vec()).collect();
+                    match login.methods.is_empty() {
+                        true => self.logged_in(),
+                        // What has come behind the login has been refused by now, and the connection with it.
+                        false if self.flight == Flight::Whole => Err(Refused::StepByStep),
+                        false => {
+                            self.methods.reverse();
+                            self.authenticate()
+                        }
+                    }
+                }
+            },
+        }
+    }
+
+    fn protocol(&mut self, answer: ProtocolAnswer) -> Result<Turn, Refused> {
+        (self.session.flags, self.session.version) = (answer.flags, answer.version);
+        let begins = answer.flags.has_any(ServerFlags::GOTO_TLS)
+            || answer.flags.has(ServerFlags::HAS_TLS) && answer.flags.has(self.tls_demand());
+        if begins && !self.must_tls && self.flight != Flight::Steps {
+            return Err(Refused::StepByStep);
+        }
+        if begins {
+            self.state = State::FirstTls;
+            return Ok(Turn::StartTls);
+        }
+        if self.must_tls {
+            return Err(Refused::NoTls);
+        }
+        let ends_in_tls = self.aim == Aim::Login && answer.flags.has(ServerFlags::TLS_SESSION);
+        if ends_in_tls && self.flight == Flight::Whole {
+            return Err(Refused::StepByStep);
+        }
+        self.state = State::Login;
+        if self.flight == Flight::Steps {
+            self.log_in();
+        }
+        Ok(Turn::Receive)
+    }
+
+    /// Which flag of a server says that TLS comes first.
+    fn tls_demand(&self) -> ServerFlags {
+        match self.aim {
+            Aim::Login => ServerFlags::TLS_LOGIN,
+            Aim::Bind(_) => ServerFlags::TLS_DATA,
+        }
+    }
+
+    fn log_in(&mut self) {
+        match &self.aim {
+            Aim::Bind(session) => Bind { session: *session }.encode(LOGIN, &mut self.output),
+            Aim::Login => {
+                let abilities = Abilities::MULTI_PROTOCOL | Abilities::READ_REDIRECT | Abilities::DUAL_STACK;
+                let login = Login::new(self.who.process, &self.who.login, abilities, self.who.cgi.clone());
+                login.encode(LOGIN, &mut self.output);
+            }
+        }
+        if self.flight == Flight::Whole {
+            self.output.append(&mut self.first);
+        }
+    }
+
+    fn authenticate(&mut self) -> Result<Turn, Refused> {
+        self.state = State::Auth;
+        let names: Vec<_> = self.methods.iter().rev().map(|name| String::from_utf8_lossy(name)).collect();
+        let names = names.join(", ");
+        while let Some(kind) = self.methods.pop() {
+            let credentials = match kind.as_slice() {
+                b"host" => b"host\0".to_vec(),
+                b"unix" => [b"unix\0", self.who.user.as_slice(), b" ", &self.who.group, b"\0"].concat(),
+                _ => continue,
+            };
+            Auth { kind, credentials }.encode(AUTH, &mut self.output);
+            return Ok(Turn::Receive);
+        }
+        Err(match self.failure.take() {
+            Some(failure) => Refused::Error(failure),
+            None => Refused::NoMethod(names),
+        })
+    }
+
+    fn failed(&mut self, error: ErrorAnswer) -> Result<Turn, Refused> {
+        match self.state {
+            State::Auth => {
+                self.failure = Some(error);
+                self.authenticate()
+            }
+            State::Login if error.code == ErrorCode::TLS_REQUIRED && self.flight != Flight::Steps => {
+                Err(Refused::StepByStep)
+            }
+            _ => Err(Refused::Error(error)),
+        }
+    }
+
+    fn logged_in(&mut self) -> Result<Turn, Refused> {
+        if !self.is_tls && self.session.flags.has(ServerFlags::TLS_SESSION) {
+            self.state = State::LastTls;
+            return Ok(Turn::StartTls);
+        }
+        Ok(self.ready())
+    }
+
+    fn ready(&mut self) -> Turn {
+        self.state = State::Ready;
+        self.output.append(&mut self.first);
+        Turn::Ready
+    }
+}
+
+/// The first message of `bytes`, and how long it is; `None` when it is not whole.
+fn message(bytes: &[u8]) -> Result<Option<(ResponseHead, &[u8], usize)>, Malformed> {
+    let Some((head, rest)) = bytes.split_first_chunk::<RESPONSE_HEAD_BYTES>() else { return Ok(None) };
+    let head = ResponseHead::parse(head)?;
+    let len = head.len as usize;
+    if len > ROOT_WORDS_BYTES_MAX {
+        return Err(wrong("what a session begins with is too long"));
+    }
+    Ok(rest.get(..len).map(|body| (head, body, RESPONSE_HEAD_BYTES + len)))
+}
+
+fn wrong(what: &'static str) -> Malformed {
+    Malformed::new(ErrorCode::INVALID_REQUEST, what).closing()
+}
