@@ -346,8 +346,12 @@ impl Connection {
             has_asked = true;
             match step {
                 Step::More(_) | Step::Ignored => {}
-                Step::Say(said) => self.outbox.push(&said),
+                Step::Say(said) => {
+                    self.outbox.begin();
+                    self.outbox.push(&said);
+                }
                 Step::End(said) => {
+                    self.outbox.begin();
                     self.outbox.push(&said);
                     self.is_ending = true;
                 }
@@ -675,6 +679,7 @@ impl Connection {
                     data_len: u32::try_from(list.len()).unwrap_or(u32::MAX),
                     offset,
                 };
+                self.outbox.begin();
                 self.outbox.push(&status.encode());
                 self.outbox.push_vec(list);
                 None
@@ -686,6 +691,7 @@ impl Connection {
                 None
             }
             Ok(Answer::Wait(seconds, text)) => {
+                self.outbox.begin();
                 self.outbox.push(&answer::wait(stream, Status::WAIT, seconds, &text));
                 None
             }
