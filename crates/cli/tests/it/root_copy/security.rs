@@ -2,6 +2,7 @@
 
 use super::{random, server_with};
 use crate::support::client::{cp, run};
+use crate::support::cluster::Cluster;
 use crate::support::serve::Server;
 use crate::support::tools::tool;
 use crate::support::xrootd::{Xrootd, give, open_to_all};
@@ -34,15 +35,12 @@ fn roots_wants_a_certificate_that_is_trusted() {
 
 #[test]
 fn roots_is_never_spoken_in_clear() {
-    let bytes = random(52, 1000);
-    // The last one counts.
-    let server = Xrootd::with("xrd.tls none\n");
-    server.put("f", &bytes);
+    // A server without a certificate.
+    let cluster = Cluster::start();
     let scratch = Scratch::new();
     let target = scratch.join("f");
-    let mut command = cp(server.url_over("roots", "f"), &target);
-    command.arg("--ca").arg(server.ca());
-    let outcome = run(command).says(&["TLS"]);
+    let url = format!("roots://127.0.0.1:{}//known", cluster.member());
+    let outcome = run(cp(url, &target)).says(&["TLS"]);
     assert!(outcome.code != Some(0) && !target.exists(), "{}", outcome.describe());
 }
 
