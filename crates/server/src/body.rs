@@ -276,12 +276,8 @@ pub(crate) async fn invite(
     Ok(())
 }
 
-/// Takes bytes read ahead, or else waits for some: at least one, at most what fits.
-pub(crate) async fn take(
-    wire: &mut Wire,
-    target: &mut [u8],
-    patience: &mut Patience,
-) -> Result<usize, BodyError> {
+/// Takes bytes read ahead, or else waits for some.
+async fn take(wire: &mut Wire, target: &mut [u8], patience: &mut Patience) -> Result<usize, BodyError> {
     let ahead = wire.inbox.unread();
     if !ahead.is_empty() {
         let count = ahead.len().min(target.len());

@@ -1,81 +1,16 @@
-//! `pgwrite`: bytes that come with a checksum for each page.
+//! Pages that come with a checksum each.
 //!
-//! Each page is looked at while it is in cache. A wrong one is written all the same, as in XRootD: the client is
-//! told which, and sends it again. Until then the file cannot be closed in good order.
+//! Each is looked at while it is in cache. A wrong one is written all the same, as in XRootD: the client is told
+//! which, and sends it again. Until then the file cannot be closed in good order.
 
 use std::io::IoSlice;
 
+use gridlane_core::ByteRange;
 use gridlane_core::checksum::{adler32, adler32_combine};
-use gridlane_core::{ByteRange, limits};
-use gridlane_xrd::answer::Corrections;
 use gridlane_xrd::pages::{self, CRC_BYTES, WrongPages};
-use gridlane_xrd::request::PgWrite;
-use gridlane_xrd::{ErrorCode, Malformed};
-
-use super::answer::Failure;
-use super::context::Context;
-use super::files::{Changing, OpenFile};
-use super::payload::Payload;
-
-/// The bytes of the file that a payload of this length is for.
-pub(crate) fn range_of(request: &PgWrite, framed_len: u64) -> Result<ByteRange, Failure> {
-    // Where its layout makes no sense, XRootD's servers stop listening as well.
-    let invalid = |what| Failure::from(Malformed::new(ErrorCode::ARG_INVALID, what).closing());
-    if framed_len == 0 {
-        return Err(invalid("pgwrite length is invalid"));
-    }
-    let len = pages::data_len(request.offset, framed_len).ok_or_else(|| invalid("last page too short"))?;
-    if request.is_retry && pages::count(request.offset, len) > 1 {
-        let what = "pgwrite retry of more than one page not allowed";
-        return Err(Failure::new(ErrorCode::ARG_INVALID, what));
-    }
-    Ok(ByteRange::at(request.offset, len))
-}
-
-/// Receives the pages of `range` and writes them; returns which were wrong.
-pub(crate) async fn receive(
-    context: &Context,
-    payload: &mut Payload<'_>,
-    file: &OpenFile,
-    changing: &Changing,
-    range: ByteRange,
-    is_retry: bool,
-) -> Result<Option<Corrections>, Failure> {
-    let mut buffer = context.shared.buffers.lend();
-    let mut wrong = WrongPages::new();
-    let mut left = range;
-    while !left.is_empty() {
-        let (now, later) = left.split_at(left.start() + data_that_fits(left, buffer.len()));
-        let framed_len = pages::framed_len(now.start(), now.len()) as usize;
-        let framed = &mut buffer[..framed_len];
-        payload.fill(framed).await?;
-        file.count_written(&context.shared, now.len());
-        let write = || {
-            let checked = Checked::of(now, framed);
-            changing.file().write_vectored_at(&checked.pages, now.start())?;
-            checked.right.iter().for_each(|(range, adler32)| changing.wrote(*range, *adler32));
-            Ok(checked.wrong)
-        };
-        let found = context.shared.disk.run(write).await;
-        let found = found.map_err(|error| Failure::of_store("write", &file.path, &error))?;
-        for page in found {
-            if wrong.len() >= limits::ROOT_WRONG_PAGES_PER_REQUEST_MAX {
-                let text = "Too many checksum errors in request";
-                return Err(Failure::new(ErrorCode::TOO_MANY_ERRORS, text));
-            }
-            changing.add_wrong(page)?;
-            wrong.push(page);
-        }
-        left = later;
-    }
-    if is_retry && wrong.is_empty() {
-        changing.corrected((range.start(), range.len() as usize));
-    }
-    Ok(Corrections::of(&wrong))
-}
 
 /// How many bytes of whole pages fit into a buffer together with their checksums.
-fn data_that_fits(range: ByteRange, room: usize) -> u64 {
+pub(crate) fn data_that_fits(range: ByteRange, room: usize) -> u64 {
     let mut framed = 0;
     let fits = |(_, len): &(u64, usize)| {
         framed += CRC_BYTES + len;
@@ -85,18 +20,18 @@ fn data_that_fits(range: ByteRange, room: usize) -> u64 {
 }
 
 /// Pages, without their checksums.
-struct Checked<'a> {
+pub(crate) struct CheckedPages<'a> {
     /// All of them.
-    pages: Vec<IoSlice<'a>>,
+    pub(crate) pages: Vec<IoSlice<'a>>,
     /// Runs of those that are what their checksums say, with the adler32 of each run.
-    right: Vec<(ByteRange, u32)>,
+    pub(crate) right: Vec<(ByteRange, u32)>,
     /// The others.
-    wrong: WrongPages,
+    pub(crate) wrong: WrongPages,
 }
 
-impl Checked<'_> {
+impl CheckedPages<'_> {
     /// `framed` is as long as `range` makes it.
-    fn of(range: ByteRange, framed: &[u8]) -> Checked<'_> {
+    pub(crate) fn of(range: ByteRange, framed: &[u8]) -> CheckedPages<'_> {
         let mut pages = Vec::with_capacity(framed.len().div_ceil(pages::UNIT_BYTES) + 1);
         let (mut right, mut wrong): (Vec<(ByteRange, u32)>, _) = (Vec::new(), WrongPages::new());
         let mut rest = framed;
@@ -119,7 +54,7 @@ impl Checked<'_> {
             }
         }
         debug_assert!(rest.is_empty());
-        Checked { pages, right, wrong }
+        CheckedPages { pages, right, wrong }
     }
 }
 
@@ -161,7 +96,7 @@ mod tests {
                 }
                 at += CRC_BYTES + len;
             }
-            let checked = Checked::of(range, &framed);
+            let checked = CheckedPages::of(range, &framed);
             prop_assert_eq!(&checked.wrong, &expected);
             let whole: Vec<u8> = checked.pages.iter().flat_map(|page| page.to_vec()).collect();
             prop_assert_eq!(&whole, &bytes);

@@ -1,0 +1,303 @@
+//! `write`, `pgwrite`, `writev`: bytes of a client become bytes of files.
+//!
+//! The data plane of uploads: bytes go from the socket into a page-aligned buffer, are hashed while they are in
+//! cache, and are written from the same buffer, where blocking is allowed. A request may bring 2 GiB, and there is
+//! never more of it in memory than the buffer.
+//!
+//! Whoever owns the connection fills the buffer, and can do other things while it waits for bytes:
+//!
+//! ```text
+//! new ─▶ room, took … until there is no room ─▶ write ─┬▶ room …
+//!                                                      └▶ is_done ─▶ finish: the answer
+//! ```
+//!
+//! Of a request that fails the bytes are taken all the same, so that the connection goes on; but where nobody knows
+//! how many there are, it is done at once, and its failure ends the connection.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gridlane_core::checksum::adler32;
+use gridlane_core::{ByteRange, limits};
+use gridlane_store::StoreError;
+use gridlane_xrd::answer::Corrections;
+use gridlane_xrd::pages::{self, WrongPages};
+use gridlane_xrd::request::PgWrite;
+use gridlane_xrd::{ErrorCode, Malformed, Request};
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::Context;
+use super::files::{Changing, OpenFile};
+use super::pages_in::{CheckedPages, data_that_fits};
+use crate::buffers::Lent;
+use crate::shared::Shared;
+
+/// A request whose bytes are coming.
+pub(crate) struct Intake {
+    shared: Arc<Shared>,
+    work: Work,
+    /// Bytes that are not in the buffer yet.
+    left: u64,
+    buffer: Lent,
+    filled: usize,
+    /// Bytes of the buffer that are written together.
+    step: usize,
+    failure: Option<Failure>,
+    /// Its data are not counted where others' are: any failure ends the connection, as in XRootD.
+    is_vector: bool,
+}
+
+/// What is done with the bytes.
+enum Work {
+    /// They are written one behind the other.
+    Bytes {
+        /// What is still to be written.
+        elements: VecDeque<(Arc<OpenFile>, ByteRange)>,
+        /// What has to be on the device before the answer.
+        syncs: Vec<Arc<OpenFile>>,
+    },
+    /// They are pages with checksums.
+    Pages(Pages),
+    /// Nothing: the request has failed.
+    Nothing,
+}
+
+struct Pages {
+    file: Arc<OpenFile>,
+    offset: u64,
+    /// What is still to be written.
+    left: ByteRange,
+    /// The page that is sent again, if that is what it is.
+    retried: Option<(u64, usize)>,
+    wrong: WrongPages,
+}
+
+impl Intake {
+    /// Begins to take the `len` bytes of data of a request. What is wrong with it is told by
+    /// [`finish`](Intake::finish).
+    pub(crate) fn new(context: &Context, request: &Request, len: u64) -> Intake {
+        let work = match request {
+            Request::Write(write) => {
+                let element = (write.handle, ByteRange::at(write.offset, len));
+                elements(context, [element]).map(|elements| Work::Bytes { elements, syncs: Vec::new() })
+            }
+            Request::WriteV(writev) => {
+                let ranges = writev.segments.iter().map(|segment| {
+                    (segment.handle, ByteRange::at(segment.offset, segment.len.into()))
+                });
+                elements(context, ranges).map(|elements| {
+                    let mut syncs = Vec::new();
+                    if writev.syncs {
+                        syncs.extend(elements.iter().map(|(file, _)| Arc::clone(file)));
+                        syncs.dedup_by(|one, other| Arc::ptr_eq(one, other));
+                    }
+                    Work::Bytes { elements, syncs }
+                })
+            }
+            Request::PgWrite(write) => Pages::new(context, write, len).map(Work::Pages),
+            _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code").closing()),
+        };
+        let is_vector = matches!(request, Request::WriteV(_));
+        let (work, failure) = match work {
+            Ok(work) => (work, None),
+            Err(failure) if is_vector => (Work::Nothing, Some(failure.closing())),
+            Err(failure) => (Work::Nothing, Some(failure)),
+        };
+        let shared = Arc::clone(&context.shared);
+        let buffer = shared.buffers.lend();
+        let mut intake = Intake { shared, work, left: len, buffer, filled: 0, step: 0, failure, is_vector };
+        intake.begin_step();
+        intake
+    }
+
+    /// Where the next bytes belong. None: what has come is to be [written](Intake::write), or it is
+    /// [done](Intake::is_done).
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.filled..self.step).unwrap_or_default()
+    }
+
+    /// So many bytes came into the [`room`](Intake::room).
+    pub(crate) fn took(&mut self, count: usize) {
+        debug_assert!(self.filled + count <= self.step);
+        self.filled += count;
+        self.left = self.left.saturating_sub(count as u64);
+    }
+
+    /// Whether nothing is left to be taken and written.
+    pub(crate) fn is_done(&self) -> bool {
+        (self.left == 0 && self.filled == 0) || self.failure.as_ref().is_some_and(|failure| failure.closes)
+    }
+
+    /// Writes what has come.
+    pub(crate) async fn write(&mut self) {
+        let bytes = &self.buffer[..self.filled];
+        let shared = &*self.shared;
+        let written = match &mut self.work {
+            Work::Bytes { elements, .. } => shared.disk.run(|| write_bytes(shared, elements, bytes)).await,
+            Work::Pages(pages) => shared.disk.run(|| pages.write(shared, bytes)).await,
+            Work::Nothing => Ok(()),
+        };
+        if let Err(failure) = written {
+            self.fail(failure);
+        }
+        self.filled = 0;
+        self.begin_step();
+    }
+
+    /// The answer, when it is [done](Intake::is_done).
+    pub(crate) async fn finish(self) -> Outcome {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        match self.work {
+            Work::Bytes { syncs, .. } => {
+                for file in syncs {
+                    let changing = file.changing("sync")?;
+                    let synced = self.shared.disk.run(|| changing.file().sync()).await;
+                    synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
+                }
+                Ok(Answer::done())
+            }
+            Work::Pages(pages) => Ok(pages.answer()),
+            Work::Nothing => Ok(Answer::done()),
+        }
+    }
+
+    /// What is not written will not be.
+    fn fail(&mut self, mut failure: Failure) {
+        match std::mem::replace(&mut self.work, Work::Nothing) {
+            Work::Bytes { elements, .. } => {
+                for (file, range) in elements {
+                    if let Ok(changing) = file.changing("write") {
+                        changing.failed(range);
+                    }
+                }
+            }
+            Work::Pages(Pages { file, left, .. }) => {
+                if let Ok(changing) = file.changing("write") {
+                    changing.failed(left);
+                }
+            }
+            Work::Nothing => {}
+        }
+        failure.closes |= self.is_vector;
+        self.failure = Some(failure);
+    }
+
+    fn begin_step(&mut self) {
+        let room = self.buffer.len();
+        let wanted = match &self.work {
+            Work::Pages(pages) => {
+                let data = data_that_fits(pages.left, room);
+                pages::framed_len(pages.left.start(), data)
+            }
+            Work::Bytes { .. } | Work::Nothing => room as u64,
+        };
+        self.step = usize::try_from(wanted.min(self.left)).unwrap_or(room).min(room);
+    }
+}
+
+/// What is to be written where: nothing, if one of them cannot be.
+fn elements(
+    context: &Context,
+    ranges: impl IntoIterator<Item = (gridlane_xrd::Handle, ByteRange)>,
+) -> Result<VecDeque<(Arc<OpenFile>, ByteRange)>, Failure> {
+    let element = |(handle, range)| {
+        let file = context.session.files.get(handle)?;
+        writable(&file, range)?;
+        Ok((file, range))
+    };
+    ranges.into_iter().map(element).collect()
+}
+
+/// The file, if these bytes can be written to it.
+fn writable(file: &OpenFile, range: ByteRange) -> Result<&Changing, Failure> {
+    let changing = file.changing("write")?;
+    file.check_size("write", range.end()).inspect_err(|_| changing.failed(range))?;
+    Ok(changing)
+}
+
+/// Writes bytes to the places that come next.
+fn write_bytes(
+    shared: &Shared,
+    elements: &mut VecDeque<(Arc<OpenFile>, ByteRange)>,
+    mut bytes: &[u8],
+) -> Result<(), Failure> {
+    while let Some((file, range)) = elements.front_mut() {
+        let (now, later) = range.split_at(range.start().saturating_add(bytes.len() as u64));
+        let (these, behind) = bytes.split_at(now.len() as usize);
+        if !these.is_empty() {
+            let changing = file.changing("write")?;
+            file.count_written(shared, now.len());
+            // While they are in cache.
+            let adler32 = adler32(these);
+            let written = changing.file().write_at(these, now.start());
+            written.map_err(|error| failed(file, &error))?;
+            changing.wrote(now, adler32);
+        }
+        bytes = behind;
+        if !later.is_empty() {
+            *range = later;
+            break;
+        }
+        elements.pop_front();
+    }
+    Ok(())
+}
+
+impl Pages {
+    fn new(context: &Context, request: &PgWrite, framed_len: u64) -> Result<Pages, Failure> {
+        // Where its layout makes no sense, XRootD's servers stop listening as well.
+        let invalid = |what| Failure::from(Malformed::new(ErrorCode::ARG_INVALID, what).closing());
+        if framed_len == 0 {
+            return Err(invalid("pgwrite length is invalid"));
+        }
+        let len =
+            pages::data_len(request.offset, framed_len).ok_or_else(|| invalid("last page too short"))?;
+        if request.is_retry && pages::count(request.offset, len) > 1 {
+            let what = "pgwrite retry of more than one page not allowed";
+            return Err(Failure::new(ErrorCode::ARG_INVALID, what));
+        }
+        let file = context.session.files.get(request.handle)?;
+        let range = ByteRange::at(request.offset, len);
+        writable(&file, range)?;
+        // A page is short.
+        let retried = request.is_retry.then_some((request.offset, len as usize));
+        Ok(Pages { file, offset: request.offset, left: range, retried, wrong: WrongPages::new() })
+    }
+
+    /// Writes pages that come with their checksums.
+    fn write(&mut self, shared: &Shared, framed: &[u8]) -> Result<(), Failure> {
+        let changing = self.file.changing("write")?;
+        let len = pages::data_len(self.left.start(), framed.len() as u64).unwrap_or(0);
+        let (now, later) = self.left.split_at(self.left.start().saturating_add(len));
+        self.file.count_written(shared, now.len());
+        let checked = CheckedPages::of(now, framed);
+        let written = changing.file().write_vectored_at(&checked.pages, now.start());
+        written.map_err(|error| failed(&self.file, &error))?;
+        for (range, adler32) in &checked.right {
+            changing.wrote(*range, *adler32);
+        }
+        for page in checked.wrong {
+            if self.wrong.len() >= limits::ROOT_WRONG_PAGES_PER_REQUEST_MAX {
+                let text = "Too many checksum errors in request";
+                return Err(Failure::new(ErrorCode::TOO_MANY_ERRORS, text));
+            }
+            changing.add_wrong(page)?;
+            self.wrong.push(page);
+        }
+        self.left = later;
+        if let (Some(page), true) = (self.retried, self.wrong.is_empty()) {
+            changing.corrected(page);
+        }
+        Ok(())
+    }
+
+    fn answer(self) -> Answer {
+        Answer::PageStatus { offset: self.offset, corrections: Corrections::of(&self.wrong) }
+    }
+}
+
+fn failed(file: &OpenFile, error: &StoreError) -> Failure {
+    Failure::of_store("write", &file.path, error)
+}

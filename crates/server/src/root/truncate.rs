@@ -1,0 +1,38 @@
+//! `truncate`: another length.
+
+use gridlane_store::{Disposition, StoreError, WriteOptions};
+use gridlane_xrd::request::{About, Truncate};
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::Context;
+use crate::rules::Operation;
+
+/// Changes the length of an open file, or of one at a path: that one, as in XRootD, without regard to who has it open.
+pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
+    let size_bytes = request.size_bytes;
+    match &request.about {
+        About::Handle(handle) => {
+            let file = context.session.files.get(*handle)?;
+            let changing = file.changing("truncate")?;
+            file.check_size("truncate", size_bytes)?;
+            changing.cut();
+            let outcome = context.shared.disk.run(|| changing.file().truncate(size_bytes)).await;
+            outcome.map_err(|error| Failure::of_store("truncate", &file.path, &error))?;
+        }
+        About::Path(about) => {
+            const ACT: &str = "trunc";
+            let spot = context.spot(about, ACT, Operation::Write)?;
+            let truncate = || {
+                if size_bytes > spot.export.upload_bytes_max {
+                    return Err(StoreError::TooLarge);
+                }
+                let file = spot.storage().open_writable(&spot.object, &WriteOptions::new(Disposition::Existing))?;
+                file.truncate(size_bytes)?;
+                file.close(&[])
+            };
+            let outcome = context.shared.disk.run(truncate).await;
+            outcome.map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
+        }
+    }
+    Ok(Answer::done())
+}

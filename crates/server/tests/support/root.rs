@@ -1,0 +1,212 @@
+//! A client of XRootD's protocol that says exactly what it is told to say.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use gridlane_xrd::answer::{Corrections, ErrorAnswer, OpenAnswer, StatText, StatusAnswer};
+use gridlane_xrd::flags::{OpenMore, OpenOptions};
+use gridlane_xrd::frame::{HANDSHAKE, RESPONSE_HEAD_BYTES, ResponseHead};
+use gridlane_xrd::request::{self, About, Close, Open, PgWrite, Truncate, WriteV};
+use gridlane_xrd::{ErrorCode, Handle, PathArg, PathId, Request, RequestId, Status, StreamId};
+
+/// Longer than any wait of a passing test.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A connection, logged in.
+pub(crate) struct RootClient {
+    pub(crate) stream: TcpStream,
+    next: u16,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) struct RootAnswer {
+    pub(crate) stream: StreamId,
+    pub(crate) status: Status,
+    pub(crate) body: Vec<u8>,
+    /// Behind the body of a status message.
+    pub(crate) data: Vec<u8>,
+}
+
+/// A failure as a client is told of it.
+pub(crate) type Refusal = (ErrorCode, String);
+
+impl RootClient {
+    pub(crate) fn connect(address: SocketAddr) -> RootClient {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut client = RootClient { stream, next: 0 };
+        let mut first = HANDSHAKE.to_vec();
+        for (id, body) in [
+            (RequestId::PROTOCOL, *b"\0\0\x05\x11\0\0\0\0\0\0\0\0\0\0\0\0"),
+            (RequestId::LOGIN, *b"\0\0\0\x01tester\0\0\0\0\x85\0"),
+        ] {
+            let head = gridlane_xrd::RequestHead { stream: StreamId([0; 2]), id, body, payload_len: 0 };
+            first.extend_from_slice(&head.encode());
+        }
+        client.send_bytes(&first);
+        for _ in 0..3 {
+            assert_eq!(client.answer().status, Status::OK);
+        }
+        client
+    }
+
+    pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The bytes of a request but for its data.
+    pub(crate) fn encode(&mut self, request: &Request, data_len: usize) -> Vec<u8> {
+        self.next = self.next.wrapping_add(1);
+        let counted = if request.id() == RequestId::WRITEV { 0 } else { data_len as u32 };
+        let mut bytes = Vec::new();
+        request.encode_for(StreamId(self.next.to_be_bytes()), counted, &mut bytes);
+        bytes
+    }
+
+    /// Sends a request and its data.
+    pub(crate) fn send(&mut self, request: impl Into<Request>, data: &[u8]) -> StreamId {
+        let mut bytes = self.encode(&request.into(), data.len());
+        bytes.extend_from_slice(data);
+        self.send_bytes(&bytes);
+        StreamId(self.next.to_be_bytes())
+    }
+
+    /// Reads a message.
+    pub(crate) fn try_answer(&mut self) -> io::Result<RootAnswer> {
+        let mut head = [0; RESPONSE_HEAD_BYTES];
+        self.stream.read_exact(&mut head)?;
+        let head = ResponseHead::parse(&head).unwrap();
+        let mut body = vec![0; head.len as usize];
+        self.stream.read_exact(&mut body)?;
+        let mut data = Vec::new();
+        if head.status == Status::STATUS {
+            let status = StatusAnswer::parse(body.as_slice().try_into().unwrap()).unwrap();
+            data = vec![0; status.data_len as usize];
+            self.stream.read_exact(&mut data)?;
+        }
+        Ok(RootAnswer { stream: head.stream, status: head.status, body, data })
+    }
+
+    pub(crate) fn answer(&mut self) -> RootAnswer {
+        self.try_answer().unwrap()
+    }
+
+    /// Sends a request and reads its answer, put together from its parts.
+    pub(crate) fn ask(&mut self, request: impl Into<Request>, data: &[u8]) -> Result<RootAnswer, Refusal> {
+        let stream = self.send(request, data);
+        self.answer_to(stream)
+    }
+
+    /// Reads the answer to a request, put together from its parts.
+    pub(crate) fn answer_to(&mut self, stream: StreamId) -> Result<RootAnswer, Refusal> {
+        let mut before = Vec::new();
+        loop {
+            let mut answer = self.answer();
+            assert_eq!(answer.stream, stream);
+            match answer.status {
+                Status::OKSOFAR => before.extend_from_slice(&answer.body),
+                Status::ERROR => {
+                    let error = ErrorAnswer::parse(&answer.body).unwrap();
+                    return Err((error.code, error.text));
+                }
+                Status::OK => {
+                    before.append(&mut answer.body);
+                    answer.body = before;
+                    return Ok(answer);
+                }
+                _ => return Ok(answer),
+            }
+        }
+    }
+
+    pub(crate) fn open_with(
+        &mut self,
+        path: &str,
+        options: OpenOptions,
+        mode: u16,
+    ) -> Result<(Handle, Option<StatText>), Refusal> {
+        let about = PathArg::parse(path.as_bytes());
+        let open = Open { mode, options, more: OpenMore::NONE, template: Handle::default(), about };
+        let answer = self.ask(open, &[])?;
+        let opened = OpenAnswer::parse(&answer.body).unwrap();
+        Ok((opened.handle, opened.stat))
+    }
+
+    pub(crate) fn open(&mut self, path: &str, options: OpenOptions) -> Result<Handle, Refusal> {
+        self.open_with(path, options, 0o644).map(|(handle, _)| handle)
+    }
+
+    pub(crate) fn write(&mut self, handle: Handle, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {
+        let write = request::Write { handle, offset, path_id: PathId::MAIN };
+        self.ask(write, bytes).map(|answer| assert_eq!((answer.status, answer.body.len()), (Status::OK, 0)))
+    }
+
+    /// Sends framed pages; returns those that the server says are wrong.
+    pub(crate) fn pgwrite(
+        &mut self,
+        handle: Handle,
+        offset: u64,
+        framed: &[u8],
+        is_retry: bool,
+    ) -> Result<Vec<(u64, usize)>, Refusal> {
+        let write = PgWrite { handle, offset, path_id: PathId::MAIN, is_retry };
+        let answer = self.ask(write, framed)?;
+        let status = StatusAnswer::parse(answer.body.as_slice().try_into().unwrap()).unwrap();
+        assert_eq!((status.request, status.is_partial), (RequestId::PGWRITE, false));
+        assert_eq!((status.offset, status.stream), (offset, answer.stream));
+        match answer.data.is_empty() {
+            true => Ok(Vec::new()),
+            false => Ok(Corrections::parse(&answer.data).unwrap().pages()),
+        }
+    }
+
+    pub(crate) fn writev(&mut self, writev: WriteV, data: &[u8]) -> Result<(), Refusal> {
+        self.ask(writev, data).map(|answer| assert_eq!(answer.status, Status::OK))
+    }
+
+    pub(crate) fn read(&mut self, handle: Handle, offset: u64, len: u32) -> Result<Vec<u8>, Refusal> {
+        let read = request::Read { handle, offset, len, path_id: PathId::MAIN };
+        self.ask(read, &[]).map(|answer| answer.body)
+    }
+
+    pub(crate) fn close(&mut self, handle: Handle) -> Result<(), Refusal> {
+        self.ask(Close { handle }, &[]).map(|_| ())
+    }
+
+    pub(crate) fn truncate(&mut self, about: About, size_bytes: u64) -> Result<(), Refusal> {
+        self.ask(Truncate { about, size_bytes }, &[]).map(|_| ())
+    }
+
+    pub(crate) fn ping(&mut self) -> Result<(), Refusal> {
+        self.ask(request::Ping, &[]).map(|_| ())
+    }
+
+    /// The value of a checksum that the server has at hand or computes.
+    pub(crate) fn checksum(&mut self, path: &str) -> Result<String, Refusal> {
+        let query = request::Query {
+            kind: gridlane_xrd::QueryKind::CHECKSUM,
+            handle: Handle::default(),
+            argument: path.as_bytes().to_vec(),
+        };
+        let answer = self.ask(query, &[])?;
+        Ok(String::from_utf8(answer.body).unwrap().trim_end_matches('\0').to_owned())
+    }
+
+    /// Says that nothing more will come.
+    pub(crate) fn finish(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Whether the server has ended the connection, without another byte.
+    pub(crate) fn is_ended(&mut self) -> bool {
+        let mut rest = Vec::new();
+        match self.stream.read_to_end(&mut rest) {
+            Ok(_) => rest.is_empty(),
+            Err(cause) => cause.kind() == io::ErrorKind::ConnectionReset,
+        }
+    }
+}
