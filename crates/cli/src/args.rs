@@ -323,7 +323,7 @@ pub(crate) struct UrlArgs {
 
 /// Make directories.
 ///
-/// On WebDAV servers, and on this machine.
+/// On servers of WebDAV and of XRootD's protocol, and on this machine.
 #[derive(Debug, Args)]
 pub(crate) struct MkdirArgs {
     /// URLs (http, https, root, roots, file) or paths
@@ -363,8 +363,8 @@ pub(crate) struct RmArgs {
 
 /// Show how much room there is.
 ///
-/// On a server, what it tells by WebDAV (RFC 4331): the quota of the directory, or the room on its disk. On this
-/// machine, what the file system tells.
+/// On a server, what it tells by WebDAV (RFC 4331) or XRootD's protocol: the quota of the directory, or the room on
+/// its disk. On this machine, what the file system tells.
 #[derive(Debug, Args)]
 pub(crate) struct DfArgs {
     /// URLs (http, https, root, roots, file) or paths of directories
@@ -375,7 +375,8 @@ pub(crate) struct DfArgs {
 /// Find out what works here, and with the servers of URLs.
 ///
 /// Of this machine: limits and buffers of the kernel, routes, authorities, proxies, credentials. Of a
-/// server: its addresses, connection and TLS, clock, byte ranges, checksums, WebDAV. Exits with 0 unless something
+/// server: its addresses, connection and TLS, clock, byte ranges, checksums, WebDAV; of one of XRootD's protocol, what
+/// it is and can. Exits with 0 unless something
 /// does not work.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -429,7 +430,7 @@ fn remote() -> ArgValueCompleter {
 
 /// List a directory.
 ///
-/// A server is asked by WebDAV, and for its page if it does not know that. Names come in order unless they are very
+/// A server of HTTP is asked by WebDAV, and for its page if it does not know that. Names come in order unless they are very
 /// many; with --json, one event an entry in the server's order.
 #[derive(Debug, Args)]
 pub(crate) struct LsArgs {

@@ -2,6 +2,8 @@
 //!
 //! Every question is asked on its own, so that one that fails hides no other.
 
+mod root;
+
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use gridlane_core::units::{format_bytes, format_seconds};
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_engine::http::{Exchange, Purpose, Request};
-use gridlane_engine::{Client, root};
+use gridlane_engine::Client;
 use gridlane_net::tls::Trust;
 use rustix::process::{Resource, getrlimit};
 
@@ -256,7 +258,7 @@ pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
         return findings;
     }
     if url.scheme().is_root() {
-        findings.push(Finding::bad("connection", root::not_spoken(url)));
+        findings.extend(root::examine(&client.root, url).await);
         return findings;
     }
     let began = Instant::now();

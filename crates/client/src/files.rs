@@ -4,8 +4,10 @@ use std::fs;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
+use gridlane_engine::Client;
 use gridlane_engine::http::Exchange;
-use gridlane_engine::{Client, root};
+
+use crate::root;
 
 /// A file or directory that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +26,8 @@ pub async fn stat(client: &Client, url: &Url) -> Result<Stat> {
         return Ok(Stat { entry: of_metadata(name_of(url), &meta), etag: None });
     }
     if url.scheme().is_root() {
-        return Err(root::not_spoken(url));
+        let found = root::stat(&client.root, url).await?;
+        return Ok(Stat { entry: root::entry(name_of(url), &found), etag: None });
     }
     let exchange = client.http.request("HEAD", url, &[]).await?;
     of_response(url, &exchange)
@@ -57,17 +60,20 @@ pub async fn remove(client: &Client, url: &Url) -> Result<()> {
         return fs::remove_file(&path)
             .map_err(|cause| Error::local_io("cannot remove it", &cause).endpoint(url));
     }
-    if url.scheme().is_root() {
-        return Err(root::not_spoken(url));
-    }
-    // Many servers remove a directory with everything in it.
-    let exchange = client.http.request("HEAD", url, &[]).await?;
-    if url.is_directory_form() || exchange.url.is_directory_form() {
+    // Many servers remove a directory with everything in it, or one that is empty.
+    let is_directory = match url.scheme().is_root() {
+        true => root::stat(&client.root, url).await?.is_directory(),
+        false => client.http.request("HEAD", url, &[]).await?.url.is_directory_form(),
+    };
+    if url.is_directory_form() || is_directory {
         let message = "it is a directory";
         let error = Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url);
         return Err(error.hint("rm -r removes it with all that is in it"));
     }
-    client.http.request("DELETE", url, &[]).await.map(|_| ())
+    match url.scheme().is_root() {
+        true => root::rm(&client.root, url).await,
+        false => client.http.request("DELETE", url, &[]).await.map(|_| ()),
+    }
 }
 
 pub(crate) fn of_metadata(name: Vec<u8>, meta: &fs::Metadata) -> Entry {

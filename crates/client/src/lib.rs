@@ -11,6 +11,7 @@ mod listing;
 mod metalink;
 mod namespace;
 mod place;
+mod root;
 mod target;
 mod tree;
 
@@ -18,7 +19,7 @@ use std::fs::File;
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
-use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy, root};
+use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
 
@@ -46,7 +47,7 @@ pub fn connect(trust: Trust) -> Client {
 pub async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Checksum> {
     let said = match url.scheme() {
         Scheme::File => None,
-        Scheme::Root | Scheme::Roots => return Err(root::not_spoken(url)),
+        Scheme::Root | Scheme::Roots => root::checksum(&client.root, url, kind).await?,
         Scheme::Http | Scheme::Https => {
             let want = [("Want-Digest", gridlane_dav::digest::name(kind).to_owned())];
             let exchange = client.http.request("HEAD", url, &want).await?;

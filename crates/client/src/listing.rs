@@ -1,6 +1,7 @@
-//! The entries of a directory, as they come: on this machine, by WebDAV, or from a server's page.
+//! The entries of a directory, as they come: on this machine, by WebDAV, from a server's page, or by XRootD's
+//! protocol (see `root`).
 //!
-//! A server is asked with PROPFIND (RFC 4918, 9.1) first, whose answer is read entry by entry in bounded
+//! A server of HTTP is asked with PROPFIND (RFC 4918, 9.1) first, whose answer is read entry by entry in bounded
 //! memory. One that does not speak WebDAV is asked for the page that it has for people or programs, which is
 //! read whole, up to a bound. Which of the two an endpoint understands is remembered.
 //!
@@ -18,8 +19,10 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusEntry, MultistatusReader, PropfindRequest, Status};
+use gridlane_engine::Client;
 use gridlane_engine::http::{Exchange, Request, status_error};
-use gridlane_engine::{Client, root};
+
+use crate::root;
 
 /// Bytes of a listing that are read at a time.
 const READ_BYTES: usize = 64 * 1024;
@@ -69,6 +72,7 @@ pub struct Listing {
 enum From {
     Local(ReadDir),
     Dav { exchange: Box<Exchange>, reader: Box<MultistatusReader>, buf: Vec<u8>, seen_self: bool },
+    Root(root::Names),
     Read(std::vec::IntoIter<Entry>),
     File(Option<Entry>),
     End,
@@ -89,7 +93,7 @@ impl Lister {
     pub async fn list(&self, url: &Url) -> Result<Listing> {
         let from = match url.to_path() {
             Some(path) => tokio::task::block_in_place(|| open_here(url, &path))?,
-            None if url.scheme().is_root() => return Err(root::not_spoken(url)),
+            None if url.scheme().is_root() => self.names(url).await?,
             None => match self.propfind(url, "1").await? {
                 Some(exchange) => From::Dav {
                     reader: Box::new(MultistatusReader::new(&exchange.url)),
@@ -190,6 +194,21 @@ impl Lister {
         Ok(From::Read(entries.map_err(|error| error.endpoint(url))?.into_iter()))
     }
 
+    /// Asks by XRootD's protocol.
+    async fn names(&self, url: &Url) -> Result<From> {
+        match root::list(&self.client.root, url).await {
+            Ok(names) => Ok(From::Root(names)),
+            Err(error) if error.kind() == ErrorKind::Denied || error.is_retryable() => Err(error),
+            // What a server says of a file that is to be listed could mean anything.
+            Err(error) => match root::stat(&self.client.root, url).await {
+                Ok(found) if !found.is_directory() => {
+                    Ok(From::File(Some(root::entry(crate::files::name_of(url), &found))))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
     fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, ()>> {
         self.without_dav.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,6 +245,7 @@ impl Listing {
                 items.extend(entries.take(LISTING_BATCH).map(Item::Entry));
                 entries.len() > 0
             }
+            From::Root(names) => names.next(items).await?,
             From::Local(entries) => tokio::task::block_in_place(|| read_here(entries, items))?,
             From::Dav { exchange, reader, buf, seen_self } => {
                 let mut entries = Vec::new();

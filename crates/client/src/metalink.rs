@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, SOURCES_MAX};
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink, NameFault, RelativeName};
-use gridlane_engine::{Client, FoundMetalink, Known, PieceHashes, root};
+use gridlane_engine::{Client, FoundMetalink, Known, PieceHashes};
 use percent_encoding::percent_decode_str;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::root;
 use crate::target::{Destination, resolve};
 
 /// What is asked of a server that may have a metalink; it may send anything else.
@@ -119,7 +120,7 @@ pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result
     }
     let read = match source.to_path() {
         Some(path) => from_file(&path, is_certain).map(|bytes| bytes.map(|bytes| (source.clone(), bytes))),
-        None if source.scheme().is_root() => Err(root::not_spoken(source)),
+        None if source.scheme().is_root() => from_root(client, source).await,
         None => from_server(client, source).await,
     };
     let Some((base, bytes)) = read? else { return Ok(None) };
@@ -202,6 +203,22 @@ async fn from_server(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u
         }
     }
     Ok(Some((exchange.url, bytes)))
+}
+
+async fn from_root(client: &Client, source: &Url) -> Result<Option<(Url, Vec<u8>)>> {
+    let mut is_known = false;
+    let wants_more = |bytes: &[u8]| {
+        is_known = is_known || metalink::is_metalink(None, source.encoded_path(), bytes);
+        is_known && bytes.len() <= METALINK_BYTES_MAX
+    };
+    let bytes = match timeout(METALINK_ANSWER_MAX, root::read(&client.root, source, wants_more)).await {
+        Ok(bytes) => bytes?,
+        Err(_) => {
+            let message = "the metalink does not come to its end";
+            return Err(Error::new(ErrorKind::Timeout, message).endpoint(source));
+        }
+    };
+    Ok(is_known.then(|| (source.clone(), bytes)))
 }
 
 /// What can be copied of a metalink that was found at `base`.

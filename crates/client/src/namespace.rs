@@ -9,11 +9,12 @@ use gridlane_dav::listing::EntryKind;
 use gridlane_dav::path::encode_name;
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusReader, PropfindRequest};
+use gridlane_engine::Client;
 use gridlane_engine::http::Request;
-use gridlane_engine::{Client, root};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::listing::{Item, Lister};
+use crate::listing::{Item, Lister, OddKind};
+use crate::root::{self, Removed};
 
 /// How much room there is below a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,8 @@ pub async fn make_directory(client: &Client, url: &Url, parents: bool) -> Result
         });
     }
     if url.scheme().is_root() {
-        return Err(root::not_spoken(url));
+        let is_new = root::mkdir(&client.root, url, parents).await?;
+        return (is_new || parents).then_some(()).ok_or_else(|| exists(url));
     }
     let directory = directory_form(url)?;
     if !parents {
@@ -137,7 +139,11 @@ async fn rename_there(client: &Client, from: &Url, to: &Url, overwrite: bool) ->
         false => to.clone(),
     };
     if from.scheme().is_root() {
-        return Err(root::not_spoken(from));
+        // There is no order that replaces nothing.
+        if !overwrite && root::look(&client.root, &to).await?.is_some() {
+            return Err(exists(&to));
+        }
+        return root::mv(&client.root, from, &to).await.map(|()| to);
     }
     // nginx demands that both are written as directories, or neither.
     let (from, to) = match from.is_directory_form() || is_directory(lister.look_at(from).await)? {
@@ -175,19 +181,23 @@ pub async fn remove_tree(client: &Client, url: &Url) -> Result<()> {
     if lister.look_at(url).await?.kind == EntryKind::File {
         return delete_file(client, url).await;
     }
-    let root = directory_form(url)?;
-    if delete_directory(client, &root).await? {
+    let top = directory_form(url)?;
+    if delete_directory(client, &top).await? {
         return Ok(());
     }
     // The server removes nothing that is not empty: leaf by leaf, then. Each with the directories in it that
     // are still there.
-    let inner = empty_of_files(&lister, &root).await?;
-    let mut open = vec![(root, inner)];
+    let inner = empty_of_files(&lister, &top).await?;
+    let mut open = vec![(top, inner)];
     while let Some((directory, inner)) = open.last_mut() {
         if let Some(next) = inner.pop() {
             if open.len() == TREE_DEPTH_MAX {
                 let message = format!("the tree is more than {TREE_DEPTH_MAX} directories deep");
                 return Err(Error::new(ErrorKind::Unsupported, message).endpoint(&next));
+            }
+            // What is shown as a directory may be a link to one: the server removes it, or says that it is none.
+            if next.scheme().is_root() && delete_directory(client, &next).await? {
+                continue;
             }
             let below = empty_of_files(&lister, &next).await?;
             open.push((next, below));
@@ -227,9 +237,14 @@ async fn empty_of_files(lister: &Lister, directory: &Url) -> Result<Vec<Url>> {
     loop {
         let is_more = listing.next(&mut items).await?;
         for item in items.drain(..) {
-            let Item::Entry(entry) = item else { continue };
-            let name = encode_name(&entry.name);
-            match entry.kind {
+            let (name, kind) = match item {
+                Item::Entry(entry) => (entry.name, entry.kind),
+                // It goes as a file does.
+                Item::Odd { name, kind: OddKind::Special(_) } => (name, EntryKind::File),
+                Item::Odd { .. } | Item::Itself(_) => continue,
+            };
+            let name = encode_name(&name);
+            match kind {
                 EntryKind::Directory => inner.push(directory.join(&format!("./{name}/"))?),
                 EntryKind::File => {
                     let file = directory.join(&format!("./{name}"))?;
@@ -245,7 +260,7 @@ async fn empty_of_files(lister: &Lister, directory: &Url) -> Result<Vec<Url>> {
 
 async fn delete_file(client: &Client, file: &Url) -> Result<()> {
     if file.scheme().is_root() {
-        return Err(root::not_spoken(file));
+        return root::rm(&client.root, file).await;
     }
     client.http.request("DELETE", file, &[]).await?.finish().await;
     Ok(())
@@ -254,7 +269,7 @@ async fn delete_file(client: &Client, file: &Url) -> Result<()> {
 /// Whether the directory is gone; else the server refuses since it is not empty.
 async fn delete_directory(client: &Client, directory: &Url) -> Result<bool> {
     if directory.scheme().is_root() {
-        return Err(root::not_spoken(directory));
+        return Ok(matches!(root::rmdir(&client.root, directory).await?, Removed::Yes));
     }
     let exchange = client.http.exchange(&Request::new("DELETE", directory)).await?;
     match exchange.status().code() {
@@ -279,7 +294,7 @@ pub async fn space(client: &Client, url: &Url) -> Result<Space> {
         });
     }
     if url.scheme().is_root() {
-        return Err(root::not_spoken(url));
+        return root::space(&client.root, url).await;
     }
     let wanted =
         [LiveProperty::ResourceType, LiveProperty::QuotaUsedBytes, LiveProperty::QuotaAvailableBytes];
@@ -312,7 +327,7 @@ fn bare(url: &Url) -> String {
 }
 
 /// The URL as that of a directory.
-fn directory_form(url: &Url) -> Result<Url> {
+pub(crate) fn directory_form(url: &Url) -> Result<Url> {
     match url.file_name() {
         None => Ok(url.clone()),
         Some(name) => url.join(&format!("./{name}/")),

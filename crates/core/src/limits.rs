@@ -431,3 +431,7 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
+pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
+/// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.
+pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;

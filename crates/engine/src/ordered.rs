@@ -37,6 +37,7 @@ pub(crate) struct Feed {
     drain: Mutex<Drain>,
     /// Whether a write may wait for somebody: the reader of a pipe, a server.
     may_wait: bool,
+    leaves_traces: bool,
     notices: mpsc::UnboundedSender<Notice>,
 }
 
@@ -66,6 +67,7 @@ impl Feed {
                 !(meta.is_file() || meta.file_type().is_char_device() && device == NULL_DEVICE)
             }),
         };
+        let leaves_traces = matches!(&output, Output::Upload(upload) if upload.leaves_traces());
         let drain = Drain {
             output,
             may_wait,
@@ -77,7 +79,7 @@ impl Feed {
             size_bytes: None,
             held: None,
         };
-        Feed { drain: Mutex::new(drain), may_wait, notices }
+        Feed { drain: Mutex::new(drain), may_wait, leaves_traces, notices }
     }
 
     /// Takes a piece. Returns when it is written, or kept because bytes in front of it are missing.
@@ -138,6 +140,18 @@ impl Feed {
             return Err(Error::new(ErrorKind::Other, "the target was finished before its last byte"));
         }
         drain.finish().await
+    }
+
+    /// Whether the target has to be [abandoned](Feed::abandon) when it is not finished.
+    pub(crate) fn leaves_traces(&self) -> bool {
+        self.leaves_traces
+    }
+
+    /// Sees to it that nothing of an upload stays. Lanes must have ended.
+    pub(crate) async fn abandon(&self) {
+        if let Output::Upload(upload) = &mut self.drain.lock().await.output {
+            upload.abandon().await;
+        }
     }
 
     /// The copy may be over: then nobody listens, and that is fine.

@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
             }
             TargetSpec::Upload { url, overwrite, modified } => {
                 let kind = digests::kinds(&options)[0];
-                let upload = Upload::new(&client, url.clone(), overwrite, modified, kind)?;
+                let upload = Upload::new(&client, url.clone(), overwrite, modified, kind);
                 modified_accepted = upload.modified_accepted();
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))
@@ -709,6 +709,12 @@ impl<'a> Run<'a> {
         };
         let Some(partial) = self.target.partial().is_some().then(|| self.target.clone()) else {
             // A stream that takes no bytes would hold its lane for ever, and there is nothing to keep.
+            if let Sink::Ordered(feed) = &self.target.clone().sink
+                && feed.leaves_traces()
+            {
+                let _ = self.close_lanes().await;
+                feed.abandon().await;
+            }
             return Err(error);
         };
         // Lanes finish the write they are in; then the journal tells of all that was written. If it cannot,

@@ -23,6 +23,7 @@ mod peers;
 mod resume;
 mod resume_journal;
 mod root;
+mod root_client;
 mod root_copy;
 mod serve;
 mod server_killed;

@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::limits::DIRECTORIES_KNOWN_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_engine::Client;
 use gridlane_engine::http::Request;
-use gridlane_engine::{Client, root};
 use tokio::sync::OnceCell;
 
 use crate::place::{Place, TreePath};
+use crate::root;
 
 /// The directories below a target.
 pub(super) struct Directories {
@@ -72,7 +73,7 @@ impl Directories {
 
     async fn make_there(&self, url: &Url) -> Result<bool> {
         if url.scheme().is_root() {
-            return Err(root::not_spoken(url));
+            return root::mkdir(&self.client.root, url, false).await;
         }
         let exchange = self.client.http.exchange(&Request::new("MKCOL", url)).await?;
         let code = exchange.status().code();

@@ -104,11 +104,14 @@ async fn kind_of_target(lister: &Lister, url: &Url) -> Result<Option<EntryKind>>
         Ok(entry) => Ok(Some(entry.kind)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         // Directories that may be written to, but not looked at.
-        Err(error) if url.is_directory_form() && error.status().is_some() && !error.is_retryable() => {
-            Ok(None)
-        }
+        Err(error) if url.is_directory_form() && is_refusal(&error) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a server said no, by whatever protocol, and will say so again.
+fn is_refusal(error: &Error) -> bool {
+    (error.status().is_some() || error.kind() == ErrorKind::Denied) && !error.is_retryable()
 }
 
 /// A copy that is put into its own source would find itself there.

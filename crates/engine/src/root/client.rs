@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_net::Dialer;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
@@ -121,17 +121,15 @@ impl Client {
     }
 
     /// The checksum of `kind` that the server has of the file of `url`, or computes; that may take as long as
-    /// [`answer_max`](Client::answer_max). `None`: it said something else.
+    /// [`answer_max`](Client::answer_max). `None`: it has none of this kind, or said something else.
     pub async fn checksum(&self, url: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
-        let make = |path: PathArg| {
-            let wanted = format!("cks.type={}", kind.name());
-            let about = PathArg { cgi: merge_cgi(&path.cgi, wanted.as_bytes()), ..path };
-            let mut argument = Vec::new();
-            about.write(&mut argument);
-            Query::new(QueryKind::CHECKSUM, argument)
-        };
-        let answered = self.call(url, make).await?;
-        Ok(parse_checksum(&answered.body).filter(|checksum| checksum.kind() == kind))
+        let wanted = format!("cks.type={}", kind.name());
+        match self.call(url, |about| Query::about(QueryKind::CHECKSUM, &about, &wanted)).await {
+            Ok(answered) => Ok(parse_checksum(&answered.body).filter(|checksum| checksum.kind() == kind)),
+            // XRootD says of a kind that it does not have that the server failed.
+            Err(error) if is_unknown(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The servers that have the file of `url`, as URLs of it: those behind a manager, or the server itself.
@@ -157,7 +155,7 @@ impl Client {
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
-    async fn exchange(
+    pub(super) async fn exchange(
         &self,
         url: &Url,
         more_cgi: &str,
@@ -169,6 +167,10 @@ impl Client {
         if !url.scheme().is_root() {
             let message = format!("{}:// is not XRootD's protocol", url.scheme().name());
             return Err(Error::new(ErrorKind::Unsupported, message).endpoint(url));
+        }
+        if url.wire_path().contains(&b'?') {
+            let message = "a name with a question mark cannot be written in XRootD's protocol";
+            return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
         }
         let mut way = Way::new(url.clone());
         loop {
@@ -391,4 +393,9 @@ impl Client {
         let connection = Connection::open(&self.dialer, &route, &way.at, opening, answers).await?;
         Ok((connection, stream))
     }
+}
+
+/// Whether a server refuses because it does not know what was asked for.
+fn is_unknown(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unsupported || error.message().to_ascii_lowercase().contains("not supported")
 }

@@ -183,6 +183,11 @@ impl OpenFile {
         })
     }
 
+    /// Says that a request of its own has closed it, with all that was under way: its session can be used again.
+    pub(crate) fn set_closed(&mut self) {
+        self.is_closed = true;
+    }
+
     /// Closes it, and waits for the server's word. An error says that what was written may not be there.
     pub async fn close(mut self) -> Result<()> {
         self.is_closed = true;

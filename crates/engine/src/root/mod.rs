@@ -12,6 +12,7 @@ mod client;
 mod connection;
 mod file;
 mod habits;
+mod questions;
 mod redirect;
 mod status;
 mod who;
@@ -19,9 +20,10 @@ mod who;
 pub use client::{Answered, Client};
 pub(crate) use connection::Next;
 pub use file::{Answer, OpenFile, Outcome};
-pub use status::status_error;
+pub use questions::Greeting;
+pub use status::{malformed, status_error};
 
-use gridlane_core::{Error, ErrorKind, Fault, Url};
+use gridlane_core::Url;
 use gridlane_xrd::client::Expect;
 
 /// Sessions that can stand for each other.
@@ -49,9 +51,3 @@ type Home = crate::pool::Home<Server, connection::Wire>;
 
 /// A question whose answer is collected.
 const COLLECTED: Expect = Expect::Text { bytes_max: gridlane_core::limits::ROOT_ANSWER_BYTES_MAX };
-
-/// What is not done with a `root` or `roots` URL.
-pub fn not_spoken(url: &Url) -> Error {
-    let message = format!("{}:// is not spoken here", url.scheme().name());
-    Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url)
-}

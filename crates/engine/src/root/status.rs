@@ -40,9 +40,8 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
         }
         ErrorCode::NO_SERVER => (Network, Fault::Peer, "no server can be reached"),
         ErrorCode::REQUEST_TIMED_OUT | ErrorCode::TIMER_EXPIRED => (Timeout, Fault::Peer, "it took too long"),
-        ErrorCode::IO_ERROR | ErrorCode::FS_ERROR | ErrorCode::SERVER_ERROR => {
-            (Network, Fault::Peer, "it failed")
-        }
+        ErrorCode::FS_ERROR => of_words(&answer.text),
+        ErrorCode::IO_ERROR | ErrorCode::SERVER_ERROR => (Network, Fault::Peer, "it failed"),
         ErrorCode::ARG_TOO_LONG => (Unsupported, Fault::Peer, "the request is longer than it takes"),
         ErrorCode::CANCELLED => (Other, Fault::Peer, "somebody stopped it"),
         ErrorCode::IMPOSSIBLE => (Unsupported, Fault::Peer, "it can never be"),
@@ -67,8 +66,23 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
     }
 }
 
+/// What the code for "another failure of the file system" stands for. XRootD 5.5 has no better one for much of what
+/// happens, but its texts end with those of the C library.
+fn of_words(text: &str) -> (ErrorKind, Fault, &'static str) {
+    use ErrorKind::*;
+    let text = text.to_ascii_lowercase();
+    let meanings = [
+        ("not a directory", NotFound, Fault::Caller, "what should be a directory is none"),
+        ("not empty", Precondition, Fault::Caller, "it is not empty"),
+        ("read-only", Denied, Fault::Peer, "it can only be read"),
+        ("read/only", Denied, Fault::Peer, "it can only be read"),
+    ];
+    let found = meanings.into_iter().find(|(words, ..)| text.contains(words));
+    found.map_or((Network, Fault::Peer, "it failed"), |(_, kind, fault, meaning)| (kind, fault, meaning))
+}
+
 /// The error of a peer that does not keep to the protocol.
-pub(crate) fn malformed(malformed: &Malformed) -> Error {
+pub fn malformed(malformed: &Malformed) -> Error {
     let message = format!("it does not keep to XRootD's protocol: {}", malformed.message);
     Error::new(ErrorKind::Protocol, message)
 }
@@ -96,6 +110,15 @@ mod tests {
         assert!(of(ErrorCode::NO_SPACE, "").is_no_space());
         assert!(of(ErrorCode::FILE_LOCKED, "").is_retryable());
         assert_eq!(of(ErrorCode(4711), "").kind(), ErrorKind::Other);
+        for (text, kind) in [
+            ("Unable to open directory /f/x; not a directory", ErrorKind::NotFound),
+            ("Unable to remove /d; directory not empty", ErrorKind::Precondition),
+            ("Unable to create /f; file path marked read/only", ErrorKind::Denied),
+            ("Unable to open /f; no idea", ErrorKind::Network),
+        ] {
+            let error = of(ErrorCode::FS_ERROR, text);
+            assert_eq!((error.kind(), error.is_retryable()), (kind, false), "{text}");
+        }
         assert!(of(ErrorCode::IO_ERROR, &"x".repeat(100_000)).message().len() < 2 * SAID_MAX);
     }
 }

@@ -3,6 +3,7 @@
 //! The last bytes are sent only when the whole object is known to be right (see `ordered`).
 
 mod http;
+mod root;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,12 +11,14 @@ use std::time::SystemTime;
 
 use gridlane_core::{Checksum, ChecksumKind, Result, Scheme, Url};
 
-use crate::{Client, root};
+use crate::Client;
 
 /// A file that a server is sent: begun, written and finished, in the server's protocol.
 pub(crate) enum Upload {
     /// A PUT.
     Http(http::Upload),
+    /// Open, write, close.
+    Root(root::Upload),
 }
 
 impl Upload {
@@ -27,12 +30,15 @@ impl Upload {
         overwrite: bool,
         modified: Option<SystemTime>,
         kind: ChecksumKind,
-    ) -> Result<Upload> {
+    ) -> Upload {
         match url.scheme() {
-            Scheme::Root | Scheme::Roots => Err(root::not_spoken(&url)),
+            Scheme::Root | Scheme::Roots => {
+                let client = client.root.clone();
+                Upload::Root(root::Upload::new(client, url, overwrite, kind))
+            }
             Scheme::Http | Scheme::Https | Scheme::File => {
                 let client = client.http.clone();
-                Ok(Upload::Http(http::Upload::new(client, url, overwrite, modified, kind)))
+                Upload::Http(http::Upload::new(client, url, overwrite, modified, kind))
             }
         }
     }
@@ -41,6 +47,8 @@ impl Upload {
     pub(crate) fn modified_accepted(&self) -> Option<Arc<AtomicBool>> {
         match self {
             Upload::Http(upload) => upload.modified_accepted(),
+            // No request sets a time.
+            Upload::Root(_) => None,
         }
     }
 
@@ -48,6 +56,7 @@ impl Upload {
     pub(crate) async fn begin(&mut self, size_bytes: u64) -> Result<()> {
         match self {
             Upload::Http(upload) => upload.begin(size_bytes).await,
+            Upload::Root(upload) => upload.begin(size_bytes).await,
         }
     }
 
@@ -55,6 +64,7 @@ impl Upload {
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<()> {
         match self {
             Upload::Http(upload) => upload.write(bytes).await,
+            Upload::Root(upload) => upload.write(bytes).await,
         }
     }
 
@@ -62,6 +72,19 @@ impl Upload {
     pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
         match self {
             Upload::Http(upload) => upload.finish().await,
+            Upload::Root(upload) => upload.finish().await,
+        }
+    }
+    /// Whether what was begun has to be [abandoned](Upload::abandon) when it is not finished.
+    pub(crate) fn leaves_traces(&self) -> bool {
+        matches!(self, Upload::Root(_))
+    }
+
+    /// Gives it up. A server that was sent a part of a PUT forgets it by itself.
+    pub(crate) async fn abandon(&mut self) {
+        match self {
+            Upload::Http(_) => {}
+            Upload::Root(upload) => upload.abandon().await,
         }
     }
 }

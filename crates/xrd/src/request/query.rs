@@ -5,7 +5,9 @@
 //! ```
 
 use crate::Malformed;
+use crate::answer::merge_cgi;
 use crate::frame::Handle;
+use crate::path::PathArg;
 use crate::registry::{QueryKind, RequestId};
 use crate::request::Call;
 use crate::wire::{Body, Reader, without_nul};
@@ -24,7 +26,7 @@ pub struct Query {
 /// The argument may have a token in its CGI.
 impl std::fmt::Debug for Query {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Query({} {:?})", self.kind, crate::path::PathArg::parse(&self.argument))
+        write!(f, "Query({} {:?})", self.kind, PathArg::parse(&self.argument))
     }
 }
 
@@ -32,6 +34,14 @@ impl Query {
     /// A question about a path or about names.
     pub fn new(kind: QueryKind, argument: impl Into<Vec<u8>>) -> Query {
         Query { kind, handle: Handle::default(), argument: argument.into() }
+    }
+
+    /// A question about a path, with `more` CGI beside its own.
+    pub fn about(kind: QueryKind, about: &PathArg, more: &str) -> Query {
+        let about = PathArg { path: about.path.clone(), cgi: merge_cgi(&about.cgi, more.as_bytes()) };
+        let mut argument = Vec::new();
+        about.write(&mut argument);
+        Query::new(kind, argument)
     }
 }
 
@@ -66,5 +76,9 @@ mod tests {
         let bytes = round_trip(Query::new(QueryKind::CHECKSUM, "/up20_6?cks.type=adler32"));
         assert_eq!(bytes[2..24], hex("0bb9 0003 0000 00000000 0000000000000000 00000019"));
         assert_eq!(bytes.last(), Some(&0));
+        let about = |path: PathArg, more| Query::about(QueryKind::CHECKSUM, &path, more).argument;
+        assert_eq!(about(PathArg::new("/f"), "cks.type=md5"), b"/f?cks.type=md5");
+        assert_eq!(about(PathArg::with_cgi("/f", "authz=x"), "cks.type=md5"), b"/f?authz=x&cks.type=md5");
+        assert_eq!(about(PathArg::with_cgi("/f", "authz=x"), ""), b"/f?authz=x");
     }
 }

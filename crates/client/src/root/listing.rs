@@ -1,0 +1,104 @@
+//! A directory as `dirlist` tells it, part by part.
+
+use gridlane_core::limits::LISTING_BATCH;
+use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_dav::links::is_name;
+use gridlane_dav::path::encode_name;
+use gridlane_engine::root::{Client, malformed};
+use gridlane_xrd::answer::{DirlistReader, Entry};
+use gridlane_xrd::flags::DirlistOptions;
+use gridlane_xrd::request::Dirlist;
+use tokio::sync::mpsc;
+
+use super::{entry, is_special, stat, without_slash};
+use crate::listing::{Item, OddKind};
+
+/// Batches of entries that wait to be taken; then the server waits.
+const BATCHES_WAITING_MAX: usize = 4;
+
+/// The entries of a directory that is being listed.
+pub(crate) struct Names {
+    client: Client,
+    url: Url,
+    batches: mpsc::Receiver<Result<Vec<Entry>>>,
+    /// What came first, which told that it is a directory.
+    first: Option<Vec<Entry>>,
+}
+
+/// Begins to list a directory. What is no directory is an error, whatever the server calls it.
+pub(crate) async fn list(client: &Client, url: &Url) -> Result<Names> {
+    let (sender, mut batches) = mpsc::channel(BATCHES_WAITING_MAX);
+    tokio::spawn(read(client.clone(), url.clone(), sender));
+    let first = batches.recv().await.transpose()?;
+    Ok(Names { client: client.clone(), url: url.clone(), batches, first })
+}
+
+/// Asks, and hands on what comes. Ends when nobody listens any more.
+async fn read(client: Client, url: Url, sender: mpsc::Sender<Result<Vec<Entry>>>) {
+    let mut reader = DirlistReader::default();
+    let mut entries = Vec::new();
+    let mut part = |bytes: &[u8], is_last: bool| {
+        reader.read(bytes, is_last, &mut entries).map_err(|wrong| malformed(&wrong))?;
+        if !is_last && entries.len() < LISTING_BATCH {
+            return Ok(());
+        }
+        let batch = Ok(std::mem::take(&mut entries));
+        // Whoever takes the entries may be slower than the server, which waits then.
+        let sent = match sender.try_send(batch) {
+            Err(mpsc::error::TrySendError::Full(batch)) => {
+                tokio::task::block_in_place(|| sender.blocking_send(batch)).is_ok()
+            }
+            sent => sent.is_ok(),
+        };
+        sent.then_some(()).ok_or_else(|| Error::new(ErrorKind::Interrupted, "nobody wants the listing any more"))
+    };
+    let ask = |about| Dirlist { about: without_slash(about), options: DirlistOptions::STAT };
+    let outcome = client.call_in_parts(&url, ask, &mut part).await;
+    if let Err(error) = outcome {
+        // Nobody listens: then nobody wants to know.
+        let _ = sender.send(Err(error)).await;
+    }
+}
+
+impl Names {
+    /// Appends the next entries; `false`: there are no more.
+    pub(crate) async fn next(&mut self, items: &mut Vec<Item>) -> Result<bool> {
+        let batch = match self.first.take() {
+            Some(batch) => batch,
+            None => match self.batches.recv().await.transpose()? {
+                Some(batch) => batch,
+                None => return Ok(false),
+            },
+        };
+        for found in batch {
+            // A name that is a path would lead elsewhere.
+            if is_name(&found.name) {
+                items.extend(self.item(found).await);
+            }
+        }
+        Ok(true)
+    }
+
+    /// What an entry is; `None` when it has vanished meanwhile.
+    async fn item(&self, found: Entry) -> Option<Item> {
+        let known = match found.stat {
+            Some(known) => Ok(known),
+            // Some servers give names only.
+            None => self.look(&found.name).await,
+        };
+        let name = found.name;
+        match known {
+            Ok(known) if is_special(&known) => {
+                Some(Item::Odd { name, kind: OddKind::Special("no file") })
+            }
+            Ok(known) => Some(Item::Entry(entry(name, &known))),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => Some(Item::Odd { name, kind: OddKind::Unknown(error) }),
+        }
+    }
+
+    async fn look(&self, name: &[u8]) -> Result<gridlane_xrd::answer::StatText> {
+        let directory = crate::namespace::directory_form(&self.url)?;
+        stat(&self.client, &directory.join(&format!("./{}", encode_name(name)))?).await
+    }
+}

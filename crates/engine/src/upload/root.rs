@@ -1,0 +1,184 @@
+//! The upload by XRootD's protocol: open, write, close.
+//!
+//! ```text
+//!  small:  open ◀▶ write · close ◀▶ checksum ◀▶
+//!  other:  open ◀▶ write · write · …  ◀ answers, and pages that came wrong are sent again ▶  close ◀▶ checksum ◀▶
+//! ```
+//!
+//! Where the server can, bytes go as pages with a checksum each (`pgwrite`): it says which of them came wrong, and
+//! those are sent again. TLS protects them without.
+//!
+//! The file is opened so that it vanishes unless it is closed in good order (POSC), and is closed when the whole
+//! object is known to be right. Servers keep such a file for some minutes when its writer has gone: an upload
+//! that is given up removes it.
+
+mod writing;
+
+use std::time::Duration;
+
+use gridlane_core::limits::{DIGEST_WAIT_MAX, SMALL_UPLOAD_BYTES_MAX};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_xrd::answer::StatText;
+use gridlane_xrd::flags::{OpenOptions, StatFlags};
+use gridlane_xrd::request::{About, Rm, Stat};
+use tokio::time::timeout;
+
+use crate::root::Client;
+use writing::Writing;
+
+/// Permissions of a file that is made. The server takes away from them what it does not allow.
+const FILE_MODE: u16 = 0o644;
+/// How long giving up may take.
+const ABANDON_MAX: Duration = Duration::from_secs(5);
+
+/// A file that is opened, written and closed.
+pub(crate) struct Upload {
+    client: Client,
+    url: Url,
+    overwrite: bool,
+    /// The kind of checksum that the server is asked for.
+    kind: ChecksumKind,
+    state: State,
+}
+
+enum State {
+    New,
+    /// All of it so far.
+    Held(Vec<u8>),
+    Open(Box<Writing>),
+    /// It is closed, or was given up.
+    Over,
+}
+
+impl Upload {
+    /// An upload to `url`, which replaces an existing file only when `overwrite` says so.
+    pub(crate) fn new(client: Client, url: Url, overwrite: bool, kind: ChecksumKind) -> Upload {
+        Upload { client, url, overwrite, kind, state: State::New }
+    }
+
+    /// Opens the file, unless it is small; does nothing the second time.
+    pub(crate) async fn begin(&mut self, size_bytes: u64) -> Result<()> {
+        if !matches!(self.state, State::New) {
+            return Ok(());
+        }
+        self.state = match size_bytes <= SMALL_UPLOAD_BYTES_MAX {
+            true => State::Held(Vec::with_capacity(size_bytes as usize)),
+            false => State::Open(self.open(size_bytes, self.overwrite).await?),
+        };
+        Ok(())
+    }
+
+    async fn open(&self, size_bytes: u64, overwrite: bool) -> Result<Box<Writing>> {
+        let existing = if overwrite { OpenOptions::DELETE } else { OpenOptions::NEW };
+        let options = OpenOptions::UPDATE | OpenOptions::POSC | existing;
+        let cgi = format!("oss.asize={size_bytes}");
+        match self.client.open(&self.url, options, FILE_MODE, &cgi).await {
+            Ok(file) => Ok(Box::new(Writing::new(file))),
+            Err(error) => Err(self.refused(error, overwrite).await),
+        }
+    }
+
+    /// What a refusal to open the file means.
+    async fn refused(&self, error: Error, overwrite: bool) -> Error {
+        if error.kind() == ErrorKind::NotFound {
+            let message = format!("the server cannot put a file there: {}", error.message());
+            return Error::new(ErrorKind::Precondition, message)
+                .fault(Fault::Caller)
+                .hint("make the directory first")
+                .endpoint(&self.url);
+        }
+        if overwrite || error.kind() != ErrorKind::Precondition {
+            return error;
+        }
+        let ask = |about| Stat { about: About::Path(about), is_vfs: false, wants: 0 };
+        let found = self.client.call(&self.url, ask).await;
+        let found = found.ok().and_then(|answered| StatText::parse(&answered.body).ok());
+        let what = match found {
+            Some(found) if found.is_directory() => return error,
+            Some(found) if found.flags.has(StatFlags::POSC_PENDING) => {
+                "somebody is writing the file, or has stopped and the server has not removed it yet"
+            }
+            _ => "the file exists",
+        };
+        Error::new(ErrorKind::Precondition, what)
+            .fault(Fault::Caller)
+            .hint("replace it with --force")
+            .endpoint(&self.url)
+    }
+
+    /// Takes the next bytes.
+    pub(crate) async fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        match &mut self.state {
+            State::Open(writing) => writing.write(bytes).await.map_err(|error| error.endpoint(&self.url)),
+            State::Held(held) => {
+                held.extend_from_slice(bytes);
+                Ok(())
+            }
+            State::New | State::Over => {
+                Err(Error::new(ErrorKind::Other, "an upload was written to before it was begun"))
+            }
+        }
+    }
+
+    /// Closes the file; then the server may say which checksum it has.
+    pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
+        if let State::Held(bytes) = &mut self.state {
+            let bytes = std::mem::take(bytes);
+            self.put(&bytes).await?;
+        } else {
+            self.close().await?;
+        }
+        let State::Open(writing) = std::mem::replace(&mut self.state, State::Over) else { return Ok(None) };
+        let at = writing.file().url.clone();
+        // Its connection is free now.
+        drop(writing);
+        Ok(self.checksum(&at).await)
+    }
+
+    /// Writes a small file. What closes it goes out together with its bytes.
+    async fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.state = State::Open(self.open(bytes.len() as u64, self.overwrite).await?);
+        let State::Open(writing) = &mut self.state else { return Ok(()) };
+        let mut outcome = writing.write(bytes).await;
+        if outcome.is_ok() {
+            outcome = writing.close_at_once().await;
+        }
+        match outcome {
+            Ok(()) => Ok(()),
+            // Only an open file can be mended: once more, then, and step by step. What is there is ours.
+            Err(error) if error.kind() == ErrorKind::ChecksumMismatch => {
+                self.state = State::Open(self.open(bytes.len() as u64, true).await?);
+                self.write(bytes).await?;
+                self.close().await
+            }
+            Err(error) => Err(error.endpoint(&self.url)),
+        }
+    }
+
+    async fn close(&mut self) -> Result<()> {
+        match &mut self.state {
+            State::Open(writing) => writing.close().await.map_err(|error| error.endpoint(&self.url)),
+            State::New | State::Held(_) | State::Over => {
+                Err(Error::new(ErrorKind::Other, "an upload was finished before it was begun"))
+            }
+        }
+    }
+
+    /// The server's word for the checksum of what is `at` a URL now, if it has one.
+    async fn checksum(&self, at: &Url) -> Option<Checksum> {
+        let mut client = self.client.clone();
+        client.answer_max = DIGEST_WAIT_MAX;
+        client.checksum(at, self.kind).await.ok().flatten()
+    }
+
+    /// Leaves nothing of a file that was begun and not finished.
+    pub(crate) async fn abandon(&mut self) {
+        let State::Open(writing) = std::mem::replace(&mut self.state, State::Over) else { return };
+        let removing = self.client.call(&writing.file().url, |about| Rm { about });
+        // If the server does not let us, it removes the file by itself when the connection is closed.
+        let _ = timeout(ABANDON_MAX, removing).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;
