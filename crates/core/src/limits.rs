@@ -379,6 +379,26 @@ const _: () = {
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// Bytes of the arguments of a request of somebody who is not logged in: names, and credentials. Tokens and proxies'
+/// certificates have some kilobytes.
+pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
+/// Without a request from a session: its clients keep connections that they may use again for 5 to 20 minutes, and
+/// open files for as long as an event takes to be looked at.
+pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
+/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
+pub const ROOT_BOUND_MAX: usize = 15;
+/// Requests of one connection that were read and not answered; when there are so many, no other is read.
+pub const ROOT_REQUESTS_MAX: usize = 256;
+/// Those of them that wait for a disk, or for something else, at the same time: some of the many that all clients
+/// together may have.
+pub const ROOT_TASKS_MAX: usize = 16;
+/// Bytes of answers to small requests that wait to be sent on one connection; when there are so many, no other
+/// request is read.
+pub const ROOT_ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of one answer to a plain read: what its length was promised for cannot be interrupted by other answers.
+pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Pages of one message of `pgread`: as XRootD's servers send them.
+pub const ROOT_PAGES_MAX: u64 = 512;
 /// Elements of `readv`, `writev` and `clone`: what XRootD's servers take and its clients ask for before they split.
 pub const ROOT_VECTOR_ELEMENTS_MAX: usize = 1024;
 /// Bytes of one element of `readv`: what XRootD's servers announce as `readv_ior_max`.
@@ -388,8 +408,6 @@ pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
 pub const ROOT_PATHS_MAX: usize = 16_384;
 /// Bytes of a line of a listing that a client reads: a name of the longest kind, or a stat text with a checksum.
 pub const ROOT_LISTING_LINE_BYTES_MAX: usize = 64 * 1024;
-/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
-pub const ROOT_BOUND_MAX: usize = 15;
 /// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
 /// all of its readers.
 pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;
@@ -413,10 +431,6 @@ pub const ROOT_ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
 pub const ROOT_WORDS_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer over root:// that is collected before it is looked at.
 pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Requests without an answer on one connection over root://.
-pub const ROOT_REQUESTS_MAX: usize = 256;
-/// Bytes that one read over root:// asks for: as XRootD's clients do.
-pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Redirects followed for one request over root://: as many as XRootD's clients do, because a manager is asked again
 /// for every replica that fails.
 pub const ROOT_REDIRECTS_MAX: usize = 16;

@@ -1,10 +1,11 @@
 //! Listening, and telling TLS from clear text on one port.
 //!
 //! One byte decides: a TLS connection starts with a handshake record, whose first byte is 22
-//! (RFC 8446, section 5.1); no HTTP method starts with a control character. The byte is peeked at, not
-//! consumed, and the wait for it has a deadline. When in doubt we err towards clear text, where the
-//! request parser refuses what it does not understand.
+//! (RFC 8446, section 5.1); XRootD's protocol starts with a 0; no HTTP method starts with a control character. The
+//! byte is peeked at, not consumed, and the wait for it has a deadline. When in doubt we err towards clear text, where
+//! the request parser refuses what it does not understand.
 
+use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -21,6 +22,18 @@ use crate::stream::Stream;
 
 /// First byte of a TLS connection: the content type "handshake".
 const TLS_HANDSHAKE: u8 = 22;
+
+/// First byte of an XRootD connection: its handshake begins with twelve of them.
+const ROOT_HANDSHAKE: u8 = 0;
+
+/// What a connection began with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// XRootD's handshake.
+    Root,
+    /// A TLS handshake, or anything else, which is HTTP if it is something at all.
+    Http,
+}
 
 /// Connections that wait for `accept`: enough for a burst of a thousand jobs starting at once.
 const BACKLOG: u32 = 1024;
@@ -91,20 +104,40 @@ impl Acceptor {
     }
 
     /// Tells what the connection speaks, and finishes the TLS handshake where there is one.
-    pub async fn accept(&self, socket: TcpStream) -> Result<Stream> {
-        timeout(self.deadline, self.detect(socket)).await.unwrap_or_else(|_| {
+    pub async fn accept(&self, socket: TcpStream) -> Result<(Stream, Opening)> {
+        self.in_time(self.detect(socket)).await
+    }
+
+    /// Whether connections can become TLS.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Finishes a TLS handshake on a connection that was plain so far. `ahead` was read from it already.
+    pub async fn upgrade(&self, stream: &mut Stream, ahead: &[u8]) -> Result<()> {
+        let Some(config) = &self.tls else {
+            return Err(Error::new(ErrorKind::Protocol, "there is no certificate for TLS"));
+        };
+        self.in_time(async {
+            stream.upgrade_tls(config.clone(), ahead).await.map_err(|cause| handshake_failed(&cause))
+        })
+        .await
+    }
+
+    async fn in_time<T>(&self, done: impl Future<Output = Result<T>>) -> Result<T> {
+        timeout(self.deadline, done).await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Timeout, "the client said nothing, or never finished its handshake")
                 .fault(Fault::Peer))
         })
     }
 
-    async fn detect(&self, socket: TcpStream) -> Result<Stream> {
+    async fn detect(&self, socket: TcpStream) -> Result<(Stream, Opening)> {
         let client = self.client(&socket).await?;
-        let mut stream = self.detect_tls(socket).await?;
+        let (mut stream, opening) = self.detect_tls(socket).await?;
         if let Some(client) = client {
             stream.set_client(client);
         }
-        Ok(stream)
+        Ok((stream, opening))
     }
 
     /// Where the connection comes from, if it comes from a trusted proxy that says so.
@@ -150,19 +183,26 @@ impl Acceptor {
         }
     }
 
-    async fn detect_tls(&self, socket: TcpStream) -> Result<Stream> {
+    async fn detect_tls(&self, socket: TcpStream) -> Result<(Stream, Opening)> {
         let mut first = [0];
         let peeked = socket.peek(&mut first).await.map_err(|cause| Error::network("cannot read", &cause))?;
         if peeked == 0 {
             return Err(Error::new(ErrorKind::Network, "the client left without a word").fault(Fault::Peer));
         }
-        match &self.tls {
-            Some(config) if first[0] == TLS_HANDSHAKE => Stream::accept_tls(socket, config.clone())
-                .await
-                .map_err(|cause| Error::network("the TLS handshake failed", &cause).fault(Fault::Peer)),
-            _ => Stream::plain(socket).map_err(|cause| Error::network("cannot use the connection", &cause)),
-        }
+        let stream = match &self.tls {
+            Some(config) if first[0] == TLS_HANDSHAKE => {
+                Stream::accept_tls(socket, config.clone()).await.map_err(|cause| handshake_failed(&cause))?
+            }
+            _ => {
+                Stream::plain(socket).map_err(|cause| Error::network("cannot use the connection", &cause))?
+            }
+        };
+        Ok((stream, if first[0] == ROOT_HANDSHAKE { Opening::Root } else { Opening::Http }))
     }
+}
+
+fn handshake_failed(cause: &io::Error) -> Error {
+    Error::network("the TLS handshake failed", cause).fault(Fault::Peer)
 }
 
 /// Reads bytes that are there already, and forgets them.

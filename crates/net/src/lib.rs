@@ -21,7 +21,7 @@ mod socks;
 mod stream;
 pub mod tls;
 
-pub use accept::{Acceptor, TrustedProxies, has_ipv6, listen};
+pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
 pub use dial::{Dialer, Dialled, Route};
 pub use proxy::{Proxies, Proxy, ProxyKind};
 pub use stream::Stream;

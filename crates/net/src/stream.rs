@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
 use gridlane_sys::tcp::{self, TcpInfo};
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use rustls::ServerConfig;
 use rustls::client::{ClientConfig, UnbufferedClientConnection};
 use rustls::server::UnbufferedServerConnection;
@@ -58,8 +58,27 @@ impl Stream {
         Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn))).await
     }
 
+    /// Shakes hands as a server on a connection that was plain so far. `ahead` is what was read from it already and
+    /// belongs to the handshake. After a failure the connection is of no use.
+    pub async fn upgrade_tls(&mut self, config: Arc<ServerConfig>, ahead: &[u8]) -> io::Result<()> {
+        let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
+        let mut session = Box::new(Session::new(Side::Server(Box::new(conn))));
+        let room = session.input();
+        if self.session.is_some() || ahead.len() > room.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot begin here"));
+        }
+        room[..ahead.len()].copy_from_slice(ahead);
+        session.received(ahead.len());
+        self.shake_hands_in(session).await
+    }
+
     async fn shake_hands(mut self, side: Side) -> io::Result<Stream> {
-        let session = self.session.insert(Box::new(Session::new(side)));
+        self.shake_hands_in(Box::new(Session::new(side))).await?;
+        Ok(self)
+    }
+
+    async fn shake_hands_in(&mut self, session: Box<Session>) -> io::Result<()> {
+        let session = self.session.insert(session);
         loop {
             let need = session.handshake();
             // Also after a failure: the peer learns by an alert what was wrong.
@@ -68,7 +87,7 @@ impl Stream {
                 session.transmitted(sent);
             }
             match need? {
-                Need::Nothing => return Ok(self),
+                Need::Nothing => return Ok(()),
                 Need::PeerClosed => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Need::Input => match receive(&self.socket, session.input()).await? {
                     0 => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -171,6 +190,87 @@ impl Stream {
         Ok(taken)
     }
 
+    /// Waits until the socket may have bytes to read, or room for bytes to write, whatever of it is wanted. May be
+    /// dropped at any time.
+    pub async fn ready(&self, reads: bool, writes: bool) -> io::Result<()> {
+        let interest = match (reads, writes) {
+            (true, true) => Interest::READABLE | Interest::WRITABLE,
+            (_, true) => Interest::WRITABLE,
+            (true, false) => Interest::READABLE,
+            (false, false) => return std::future::pending().await,
+        };
+        self.socket.ready(interest).await.map(|_| ())
+    }
+
+    /// The same as [`read`](Stream::read) without waiting: `None` when nothing has come.
+    pub fn try_read(&mut self, target: &mut [u8]) -> io::Result<Option<usize>> {
+        let Some(session) = &mut self.session else {
+            return unless_would_block(self.socket.try_read(target));
+        };
+        if target.is_empty() {
+            return Ok(Some(0));
+        }
+        let mut count = 0;
+        loop {
+            let (got, need) = session.read(&mut target[count..])?;
+            count += got;
+            if need != Need::Input {
+                return Ok(Some(count));
+            }
+            match self.socket.try_read(session.input()) {
+                Ok(0) if count == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Ok(Some(count)),
+                Ok(received) => session.received(received),
+                Err(_) if count > 0 => return Ok(Some(count)),
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(cause) => return Err(cause),
+            }
+        }
+    }
+
+    /// The same as [`write_some`](Stream::write_some) without waiting: `None` when the socket is full. With `more`,
+    /// the kernel may keep what is not a whole packet until what follows at once.
+    pub fn try_write(&mut self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+        let Some(session) = &mut self.session else {
+            return unless_would_block(self.try_send(bytes, more));
+        };
+        let mut taken = 0;
+        if session.output().is_empty() {
+            if bytes.is_empty() {
+                return Ok(Some(0));
+            }
+            taken = session.write(bytes)?;
+        }
+        match self.socket.try_write(session.output()) {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Ok(sent) => {
+                session.transmitted(sent);
+                Ok(Some(taken))
+            }
+            // What was taken is on its way; that is progress.
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => Ok((taken > 0).then_some(taken)),
+            Err(cause) => Err(cause),
+        }
+    }
+
+    fn try_send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
+        if !more {
+            return self.socket.try_write(bytes);
+        }
+        let step = || Ok(rustix::net::send(&self.socket, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)?);
+        self.socket.try_io(Interest::WRITABLE, step)
+    }
+
+    /// The same as [`send_file`](Stream::send_file) without waiting: `None` when the socket is full.
+    pub fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
+        if self.session.is_some() {
+            return Err(bypass());
+        }
+        unless_would_block(
+            self.socket.try_io(Interest::WRITABLE, || send_file(&self.socket, file, offset, len)),
+        )
+    }
+
     /// Whether bytes that were taken over still wait to be sent.
     pub fn has_unsent(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.output().is_empty())
@@ -231,15 +331,11 @@ impl Stream {
     /// Waits for the socket, not for the disk: bring the bytes into the page cache first.
     pub async fn send_file(&mut self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
         if self.session.is_some() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "sendfile would bypass TLS"));
+            return Err(bypass());
         }
         loop {
             self.socket.writable().await?;
-            let step = || {
-                let mut at = offset;
-                rustix::fs::sendfile(self.socket.as_fd(), file.as_fd(), Some(&mut at), len)
-                    .map_err(io::Error::from)
-            };
+            let step = || send_file(&self.socket, file, offset, len);
             match self.socket.try_io(Interest::WRITABLE, step) {
                 Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
                 Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
@@ -310,6 +406,11 @@ impl Stream {
         self.peer = client;
     }
 
+    /// Where the other end, or the last proxy, reached us.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
     /// What the kernel knows of the connection.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         tcp::info(&self.socket)
@@ -357,6 +458,23 @@ async fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             outcome => return outcome,
         }
+    }
+}
+
+fn send_file(socket: &TcpStream, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+    let mut at = offset;
+    rustix::fs::sendfile(socket.as_fd(), file.as_fd(), Some(&mut at), len).map_err(io::Error::from)
+}
+
+fn bypass() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "sendfile would bypass TLS")
+}
+
+fn unless_would_block(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
+    match outcome {
+        Ok(count) => Ok(Some(count)),
+        Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(cause) => Err(cause),
     }
 }
 

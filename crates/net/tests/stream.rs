@@ -41,7 +41,7 @@ impl Site {
         let url = self.url(scheme);
         let accept = async {
             let (socket, _) = self.listener.accept().await.unwrap();
-            self.acceptor.accept(socket).await
+            self.acceptor.accept(socket).await.map(|(stream, _)| stream)
         };
         let speak = async {
             let mut near = dialer.dial(&dialer.route(&url).unwrap()).await.unwrap().stream;
@@ -162,7 +162,7 @@ async fn both_tls_versions_are_spoken_and_nothing_older() {
         let socket = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
         let accept = async {
             let (socket, _) = site.listener.accept().await.unwrap();
-            site.acceptor.accept(socket).await.unwrap()
+            site.acceptor.accept(socket).await.unwrap().0
         };
         let connect = Stream::connect_tls(socket, Arc::new(config), "localhost".try_into().unwrap());
         let (near, mut far) = tokio::join!(connect, accept);
@@ -274,7 +274,7 @@ async fn spoken(site: &Site, dialer: &Dialer) -> (Stream, Stream) {
     let url = site.url("https");
     let accept = async {
         let (socket, _) = site.listener.accept().await.unwrap();
-        let mut far = site.acceptor.accept(socket).await.unwrap();
+        let mut far = site.acceptor.accept(socket).await.unwrap().0;
         assert_eq!(far.read(&mut [0]).await.unwrap(), 1);
         far.write_all(b"x").await.unwrap();
         far

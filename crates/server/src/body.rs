@@ -58,12 +58,30 @@ impl Inbox {
 
     /// Reads more; 0 at the end of what the client sends. May be dropped: no byte is lost.
     async fn fill(&mut self, stream: &mut Stream) -> io::Result<usize> {
+        let count = stream.read(self.room()).await?;
+        self.received(count);
+        Ok(count)
+    }
+
+    /// Where the next bytes go; followed by [`received`](Inbox::received). It grows with what has come.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        self.bytes.resize(self.bytes.len().max(self.end + READ_BYTES), 0);
-        let count = stream.read(&mut self.bytes[self.end..]).await?;
+        let len = self.bytes.len().max(self.end + READ_BYTES.max(self.end / 2));
+        self.bytes.resize(len, 0);
+        &mut self.bytes[self.end..]
+    }
+
+    /// So many bytes came into the room.
+    pub(crate) fn received(&mut self, count: usize) {
         self.end += count;
-        Ok(count)
+    }
+
+    /// Gives back its memory, if it holds nothing.
+    pub(crate) fn release(&mut self) {
+        if self.start == self.end {
+            *self = Inbox::default();
+        }
     }
 }
 

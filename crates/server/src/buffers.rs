@@ -1,7 +1,7 @@
 //! Page-aligned buffers, lent for the time of a transfer: an idle connection holds none.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::limits;
 use gridlane_sys::AlignedBuf;
@@ -17,33 +17,36 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     /// Lends one. Its contents are left over from somebody else: write before reading.
-    pub(crate) fn lend(&self) -> Lent<'_> {
+    pub(crate) fn lend(self: &Arc<Buffers>) -> Lent {
         let kept = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Lent { buffer: Some(kept.unwrap_or_else(|| AlignedBuf::new(limits::IO_BYTES))), home: self }
+        Lent {
+            buffer: Some(kept.unwrap_or_else(|| AlignedBuf::new(limits::IO_BYTES))),
+            home: Arc::clone(self),
+        }
     }
 }
 
 /// A buffer that goes home when it is dropped.
-pub(crate) struct Lent<'a> {
+pub(crate) struct Lent {
     /// There until drop.
     buffer: Option<AlignedBuf>,
-    home: &'a Buffers,
+    home: Arc<Buffers>,
 }
 
-impl Deref for Lent<'_> {
+impl Deref for Lent {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         self.buffer.as_deref().unwrap_or_default()
     }
 }
 
-impl DerefMut for Lent<'_> {
+impl DerefMut for Lent {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.buffer.as_deref_mut().unwrap_or_default()
     }
 }
 
-impl Drop for Lent<'_> {
+impl Drop for Lent {
     fn drop(&mut self) {
         let mut free = self.home.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(buffer) = self.buffer.take()
@@ -60,7 +63,7 @@ mod tests {
 
     #[test]
     fn buffers_are_used_again() {
-        let buffers = Buffers::default();
+        let buffers = Arc::new(Buffers::default());
         let first = buffers.lend();
         let address = first.as_ptr();
         assert_eq!(first.len(), limits::IO_BYTES);

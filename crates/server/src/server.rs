@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Error, Result, limits};
-use gridlane_net::Acceptor;
+use gridlane_net::{Acceptor, Opening};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -18,6 +18,7 @@ use crate::admin;
 use crate::blocking;
 use crate::connection::{Connection, Excess};
 use crate::metrics::Metrics;
+use crate::root;
 use crate::settings::Settings;
 use crate::shared::{Current, Lasting, Phase, Shared};
 
@@ -270,7 +271,7 @@ fn admit(
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
         };
         // A connection that never became a request leaves no record: port scanners would fill the log.
-        let Ok(stream) = stream else {
+        let Ok((stream, opening)) = stream else {
             shared.metrics.refused_unready.add(1);
             return;
         };
@@ -285,10 +286,14 @@ fn admit(
             excess = Some(Excess::Client);
         }
         drop(shared);
-        let connection = Connection::new(current, stream, phase, is_local);
-        match excess {
-            None => connection.serve().await,
-            Some(excess) => connection.turn_away(excess).await,
+        match (opening, excess) {
+            (Opening::Root, None) => root::connection::Connection::new(current, stream, phase).serve().await,
+            // Its client tries again by itself after a while.
+            (Opening::Root, Some(_)) => {}
+            (Opening::Http, None) => Connection::new(current, stream, phase, is_local).serve().await,
+            (Opening::Http, Some(excess)) => {
+                Connection::new(current, stream, phase, is_local).turn_away(excess).await;
+            }
         }
         drop(of_client);
     });

@@ -130,6 +130,8 @@ pub struct Deadlines {
     pub head: Duration,
     /// Without a byte of a request.
     pub idle: Duration,
+    /// Without a request from a session of XRootD's protocol.
+    pub root_idle: Duration,
     /// Without a byte of progress in a body, sent or received.
     pub body_stall: Duration,
     /// Waiting for a body, sent or received, before the average rate counts.
@@ -150,6 +152,7 @@ impl Default for Deadlines {
             detect: limits::DETECT_MAX,
             head: limits::REQUEST_HEAD_MAX,
             idle: limits::IDLE_MAX,
+            root_idle: limits::ROOT_IDLE_MAX,
             body_stall: limits::BODY_STALL_MAX,
             body_grace: limits::BODY_RATE_GRACE,
             tidy: limits::PARTIAL_INTERVAL,

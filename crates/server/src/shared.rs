@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gridlane_core::{Network, Pacer, Result, Time, limits};
 use gridlane_net::Acceptor;
@@ -16,6 +16,7 @@ use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::root::files::OpenFiles;
+use crate::root::session::Sessions;
 use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<Metrics>,
+    /// The sessions of clients that speak XRootD's protocol.
+    pub(crate) root_sessions: Arc<Sessions>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
     pub(crate) started_s: u64,
 }
@@ -56,6 +59,7 @@ pub(crate) struct Lasting {
     open_files: Arc<OpenFiles>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
+    root_sessions: Arc<Sessions>,
     started_s: u64,
 }
 
@@ -69,6 +73,7 @@ impl Lasting {
             open_files: Arc::default(),
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
+            root_sessions: Arc::default(),
             started_s,
         }
     }
@@ -99,6 +104,7 @@ impl Shared {
             open_files: lasting.open_files,
             throttle: lasting.throttle,
             metrics: lasting.metrics,
+            root_sessions: lasting.root_sessions,
             started_s: lasting.started_s,
         })
     }
@@ -113,6 +119,7 @@ impl Shared {
             open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
+            root_sessions: Arc::clone(&self.root_sessions),
             started_s: self.started_s,
         }
     }
@@ -160,13 +167,22 @@ impl Pace {
         Pace { pacer: Mutex::new(Pacer::new(rate_bytes_per_s)), origin: Instant::now() }
     }
 
+    /// How many of the next bytes may be sent, at least 1 and at most `wanted`, and after which wait.
+    pub(crate) fn take(&self, wanted: usize) -> (usize, Duration) {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = pacer.step_bytes(wanted);
+        (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
+    }
+
+    /// Accounts for bytes that were moved already: how long to wait until they are due.
+    pub(crate) fn owe(&self, bytes: u64) -> Duration {
+        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
+        pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
+    }
+
     /// Waits until the next bytes may be sent; returns how many, at least 1 and at most `wanted`.
     pub(crate) async fn ready(&self, wanted: usize) -> usize {
-        let (count, wait) = {
-            let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = pacer.step_bytes(wanted);
-            (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
-        };
+        let (count, wait) = self.take(wanted);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
@@ -175,10 +191,7 @@ impl Pace {
 
     /// Accounts for bytes that were moved already: waits until they are due.
     pub(crate) async fn charge(&self, bytes: u64) {
-        let wait = {
-            let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-            pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
-        };
+        let wait = self.owe(bytes);
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }

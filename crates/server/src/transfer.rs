@@ -159,7 +159,7 @@ impl<'a> Sender<'a> {
 
 /// Whether a step can be read without waiting, as far as some of its bytes tell: what lies between two of
 /// them was brought in by the same read-ahead, nearly always.
-fn is_in_page_cache(object: &dyn Object, at: u64, len: usize) -> io::Result<bool> {
+pub(crate) fn is_in_page_cache(object: &dyn Object, at: u64, len: usize) -> io::Result<bool> {
     let mut probe = [0];
     for offset in (0..len).step_by(PROBE_BYTES).chain([len - 1]) {
         if object.read_at_nowait(&mut probe, at + offset as u64)?.is_none() {
@@ -305,7 +305,8 @@ impl Patience {
         Ok(moved)
     }
 
-    fn note(&mut self, moved: u64, waited: Duration) -> Result<(), Impatience> {
+    /// Counts what was moved after a wait for the client.
+    pub(crate) fn note(&mut self, moved: u64, waited: Duration) -> Result<(), Impatience> {
         self.moved += moved;
         self.waited += waited;
         let expected = self.waited.as_secs_f64() * limits::BODY_RATE_BYTES_PER_S_MIN as f64;
@@ -317,7 +318,7 @@ impl Patience {
 }
 
 impl Impatience {
-    fn of_sending(self) -> io::Error {
+    pub(crate) fn of_sending(self) -> io::Error {
         let what = match self {
             Impatience::Stalled => "the client took no byte for too long",
             Impatience::Slow => "the client took too few bytes for too long",
@@ -336,7 +337,7 @@ pub(crate) fn told(cause: &io::Error) -> String {
     }
 }
 
-fn changed() -> io::Error {
+pub(crate) fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the file was changed while it was sent")
 }
 

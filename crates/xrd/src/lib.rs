@@ -20,6 +20,7 @@ pub mod pages;
 pub mod path;
 pub mod registry;
 pub mod request;
+pub mod server;
 mod wire;
 
 pub use frame::{Handle, PathId, RequestHead, ResponseHead, SessionId, StreamId};

@@ -1,4 +1,5 @@
-//! `write`, `pgwrite`, `writev`: bytes of a client become bytes of files.
+//! `write`, `pgwrite`, `writev`: bytes of a client become bytes of files. And `chkpoint`, which may bring some and does
+//! nothing with them.
 //!
 //! The data plane of uploads: bytes go from the socket into a page-aligned buffer, are hashed while they are in
 //! cache, and are written from the same buffer, where blocking is allowed. A request may bring 2 GiB, and there is
@@ -21,9 +22,11 @@ use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, limits};
 use gridlane_store::StoreError;
 use gridlane_xrd::answer::Corrections;
+use gridlane_xrd::frame::REQUEST_HEAD_BYTES;
 use gridlane_xrd::pages::{self, WrongPages};
-use gridlane_xrd::request::PgWrite;
-use gridlane_xrd::{ErrorCode, Malformed, Request};
+use gridlane_xrd::registry::ChkpointKind;
+use gridlane_xrd::request::{Call, Chkpoint, PgWrite, Segment, Write, WriteV};
+use gridlane_xrd::{ErrorCode, Handle, Malformed, PathId, RequestHead, RequestId};
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
@@ -34,25 +37,28 @@ use crate::shared::Shared;
 
 /// A request whose bytes are coming.
 pub(crate) struct Intake {
-    shared: Arc<Shared>,
+    context: Context,
+    head: RequestHead,
     work: Work,
     /// Bytes that are not in the buffer yet.
     left: u64,
     buffer: Lent,
     filled: usize,
-    /// Bytes of the buffer that are written together.
+    /// Bytes of the buffer that belong together.
     step: usize,
     failure: Option<Failure>,
-    /// Its data are not counted where others' are: any failure ends the connection, as in XRootD.
-    is_vector: bool,
 }
 
 /// What is done with the bytes.
 enum Work {
+    /// They say where those go that come behind them: the list of `writev`.
+    List,
+    /// They are the head of another request, which `chkpoint` is to do.
+    Inner,
     /// They are written one behind the other.
     Bytes {
         /// What is still to be written.
-        elements: VecDeque<(Arc<OpenFile>, ByteRange)>,
+        elements: VecDeque<Element>,
         /// What has to be on the device before the answer.
         syncs: Vec<Arc<OpenFile>>,
     },
@@ -61,6 +67,9 @@ enum Work {
     /// Nothing: the request has failed.
     Nothing,
 }
+
+/// Where bytes go.
+type Element = (Arc<OpenFile>, ByteRange);
 
 struct Pages {
     file: Arc<OpenFile>,
@@ -73,41 +82,61 @@ struct Pages {
 }
 
 impl Intake {
-    /// Begins to take the `len` bytes of data of a request. What is wrong with it is told by
+    /// Begins to take what follows the head of a request. What is wrong with it is told by
     /// [`finish`](Intake::finish).
-    pub(crate) fn new(context: &Context, request: &Request, len: u64) -> Intake {
-        let work = match request {
-            Request::Write(write) => {
-                let element = (write.handle, ByteRange::at(write.offset, len));
-                elements(context, [element]).map(|elements| Work::Bytes { elements, syncs: Vec::new() })
-            }
-            Request::WriteV(writev) => {
-                let ranges = writev.segments.iter().map(|segment| {
-                    (segment.handle, ByteRange::at(segment.offset, segment.len.into()))
-                });
-                elements(context, ranges).map(|elements| {
-                    let mut syncs = Vec::new();
-                    if writev.syncs {
-                        syncs.extend(elements.iter().map(|(file, _)| Arc::clone(file)));
-                        syncs.dedup_by(|one, other| Arc::ptr_eq(one, other));
-                    }
-                    Work::Bytes { elements, syncs }
-                })
-            }
-            Request::PgWrite(write) => Pages::new(context, write, len).map(Work::Pages),
-            _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code").closing()),
+    pub(crate) fn new(context: &Context, head: &RequestHead) -> Intake {
+        let buffer = context.shared.buffers.lend();
+        let mut intake = Intake {
+            context: context.clone(),
+            head: *head,
+            work: Work::Nothing,
+            left: head.payload_len.into(),
+            buffer,
+            filled: 0,
+            step: 0,
+            failure: None,
         };
-        let is_vector = matches!(request, Request::WriteV(_));
-        let (work, failure) = match work {
-            Ok(work) => (work, None),
-            Err(failure) if is_vector => (Work::Nothing, Some(failure.closing())),
-            Err(failure) => (Work::Nothing, Some(failure)),
-        };
-        let shared = Arc::clone(&context.shared);
-        let buffer = shared.buffers.lend();
-        let mut intake = Intake { shared, work, left: len, buffer, filled: 0, step: 0, failure, is_vector };
+        match intake.begin() {
+            Ok(work) => intake.work = work,
+            Err(failure) => intake.fail(failure),
+        }
         intake.begin_step();
         intake
+    }
+
+    fn begin(&self) -> Result<Work, Failure> {
+        const LIST_BYTES_MAX: u64 = (limits::ROOT_VECTOR_ELEMENTS_MAX * Segment::BYTES) as u64;
+        let RequestHead { id, body, .. } = &self.head;
+        match *id {
+            RequestId::WRITE => {
+                let write = Write::parse(body, &[])?;
+                check_path_id(write.path_id)?;
+                let element = (write.handle, ByteRange::at(write.offset, self.left));
+                let elements = elements(&self.context, [element])?;
+                Ok(Work::Bytes { elements, syncs: Vec::new() })
+            }
+            RequestId::PGWRITE => {
+                let write = PgWrite::parse(body, &[])?;
+                check_path_id(write.path_id)?;
+                Pages::new(&self.context, &write, self.left).map(Work::Pages)
+            }
+            RequestId::WRITEV if self.left == 0 => {
+                Err(Failure::new(ErrorCode::ARG_INVALID, "Write vector is invalid"))
+            }
+            RequestId::WRITEV if self.left > LIST_BYTES_MAX => {
+                Err(Failure::new(ErrorCode::ARG_TOO_LONG, "Write vector is too long"))
+            }
+            RequestId::WRITEV => Ok(Work::List),
+            RequestId::CHKPOINT if Chkpoint::parse(body, &[])?.kind != ChkpointKind::EXECUTE => {
+                Err(no_checkpoints())
+            }
+            RequestId::CHKPOINT if self.left == REQUEST_HEAD_BYTES as u64 => Ok(Work::Inner),
+            RequestId::CHKPOINT => {
+                let what = "the request of a checkpoint has no head";
+                Err(Failure::new(ErrorCode::ARG_INVALID, what).closing())
+            }
+            _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code").closing()),
+        }
     }
 
     /// Where the next bytes belong. None: what has come is to be [written](Intake::write), or it is
@@ -128,11 +157,26 @@ impl Intake {
         (self.left == 0 && self.filled == 0) || self.failure.as_ref().is_some_and(|failure| failure.closes)
     }
 
-    /// Writes what has come.
+    /// Does what is to be done with what has come.
     pub(crate) async fn write(&mut self) {
         let bytes = &self.buffer[..self.filled];
-        let shared = &*self.shared;
+        let shared = &*self.context.shared;
         let written = match &mut self.work {
+            Work::List => match list(&self.context, &self.head.body, bytes) {
+                Ok((work, len)) => {
+                    self.work = work;
+                    self.left = len;
+                    Ok(())
+                }
+                Err(failure) => Err(failure),
+            },
+            Work::Inner => match counted(&self.head, bytes) {
+                Ok(len) => {
+                    self.left = len;
+                    Err(no_checkpoints())
+                }
+                Err(failure) => Err(failure),
+            },
             Work::Bytes { elements, .. } => shared.disk.run(|| write_bytes(shared, elements, bytes)).await,
             Work::Pages(pages) => shared.disk.run(|| pages.write(shared, bytes)).await,
             Work::Nothing => Ok(()),
@@ -153,13 +197,13 @@ impl Intake {
             Work::Bytes { syncs, .. } => {
                 for file in syncs {
                     let changing = file.changing("sync")?;
-                    let synced = self.shared.disk.run(|| changing.file().sync()).await;
+                    let synced = self.context.shared.disk.run(|| changing.file().sync()).await;
                     synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
                 }
                 Ok(Answer::done())
             }
             Work::Pages(pages) => Ok(pages.answer()),
-            Work::Nothing => Ok(Answer::done()),
+            Work::List | Work::Inner | Work::Nothing => Ok(Answer::done()),
         }
     }
 
@@ -178,9 +222,10 @@ impl Intake {
                     changing.failed(left);
                 }
             }
-            Work::Nothing => {}
+            Work::List | Work::Inner | Work::Nothing => {}
         }
-        failure.closes |= self.is_vector;
+        // Its data are not counted where others' are: any failure ends the connection, as in XRootD.
+        failure.closes |= self.head.id == RequestId::WRITEV;
         self.failure = Some(failure);
     }
 
@@ -191,17 +236,58 @@ impl Intake {
                 let data = data_that_fits(pages.left, room);
                 pages::framed_len(pages.left.start(), data)
             }
-            Work::Bytes { .. } | Work::Nothing => room as u64,
+            Work::List | Work::Inner | Work::Bytes { .. } | Work::Nothing => room as u64,
         };
         self.step = usize::try_from(wanted.min(self.left)).unwrap_or(room).min(room);
+    }
+}
+
+/// What a list of `writev` is about, and how many bytes follow it.
+fn list(context: &Context, body: &[u8; 16], list: &[u8]) -> Result<(Work, u64), Failure> {
+    let request = WriteV::parse(body, list)?;
+    let ranges = request.segments.iter();
+    let ranges = ranges.map(|segment| (segment.handle, ByteRange::at(segment.offset, segment.len.into())));
+    let elements = elements(context, ranges)?;
+    let mut syncs = Vec::new();
+    if request.syncs {
+        syncs.extend(elements.iter().map(|(file, _)| Arc::clone(file)));
+        syncs.dedup_by(|one, other| Arc::ptr_eq(one, other));
+    }
+    Ok((Work::Bytes { elements, syncs }, request.data_len()))
+}
+
+/// How many bytes follow the request that a checkpoint is to do, where anybody knows.
+fn counted(outer: &RequestHead, inner: &[u8]) -> Result<u64, Failure> {
+    let inner = match inner.first_chunk() {
+        Some(inner) => RequestHead::parse(inner)?,
+        None => return Err(no_checkpoints().closing()),
+    };
+    match inner.id {
+        RequestId::WRITE | RequestId::PGWRITE | RequestId::TRUNCATE if inner.stream == outer.stream => {
+            Ok(inner.payload_len.into())
+        }
+        _ => Err(no_checkpoints().closing()),
+    }
+}
+
+fn no_checkpoints() -> Failure {
+    Failure::new(ErrorCode::UNSUPPORTED, "checkpoints are not supported")
+}
+
+/// The bytes come on this connection. With another path id they would come on another one, and nobody knows what
+/// comes here instead.
+fn check_path_id(path_id: PathId) -> Result<(), Failure> {
+    match path_id {
+        PathId::MAIN => Ok(()),
+        _ => Err(Failure::new(ErrorCode::ARG_INVALID, "invalid path ID").closing()),
     }
 }
 
 /// What is to be written where: nothing, if one of them cannot be.
 fn elements(
     context: &Context,
-    ranges: impl IntoIterator<Item = (gridlane_xrd::Handle, ByteRange)>,
-) -> Result<VecDeque<(Arc<OpenFile>, ByteRange)>, Failure> {
+    ranges: impl IntoIterator<Item = (Handle, ByteRange)>,
+) -> Result<VecDeque<Element>, Failure> {
     let element = |(handle, range)| {
         let file = context.session.files.get(handle)?;
         writable(&file, range)?;
@@ -218,11 +304,7 @@ fn writable(file: &OpenFile, range: ByteRange) -> Result<&Changing, Failure> {
 }
 
 /// Writes bytes to the places that come next.
-fn write_bytes(
-    shared: &Shared,
-    elements: &mut VecDeque<(Arc<OpenFile>, ByteRange)>,
-    mut bytes: &[u8],
-) -> Result<(), Failure> {
+fn write_bytes(shared: &Shared, elements: &mut VecDeque<Element>, mut bytes: &[u8]) -> Result<(), Failure> {
     while let Some((file, range)) = elements.front_mut() {
         let (now, later) = range.split_at(range.start().saturating_add(bytes.len() as u64));
         let (these, behind) = bytes.split_at(now.len() as usize);

@@ -12,8 +12,10 @@
 
 pub(crate) mod answer;
 pub(crate) mod chmod;
+pub(crate) mod connection;
 pub(crate) mod context;
 pub(crate) mod dirlist;
+mod dispatch;
 pub(crate) mod fattr;
 pub(crate) mod files;
 pub(crate) mod intake;
@@ -25,10 +27,13 @@ pub(crate) mod mkdir;
 pub(crate) mod mv;
 mod names;
 pub(crate) mod open;
+mod outbox;
 mod pages_in;
 pub(crate) mod prepare;
 pub(crate) mod query;
+mod reading;
 pub(crate) mod rm;
+pub(crate) mod session;
 pub(crate) mod set;
 pub(crate) mod stat;
 pub(crate) mod statx;

@@ -26,7 +26,8 @@ pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
                 if size_bytes > spot.export.upload_bytes_max {
                     return Err(StoreError::TooLarge);
                 }
-                let file = spot.storage().open_writable(&spot.object, &WriteOptions::new(Disposition::Existing))?;
+                let file =
+                    spot.storage().open_writable(&spot.object, &WriteOptions::new(Disposition::Existing))?;
                 file.truncate(size_bytes)?;
                 file.close(&[])
             };

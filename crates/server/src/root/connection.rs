@@ -1,0 +1,968 @@
+//! One connection that speaks XRootD's protocol.
+//!
+//! ```text
+//!            ┌── events: answers of tasks, reads for bound connections ◀──┐
+//!            ▼                                                             │
+//! socket ─▶ inbox ─▶ machine ─▶ dispatch ─▶ answered at once, or a job, or a task
+//!    ▲                                          │            │
+//!    └────────────── outbox ◀───────────────────┴────────────┘
+//! ```
+//!
+//! One task does it all and waits for nothing but the next thing to do: what may wait for a disk is a task of its own,
+//! which tells what came of it ([`Event`]). When too much was asked for and not answered, or not taken by the client, no
+//! further request is read.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gridlane_core::limits;
+use gridlane_net::Stream;
+use gridlane_xrd::answer::{self, LoginAnswer, StatusAnswer};
+use gridlane_xrd::path::pairs;
+use gridlane_xrd::request::{Auth, Bind, Login, WriteV};
+use gridlane_xrd::server::{Machine, Step};
+use gridlane_xrd::{ErrorCode, Request, RequestHead, RequestId, Status, StreamId};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant as Deadline, sleep_until, timeout};
+
+use super::answer::{Answer, Failure, Outcome};
+use super::context::{Context, Link};
+use super::intake::Intake;
+use super::outbox::{Outbox, Sent};
+use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
+use super::session::{Joined, Main};
+use super::{files, log};
+use crate::body::{Inbox, Wire};
+use crate::buffers::Lent;
+use crate::reply::Pieces;
+use crate::rules::Client;
+use crate::settings::RootAuth;
+use crate::shared::{Current, Pace, Phase, Shared};
+use crate::transfer::{Patience, told};
+
+/// A write that takes longer has waited for a device.
+const FAST_WRITE_MAX: Duration = Duration::from_millis(2);
+
+/// Answers are made ahead of the socket up to here.
+const AHEAD_BYTES: usize = 256 * 1024;
+
+/// Without a request for this long, a connection gives back its buffers.
+const RELEASE_AFTER: Duration = Duration::from_secs(1);
+
+/// What a connection is told.
+pub(crate) enum Event {
+    /// A request was answered.
+    Answered(Asked, Outcome),
+    /// A part of a read that waited for a disk is there.
+    Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
+    /// The same of many reads.
+    Vector(VectorJob, io::Result<(Lent, usize, usize)>),
+    /// Bytes that were promised already are there.
+    Refilled(io::Result<(Lent, Range<usize>, Source)>),
+    /// Bytes of the request in hand were written, in so long a time.
+    Written(Box<Intake>, Duration),
+    /// It has come to this.
+    Taken(Outcome),
+    /// The next piece of an answer that is made while it is sent, whether it is the last, and where others come from.
+    Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
+    /// A read that was asked for on another connection.
+    Delegated(ReadJob),
+    /// The same, and that one has ended with nothing of it sent.
+    Returned(ReadJob),
+    /// It has ended with a part of this answer sent.
+    Lost(StreamId),
+    /// The session is over.
+    End,
+}
+
+/// An answer that is made step by step.
+pub(crate) enum Job {
+    Read(ReadJob),
+    Vector(VectorJob),
+    /// The next piece is to be made.
+    Pieces(Asked, Box<dyn Pieces>),
+}
+
+/// What a connection is to its session.
+enum Role {
+    /// Nobody has logged in.
+    Stranger,
+    /// Its client has to prove who it is.
+    Unproved(Main, Context),
+    /// The one that it began with.
+    Main(Main, Context),
+    /// Another one, that carries answers.
+    Bound(Joined),
+}
+
+/// A connection.
+pub(crate) struct Connection {
+    /// As of the last request.
+    pub(super) shared: Arc<Shared>,
+    /// As of now.
+    current: Current,
+    wire: Wire,
+    phase: watch::Receiver<Phase>,
+    machine: Machine,
+    pub(super) outbox: Outbox,
+    role: Role,
+    pub(super) client: Client,
+    pub(super) jobs: VecDeque<Job>,
+    /// Requests whose turn has not come.
+    waiting: VecDeque<Asked>,
+    /// The request whose bytes are coming.
+    incoming: Option<Incoming>,
+    /// What waits for something.
+    pub(super) tasks: JoinSet<()>,
+    pub(super) events: mpsc::UnboundedSender<Event>,
+    told: mpsc::UnboundedReceiver<Event>,
+    /// Requests that were read and whose answer is not in the outbox.
+    pub(super) unanswered: usize,
+    /// Those of them that have a task.
+    pub(super) asking: usize,
+    /// Parts of answers that have one.
+    pub(super) cold: usize,
+    /// Of a bound connection: the reads whose answer was made, and where in all that it sends each ends.
+    unsent: VecDeque<(StreamId, u64)>,
+    /// Nothing more is read, and what is to be sent ends with what there is.
+    pub(super) is_ending: bool,
+    clock: Clock,
+    /// The client's rate limit, if it has one.
+    pace: Option<Arc<Pace>>,
+}
+
+/// A request whose bytes are coming.
+struct Incoming {
+    head: RequestHead,
+    /// Not here while it writes.
+    intake: Option<Box<Intake>>,
+    began: Instant,
+    /// The client is waited for since then.
+    waits_since: Instant,
+    patience: Patience,
+    /// The client's rate limit lets nothing be taken before.
+    held_until: Option<Instant>,
+    /// What was written last was written at once.
+    is_fast: bool,
+}
+
+impl Incoming {
+    fn wants_input(&self) -> bool {
+        self.intake.is_some() && self.held_until.is_none_or(|until| until <= Instant::now())
+    }
+}
+
+/// What happened when.
+struct Clock {
+    /// The connection was accepted.
+    began: Instant,
+    /// Something was asked or answered last.
+    active: Instant,
+    /// A request begins to come, and is not there as a whole.
+    request_began: Option<Instant>,
+    /// The socket is full since then.
+    full_since: Option<Instant>,
+    /// Rate limits let nothing be sent before.
+    held_until: Option<Instant>,
+    /// Bytes that they let be sent now.
+    allowed: usize,
+    /// With the client's taking of answers.
+    patience: Patience,
+    has_released: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(mut current: Current, stream: Stream, phase: watch::Receiver<Phase>) -> Connection {
+        let shared = Arc::clone(&current.borrow_and_update());
+        let client = Client { address: stream.peer().ip().to_canonical() };
+        let (events, told) = mpsc::unbounded_channel();
+        let now = Instant::now();
+        let clock = Clock {
+            began: now,
+            active: now,
+            request_began: None,
+            full_since: None,
+            held_until: None,
+            allowed: 0,
+            patience: Patience::new(&shared.deadlines),
+            has_released: false,
+        };
+        Connection {
+            machine: Machine::new(shared.acceptor.has_tls()),
+            outbox: Outbox::new(Arc::clone(&shared.buffers)),
+            pace: shared.throttle.pace(client.address, &shared.client_limits),
+            shared,
+            current,
+            wire: Wire { stream, inbox: Inbox::default() },
+            phase,
+            role: Role::Stranger,
+            client,
+            jobs: VecDeque::new(),
+            waiting: VecDeque::new(),
+            incoming: None,
+            tasks: JoinSet::new(),
+            events,
+            told,
+            unanswered: 0,
+            asking: 0,
+            cold: 0,
+            unsent: VecDeque::new(),
+            is_ending: false,
+            clock,
+        }
+    }
+
+    /// Serves requests until the connection ends.
+    pub(crate) async fn serve(mut self) {
+        let outcome = self.run().await;
+        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, .. } = self;
+        match role {
+            Role::Main(main, context) | Role::Unproved(main, context) => {
+                main.close();
+                // What runs still uses files, and what waits for them must not be waited for.
+                tasks.shutdown().await;
+                drop((jobs, told, outbox));
+                files::end_all(&context).await;
+                drop(main);
+            }
+            Role::Bound(joined) => {
+                tasks.shutdown().await;
+                hand_back(joined, jobs, told, unsent, outbox.sent_bytes());
+            }
+            Role::Stranger => {}
+        }
+        if outcome.is_ok() {
+            linger(wire.stream, shared.deadlines.linger).await;
+        }
+    }
+
+    async fn run(&mut self) -> io::Result<()> {
+        let mut timer = std::pin::pin!(sleep_until(Deadline::now()));
+        loop {
+            consume_budget().await;
+            let mut is_busy = false;
+            while let Ok(event) = self.told.try_recv() {
+                self.handle(event)?;
+                is_busy = true;
+            }
+            while let Some(ended) = self.tasks.try_join_next() {
+                if let Err(error) = ended
+                    && error.is_panic()
+                {
+                    std::panic::resume_unwind(error.into_panic());
+                }
+            }
+            is_busy |= self.take_requests().await?;
+            is_busy |= self.take_data().await?;
+            self.make_answers();
+            let is_full = self.send()?;
+            if self.is_over() {
+                return Ok(());
+            }
+            let wants_input = match &self.incoming {
+                Some(incoming) => incoming.wants_input(),
+                None => self.wants_input(),
+            };
+            if wants_input && self.incoming.is_none() {
+                match self.wire.stream.try_read(self.wire.inbox.room())? {
+                    Some(0) => return Ok(()),
+                    Some(count) => {
+                        self.wire.inbox.received(count);
+                        is_busy = true;
+                    }
+                    None => {}
+                }
+            }
+            if is_busy || (!self.jobs.is_empty() && self.has_room()) {
+                continue;
+            }
+            let deadline = self.next_deadline()?.map(Deadline::from_std);
+            // Earlier than needed is good enough: most of what it is for never happens.
+            if let Some(deadline) = deadline
+                && (timer.deadline() > deadline || timer.is_elapsed())
+            {
+                timer.as_mut().reset(deadline);
+            }
+            let mut event = None;
+            tokio::select! {
+                biased;
+                told = self.told.recv() => event = told,
+                ready = self.wire.stream.ready(wants_input, is_full) => ready?,
+                _ = self.phase.wait_for(|phase| *phase == Phase::Stopping), if !self.is_ending => {
+                    // What runs is finished, and nothing else is begun.
+                    self.is_ending = true;
+                }
+                () = &mut timer, if deadline.is_some() => {}
+            }
+            if let Some(event) = event {
+                self.handle(event)?;
+            }
+        }
+    }
+
+    /// Whether everything was done that is to be done.
+    fn is_over(&self) -> bool {
+        self.is_ending
+            && self.unanswered == 0
+            && self.jobs.is_empty()
+            && self.outbox.is_empty()
+            && !self.wire.stream.has_unsent()
+    }
+
+    fn wants_input(&self) -> bool {
+        !self.is_ending && !self.is_overfull()
+    }
+
+    /// Whether so much is to be done for the client that it may ask for nothing else.
+    fn is_overfull(&self) -> bool {
+        self.unanswered >= limits::ROOT_REQUESTS_MAX
+            || self.outbox.held_bytes() >= limits::ROOT_ANSWERS_BYTES_MAX
+    }
+
+    /// Begins what the client has asked for; whether it has asked for something.
+    async fn take_requests(&mut self) -> io::Result<bool> {
+        let mut has_asked = false;
+        while self.wants_input() && self.incoming.is_none() {
+            let (used, step) = self.machine.step(self.wire.inbox.unread());
+            if let Step::More(_) = step {
+                let has_begun = !self.wire.inbox.unread().is_empty();
+                if !has_begun {
+                    self.clock.request_began = None;
+                } else if self.clock.request_began.is_none() {
+                    self.clock.request_began = Some(Instant::now());
+                }
+                break;
+            }
+            self.wire.inbox.consume(used);
+            self.clock.request_began = None;
+            has_asked = true;
+            match step {
+                Step::More(_) | Step::Ignored => {}
+                Step::Say(said) => self.outbox.push(&said),
+                Step::End(said) => {
+                    self.outbox.push(&said);
+                    self.is_ending = true;
+                }
+                Step::StartTls(said) => {
+                    self.outbox.push(&said);
+                    self.start_tls().await?;
+                }
+                Step::Login(stream, login) => self.login(stream, &login)?,
+                Step::Auth(stream, auth) => self.authenticate(stream, &auth),
+                Step::Bind(stream, bind) => self.bind(stream, &bind),
+                Step::Request(stream, request) => self.ask(stream, request),
+                Step::Data(head) => self.begin_intake(&head),
+            }
+        }
+        if has_asked {
+            self.clock.active = Instant::now();
+            self.clock.has_released = false;
+        }
+        Ok(has_asked)
+    }
+
+    /// Sends what there is in clear text, and begins with TLS.
+    async fn start_tls(&mut self) -> io::Result<()> {
+        let deadline = self.shared.deadlines.head;
+        let flushed = async {
+            loop {
+                let mut moved = 0;
+                match self.outbox.send(&mut self.wire.stream, usize::MAX, &mut moved)? {
+                    Sent::Full => self.wire.stream.ready(false, true).await?,
+                    _ => return Ok::<(), io::Error>(()),
+                }
+            }
+        };
+        timeout(deadline, flushed).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let ahead = std::mem::take(&mut self.wire.inbox);
+        let upgraded = self.shared.acceptor.upgrade(&mut self.wire.stream, ahead.unread()).await;
+        upgraded.map_err(io::Error::other)?;
+        self.machine.tls_begun();
+        Ok(())
+    }
+
+    fn login(&mut self, stream: StreamId, login: &Login) -> io::Result<()> {
+        self.renew();
+        let user = String::from_utf8_lossy(&login.user);
+        let user = user.chars().filter(|char| !char.is_control()).collect();
+        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
+        let begun =
+            self.shared.root_sessions.begin(user, agent_of(login), address, is_tls, self.events.clone());
+        let main = begun?;
+        let methods: &[u8] = match self.shared.root.auth {
+            RootAuth::None => b"",
+            RootAuth::Host => b"&P=host",
+            RootAuth::Unix => b"&P=unix",
+        };
+        let session = Arc::clone(&main.all.session);
+        let mut body = Vec::new();
+        LoginAnswer { session: session.id, methods: methods.to_vec() }.encode(&mut body);
+        self.outbox.answer(stream, Status::OK, body);
+        self.machine.logged_in(!methods.is_empty());
+        let link = Arc::new(self.link()?);
+        let context = Context { shared: Arc::clone(&self.shared), client: self.client, session, link };
+        self.role = match methods.is_empty() {
+            true => Role::Main(main, context),
+            false => Role::Unproved(main, context),
+        };
+        Ok(())
+    }
+
+    fn authenticate(&mut self, stream: StreamId, auth: &Auth) {
+        let offered: &[u8] = match self.shared.root.auth {
+            RootAuth::Host => b"host",
+            RootAuth::None | RootAuth::Unix => b"unix",
+        };
+        if auth.kind != offered {
+            let kind = String::from_utf8_lossy(&auth.kind).replace(char::is_control, "");
+            let text = format!("{kind} security protocol is not supported.");
+            return self.outbox.failure(stream, &Failure::new(ErrorCode::AUTH_FAILED, text));
+        }
+        self.role = match std::mem::replace(&mut self.role, Role::Stranger) {
+            Role::Unproved(main, context) => Role::Main(main, context),
+            other => other,
+        };
+        self.machine.authenticated();
+        self.outbox.answer(stream, Status::OK, Vec::new());
+    }
+
+    fn bind(&mut self, stream: StreamId, bind: &Bind) {
+        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
+        let joined = self.shared.root_sessions.join(bind.session, address, is_tls, self.events.clone());
+        match joined {
+            Ok(joined) => {
+                self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
+                self.role = Role::Bound(joined);
+                self.machine.bound();
+            }
+            Err(failure) => self.outbox.failure(stream, &failure),
+        }
+    }
+
+    /// The connection, for logs.
+    fn link(&self) -> io::Result<Link> {
+        let stream = &self.wire.stream;
+        Ok(Link {
+            local: stream.local()?,
+            peer: stream.peer(),
+            proxy: stream.proxy(),
+            tls: stream.tls_version(),
+        })
+    }
+
+    /// A request of somebody who is logged in.
+    fn ask(&mut self, stream: StreamId, request: Request) {
+        self.renew();
+        let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
+        let (all, context) = (Arc::clone(&main.all), context.clone());
+        self.unanswered += 1;
+        let asked = Asked { stream, request, began: Instant::now() };
+        if let Err(wait) = self.allowance() {
+            return self.answered(&asked, Ok(wait));
+        }
+        if let Some(asked) = self.answer_at_once(asked, &all, &context) {
+            self.waiting.push_back(asked);
+        }
+    }
+
+    /// A request whose bytes follow.
+    fn begin_intake(&mut self, head: &RequestHead) {
+        self.renew();
+        let Some(context) = self.context() else { return };
+        let intake = Box::new(Intake::new(context, head));
+        self.unanswered += 1;
+        let now = Instant::now();
+        let patience = Patience::new(&self.shared.deadlines);
+        self.incoming = Some(Incoming {
+            head: *head,
+            intake: Some(intake),
+            began: now,
+            waits_since: now,
+            patience,
+            held_until: None,
+            is_fast: false,
+        });
+    }
+
+    /// Takes what has come for the request in hand; whether anything happened.
+    async fn take_data(&mut self) -> io::Result<bool> {
+        let Some(incoming) = &mut self.incoming else { return Ok(false) };
+        let Some(intake) = &mut incoming.intake else { return Ok(false) };
+        let now = Instant::now();
+        if incoming.held_until.is_some_and(|until| until > now) {
+            return Ok(false);
+        }
+        let room = intake.room();
+        if !room.is_empty() {
+            let ahead = self.wire.inbox.unread();
+            let count = match ahead.is_empty() {
+                true => match self.wire.stream.try_read(room)? {
+                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Some(count) => count,
+                    None => return Ok(false),
+                },
+                false => {
+                    let count = ahead.len().min(room.len());
+                    room[..count].copy_from_slice(&ahead[..count]);
+                    self.wire.inbox.consume(count);
+                    count
+                }
+            };
+            intake.took(count);
+            let waited = now.saturating_duration_since(incoming.waits_since);
+            incoming.patience.note(count as u64, waited).map_err(|slow| slow.of_sending())?;
+            incoming.waits_since = now;
+            incoming.held_until = self.pace.as_ref().map(|pace| now + pace.owe(count as u64));
+            self.clock.active = now;
+            return Ok(true);
+        }
+        let (is_done, is_fast) = (intake.is_done(), incoming.is_fast);
+        let Some(mut intake) = incoming.intake.take() else { return Ok(false) };
+        match is_done {
+            // `writev` may bring things to the device at its end.
+            true if incoming.head.id == RequestId::WRITEV => self.finish_elsewhere(*intake),
+            true => {
+                let outcome = intake.finish().await;
+                self.taken(outcome);
+            }
+            false if is_fast => {
+                intake.write().await;
+                self.written(intake, now.elapsed());
+            }
+            false => self.write_elsewhere(intake),
+        }
+        Ok(true)
+    }
+
+    /// Bytes of the request in hand were written, in so long a time.
+    fn written(&mut self, intake: Box<Intake>, took: Duration) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.intake = Some(intake);
+            incoming.waits_since = Instant::now();
+            // The next ones may be written here, if these were only copied to memory.
+            incoming.is_fast = took < FAST_WRITE_MAX;
+        }
+    }
+
+    /// The request in hand has come to this.
+    fn taken(&mut self, outcome: Outcome) {
+        let Some(incoming) = self.incoming.take() else { return };
+        let Incoming { head, began, .. } = incoming;
+        let request = Request::parse(head.id, &head.body, &[]);
+        // A list of ranges is not kept for the log.
+        let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
+        self.answered(&Asked { stream: head.stream, request, began }, outcome);
+    }
+
+    /// Takes a request from what the client may ask; else how long it has to wait.
+    fn allowance(&mut self) -> Result<(), Answer> {
+        let limits = &self.shared.client_limits;
+        self.shared.throttle.request(self.client.address, limits).map_err(|wait| {
+            self.shared.metrics.throttled.add(1);
+            let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
+            Answer::Wait(seconds, "this client asks too often".to_owned())
+        })
+    }
+
+    /// The settings of this moment, for what begins now.
+    fn renew(&mut self) {
+        if self.current.has_changed().unwrap_or(false) {
+            self.shared = Arc::clone(&self.current.borrow_and_update());
+            self.pace = self.shared.throttle.pace(self.client.address, &self.shared.client_limits);
+            if let Role::Main(_, context) | Role::Unproved(_, context) = &mut self.role {
+                context.shared = Arc::clone(&self.shared);
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) -> io::Result<()> {
+        self.clock.active = Instant::now();
+        match &event {
+            Event::Answered(..) => self.asking -= 1,
+            Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
+            Event::Written(..)
+            | Event::Taken(_)
+            | Event::Delegated(_)
+            | Event::Returned(_)
+            | Event::Lost(_)
+            | Event::End => {}
+        }
+        match event {
+            Event::Answered(asked, outcome) => self.answered(&asked, outcome),
+            Event::Read(mut job, Ok((buffer, part, begin))) => {
+                let progress = job.push_read(&mut self.outbox, buffer, part, begin);
+                job.count_since(&self.shared, begin);
+                self.went_on_reading(job, progress);
+            }
+            Event::Read(job, Err(cause)) => self.answered(&job.asked, Err(job.failure(&cause))),
+            Event::Vector(job, Ok((buffer, end, before))) => {
+                let progress = job.push_read(&mut self.outbox, buffer, end);
+                job.count_since(&self.shared, before);
+                self.went_on_with_vector(job, progress);
+            }
+            Event::Vector(job, Err(cause)) => self.answered(&job.asked, Err(job.failure(&cause))),
+            Event::Refilled(read) => {
+                let (buffer, part, source) = read?;
+                self.outbox.refill(buffer, part, source);
+            }
+            Event::Piece(asked, rest, Ok((piece, has_more))) => match has_more {
+                true => {
+                    self.outbox.answer(asked.stream, Status::OKSOFAR, piece);
+                    self.jobs.push_back(Job::Pieces(asked, rest));
+                }
+                false => self.answered(&asked, Ok(Answer::Ok(piece))),
+            },
+            Event::Piece(asked, _, Err(cause)) => {
+                let failure = Failure::new(ErrorCode::IO_ERROR, told(&cause));
+                self.answered(&asked, Err(failure));
+            }
+            Event::Delegated(job) | Event::Returned(job) => {
+                self.unanswered += 1;
+                self.jobs.push_back(Job::Read(job));
+            }
+            Event::Lost(stream) => {
+                let what = "the connection that the answer came on has ended";
+                self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
+            }
+            Event::Written(intake, took) => self.written(intake, took),
+            Event::Taken(outcome) => self.taken(outcome),
+            Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
+        }
+        Ok(())
+    }
+
+    /// A request has come to this.
+    pub(super) fn answered(&mut self, asked: &Asked, outcome: Outcome) {
+        self.unanswered -= 1;
+        let stream = asked.stream;
+        let before = self.outbox.pushed_bytes();
+        let failure = match outcome {
+            Ok(Answer::Ok(body)) => {
+                self.outbox.answer(stream, Status::OK, body);
+                None
+            }
+            Ok(Answer::Pieces { first, rest }) => {
+                if !first.is_empty() {
+                    self.outbox.answer(stream, Status::OKSOFAR, first);
+                }
+                self.unanswered += 1;
+                let asked = Asked { stream, request: asked.request.clone(), began: asked.began };
+                self.jobs.push_back(Job::Pieces(asked, rest));
+                return;
+            }
+            Ok(Answer::PageStatus { offset, corrections }) => {
+                let list = corrections.map(|list| list.encode()).unwrap_or_default();
+                let status = StatusAnswer {
+                    stream,
+                    request: asked.request.id(),
+                    is_partial: false,
+                    data_len: u32::try_from(list.len()).unwrap_or(u32::MAX),
+                    offset,
+                };
+                self.outbox.push(&status.encode());
+                self.outbox.push_vec(list);
+                None
+            }
+            Ok(Answer::Redirect(redirect)) => {
+                let mut body = Vec::new();
+                redirect.encode(&mut body);
+                self.outbox.answer(stream, Status::REDIRECT, body);
+                None
+            }
+            Ok(Answer::Wait(seconds, text)) => {
+                self.outbox.push(&answer::wait(stream, Status::WAIT, seconds, &text));
+                None
+            }
+            Err(failure) => {
+                self.outbox.failure(stream, &failure);
+                self.is_ending |= failure.closes;
+                Some(failure)
+            }
+        };
+        let bytes_out = self.outbox.pushed_bytes() - before;
+        self.record(asked, failure.as_ref(), bytes_out);
+    }
+
+    fn record(&self, asked: &Asked, failure: Option<&Failure>, bytes_out: u64) {
+        if let Some(context) = self.context() {
+            log::answered(context, &asked.request, asked.began, failure, bytes_out);
+        }
+    }
+
+    fn context(&self) -> Option<&Context> {
+        match &self.role {
+            Role::Main(_, context) | Role::Unproved(_, context) => Some(context),
+            Role::Stranger | Role::Bound(_) => None,
+        }
+    }
+
+    /// Goes on with answers, as long as the socket may take them soon, and begins requests whose turn it is.
+    fn make_answers(&mut self) {
+        while self.has_room() {
+            let Some(job) = self.jobs.pop_front() else { break };
+            self.advance(job);
+        }
+        while self.asking < limits::ROOT_TASKS_MAX {
+            let Role::Main(main, context) = &self.role else { break };
+            let (all, context) = (Arc::clone(&main.all), context.clone());
+            let Some(asked) = self.waiting.pop_front() else { break };
+            self.begin_task(asked, &all, context);
+        }
+    }
+
+    /// Whether the next answer can be gone on with.
+    fn has_room(&self) -> bool {
+        self.outbox.held_bytes() < AHEAD_BYTES
+            && !self.outbox.has_sources()
+            && self.cold < limits::ROOT_TASKS_MAX
+    }
+
+    pub(super) fn advance(&mut self, job: Job) {
+        let is_tls = self.wire.stream.is_tls();
+        match job {
+            Job::Read(mut job) => {
+                let before = job.at();
+                let outcome = job.step(&mut self.outbox, is_tls);
+                job.count_since(&self.shared, before);
+                match outcome {
+                    Ok(progress) => self.went_on_reading(job, progress),
+                    Err(cause) => self.answered(&job.asked, Err(job.failure(&cause))),
+                }
+            }
+            Job::Vector(mut job) => {
+                let before = job.next();
+                let outcome = job.step(&mut self.outbox);
+                job.count_since(&self.shared, before);
+                match outcome {
+                    Ok(progress) => self.went_on_with_vector(job, progress),
+                    Err(cause) => self.answered(&job.asked, Err(job.failure(&cause))),
+                }
+            }
+            Job::Pieces(asked, rest) => self.make_piece(asked, rest),
+        }
+    }
+
+    fn went_on_reading(&mut self, job: ReadJob, progress: Progress) {
+        match progress {
+            Progress::More => self.jobs.push_front(Job::Read(job)),
+            Progress::Cold => self.read_cold(job),
+            Progress::Done => {
+                self.unanswered -= 1;
+                self.record(&job.asked, None, 0);
+                if matches!(self.role, Role::Bound(_)) {
+                    self.unsent.push_back((job.asked.stream, self.outbox.pushed_bytes()));
+                }
+            }
+        }
+    }
+
+    fn went_on_with_vector(&mut self, job: VectorJob, progress: Progress) {
+        match progress {
+            Progress::More => self.jobs.push_front(Job::Vector(job)),
+            Progress::Cold => self.read_vector_cold(job),
+            Progress::Done => {
+                self.unanswered -= 1;
+                self.record(&job.asked, None, 0);
+            }
+        }
+    }
+
+    /// Sends what there is, as far as the socket takes it; whether it is full.
+    fn send(&mut self) -> io::Result<bool> {
+        let now = match self.outbox.is_empty() && !self.wire.stream.has_unsent() {
+            true => {
+                self.clock.full_since = None;
+                return Ok(false);
+            }
+            false => Instant::now(),
+        };
+        let mut is_full = false;
+        loop {
+            if self.clock.held_until.is_some_and(|until| until > now) {
+                break;
+            }
+            self.clock.held_until = None;
+            if self.clock.allowed == 0 {
+                self.clock.allowed = usize::MAX;
+                if let Some(pace) = &self.shared.pace {
+                    let (count, wait) = pace.take(limits::IO_BYTES);
+                    self.clock.allowed = count;
+                    if !wait.is_zero() {
+                        self.clock.held_until = Some(now + wait);
+                        continue;
+                    }
+                }
+            }
+            // As much as may be sent between two looks at everything else.
+            let allowed = self.clock.allowed.min(4 * limits::IO_BYTES);
+            let mut moved = 0;
+            let sent = self.outbox.send(&mut self.wire.stream, allowed, &mut moved)?;
+            if self.shared.pace.is_some() {
+                self.clock.allowed -= moved.min(self.clock.allowed);
+            }
+            while self.unsent.front().is_some_and(|(_, end)| *end <= self.outbox.sent_bytes()) {
+                self.unsent.pop_front();
+            }
+            if moved > 0 {
+                self.clock.active = now;
+                let waited = self.clock.full_since.take().map_or(Duration::ZERO, |since| now - since);
+                self.clock.patience.note(moved as u64, waited).map_err(|slow| slow.of_sending())?;
+                if let Some(pace) = &self.pace {
+                    let wait = pace.owe(moved as u64);
+                    if !wait.is_zero() {
+                        self.clock.held_until = Some(now + wait);
+                    }
+                }
+            }
+            match sent {
+                Sent::All => {
+                    self.clock.patience = Patience::new(&self.shared.deadlines);
+                    break;
+                }
+                Sent::Full => {
+                    is_full = true;
+                    self.clock.full_since.get_or_insert(now);
+                    break;
+                }
+                Sent::Cold(source) => {
+                    self.refill_cold(source);
+                    break;
+                }
+                Sent::Waiting => break,
+                Sent::Some => {}
+            }
+        }
+        Ok(is_full)
+    }
+
+    /// When to look again at the latest; an error when it is too late for something.
+    fn next_deadline(&mut self) -> io::Result<Option<Instant>> {
+        let now = Instant::now();
+        let deadlines = &self.shared.deadlines;
+        let mut next: Option<Instant> = None;
+        let mut earliest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        if let Some(until) = self.clock.held_until {
+            earliest(until);
+        }
+        if let Some(incoming) = &self.incoming
+            && incoming.intake.is_some()
+        {
+            if let Some(until) = incoming.held_until {
+                earliest(until);
+            }
+            let end = incoming.waits_since.max(incoming.held_until.unwrap_or(now)) + deadlines.body_stall;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        }
+        if let Some(since) = self.clock.full_since {
+            let end = since + deadlines.body_stall;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        }
+        if let Some(began) = self.clock.request_began {
+            let end = began + deadlines.head;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        }
+        if !self.machine.is_in() {
+            let end = self.clock.began + deadlines.head;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        } else if self.unanswered == 0 && self.outbox.is_empty() {
+            if !self.clock.has_released {
+                let end = self.clock.active + RELEASE_AFTER;
+                if now >= end {
+                    self.clock.has_released = true;
+                    self.wire.inbox.release();
+                    self.wire.stream.release_buffers();
+                } else {
+                    earliest(end);
+                }
+            }
+            // One that was joined lives as long as its session.
+            if matches!(self.role, Role::Main(..)) {
+                let end = self.clock.active + deadlines.root_idle;
+                if now >= end {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                earliest(end);
+            }
+        }
+        Ok(next)
+    }
+}
+
+/// What a client says that it is: its program's name and version.
+fn agent_of(login: &Login) -> String {
+    let value = |key: &[u8]| {
+        let found = pairs(&login.cgi).find(|(name, _)| *name == key).map(|(_, value)| value);
+        let text = String::from_utf8_lossy(found.unwrap_or_default()).replace(char::is_control, "");
+        text.chars().take(limits::LOGGED_FIELD_BYTES_MAX / 4).collect::<String>()
+    };
+    [value(b"xrd.appname"), value(b"xrd.rn")].join(" ").trim().to_owned()
+}
+
+/// Gives back to the main connection what this one was to answer: what was begun is lost.
+fn hand_back(
+    joined: Joined,
+    jobs: VecDeque<Job>,
+    mut told: mpsc::UnboundedReceiver<Event>,
+    unsent: VecDeque<(StreamId, u64)>,
+    sent_bytes: u64,
+) {
+    let main = joined.all.main().clone();
+    // From here on nothing comes in.
+    drop(joined);
+    told.close();
+    let mut left: Vec<ReadJob> = Vec::new();
+    left.extend(jobs.into_iter().filter_map(|job| match job {
+        Job::Read(job) => Some(job),
+        Job::Vector(_) | Job::Pieces(..) => None,
+    }));
+    while let Ok(event) = told.try_recv() {
+        if let Event::Delegated(job) | Event::Read(job, _) = event {
+            left.push(job);
+        }
+    }
+    // When the main one is gone as well, nobody waits.
+    for (stream, _) in unsent.into_iter().filter(|(_, end)| *end > sent_bytes) {
+        let _ = main.send(Event::Lost(stream));
+    }
+    for job in left {
+        let _ = main.send(match job.has_begun() {
+            false => Event::Returned(job),
+            true => Event::Lost(job.asked.stream),
+        });
+    }
+}
+
+/// Ends our direction, then reads and drops what the client still sends.
+async fn linger(mut stream: Stream, deadline: Duration) {
+    let drained = async {
+        stream.shutdown().await?;
+        let mut buffer = [0; 4096];
+        let mut dropped = 0;
+        while dropped < limits::BODY_DRAIN_BYTES_MAX {
+            match stream.read(&mut buffer).await? {
+                0 => break,
+                count => dropped += count as u64,
+            }
+        }
+        Ok::<(), io::Error>(())
+    };
+    // Whatever comes of it, the connection ends now.
+    let _ = timeout(deadline, drained).await;
+}

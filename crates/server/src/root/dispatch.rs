@@ -1,0 +1,217 @@
+//! Which request is answered by what: at once, by a job that goes on whenever the socket takes something, or by a task
+//! that may wait.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gridlane_xrd::request::Endsess;
+use gridlane_xrd::{ErrorCode, PathId, Request};
+
+use super::answer::{Answer, Failure, Outcome};
+use super::connection::{Connection, Event, Job};
+use super::context::Context;
+use super::intake::Intake;
+use super::reading::{Asked, Kind, ReadJob, Source, VectorJob};
+use super::session::Connections;
+use super::{
+    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, truncate,
+};
+use crate::reply::Pieces;
+use crate::shared::Shared;
+
+impl Connection {
+    /// Answers what needs no wait, or begins a job for it; what has to be a task comes back.
+    pub(super) fn answer_at_once(
+        &mut self,
+        mut asked: Asked,
+        all: &Arc<Connections>,
+        context: &Context,
+    ) -> Option<Asked> {
+        match &mut asked.request {
+            Request::Ping(_) => self.answered(&asked, Ok(Answer::done())),
+            Request::Read(read) => {
+                let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
+                match context.session.files.get(handle) {
+                    Ok(file) => {
+                        self.begin_read(ReadJob::new(asked, file, Kind::Plain, offset, len), path_id, all)
+                    }
+                    Err(failure) => self.answered(&asked, Err(failure)),
+                }
+            }
+            Request::PgRead(read) => {
+                let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
+                match context.session.files.get(handle) {
+                    Ok(file) => {
+                        self.begin_read(ReadJob::new(asked, file, Kind::Pages, offset, len), path_id, all)
+                    }
+                    Err(failure) => self.answered(&asked, Err(failure)),
+                }
+            }
+            Request::ReadV(vector) => {
+                let segments = std::mem::take(&mut vector.segments);
+                match VectorJob::new(asked, &context.session.files, segments) {
+                    Ok(job) => self.jobs.push_back(Job::Vector(job)),
+                    Err((asked, failure)) => self.answered(&asked, Err(failure)),
+                }
+            }
+            _ => return Some(asked),
+        }
+        None
+    }
+
+    fn begin_read(
+        &mut self,
+        job: Result<ReadJob, (Asked, Failure)>,
+        path_id: PathId,
+        all: &Arc<Connections>,
+    ) {
+        let job = match job {
+            Ok(job) => job,
+            Err((asked, failure)) => return self.answered(&asked, Err(failure)),
+        };
+        if path_id == PathId::MAIN {
+            // Not behind what takes long: it stands with other answers.
+            return if job.is_small() {
+                self.advance(Job::Read(job))
+            } else {
+                self.jobs.push_back(Job::Read(job))
+            };
+        }
+        match all.path(path_id) {
+            Some(path) => {
+                self.unanswered -= 1;
+                if let Err(lost) = path.send(Event::Delegated(job))
+                    && let Event::Delegated(job) = lost.0
+                {
+                    self.unanswered += 1;
+                    self.jobs.push_back(Job::Read(job));
+                }
+            }
+            // It was there, and what is asked for can be had here as well.
+            None if all.was_bound(path_id) => self.jobs.push_back(Job::Read(job)),
+            None => {
+                let failure = Failure::new(ErrorCode::ARG_INVALID, "invalid path ID");
+                self.answered(&job.asked, Err(failure));
+            }
+        }
+    }
+
+    /// Begins a task for a request.
+    pub(super) fn begin_task(&mut self, asked: Asked, all: &Arc<Connections>, context: Context) {
+        if let Request::Endsess(Endsess { session }) = &asked.request
+            && *session == all.session.id
+        {
+            // As XRootD does it: the end is the answer.
+            self.unanswered -= 1;
+            self.is_ending = true;
+            return;
+        }
+        self.asking += 1;
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let outcome = answer(&context, &asked.request).await;
+            // Nobody listens any longer when the connection has ended.
+            let _ = events.send(Event::Answered(asked, outcome));
+        });
+    }
+
+    /// Reads what comes next where blocking is allowed.
+    pub(super) fn read_cold(&mut self, mut job: ReadJob) {
+        let (shared, events, mut buffer) =
+            (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
+        self.cold += 1;
+        self.tasks.spawn(async move {
+            let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
+            let _ = events.send(Event::Read(job, read.map(|(part, begin)| (buffer, part, begin))));
+        });
+    }
+
+    /// The same of many reads.
+    pub(super) fn read_vector_cold(&mut self, mut job: VectorJob) {
+        let (shared, events, mut buffer) =
+            (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
+        self.cold += 1;
+        self.tasks.spawn(async move {
+            let before = job.next();
+            let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
+            let _ = events.send(Event::Vector(job, read.map(|end| (buffer, end, before))));
+        });
+    }
+
+    /// The same of bytes that are promised already.
+    pub(super) fn refill_cold(&mut self, mut source: Source) {
+        let (shared, events, mut buffer) =
+            (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
+        self.cold += 1;
+        self.tasks.spawn(async move {
+            let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 0)).await;
+            let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
+        });
+    }
+
+    /// Writes what has come where blocking is allowed.
+    pub(super) fn write_elsewhere(&mut self, mut intake: Box<Intake>) {
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let began = Instant::now();
+            intake.write().await;
+            let _ = events.send(Event::Written(intake, began.elapsed()));
+        });
+    }
+
+    /// Finishes with what has come where blocking is allowed.
+    pub(super) fn finish_elsewhere(&mut self, intake: Intake) {
+        let events = self.events.clone();
+        self.tasks.spawn(async move {
+            let _ = events.send(Event::Taken(intake.finish().await));
+        });
+    }
+
+    /// Makes the next piece of an answer.
+    pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
+        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        self.cold += 1;
+        self.tasks.spawn(async move {
+            let mut piece = Vec::new();
+            let made = shared.disk.run(|| rest.next(&mut piece)).await;
+            let _ = events.send(Event::Piece(asked, rest, made.map(|has_more| (piece, has_more))));
+        });
+    }
+}
+
+/// Answers a request that may have to wait.
+async fn answer(context: &Context, request: &Request) -> Outcome {
+    let disk = &context.shared.disk;
+    match request {
+        Request::Open(request) => open::open(context, request).await,
+        Request::Close(request) => files::close(context, request).await,
+        Request::Sync(request) => files::sync(context, request).await,
+        Request::Truncate(request) => truncate::truncate(context, request).await,
+        Request::Query(request) => query::query(context, request).await,
+        Request::Stat(request) => disk.run(|| stat::stat(context, request)).await,
+        Request::Statx(request) => disk.run(|| statx::statx(context, request)).await,
+        Request::Dirlist(request) => disk.run(|| dirlist::dirlist(context, request)).await,
+        Request::Mkdir(request) => disk.run(|| mkdir::mkdir(context, request)).await,
+        Request::Rm(request) => disk.run(|| rm::rm(context, request)).await,
+        Request::Rmdir(request) => disk.run(|| rm::rmdir(context, request)).await,
+        Request::Mv(request) => disk.run(|| mv::mv(context, request)).await,
+        Request::Chmod(request) => disk.run(|| chmod::chmod(context, request)).await,
+        Request::Locate(request) => disk.run(|| locate::locate(context, request)).await,
+        Request::Fattr(request) => disk.run(|| fattr::fattr(context, request)).await,
+        Request::Prepare(request) => prepare::prepare(context, request),
+        Request::Set(request) => set::set(context, request),
+        Request::Endsess(request) => end_session(context, &context.shared, request).await,
+        Request::Clone(_) => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
+        // What the machine keeps to itself, what brings data, and what is answered at once.
+        _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
+    }
+}
+
+/// Ends an earlier session of the same client, whose connection it may have lost without our having noticed. It is
+/// answered when nothing is left of it, so that its files can be opened again.
+async fn end_session(context: &Context, shared: &Shared, request: &Endsess) -> Outcome {
+    if let Some(other) = shared.root_sessions.of_client(request.session, context.client.address)? {
+        other.end().await;
+    }
+    Ok(Answer::done())
+}

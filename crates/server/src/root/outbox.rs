@@ -1,0 +1,270 @@
+//! What a connection has to send, in order.
+//!
+//! Small answers are put together in one buffer, as long as they wait: a client that asks for much at once gets much
+//! with one write. What was promised by a message's length stays together; in between, the length of which is known,
+//! come bytes of files that are read when it is their turn ([`Source`]).
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use gridlane_net::Stream;
+use gridlane_xrd::Status;
+use gridlane_xrd::answer;
+use gridlane_xrd::frame::{RESPONSE_HEAD_BYTES, ResponseHead, StreamId};
+
+use super::answer::Failure;
+use super::reading::Source;
+use crate::buffers::{Buffers, Lent};
+
+/// Bytes of one `sendfile` step, between two looks at the page cache.
+const SENDFILE_BYTES: u64 = 512 * 1024;
+
+/// Where the first answer begins in a buffer, so that what is read from a file behind its head lies at 64 there: where
+/// it would lie 1 to 16 bytes behind a page's begin, the kernel copies at a quarter of its speed.
+const FIRST_AT: usize = 64 - RESPONSE_HEAD_BYTES;
+
+/// Larger answers are sent from where they are.
+const COPIED_MAX: usize = 32 * 1024;
+
+/// What a connection has to send.
+pub(crate) struct Outbox {
+    items: VecDeque<Item>,
+    buffers: Arc<Buffers>,
+    /// Bytes of all items but files'.
+    held_bytes: usize,
+    /// Bytes that were appended since the beginning, with those that are promised.
+    pushed_bytes: u64,
+    /// Bytes that were sent.
+    sent_bytes: u64,
+}
+
+enum Item {
+    /// A buffer, of which this is left.
+    Buffer(Lent, Range<usize>),
+    /// Bytes of their own, of which those from there on are left.
+    Bytes(Vec<u8>, usize),
+    /// Bytes of a file, whose length was promised.
+    Source(Source),
+    /// The same while they are being read elsewhere.
+    Awaited,
+}
+
+/// What came of sending.
+pub(crate) enum Sent {
+    /// All was sent.
+    All,
+    /// The socket is full.
+    Full,
+    /// As much was sent as was allowed.
+    Some,
+    /// These bytes have to be read where blocking is allowed; then they are [given back](Outbox::refill).
+    Cold(Source),
+    /// They are being read.
+    Waiting,
+}
+
+impl Outbox {
+    pub(crate) fn new(buffers: Arc<Buffers>) -> Outbox {
+        Outbox { items: VecDeque::new(), buffers, held_bytes: 0, pushed_bytes: 0, sent_bytes: 0 }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// Bytes that it holds in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Bytes that were appended since the beginning, with those that are promised.
+    pub(crate) fn pushed_bytes(&self) -> u64 {
+        self.pushed_bytes
+    }
+
+    /// Those of them that were sent.
+    pub(crate) fn sent_bytes(&self) -> u64 {
+        self.sent_bytes
+    }
+
+    /// Whether bytes of a file are still to be read for it.
+    pub(crate) fn has_sources(&self) -> bool {
+        self.items.iter().any(|item| matches!(item, Item::Source(_) | Item::Awaited))
+    }
+
+    /// Buffers like its own.
+    pub(crate) fn lend(&self) -> Lent {
+        self.buffers.lend()
+    }
+
+    /// Appends bytes.
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        match self.room(bytes.len()) {
+            Some(room) => {
+                room.copy_from_slice(bytes);
+                self.fill_room(bytes.len());
+            }
+            None => self.push_vec(bytes.to_vec()),
+        }
+    }
+
+    /// Appends bytes that are there already.
+    pub(crate) fn push_vec(&mut self, bytes: Vec<u8>) {
+        if bytes.len() <= COPIED_MAX {
+            return self.push(&bytes);
+        }
+        self.held_bytes += bytes.len();
+        self.pushed_bytes += bytes.len() as u64;
+        self.items.push_back(Item::Bytes(bytes, 0));
+    }
+
+    /// Appends an answer.
+    pub(crate) fn answer(&mut self, stream: StreamId, status: Status, body: Vec<u8>) {
+        let len = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        self.push(&ResponseHead { stream, status, len }.encode());
+        self.push_vec(body);
+    }
+
+    /// Appends a failure.
+    pub(crate) fn failure(&mut self, stream: StreamId, failure: &Failure) {
+        self.push(&answer::error(stream, failure.code, &failure.text));
+    }
+
+    /// Appends a part of a buffer.
+    pub(crate) fn push_buffer(&mut self, buffer: Lent, part: Range<usize>) {
+        self.held_bytes += part.len();
+        self.pushed_bytes += part.len() as u64;
+        self.items.push_back(Item::Buffer(buffer, part));
+    }
+
+    /// Appends bytes of a file.
+    pub(crate) fn push_source(&mut self, source: Source) {
+        if source.left() > 0 {
+            self.pushed_bytes += source.wire_len();
+            self.items.push_back(Item::Source(source));
+        }
+    }
+
+    /// Room of this size behind what is there, for bytes that [`fill_room`](Outbox::fill_room) appends; `None` when
+    /// there cannot be so much.
+    pub(crate) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
+        let fits = match self.items.back() {
+            Some(Item::Buffer(buffer, part)) => part.end + len <= buffer.len(),
+            _ => false,
+        };
+        if !fits {
+            let buffer = self.buffers.lend();
+            if FIRST_AT + len > buffer.len() {
+                return None;
+            }
+            self.items.push_back(Item::Buffer(buffer, FIRST_AT..FIRST_AT));
+        }
+        match self.items.back_mut() {
+            Some(Item::Buffer(buffer, part)) => buffer.get_mut(part.end..part.end + len),
+            _ => None,
+        }
+    }
+
+    /// Appends the first bytes of the room that was asked for last.
+    pub(crate) fn fill_room(&mut self, len: usize) {
+        let Some(Item::Buffer(_, part)) = self.items.back_mut() else { return };
+        part.end += len;
+        self.held_bytes += len;
+        self.pushed_bytes += len as u64;
+        if part.start == part.end {
+            self.items.pop_back();
+        }
+    }
+
+    /// Bytes of [`Sent::Cold`] that were read, and what is left of them.
+    pub(crate) fn refill(&mut self, buffer: Lent, part: Range<usize>, source: Source) {
+        if matches!(self.items.front(), Some(Item::Awaited)) {
+            self.items.pop_front();
+        }
+        if source.left() > 0 {
+            self.items.push_front(Item::Source(source));
+        }
+        self.held_bytes += part.len();
+        self.items.push_front(Item::Buffer(buffer, part));
+    }
+
+    /// Sends up to `allowed` bytes, as far as the socket takes them without a wait; counts them in `moved`.
+    pub(crate) fn send(
+        &mut self,
+        stream: &mut Stream,
+        allowed: usize,
+        moved: &mut usize,
+    ) -> io::Result<Sent> {
+        while *moved < allowed {
+            let has_more = self.items.len() > 1;
+            let Some(item) = self.items.front_mut() else {
+                if stream.has_unsent() && stream.try_write(&[], false)?.is_none() {
+                    return Ok(Sent::Full);
+                }
+                if stream.has_unsent() {
+                    continue;
+                }
+                return Ok(Sent::All);
+            };
+            let allowance = allowed - *moved;
+            let (left, count) = match item {
+                Item::Buffer(buffer, part) => {
+                    let end = part.end.min(part.start + allowance);
+                    let Some(count) = stream.try_write(&buffer[part.start..end], has_more)? else {
+                        return Ok(Sent::Full);
+                    };
+                    part.start += count;
+                    (part.len(), count)
+                }
+                Item::Bytes(bytes, at) => {
+                    let end = bytes.len().min(*at + allowance);
+                    let Some(count) = stream.try_write(&bytes[*at..end], has_more)? else {
+                        return Ok(Sent::Full);
+                    };
+                    *at += count;
+                    (bytes.len() - *at, count)
+                }
+                Item::Awaited => return Ok(Sent::Waiting),
+                Item::Source(source) => {
+                    let step = source.left().min(SENDFILE_BYTES).min(allowance as u64);
+                    if source.goes_directly(stream.is_tls()) {
+                        match source.send_directly(stream, step as usize)? {
+                            Some(Some(count)) => {
+                                *moved += count;
+                                self.sent_bytes += count as u64;
+                                if source.left() == 0 {
+                                    self.items.pop_front();
+                                }
+                                continue;
+                            }
+                            Some(None) => return Ok(Sent::Full),
+                            None => {}
+                        }
+                    } else {
+                        let mut buffer = self.buffers.lend();
+                        if let Some(part) = source.fill_nowait(&mut buffer, 0)? {
+                            self.held_bytes += part.len();
+                            if source.left() == 0 {
+                                self.items.pop_front();
+                            }
+                            self.items.push_front(Item::Buffer(buffer, part));
+                            continue;
+                        }
+                    }
+                    let Some(Item::Source(cold)) = self.items.pop_front() else { return Ok(Sent::All) };
+                    self.items.push_front(Item::Awaited);
+                    return Ok(Sent::Cold(cold));
+                }
+            };
+            *moved += count;
+            self.sent_bytes += count as u64;
+            self.held_bytes -= count;
+            if left == 0 {
+                self.items.pop_front();
+            }
+        }
+        Ok(Sent::Some)
+    }
+}

@@ -1,0 +1,596 @@
+//! Reads of every kind: what an open file has, as messages.
+//!
+//! What is in the page cache is sent at once: small reads from a buffer, together with other answers; larger ones, of
+//! which the length is promised in front of them, by `sendfile` or a buffer at a time, as one message of several
+//! megabytes. What is not there is read by a task where blocking is allowed, a buffer at a time, each of them a message;
+//! meanwhile the connection answers other requests.
+//!
+//! Pages ([`Kind::Pages`]) are read at a page's begin of the buffer, then moved forward, each behind its checksum:
+//!
+//! ```text
+//! 0        32                                  4096 + (offset mod 4096)
+//! [message][crc][page][crc][page]…   ◀── moved ── [pages as the file has them                ]
+//! ```
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gridlane_core::limits;
+use gridlane_net::Stream;
+use gridlane_store::Object;
+use gridlane_xrd::answer::StatusAnswer;
+use gridlane_xrd::frame::{RESPONSE_HEAD_BYTES, ResponseHead};
+use gridlane_xrd::pages::{self, CRC_BYTES, PAGE_BYTES};
+use gridlane_xrd::request::Segment;
+use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
+
+use super::answer::{Failure, shown};
+use super::files::{Files, OpenFile};
+use super::outbox::Outbox;
+use crate::buffers::Lent;
+use crate::shared::Shared;
+use crate::transfer::{self, is_in_page_cache};
+
+/// Plain reads up to this length are copied to where other answers are: a look at the page cache and a `sendfile` cost
+/// about as much as a copy of this many bytes.
+const COPIED_BYTES_MAX: u64 = 64 * 1024;
+
+/// Bytes of file that are read and encrypted at a time: they stay in the second-level cache.
+const TLS_BYTES: usize = 64 * 1024;
+
+/// Where bytes of a file begin in a buffer: behind room for the head of a message, and not just behind a page's begin.
+const DATA_AT: usize = 64;
+
+/// Bytes of the file between two borders that messages of pages do not cross.
+const PAGES_BORDER: u64 = limits::ROOT_PAGES_MAX * PAGE_BYTES as u64;
+
+/// How bytes of a file travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As they are.
+    Plain,
+    /// Each page behind its checksum.
+    Pages,
+}
+
+/// Bytes of an open file that are still to be sent.
+pub(crate) struct Source {
+    file: Arc<OpenFile>,
+    object: Arc<dyn Object>,
+    kind: Kind,
+    at: u64,
+    end: u64,
+    /// With these bytes the answer ends: before them one look tells whether the file was changed.
+    is_last: bool,
+}
+
+impl Source {
+    /// Bytes of the file that are left.
+    pub(crate) fn left(&self) -> u64 {
+        self.end - self.at
+    }
+
+    /// What they are on the wire.
+    pub(crate) fn wire_len(&self) -> u64 {
+        match self.kind {
+            Kind::Plain => self.left(),
+            Kind::Pages => pages::framed_len(self.at, self.left()),
+        }
+    }
+
+    /// Whether the kernel can move them.
+    pub(crate) fn goes_directly(&self, is_tls: bool) -> bool {
+        self.kind == Kind::Plain && !is_tls && self.object.as_file().is_some()
+    }
+
+    /// Lets the kernel move up to `step` bytes: `None` when they are not in memory, `Some(None)` when the socket is full.
+    pub(crate) fn send_directly(
+        &mut self,
+        stream: &Stream,
+        step: usize,
+    ) -> io::Result<Option<Option<usize>>> {
+        let Some(file) = self.object.as_file() else { return Ok(None) };
+        if !is_in_page_cache(self.object.as_ref(), self.at, step)? {
+            return Ok(None);
+        }
+        self.check_last(step as u64)?;
+        match stream.try_send_file(file, self.at, step)? {
+            Some(0) => Err(transfer::shrunk()),
+            Some(count) => {
+                self.at += count as u64;
+                Ok(Some(Some(count)))
+            }
+            None => Ok(Some(None)),
+        }
+    }
+
+    /// Puts as much as fits into `buffer`, from `from` on; where it lies. `None` when it is not in memory.
+    pub(crate) fn fill_nowait(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Option<Range<usize>>> {
+        self.fill(buffer, from, |object, target, at| object.read_at_nowait(target, at))
+    }
+
+    /// The same, waiting as long as it takes.
+    pub(crate) fn fill_waiting(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Range<usize>> {
+        let filled = self.fill(buffer, from, |object, target, at| object.read_at(target, at).map(Some))?;
+        filled.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+    }
+
+    fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        from: usize,
+        read: impl Fn(&dyn Object, &mut [u8], u64) -> io::Result<Option<usize>>,
+    ) -> io::Result<Option<Range<usize>>> {
+        let page_at = (self.at % PAGE_BYTES as u64) as usize;
+        let data_at = match self.kind {
+            Kind::Plain => from.max(DATA_AT),
+            // Behind where they will be, with their checksums.
+            Kind::Pages => PAGE_BYTES + page_at,
+        };
+        let room = match self.kind {
+            Kind::Plain => buffer.len() - data_at,
+            Kind::Pages => {
+                // All but the first are whole, so that the next ones begin at a page.
+                let pages = ((buffer.len() - from) / pages::UNIT_BYTES).min(buffer.len() / PAGE_BYTES - 1);
+                pages * PAGE_BYTES - page_at
+            }
+        };
+        let wanted = usize::try_from(self.left()).unwrap_or(usize::MAX).min(room);
+        let mut done = 0;
+        while done < wanted {
+            let target = &mut buffer[data_at + done..data_at + wanted];
+            match read(self.object.as_ref(), target, self.at + done as u64)? {
+                None => break,
+                Some(0) => return Err(transfer::shrunk()),
+                Some(count) => done += count,
+            }
+        }
+        if done < wanted && self.kind == Kind::Pages {
+            // Only whole pages, and none that is cut.
+            done = (page_at + done) / PAGE_BYTES * PAGE_BYTES;
+            done = done.saturating_sub(page_at);
+        }
+        if done == 0 {
+            return Ok(None);
+        }
+        self.check_last(done as u64)?;
+        let begin = self.at;
+        self.at += done as u64;
+        match self.kind {
+            Kind::Plain => Ok(Some(data_at..data_at + done)),
+            Kind::Pages => {
+                let mut to = from;
+                let mut source = data_at;
+                for (_, len) in pages::pages(begin, done as u64) {
+                    let crc = pages::crc(&buffer[source..source + len]);
+                    buffer.copy_within(source..source + len, to + CRC_BYTES);
+                    buffer[to..to + CRC_BYTES].copy_from_slice(&crc.to_be_bytes());
+                    to += CRC_BYTES + len;
+                    source += len;
+                }
+                Ok(Some(from..to))
+            }
+        }
+    }
+
+    /// Before the last `step` bytes of an answer: whether those before them may be a mixture of what the file had and
+    /// what it has now.
+    fn check_last(&self, step: u64) -> io::Result<()> {
+        match !self.is_last || step < self.left() || self.object.is_unchanged() {
+            true => Ok(()),
+            false => Err(transfer::changed()),
+        }
+    }
+}
+
+/// What was asked for, until it is answered.
+pub(crate) struct Asked {
+    pub(crate) stream: StreamId,
+    pub(crate) request: Request,
+    /// When it came.
+    pub(crate) began: Instant,
+}
+
+/// A read that is being answered.
+pub(crate) struct ReadJob {
+    pub(crate) asked: Asked,
+    source: Source,
+    /// A part of the answer was sent.
+    has_begun: bool,
+}
+
+/// What comes of a step of a job.
+pub(crate) enum Progress {
+    /// A message was appended, and more will be.
+    More,
+    /// The last message was appended.
+    Done,
+    /// What comes next has to be read where blocking is allowed.
+    Cold,
+}
+
+impl ReadJob {
+    /// `len` bytes from `offset`, or what there is of them.
+    pub(crate) fn new(
+        asked: Asked,
+        file: Arc<OpenFile>,
+        kind: Kind,
+        offset: u64,
+        len: u32,
+    ) -> Result<ReadJob, (Asked, Failure)> {
+        let known = file.object().and_then(|object| Ok((Arc::clone(object), size_of(&file)?)));
+        let (object, size_bytes) = match known {
+            Ok(known) => known,
+            Err(failure) => return Err((asked, failure)),
+        };
+        let end = offset.saturating_add(len.into()).min(size_bytes).max(offset);
+        let source = Source { file, object, kind, at: offset, end, is_last: true };
+        Ok(ReadJob { asked, source, has_begun: false })
+    }
+
+    /// Whether the answer is a few bytes that can stand with others.
+    pub(crate) fn is_small(&self) -> bool {
+        self.source.left() <= COPIED_BYTES_MAX
+    }
+
+    /// Whether a part of the answer was sent.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// What a client is told of a failure.
+    pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
+        failed(&self.source.file, cause)
+    }
+
+    /// Counts what was appended since the file was there.
+    pub(crate) fn count_since(&self, shared: &Shared, before: u64) {
+        self.source.file.count_read(shared, self.source.at.saturating_sub(before));
+    }
+
+    /// Where in the file it is.
+    pub(crate) fn at(&self) -> u64 {
+        self.source.at
+    }
+
+    /// Appends the next message, if that needs no wait.
+    pub(crate) fn step(&mut self, outbox: &mut Outbox, is_tls: bool) -> io::Result<Progress> {
+        let left = self.source.left();
+        if left == 0 {
+            let head = self.head(0, self.source.at, true);
+            outbox.push(head.bytes());
+            return Ok(Progress::Done);
+        }
+        let is_plain = self.source.kind == Kind::Plain;
+        if is_plain && left <= COPIED_BYTES_MAX {
+            return self.small(outbox, left as usize);
+        }
+        let begin = self.source.at;
+        let stretch = match is_plain {
+            true => left.min(limits::ROOT_READ_BYTES_MAX),
+            false => left.min(PAGES_BORDER - begin % PAGES_BORDER),
+        };
+        if self.source.goes_directly(is_tls) {
+            if !is_in_page_cache(self.source.object.as_ref(), begin, stretch as usize)? {
+                return Ok(Progress::Cold);
+            }
+            let head = self.head(stretch, begin, stretch == left);
+            outbox.push(head.bytes());
+            return Ok(self.rest(outbox, begin + stretch));
+        }
+        let mut buffer = outbox.lend();
+        let whole_end = std::mem::replace(&mut self.source.end, begin + stretch);
+        self.source.is_last = stretch == left;
+        let limit = if is_tls && is_plain { DATA_AT + TLS_BYTES } else { buffer.len() };
+        let filled = self.source.fill_nowait(&mut buffer[..limit], StatusAnswer::BYTES);
+        self.source.end = whole_end;
+        self.source.is_last = true;
+        let Some(part) = filled? else { return Ok(Progress::Cold) };
+        let rest = begin + stretch - self.source.at;
+        let is_whole =
+            rest == 0 || is_in_page_cache(self.source.object.as_ref(), self.source.at, rest as usize)?;
+        let promised = if is_whole { begin + stretch } else { self.source.at };
+        self.push_message(outbox, buffer, part, begin, promised);
+        Ok(self.rest(outbox, promised))
+    }
+
+    /// Reads the next buffer, waiting as long as it takes.
+    pub(crate) fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<(Range<usize>, u64)> {
+        let begin = self.source.at;
+        let whole_end = self.source.end;
+        if self.source.kind == Kind::Pages {
+            let border = begin + PAGES_BORDER - begin % PAGES_BORDER;
+            self.source.end = whole_end.min(border);
+            self.source.is_last = self.source.end == whole_end;
+        }
+        let filled = self.source.fill_waiting(buffer, StatusAnswer::BYTES);
+        self.source.end = whole_end;
+        self.source.is_last = true;
+        filled.map(|part| (part, begin))
+    }
+
+    /// Appends what was read, which began at `begin` in the file; whether more is to come.
+    pub(crate) fn push_read(
+        &mut self,
+        outbox: &mut Outbox,
+        buffer: Lent,
+        part: Range<usize>,
+        begin: u64,
+    ) -> Progress {
+        self.push_message(outbox, buffer, part, begin, self.source.at);
+        self.rest(outbox, self.source.at)
+    }
+
+    /// A plain read of a few bytes.
+    fn small(&mut self, outbox: &mut Outbox, len: usize) -> io::Result<Progress> {
+        let (stream, object, at) = (self.asked.stream, Arc::clone(&self.source.object), self.source.at);
+        let Some(room) = outbox.room(RESPONSE_HEAD_BYTES + len) else { return Ok(Progress::Cold) };
+        let (head, target) = room.split_at_mut(RESPONSE_HEAD_BYTES);
+        let mut done = 0;
+        while done < len {
+            match object.read_at_nowait(&mut target[done..], at + done as u64) {
+                Ok(Some(0)) => break,
+                Ok(Some(count)) => done += count,
+                Ok(None) => {
+                    outbox.fill_room(0);
+                    return Ok(Progress::Cold);
+                }
+                Err(cause) => {
+                    outbox.fill_room(0);
+                    return Err(cause);
+                }
+            }
+        }
+        let whole = match done < len {
+            true => Err(transfer::shrunk()),
+            false if !object.is_unchanged() => Err(transfer::changed()),
+            false => Ok(()),
+        };
+        if let Err(cause) = whole {
+            outbox.fill_room(0);
+            return Err(cause);
+        }
+        head.copy_from_slice(&ResponseHead { stream, status: Status::OK, len: len as u32 }.encode());
+        outbox.fill_room(RESPONSE_HEAD_BYTES + len);
+        self.source.at += len as u64;
+        Ok(Progress::Done)
+    }
+
+    /// Puts the head of a message, whose bytes go from `begin` up to `promised` in the file, in front of its first
+    /// bytes, and appends both.
+    fn push_message(
+        &self,
+        outbox: &mut Outbox,
+        mut buffer: Lent,
+        part: Range<usize>,
+        begin: u64,
+        promised: u64,
+    ) {
+        let head = self.head(promised - begin, begin, promised == self.source.end);
+        let from = part.start - head.bytes().len();
+        buffer[from..part.start].copy_from_slice(head.bytes());
+        outbox.push_buffer(buffer, from..part.end);
+    }
+
+    /// Appends what was promised up to there and is not read yet, and goes on behind it.
+    fn rest(&mut self, outbox: &mut Outbox, promised: u64) -> Progress {
+        self.has_begun = true;
+        let is_last = promised == self.source.end;
+        outbox.push_source(Source {
+            file: Arc::clone(&self.source.file),
+            object: Arc::clone(&self.source.object),
+            kind: self.source.kind,
+            at: self.source.at,
+            end: promised,
+            is_last,
+        });
+        self.source.at = promised;
+        if is_last { Progress::Done } else { Progress::More }
+    }
+
+    /// The head of a message with `len` bytes of the file.
+    fn head(&self, len: u64, offset: u64, is_last: bool) -> Head {
+        match self.source.kind {
+            Kind::Plain => {
+                let status = if is_last { Status::OK } else { Status::OKSOFAR };
+                Head::Plain(ResponseHead { stream: self.asked.stream, status, len: len as u32 }.encode())
+            }
+            Kind::Pages => Head::Pages(
+                StatusAnswer {
+                    stream: self.asked.stream,
+                    request: RequestId::PGREAD,
+                    is_partial: !is_last,
+                    data_len: pages::framed_len(offset, len) as u32,
+                    offset,
+                }
+                .encode(),
+            ),
+        }
+    }
+}
+
+enum Head {
+    Plain([u8; RESPONSE_HEAD_BYTES]),
+    Pages([u8; StatusAnswer::BYTES]),
+}
+
+impl Head {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Head::Plain(bytes) => bytes,
+            Head::Pages(bytes) => bytes,
+        }
+    }
+}
+
+/// An open file, by what the client calls it.
+type Named = (Handle, Arc<OpenFile>, Arc<dyn Object>);
+
+/// Many reads that are being answered as one.
+pub(crate) struct VectorJob {
+    pub(crate) asked: Asked,
+    segments: Vec<Segment>,
+    /// The files that they name, each once.
+    files: Vec<Named>,
+    /// The next one.
+    next: usize,
+}
+
+impl VectorJob {
+    /// All or nothing: whatever is wrong with one of them is wrong with the request.
+    pub(crate) fn new(
+        asked: Asked,
+        open: &Files,
+        segments: Vec<Segment>,
+    ) -> Result<VectorJob, (Asked, Failure)> {
+        match VectorJob::files(open, &segments) {
+            Ok(files) => Ok(VectorJob { asked, segments, files, next: 0 }),
+            Err(failure) => Err((asked, failure)),
+        }
+    }
+
+    fn files(open: &Files, segments: &[Segment]) -> Result<Vec<Named>, Failure> {
+        let mut files: Vec<Named> = Vec::new();
+        let mut sizes: Vec<u64> = Vec::new();
+        for segment in segments {
+            if segment.len > limits::ROOT_VECTOR_ELEMENT_BYTES_MAX {
+                let what = "Single readv transfer is too large";
+                return Err(Failure::new(ErrorCode::NO_MEMORY, what));
+            }
+            let at = match files.iter().position(|(handle, ..)| *handle == segment.handle) {
+                Some(at) => at,
+                None => {
+                    let file = open.get(segment.handle)?;
+                    sizes.push(size_of(&file)?);
+                    let object = Arc::clone(file.object()?);
+                    files.push((segment.handle, file, object));
+                    files.len() - 1
+                }
+            };
+            if segment.offset.saturating_add(segment.len.into()) > sizes[at] {
+                let text = format!("Unable to readv {}; illegal seek", shown(&files[at].1.path));
+                return Err(Failure::new(ErrorCode::FS_ERROR, text));
+            }
+        }
+        Ok(files)
+    }
+
+    /// What a client is told of a failure.
+    pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
+        match self.segments.get(self.next).and_then(|segment| self.file(segment)) {
+            Some((_, file, _)) => failed(file, cause),
+            None => Failure::new(ErrorCode::IO_ERROR, transfer::told(cause)),
+        }
+    }
+
+    fn file(&self, segment: &Segment) -> Option<&Named> {
+        self.files.iter().find(|(handle, ..)| *handle == segment.handle)
+    }
+
+    /// Appends the next message, if that needs no wait.
+    pub(crate) fn step(&mut self, outbox: &mut Outbox) -> io::Result<Progress> {
+        let mut buffer = outbox.lend();
+        let end = self.fill(&mut buffer, |object, target, at| object.read_at_nowait(target, at))?;
+        if end > DATA_AT {
+            return Ok(self.push_read(outbox, buffer, end));
+        }
+        // Nothing of the next one fits, or nothing of it is in memory.
+        let Some(segment) = self.segments.get(self.next).copied() else { return Ok(Progress::Done) };
+        let Some((_, file, object)) = self.file(&segment) else { return Ok(Progress::Done) };
+        if Segment::BYTES + segment.len as usize <= buffer.len() - DATA_AT {
+            return Ok(Progress::Cold);
+        }
+        let (file, object) = (Arc::clone(file), Arc::clone(object));
+        let is_last = self.next + 1 == self.segments.len();
+        let status = if is_last { Status::OK } else { Status::OKSOFAR };
+        let len = Segment::BYTES as u32 + segment.len;
+        outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
+        outbox.push(&segment.encode());
+        let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
+        outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, is_last: true });
+        self.next += 1;
+        Ok(if is_last { Progress::Done } else { Progress::More })
+    }
+
+    /// Counts what was appended since this was the next one.
+    pub(crate) fn count_since(&self, shared: &Shared, before: usize) {
+        for (handle, file, _) in &self.files {
+            let of_file = |segment: &&Segment| segment.handle == *handle;
+            let done = self.segments[before..self.next].iter().filter(of_file);
+            file.count_read(shared, done.map(|segment| u64::from(segment.len)).sum());
+        }
+    }
+
+    /// Which one is next.
+    pub(crate) fn next(&self) -> usize {
+        self.next
+    }
+
+    /// Reads as many as fit, waiting as long as it takes; where they end in the buffer.
+    pub(crate) fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.fill(buffer, |object, target, at| object.read_at(target, at).map(Some))
+    }
+
+    fn fill(
+        &mut self,
+        buffer: &mut [u8],
+        read: impl Fn(&dyn Object, &mut [u8], u64) -> io::Result<Option<usize>>,
+    ) -> io::Result<usize> {
+        let mut end = DATA_AT;
+        'segments: while let Some(segment) = self.segments.get(self.next).copied() {
+            let len = segment.len as usize;
+            let Some((_, _, object)) = self.file(&segment) else { break };
+            let data_at = end + Segment::BYTES;
+            if data_at + len > buffer.len() {
+                break;
+            }
+            buffer[end..data_at].copy_from_slice(&segment.encode());
+            let mut done = 0;
+            while done < len {
+                let target = &mut buffer[data_at + done..data_at + len];
+                match read(object.as_ref(), target, segment.offset + done as u64)? {
+                    None => break 'segments,
+                    Some(0) => return Err(transfer::shrunk()),
+                    Some(count) => done += count,
+                }
+            }
+            end = data_at + len;
+            self.next += 1;
+        }
+        if self.next == self.segments.len() && !self.files.iter().all(|(_, _, object)| object.is_unchanged())
+        {
+            return Err(transfer::changed());
+        }
+        Ok(end)
+    }
+
+    /// Appends what was read; whether more is to come.
+    pub(crate) fn push_read(&self, outbox: &mut Outbox, mut buffer: Lent, end: usize) -> Progress {
+        let is_last = self.next == self.segments.len();
+        let status = if is_last { Status::OK } else { Status::OKSOFAR };
+        let len = (end - DATA_AT) as u32;
+        let from = DATA_AT - RESPONSE_HEAD_BYTES;
+        buffer[from..DATA_AT]
+            .copy_from_slice(&ResponseHead { stream: self.asked.stream, status, len }.encode());
+        outbox.push_buffer(buffer, from..end);
+        if is_last { Progress::Done } else { Progress::More }
+    }
+}
+
+/// How long it is now.
+fn size_of(file: &OpenFile) -> Result<u64, Failure> {
+    match file.metadata() {
+        Ok(metadata) => Ok(metadata.size_bytes),
+        Err(error) => Err(Failure::of_store("read", &file.path, &error)),
+    }
+}
+
+/// What a client is told of a read that failed.
+fn failed(file: &OpenFile, cause: &io::Error) -> Failure {
+    let text = format!("Unable to read {}; {}", shown(&file.path), transfer::told(cause));
+    let mut failure = Failure::new(ErrorCode::IO_ERROR, text);
+    failure.cause = Some(cause.to_string());
+    failure
+}

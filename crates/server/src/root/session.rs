@@ -1,0 +1,195 @@
+//! The sessions that there are, and the connections of each.
+//!
+//! A session begins with the login on one connection, its main one, and ends with it. Others join it by its id, which
+//! nobody can guess, and carry answers. What goes between connections of a session goes through their inboxes.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gridlane_core::limits;
+use gridlane_xrd::{ErrorCode, PathId, SessionId};
+use tokio::sync::{mpsc, watch};
+
+use super::answer::Failure;
+use super::connection::Event;
+use super::context::Session;
+
+/// Where a connection is told things.
+pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
+
+/// All sessions of a server.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    known: Mutex<HashMap<SessionId, Arc<Connections>>>,
+}
+
+/// What the connections of a session know of each other.
+pub(crate) struct Connections {
+    pub(crate) session: Arc<Session>,
+    client: IpAddr,
+    is_tls: bool,
+    main: Inbox,
+    bound: Mutex<Bound>,
+    /// Nothing is left of it.
+    gone: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Bound {
+    paths: [Option<Inbox>; limits::ROOT_BOUND_MAX],
+    /// How many there have been at the same time.
+    most: usize,
+    /// The main connection has ended.
+    is_over: bool,
+}
+
+/// A session, for its main connection: ends when this is dropped.
+pub(crate) struct Main {
+    pub(crate) all: Arc<Connections>,
+    sessions: Arc<Sessions>,
+}
+
+/// A session, for a connection that joined it: it leaves when this is dropped.
+pub(crate) struct Joined {
+    pub(crate) all: Arc<Connections>,
+    pub(crate) path_id: PathId,
+}
+
+impl Sessions {
+    /// Begins a session.
+    pub(crate) fn begin(
+        self: &Arc<Sessions>,
+        user: String,
+        agent: String,
+        client: IpAddr,
+        is_tls: bool,
+        main: Inbox,
+    ) -> io::Result<Main> {
+        let mut id = SessionId::default();
+        // From the operating system: whoever could guess it could end the session, or get its answers.
+        rustix::rand::getrandom(&mut id.0, rustix::rand::GetRandomFlags::empty())?;
+        let session = Arc::new(Session::new(id, user, agent));
+        let gone = watch::Sender::new(false);
+        let all = Arc::new(Connections { session, client, is_tls, main, bound: Mutex::default(), gone });
+        self.lock().insert(id, Arc::clone(&all));
+        Ok(Main { all, sessions: Arc::clone(self) })
+    }
+
+    /// Joins a session.
+    pub(crate) fn join(
+        &self,
+        id: SessionId,
+        client: IpAddr,
+        is_tls: bool,
+        inbox: Inbox,
+    ) -> Result<Joined, Failure> {
+        let unknown = || Failure::new(ErrorCode::NOT_FOUND, "session not found");
+        let all = self.lock().get(&id).cloned().ok_or_else(unknown)?;
+        if all.client != client {
+            let what = "the session is another client's";
+            return Err(Failure::new(ErrorCode::NOT_AUTHORIZED, what));
+        }
+        if all.is_tls && !is_tls {
+            let what = "the session is encrypted, so its connections have to be";
+            return Err(Failure::new(ErrorCode::TLS_REQUIRED, what));
+        }
+        let mut bound = all.lock();
+        if bound.is_over {
+            return Err(unknown());
+        }
+        let Some(free) = bound.paths.iter().position(Option::is_none) else {
+            return Err(Failure::new(ErrorCode::NO_MEMORY, "bind limit exceeded"));
+        };
+        bound.paths[free] = Some(inbox);
+        bound.most = bound.most.max(free + 1);
+        drop(bound);
+        let path_id = PathId(u8::try_from(free + 1).unwrap_or(u8::MAX));
+        Ok(Joined { all, path_id })
+    }
+
+    /// The session of this id that this client has begun.
+    pub(crate) fn of_client(
+        &self,
+        id: SessionId,
+        client: IpAddr,
+    ) -> Result<Option<Arc<Connections>>, Failure> {
+        match self.lock().get(&id) {
+            Some(all) if all.client != client => {
+                Err(Failure::new(ErrorCode::NOT_AUTHORIZED, "not session owner"))
+            }
+            all => Ok(all.cloned()),
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Connections>>> {
+        // Every change is complete in itself.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Connections {
+    /// Ends the session, and waits until nothing is left of it.
+    pub(crate) async fn end(&self) {
+        let mut gone = self.gone.subscribe();
+        // If there is nobody to tell, it has ended.
+        let _ = self.main.send(Event::End);
+        let _ = gone.wait_for(|gone| *gone).await;
+    }
+
+    /// Where answers of this path go; `None` when it was never bound, or is not any longer.
+    pub(crate) fn path(&self, path_id: PathId) -> Option<Inbox> {
+        let index = usize::from(path_id.0).checked_sub(1)?;
+        self.lock().paths.get(index)?.clone()
+    }
+
+    /// Whether a connection has had this path.
+    pub(crate) fn was_bound(&self, path_id: PathId) -> bool {
+        path_id != PathId::MAIN && usize::from(path_id.0) <= self.lock().most
+    }
+
+    /// The main connection.
+    pub(crate) fn main(&self) -> &Inbox {
+        &self.main
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Bound> {
+        // Every change is complete in itself.
+        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Main {
+    /// Tells the other connections that it is over, and forgets the session: nobody joins it any longer.
+    pub(crate) fn close(&self) {
+        self.sessions.lock().remove(&self.all.session.id);
+        let mut bound = self.all.lock();
+        bound.is_over = true;
+        for inbox in bound.paths.iter_mut().filter_map(Option::take) {
+            // Whoever is gone need not be told.
+            let _ = inbox.send(Event::End);
+        }
+    }
+}
+
+impl Drop for Main {
+    fn drop(&mut self) {
+        self.close();
+        self.all.gone.send_replace(true);
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        let mut bound = self.all.lock();
+        if let Some(path) = bound.paths.get_mut(usize::from(self.path_id.0).wrapping_sub(1)) {
+            *path = None;
+        }
+    }
+}

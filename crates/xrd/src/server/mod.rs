@@ -1,0 +1,238 @@
+//! The server's side of a connection, from the first byte on: what has come, and what it means.
+//!
+//! ```text
+//! handshake ─▶ protocol ─▶ [TLS] ─▶ login ─▶ [auth] ─▶ requests
+//!                              └──▶ bind ─▶ nothing that is answered: what others asked for is sent there
+//! ```
+//!
+//! Its owner has the bytes and the socket. It shows what has come and was not used, again and again, and does what it
+//! is told to do ([`Step`]); nothing is held here but where the connection is. A request is told of when all of it is
+//! there, but for one that brings data: of that the owner takes off what follows the head itself ([`Step::Data`]).
+//!
+//! The order of things, and what a client is told that does not keep to it, is that of XRootD 5.5.3.
+
+use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_LOGIN_BYTES_MAX};
+
+use crate::Malformed;
+use crate::answer::{self, HandshakeAnswer, ProtocolAnswer, Signing};
+use crate::flags::{ClientFlags, ServerFlags};
+use crate::frame::{HANDSHAKE, HANDSHAKE_BYTES, PROTOCOL_VERSION, REQUEST_HEAD_BYTES, RequestHead, StreamId};
+use crate::registry::{ErrorCode, RequestId};
+use crate::request::{Auth, Bind, Call, Login, Protocol, Request};
+
+/// Where a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is known.
+    Handshake,
+    /// The client has to say who it is.
+    Introduction,
+    /// The client has to prove it.
+    Authentication,
+    /// Everything may be asked.
+    Session,
+    /// It belongs to a session, and carries answers.
+    Bound,
+}
+
+/// The server's side of a connection.
+#[derive(Debug)]
+pub struct Machine {
+    stage: Stage,
+    has_tls: bool,
+    is_tls: bool,
+}
+
+/// What there is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time, which is used at once")]
+pub enum Step {
+    /// More bytes have to come: so many altogether before anything else happens. Room for them is made as they come.
+    More(usize),
+    /// These bytes are sent.
+    Say(Vec<u8>),
+    /// These bytes are sent; what comes behind what was used belongs to TLS' handshake. Then
+    /// [`Machine::tls_begun`] is called.
+    StartTls(Vec<u8>),
+    /// These bytes are sent, and the connection ends.
+    End(Vec<u8>),
+    /// The client says who it is. Answered by the owner, who calls [`Machine::logged_in`] when it lets it in.
+    Login(StreamId, Login),
+    /// The client proves it. Answered by the owner, who calls [`Machine::authenticated`] when it believes it.
+    Auth(StreamId, Auth),
+    /// The connection wants to join a session. Answered by the owner, who calls [`Machine::bound`] when it does.
+    Bind(StreamId, Bind),
+    /// Something is asked for.
+    Request(StreamId, Request),
+    /// Something is asked for that brings data for files: everything behind its head is left to the owner, who has taken
+    /// all of it off when the next step is made.
+    Data(RequestHead),
+    /// Something that is not answered.
+    Ignored,
+}
+
+impl Machine {
+    /// A connection that was just accepted. `has_tls`: it can become TLS.
+    pub fn new(has_tls: bool) -> Machine {
+        Machine { stage: Stage::Handshake, has_tls, is_tls: false }
+    }
+
+    /// TLS protects the connection from here on.
+    pub fn tls_begun(&mut self) {
+        self.is_tls = true;
+    }
+
+    /// The login was answered with a session; `proves`: its client has to prove who it is.
+    pub fn logged_in(&mut self, proves: bool) {
+        self.stage = if proves { Stage::Authentication } else { Stage::Session };
+    }
+
+    /// The client has proved who it is.
+    pub fn authenticated(&mut self) {
+        self.stage = Stage::Session;
+    }
+
+    /// The connection belongs to a session.
+    pub fn bound(&mut self) {
+        self.stage = Stage::Bound;
+    }
+
+    /// Whether the client is in, on this connection or as a part of another's session.
+    pub fn is_in(&self) -> bool {
+        matches!(self.stage, Stage::Session | Stage::Bound)
+    }
+
+    /// What `bytes`, all that has come and was not used, are about; and how many of them are used by that.
+    pub fn step(&mut self, bytes: &[u8]) -> (usize, Step) {
+        if self.stage == Stage::Handshake {
+            return self.handshake(bytes);
+        }
+        let Some(head) = bytes.first_chunk::<REQUEST_HEAD_BYTES>() else {
+            return (0, Step::More(REQUEST_HEAD_BYTES));
+        };
+        let head = match RequestHead::parse(head) {
+            Ok(head) => head,
+            Err(wrong) => return (0, refused(StreamId([head[0], head[1]]), &wrong)),
+        };
+        if let Some(refusal) = self.refusal(&head) {
+            return refusal;
+        }
+        if brings_data(head.id) {
+            return (REQUEST_HEAD_BYTES, Step::Data(head));
+        }
+        let argument_max = if self.is_in() { ROOT_ARGUMENT_BYTES_MAX } else { ROOT_LOGIN_BYTES_MAX };
+        if head.payload_len > argument_max {
+            let wrong = Malformed::new(ErrorCode::ARG_TOO_LONG, "Request argument is too long");
+            return (0, refused(head.stream, &wrong.closing()));
+        }
+        let used = REQUEST_HEAD_BYTES + head.payload_len as usize;
+        let Some(argument) = bytes.get(REQUEST_HEAD_BYTES..used) else { return (0, Step::More(used)) };
+        (used, self.request(&head, argument))
+    }
+
+    fn handshake(&mut self, bytes: &[u8]) -> (usize, Step) {
+        let known = bytes.len().min(HANDSHAKE_BYTES);
+        if bytes[..known] != HANDSHAKE[..known] {
+            // Nobody who speaks this protocol begins in another way, so nobody would understand an answer.
+            return (0, Step::End(Vec::new()));
+        }
+        if known < HANDSHAKE_BYTES {
+            return (0, Step::More(HANDSHAKE_BYTES));
+        }
+        self.stage = Stage::Introduction;
+        let mut said = Vec::new();
+        HandshakeAnswer { version: PROTOCOL_VERSION, is_manager: false }.encode(&mut said);
+        (HANDSHAKE_BYTES, Step::Say(said))
+    }
+
+    /// What the head alone shows to be out of order.
+    fn refusal(&self, head: &RequestHead) -> Option<(usize, Step)> {
+        let expected = match self.stage {
+            Stage::Introduction => {
+                matches!(head.id, RequestId::PROTOCOL | RequestId::LOGIN | RequestId::BIND)
+            }
+            Stage::Authentication => {
+                matches!(head.id, RequestId::PROTOCOL | RequestId::AUTH | RequestId::PING)
+            }
+            // Requests come on the connection that the session began with. Data would have been announced there.
+            Stage::Bound if brings_data(head.id) => return Some((0, Step::End(Vec::new()))),
+            Stage::Handshake | Stage::Session | Stage::Bound => true,
+        };
+        if expected {
+            return None;
+        }
+        let what = match self.stage {
+            Stage::Authentication => "Invalid request; user not authenticated",
+            _ => "Invalid request; user not logged in",
+        };
+        let wrong = Malformed::new(ErrorCode::INVALID_REQUEST, what).closing();
+        Some((0, refused(head.stream, &wrong)))
+    }
+
+    fn request(&mut self, head: &RequestHead, argument: &[u8]) -> Step {
+        let stream = head.stream;
+        if self.stage == Stage::Bound {
+            return Step::Ignored;
+        }
+        match head.id {
+            RequestId::PROTOCOL => {
+                return match Protocol::parse(&head.body, argument) {
+                    Ok(asked) => self.protocol(stream, &asked),
+                    Err(wrong) => refused(stream, &wrong),
+                };
+            }
+            // Nobody is asked for signatures, so none is looked at.
+            RequestId::SIGVER => return Step::Ignored,
+            RequestId::LOGIN if self.stage == Stage::Session && argument.is_empty() => {
+                let wrong = Malformed::new(ErrorCode::ARG_MISSING, "Required argument not present");
+                return refused(stream, &wrong);
+            }
+            RequestId::LOGIN | RequestId::AUTH | RequestId::BIND if self.stage == Stage::Session => {
+                let wrong = Malformed::new(ErrorCode::INVALID_REQUEST, "Invalid request code");
+                return refused(stream, &wrong);
+            }
+            _ => {}
+        }
+        let request = match Request::parse(head.id, &head.body, argument) {
+            Ok(request) => request,
+            Err(wrong) => return refused(stream, &wrong),
+        };
+        match request {
+            Request::Login(login) => Step::Login(stream, login),
+            Request::Auth(auth) => Step::Auth(stream, auth),
+            Request::Bind(bind) => Step::Bind(stream, bind),
+            request => Step::Request(stream, request),
+        }
+    }
+
+    fn protocol(&mut self, stream: StreamId, asked: &Protocol) -> Step {
+        let mut flags = ServerFlags::IS_SERVER;
+        let mut begins = false;
+        // Clients from before 2.9.7 know no other flag.
+        if asked.version != 0 {
+            flags = flags | ServerFlags::CAN_PAGES | ServerFlags::CAN_POSC;
+            begins = self.has_tls
+                && !self.is_tls
+                && self.stage == Stage::Introduction
+                && asked.flags.has(ClientFlags::WANTS_TLS);
+            flags = flags.with_if(self.has_tls, ServerFlags::HAS_TLS).with_if(begins, ServerFlags::GOTO_TLS);
+        }
+        let mut body = Vec::new();
+        ProtocolAnswer { version: PROTOCOL_VERSION, flags, signing: Signing::default() }.encode(&mut body);
+        let said = answer::ok(stream, &body);
+        if begins { Step::StartTls(said) } else { Step::Say(said) }
+    }
+}
+
+/// Whether a request brings data for files, in its payload, behind it, or in a request inside of it.
+fn brings_data(id: RequestId) -> bool {
+    matches!(id, RequestId::WRITE | RequestId::PGWRITE | RequestId::WRITEV | RequestId::CHKPOINT)
+}
+
+fn refused(stream: StreamId, wrong: &Malformed) -> Step {
+    let said = answer::error(stream, wrong.code, wrong.message);
+    if wrong.closes { Step::End(said) } else { Step::Say(said) }
+}
+
+#[cfg(test)]
+mod tests;
