@@ -385,9 +385,7 @@ pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
 /// Without a request from a session: its clients keep connections that they may use again for 5 to 20 minutes, and
 /// open files for as long as an event takes to be looked at.
 pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
-/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
-pub const ROOT_BOUND_MAX: usize = 15;
-/// Requests of one connection that were read and not answered; when there are so many, no other is read.
+/// Requests on one connection over root:// that have no answer yet: a client asks for no more, a server reads no more.
 pub const ROOT_REQUESTS_MAX: usize = 256;
 /// Those of them that wait for a disk, or for something else, at the same time: some of the many that all clients
 /// together may have.
@@ -395,8 +393,6 @@ pub const ROOT_TASKS_MAX: usize = 16;
 /// Bytes of answers to small requests that wait to be sent on one connection; when there are so many, no other
 /// request is read.
 pub const ROOT_ANSWERS_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of one answer to a plain read: what its length was promised for cannot be interrupted by other answers.
-pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Pages of one message of `pgread`: as XRootD's servers send them.
 pub const ROOT_PAGES_MAX: u64 = 512;
 /// Elements of `readv`, `writev` and `clone`: what XRootD's servers take and its clients ask for before they split.
@@ -408,6 +404,8 @@ pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
 pub const ROOT_PATHS_MAX: usize = 16_384;
 /// Bytes of a line of a listing that a client reads: a name of the longest kind, or a stat text with a checksum.
 pub const ROOT_LISTING_LINE_BYTES_MAX: usize = 64 * 1024;
+/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
+pub const ROOT_BOUND_MAX: usize = 15;
 /// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
 /// all of its readers.
 pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;
@@ -422,21 +420,24 @@ pub const ROOT_WRONG_PAGES_PER_FILE_MAX: usize = 256;
 pub const ROOT_WRITTEN_PIECES_MAX: usize = 4096;
 /// Attributes that one `fattr` may name.
 pub const ROOT_ATTRIBUTES_MAX: usize = 16;
-/// Bytes of an attribute's name: 255 of Linux less `user.U.`.
-pub const ROOT_ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
-/// Bytes of an attribute's value: what Linux takes.
-pub const ROOT_ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
 /// Bytes of an answer over root:// that is words: why something failed, where to go, how to log in. XRootD's are
 /// a few hundred.
 pub const ROOT_WORDS_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer over root:// that is collected before it is looked at.
 pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes that one read over root:// asks for, as XRootD's clients do, and of one answer to a plain read: what its length
+/// was promised for cannot be interrupted by other answers.
+pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Redirects followed for one request over root://: as many as XRootD's clients do, because a manager is asked again
 /// for every replica that fails.
 pub const ROOT_REDIRECTS_MAX: usize = 16;
 /// How long a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they look for
 /// a file.
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
+pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
+/// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.
+pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;
 /// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
 pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
@@ -445,7 +446,3 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
-pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
-/// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.
-pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;

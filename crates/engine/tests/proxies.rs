@@ -54,7 +54,7 @@ impl TlsSite {
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let acceptor = serving.clone();
-                tokio::spawn(async move { greet(acceptor.accept(socket).await.ok()?).await });
+                tokio::spawn(async move { greet(acceptor.accept(socket).await.ok()?.0).await });
             }
         });
         let trust = Trust { ca_files: vec![cert], ..Trust::default() };

@@ -3,9 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
-use gridlane_core::limits::{
-    ROOT_ATTRIBUTE_NAME_BYTES_MAX, ROOT_ATTRIBUTE_VALUE_BYTES_MAX, ROOT_ATTRIBUTES_MAX,
-};
+use gridlane_core::limits::{ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, ROOT_ATTRIBUTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_xrd::answer::{self, *};
 use gridlane_xrd::flags::*;
@@ -62,7 +60,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 
 fn fattr() -> impl Strategy<Value = Fattr> {
     let about = prop_oneof![handle().prop_map(FattrAbout::Handle), path().prop_map(FattrAbout::Path)];
-    let attribute = (without(b"\0", 1, ROOT_ATTRIBUTE_NAME_BYTES_MAX), bytes(300));
+    let attribute = (without(b"\0", 1, ATTRIBUTE_NAME_BYTES_MAX), bytes(300));
     (about, 0..4u8, any::<u8>(), vec(attribute, 1..=ROOT_ATTRIBUTES_MAX)).prop_map(
         |(about, kind, options, mut attributes)| {
             let kind = FattrKind(kind);
@@ -475,12 +473,12 @@ proptest! {
 
 #[test]
 fn the_longest_attribute() {
-    let name = vec![b'n'; ROOT_ATTRIBUTE_NAME_BYTES_MAX];
-    let outcomes = vec![(name.clone(), Ok(vec![7; ROOT_ATTRIBUTE_VALUE_BYTES_MAX]))];
+    let name = vec![b'n'; ATTRIBUTE_NAME_BYTES_MAX];
+    let outcomes = vec![(name.clone(), Ok(vec![7; ATTRIBUTE_VALUE_BYTES_MAX]))];
     let mut out = Vec::new();
     FattrAnswer { outcomes: outcomes.clone() }.encode(true, &mut out);
     assert_eq!(FattrAnswer::parse(&out, true).unwrap().outcomes, outcomes);
-    let attributes = vec![(name, vec![7; ROOT_ATTRIBUTE_VALUE_BYTES_MAX])];
+    let attributes = vec![(name, vec![7; ATTRIBUTE_VALUE_BYTES_MAX])];
     let about = FattrAbout::Handle(Handle([1; 4]));
     let set = Fattr { about, kind: FattrKind::SET, options: FattrOptions::NONE, attributes };
     let bytes = set.to_bytes(StreamId([0, 1]));

@@ -32,7 +32,7 @@ impl Proxy {
                 tokio::spawn(async move {
                     let socket = match tls {
                         None => socket,
-                        Some(acceptor) => in_clear(acceptor.accept(socket).await.ok()?).await,
+                        Some(acceptor) => in_clear(acceptor.accept(socket).await.ok()?.0).await,
                     };
                     state.serve(socket).await
                 });

@@ -6,7 +6,7 @@
 //!  list: names, each with NUL; with values { name and NUL   length (4)   value }
 //! ```
 
-use gridlane_core::limits::{ROOT_ATTRIBUTE_VALUE_BYTES_MAX, ROOT_ATTRIBUTES_MAX};
+use gridlane_core::limits::{ATTRIBUTE_VALUE_BYTES_MAX, ROOT_ATTRIBUTES_MAX};
 
 use crate::Malformed;
 use crate::registry::ErrorCode;
@@ -101,7 +101,7 @@ fn write_value(value: &[u8], out: &mut Vec<u8>) {
 
 fn read_value(reader: &mut Reader<'_>) -> Result<Vec<u8>, Malformed> {
     let len = reader.length()? as usize;
-    if len > ROOT_ATTRIBUTE_VALUE_BYTES_MAX {
+    if len > ATTRIBUTE_VALUE_BYTES_MAX {
         return Err(Malformed::new(ErrorCode::ARG_TOO_LONG, "an attribute's value is too long"));
     }
     reader.take(len).map(<[u8]>::to_vec)

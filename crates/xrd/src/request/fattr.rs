@@ -14,9 +14,7 @@ use crate::path::PathArg;
 use crate::registry::{ErrorCode, FattrKind, RequestId};
 use crate::request::Call;
 use crate::wire::{Body, Reader};
-use gridlane_core::limits::{
-    ROOT_ATTRIBUTE_NAME_BYTES_MAX, ROOT_ATTRIBUTE_VALUE_BYTES_MAX, ROOT_ATTRIBUTES_MAX,
-};
+use gridlane_core::limits::{ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, ROOT_ATTRIBUTES_MAX};
 
 /// What is done with attributes of what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +68,7 @@ impl Call for Fattr {
             if name.is_empty() {
                 return Err(Malformed::new(ErrorCode::ARG_INVALID, "An attribute has no name"));
             }
-            if name.len() > ROOT_ATTRIBUTE_NAME_BYTES_MAX {
+            if name.len() > ATTRIBUTE_NAME_BYTES_MAX {
                 return Err(Malformed::new(ErrorCode::ARG_TOO_LONG, "An attribute's name is too long"));
             }
             attributes.push((name.to_vec(), Vec::new()));
@@ -78,7 +76,7 @@ impl Call for Fattr {
         if kind == FattrKind::SET {
             for (_, value) in &mut attributes {
                 let len = reader.length()? as usize;
-                if len > ROOT_ATTRIBUTE_VALUE_BYTES_MAX {
+                if len > ATTRIBUTE_VALUE_BYTES_MAX {
                     return Err(Malformed::new(ErrorCode::ARG_TOO_LONG, "An attribute's value is too long"));
                 }
                 *value = reader.take(len)?.to_vec();

@@ -43,7 +43,7 @@ fn value(context: &Context, key: &str) -> Option<String> {
         // Nobody above it.
         "cms" => "none|".to_owned(),
         "fattr" => {
-            format!("{} {}", limits::ROOT_ATTRIBUTE_NAME_BYTES_MAX, limits::ROOT_ATTRIBUTE_VALUE_BYTES_MAX)
+            format!("{} {}", limits::ATTRIBUTE_NAME_BYTES_MAX, limits::ATTRIBUTE_VALUE_BYTES_MAX)
         }
         "pio_max" => limits::ROOT_PARALLEL_READS.to_string(),
         "readv_ior_max" => limits::ROOT_VECTOR_ELEMENT_BYTES_MAX.to_string(),
