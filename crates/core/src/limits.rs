@@ -437,6 +437,10 @@ pub const ROOT_REDIRECTS_MAX: usize = 16;
 /// How long a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they look for
 /// a file.
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
+/// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
+pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
+/// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.
+pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;
 /// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
 pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// After so long a client that asks for a checksum is told that the answer comes later, and does not take the silence for
@@ -450,7 +454,3 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
-pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
-/// Bytes of writes over root:// that are not answered: as many as XRootD's clients have.
-pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;

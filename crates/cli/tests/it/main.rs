@@ -24,6 +24,7 @@ mod resume;
 mod resume_journal;
 mod root;
 mod root_client;
+mod root_copy;
 mod serve;
 mod server_killed;
 mod statuses;

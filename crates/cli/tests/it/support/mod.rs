@@ -5,9 +5,11 @@
 
 pub(crate) mod apache;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod nginx;
 pub(crate) mod object;
 pub(crate) mod python;
+pub(crate) mod relay;
 pub(crate) mod rogue;
 pub(crate) mod serve;
 pub(crate) mod tools;

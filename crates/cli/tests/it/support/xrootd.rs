@@ -15,7 +15,7 @@ use super::wan::is_root;
 use super::{Scratch, until};
 
 /// Who it works as when root runs the tests: it refuses to be root.
-const USER: &str = "xrootd";
+pub(super) const USER: &str = "xrootd";
 
 /// A running xrootd with a directory of its own, which anyone may read and write. It is killed when the value is
 /// dropped.
@@ -40,7 +40,7 @@ impl Xrootd {
         let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
         gridlane_net::tls::self_signed(prefix.path(), &names).unwrap();
         // Another user has to get in, and owns all of it.
-        fs::set_permissions(prefix.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        open_to_all(prefix.path());
         give(prefix.path());
         // Between choosing a port and listening at it somebody else may take it: then choose another.
         for _ in 0..20 {
@@ -148,7 +148,7 @@ pub(crate) fn hashed_authorities(scratch: &Scratch, certificate: &Path) -> PathB
 }
 
 /// Whether somebody answers XRootD's handshake.
-fn answers(port: u16) -> bool {
+pub(super) fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut hello = [0; 20];
     hello[15] = 4;
@@ -157,8 +157,13 @@ fn answers(port: u16) -> bool {
     stream.write_all(&hello).is_ok() && stream.read_exact(&mut [0; 16]).is_ok()
 }
 
+/// Lets everybody into a directory.
+pub(crate) fn open_to_all(dir: &Path) {
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
 /// Lets the server's user own a tree, when it is not whoever runs the tests.
-fn give(tree: &Path) {
+pub(crate) fn give(tree: &Path) {
     if is_root() {
         let owner = format!("{USER}:");
         let mut command = tool("chown", "coreutils");

@@ -1,0 +1,195 @@
+//! One file from one server.
+
+use std::fs;
+use std::path::Path;
+
+use super::{random, server_with};
+use crate::support::client::{Running, cp, cp_r, gridlane, run};
+use crate::support::relay::{Relay, Ways};
+use crate::support::xrootd::Xrootd;
+use crate::support::{
+    MIB, Scratch, assert_copied, assert_same, content, journal_of, occupied_bytes, part_of, until,
+};
+
+#[test]
+fn files_of_all_sizes_arrive_and_are_compared() {
+    let server = Xrootd::start();
+    let scratch = Scratch::new();
+    for size in [0, 1, 4095, 4096, 4097, 1_000_000, 8 * MIB + 1] {
+        let bytes = random(1, size);
+        // A name for each: the server keeps a checksum for as long as the file's time is of the same second.
+        let name = size.to_string();
+        server.put(&name, &bytes);
+        let target = scratch.join(&name);
+        let outcome = run(cp(server.url(&name), &target)).ok().verified(true);
+        assert_copied(&target, &bytes);
+        assert_eq!(outcome.number("fetched_bytes"), size as u64);
+    }
+}
+
+#[test]
+fn names_are_taken_as_they_are() {
+    let server = Xrootd::start();
+    let scratch = Scratch::new();
+    for (number, name) in ["a b", "per%20cent", "ümläut", "+plus&=", "deep/er/f"].iter().enumerate() {
+        server.put(name, name.as_bytes());
+        let target = scratch.join(number.to_string());
+        run(cp(server.url(name), &target)).ok();
+        assert_copied(&target, name.as_bytes());
+    }
+}
+
+#[test]
+fn a_large_file_arrives_and_is_read_once() {
+    let bytes = random(2, 200 * MIB);
+    let server = server_with(&bytes);
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let outcome = run(cp(server.url("f"), &target)).ok().verified(true);
+    assert_copied(&target, &bytes);
+    assert!(outcome.number("extra_bytes") <= 16 * MIB as u64, "{}", outcome.describe());
+}
+
+#[test]
+fn a_file_larger_than_four_gigabytes_goes_nowhere() {
+    let server = Xrootd::start();
+    let path = server.put("f", b"");
+    let size = (5_u64 << 30) + 5;
+    fs::File::options().write(true).open(path).unwrap().set_len(size).unwrap();
+    // The server's checksum of it would take longer than the copy.
+    let mut command = cp(server.url("f"), "/dev/null");
+    command.args(["--timeout", "50"]);
+    let outcome = Running::start(command).wait_within(std::time::Duration::from_secs(300)).ok();
+    assert_eq!(outcome.number("bytes"), size);
+}
+
+#[test]
+fn streams_are_connections() {
+    let bytes = random(3, 64 * MIB);
+    let server = server_with(&bytes);
+    let relay = Relay::to(server.port(), Ways { rate: 16_000_000, ..Ways::default() });
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let mut command = cp(relay.url("root", "f"), &target);
+    command.args(["--streams", "4"]);
+    let outcome = run(command).ok().verified(true);
+    assert_copied(&target, &bytes);
+    assert_eq!(outcome.source(&relay.url("root", "f"))["connections"], 4, "{}", outcome.describe());
+    // One more may ask for the checksum.
+    assert!((4..=5).contains(&relay.connections()), "{} connections", relay.connections());
+    // 64 MiB at 16 MB/s on each of four: a second; on one it would be four.
+    let seconds = outcome.summary()["seconds"].as_f64().unwrap();
+    assert!(seconds > 0.8, "faster than the limits: {seconds:.2} s");
+}
+
+#[test]
+fn a_pipe_gets_it_in_order() {
+    let bytes = random(4, 24 * MIB);
+    let server = server_with(&bytes);
+    let outcome = run(cp(server.url("f"), "-")).ok();
+    assert_same(&outcome.stdout, &bytes);
+}
+
+#[test]
+fn what_was_verified_is_not_fetched_again_after_a_kill() {
+    let size = 224 * MIB;
+    let bytes = content(905, size);
+    let server = server_with(&bytes);
+    let relay = Relay::to(server.port(), Ways { rate: 150_000_000, ..Ways::default() });
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let mut copy = Running::start(cp(relay.url("root", "f"), &target));
+    until("most of it is sent", || {
+        assert!(copy.is_running(), "it ended before it could be killed");
+        relay.bytes() >= 192 * MIB as u64 && journal_of(&target).exists()
+    });
+    copy.kill();
+    assert!(!target.exists() && part_of(&target).exists());
+    let before = relay.bytes();
+    let outcome = run(cp(relay.url("root", "f"), &target)).ok().verified(true);
+    assert_copied(&target, &bytes);
+    let resumed = outcome.number("resumed_bytes");
+    // At most 64 MiB are not in the journal; 40 MiB may have been in flight.
+    assert!(resumed + (64 + 40) * MIB as u64 >= before, "only {resumed} of {before} bytes were kept");
+    // Checksums of pages are a thousandth.
+    let again = relay.bytes() - before;
+    let most = (size as u64 - resumed) * 1001 / 1000 + outcome.number("extra_bytes") + MIB as u64;
+    assert!(again <= most, "{again} bytes were sent where {most} were missing");
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_leaves_what_can_be_continued() {
+    let bytes = random(6, 64 * MIB);
+    let mut server = server_with(&bytes);
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let mut command = cp(server.url("f"), &target);
+    command.args(["--limit-rate", "20MB/s", "--timeout", "2"]);
+    let copy = Running::start(command);
+    until("some has arrived", || occupied_bytes(&part_of(&target)) >= 16 * MIB as u64);
+    server.kill();
+    let outcome = copy.wait();
+    assert!([Some(6), Some(7)].contains(&outcome.code), "{}", outcome.describe());
+    assert_eq!(outcome.error()["retryable"], true, "{}", outcome.describe());
+    assert!(!target.exists() && part_of(&target).exists());
+}
+
+#[test]
+fn what_is_not_there_and_what_is_no_file_is_said() {
+    let server = Xrootd::start();
+    server.put("dir/f", b"f");
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    run(cp(server.url("none"), &target)).fails(3, "caller", false, &["none"]);
+    let outcome = run(cp(server.url("dir"), &target)).says(&["directory"]);
+    assert!(outcome.code != Some(0) && !target.exists(), "{}", outcome.describe());
+}
+
+#[test]
+fn trees_arrive_whole() {
+    let server = Xrootd::start();
+    let mut files = Vec::new();
+    for number in 0..300 {
+        let name = format!("tree/d{}/s{}/file {number}", number % 7, number % 3);
+        let bytes = content(number, (number * 37) as usize);
+        fs::create_dir_all(server.exported(&name).parent().unwrap()).unwrap();
+        fs::write(server.exported(&name), &*bytes).unwrap();
+        files.push((name, bytes));
+    }
+    fs::create_dir_all(server.exported("tree/empty")).unwrap();
+    server.give();
+    let scratch = Scratch::new();
+    let relay = Relay::to(server.port(), Ways::default());
+    let target = scratch.join("tree");
+    run(cp_r(relay.url("root", "tree"), &target)).ok();
+    for (name, bytes) in files {
+        assert_same(&fs::read(scratch.join(&name)).unwrap(), &bytes);
+    }
+    assert!(target.join("empty").is_dir());
+    // Connections are used again: far fewer than files.
+    assert!(relay.connections() <= 60, "{} connections for 300 files", relay.connections());
+}
+
+#[test]
+fn listing_and_stat_say_the_same_as_the_disk() {
+    let server = Xrootd::start();
+    server.put("dir/f", &random(7, 12_345));
+    server.put("dir/g h", b"");
+    let say = |arguments: &[&str]| {
+        let mut command = gridlane();
+        command.args(arguments);
+        run(command).ok().text()
+    };
+    let listed = say(&["ls", &server.url("dir")]);
+    assert!(listed.contains("f") && listed.contains("g h"), "{listed}");
+    assert!(
+        say(&["stat", &server.url("dir/f")]).contains("12345"),
+        "{}",
+        say(&["stat", &server.url("dir/f")])
+    );
+    let sum = say(&["checksum", "--type", "adler32", &server.url("dir/f")]);
+    let known = crate::support::checksum(gridlane_core::ChecksumKind::Adler32, &random(7, 12_345)).hex();
+    assert!(sum.contains(&known), "{sum} {known}");
+    let absent = |path: &Path| !path.exists();
+    assert!(absent(&server.exported("none")));
+}

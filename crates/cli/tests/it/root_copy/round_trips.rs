@@ -1,0 +1,88 @@
+//! How often `gridlane cp` waits for an answer, counted by a relay that holds up what the server says.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{random, server_with};
+use crate::support::client::{cp, gridlane, run};
+use crate::support::relay::{Arrival, Relay, Ways};
+use crate::support::xrootd::Xrootd;
+use crate::support::{Scratch, assert_copied};
+
+/// Long enough that nothing else takes as long.
+const DELAY: Duration = Duration::from_millis(60);
+const SIZE: usize = 600_000;
+
+fn relay(server: &Xrootd) -> Relay {
+    Relay::to(server.port(), Ways { delay: DELAY, ..Ways::default() })
+}
+
+/// Round trips after which so many bytes had come from the server.
+fn round_trips(arrivals: &[Arrival], bytes: u64) -> usize {
+    arrivals.iter().find(|arrival| arrival.bytes >= bytes).expect("so many bytes").round_trips
+}
+
+/// More than any session begins with, and less than the file.
+const FIRST_BYTES: u64 = 64 * 1024;
+
+fn copied(mut command: Command, ca: &Path) {
+    command.arg("--ca").arg(ca);
+    run(command).ok().verified(true);
+}
+
+#[test]
+fn the_first_byte_comes_after_three_round_trips() {
+    let bytes = random(61, SIZE);
+    let server = server_with(&bytes);
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let relay = relay(&server);
+    copied(cp(relay.url("root", "f"), &target), &server.ca());
+    assert_copied(&target, &bytes);
+    // Connect; handshake, protocol, login and open in one flight; read.
+    let first = round_trips(&relay.arrivals(), FIRST_BYTES);
+    assert!(first <= 3, "{first} round trips: {:?}", relay.arrivals());
+}
+
+#[test]
+fn over_tls_it_comes_after_five() {
+    let bytes = random(62, SIZE);
+    let server = server_with(&bytes);
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let relay = relay(&server);
+    copied(cp(relay.url("roots", "f"), &target), &server.ca());
+    assert_copied(&target, &bytes);
+    // Connect; handshake and protocol; TLS; login and open in one flight; read.
+    let first = round_trips(&relay.arrivals(), FIRST_BYTES);
+    assert!(first <= 5, "{first} round trips: {:?}", relay.arrivals());
+}
+
+#[test]
+fn the_second_file_needs_one_to_be_opened() {
+    let server = Xrootd::start();
+    let files: Vec<_> = (0..4).map(|number| (format!("f{number}"), random(63 + number, SIZE))).collect();
+    for (name, bytes) in &files {
+        server.put(name, bytes);
+    }
+    let scratch = Scratch::new();
+    let relay = relay(&server);
+    let one_after_another = |count: usize| {
+        let mut command = gridlane();
+        command.arg("cp");
+        command.args(files[..count].iter().map(|(name, _)| relay.url("root", name)));
+        command.arg(scratch.dir(&count.to_string())).args(["--json", "--parallel", "1"]);
+        let before = relay.arrivals().last().map_or(0, |arrival| arrival.round_trips);
+        run(command).ok();
+        for (name, bytes) in &files[..count] {
+            assert_copied(&scratch.join(format!("{count}/{name}")), bytes);
+        }
+        relay.arrivals().last().unwrap().round_trips - before
+    };
+    let (two, four) = (one_after_another(2), one_after_another(4));
+    // What each more of them costs: open; read. What else is asked is asked beside that, or behind it while the next
+    // one is opened.
+    let each = (four - two).div_ceil(2);
+    assert!(each <= 3, "{each} round trips for each file: {two} for two, {four} for four");
+}

@@ -1,0 +1,242 @@
+//! Something between a client and a server: it passes bytes on, counts them, slows them down, tells who waited for
+//! whom, and damages pages of XRootD's protocol.
+//!
+//! It is written without any of gridlane's code, so that a misunderstanding of the protocol there is not repeated here.
+
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+/// What it does to what passes.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Ways {
+    /// How long what the server sends is held up.
+    pub(crate) delay: Duration,
+    /// Bytes per second from the server to the client on each connection; 0: as fast as it goes.
+    pub(crate) rate: u64,
+    /// How many answers with pages get a wrong byte in their first page.
+    pub(crate) damages: usize,
+}
+
+/// What came from the server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    /// Round trips, from the first connection of all on, without which it could not be there.
+    pub(crate) round_trips: usize,
+    /// Bytes from the server up to here, on all connections.
+    pub(crate) bytes: u64,
+}
+
+struct Shared {
+    server: SocketAddr,
+    ways: Ways,
+    stopped: AtomicBool,
+    connections: AtomicUsize,
+    bytes: AtomicU64,
+    damaged: AtomicUsize,
+    turns: Mutex<Turns>,
+}
+
+/// Who waited for whom. Whatever is sent behind something that was delivered counts as an answer to it: as everything
+/// from the server is held up, that is so.
+#[derive(Default)]
+struct Turns {
+    /// Round trips behind what was delivered to the client last.
+    delivered: usize,
+    arrivals: Vec<Arrival>,
+}
+
+/// A running relay; it stops when the value is dropped.
+pub(crate) struct Relay {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Relay {
+    pub(crate) fn to(port: u16, ways: Ways) -> Relay {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            server: SocketAddr::from(([127, 0, 0, 1], port)),
+            ways,
+            stopped: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            damaged: AtomicUsize::new(0),
+            turns: Mutex::default(),
+        });
+        let accepting = Arc::clone(&shared);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                if accepting.stopped.load(Relaxed) {
+                    return;
+                }
+                let shared = Arc::clone(&accepting);
+                // A connection that breaks is anybody's right.
+                std::thread::spawn(move || converse(client, &shared));
+            }
+        });
+        Relay { address, shared }
+    }
+
+    /// The URL of a path.
+    pub(crate) fn url(&self, scheme: &str, path: &str) -> String {
+        format!("{scheme}://{}//{path}", self.address)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Relaxed)
+    }
+
+    /// Bytes from the server so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Relaxed)
+    }
+
+    /// Answers that were damaged so far.
+    pub(crate) fn damaged(&self) -> usize {
+        self.shared.damaged.load(Relaxed)
+    }
+
+    /// Everything that came from the server so far.
+    pub(crate) fn arrivals(&self) -> Vec<Arrival> {
+        self.shared.turns.lock().unwrap().arrivals.clone()
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Relaxed);
+        let _ = TcpStream::connect(self.address);
+    }
+}
+
+fn converse(mut client: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
+    // Connecting is a round trip.
+    let asked = Arc::new(AtomicUsize::new(shared.turns.lock().unwrap().delivered + 1));
+    let mut server = TcpStream::connect(shared.server)?;
+    shared.connections.fetch_add(1, Relaxed);
+    for stream in [&client, &server] {
+        stream.set_nodelay(true)?;
+    }
+    let (from_server, to_client) = (server.try_clone()?, client.try_clone()?);
+    let (answering, asking) = (Arc::clone(shared), Arc::clone(&asked));
+    let answers = std::thread::spawn(move || answer(from_server, to_client, &asking, &answering));
+    let begun = asked.load(Relaxed);
+    let mut buf = vec![0; 1 << 16];
+    loop {
+        match client.read(&mut buf) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => {
+                let delivered = shared.turns.lock().unwrap().delivered;
+                asked.fetch_max(delivered.max(begun) + 1, Relaxed);
+                if server.write_all(&buf[..count]).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    let _ = server.shutdown(Shutdown::Write);
+    let _ = answers.join();
+    Ok(())
+}
+
+/// From the server to the client.
+fn answer(mut server: TcpStream, mut client: TcpStream, asked: &AtomicUsize, shared: &Arc<Shared>) {
+    let (late, due) = mpsc::sync_channel::<(Instant, usize, Vec<u8>)>(64);
+    let delivering = Arc::clone(shared);
+    let delivery = std::thread::spawn(move || {
+        for (at, round_trips, bytes) in due {
+            std::thread::sleep(at.saturating_duration_since(Instant::now()));
+            {
+                let mut turns = delivering.turns.lock().unwrap();
+                let bytes = delivering.bytes.fetch_add(bytes.len() as u64, Relaxed) + bytes.len() as u64;
+                turns.delivered = turns.delivered.max(round_trips);
+                turns.arrivals.push(Arrival { round_trips, bytes });
+            }
+            if client.write_all(&bytes).is_err() {
+                break;
+            }
+            if let Some(nanos) = (bytes.len() as u64 * 1_000_000_000).checked_div(delivering.ways.rate) {
+                std::thread::sleep(Duration::from_nanos(nanos));
+            }
+        }
+        let _ = client.shutdown(Shutdown::Both);
+    });
+    let mut frames = Frames::default();
+    let mut buf = vec![0; 1 << 16];
+    loop {
+        match server.read(&mut buf) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => {
+                let mut bytes = buf[..count].to_vec();
+                if shared.ways.damages > 0 {
+                    frames.pass(&mut bytes, || {
+                        let damages = shared.damaged.load(Relaxed) < shared.ways.damages;
+                        shared.damaged.fetch_add(usize::from(damages), Relaxed);
+                        damages
+                    });
+                }
+                let at = Instant::now() + shared.ways.delay;
+                if late.send((at, asked.load(Relaxed), bytes)).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+    drop(late);
+    let _ = delivery.join();
+}
+
+/// Finds the pages in what a server sends.
+#[derive(Default)]
+struct Frames {
+    head: Vec<u8>,
+    /// Bytes up to the next head.
+    left: u64,
+    /// Bytes up to the one that is damaged.
+    until: Option<u64>,
+}
+
+impl Frames {
+    fn pass(&mut self, bytes: &mut [u8], damages: impl Fn() -> bool) {
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.left > 0 {
+                let count = self.left.min((bytes.len() - at) as u64);
+                if let Some(until) = self.until {
+                    if until < count {
+                        bytes[at + until as usize] ^= 0x10;
+                        self.until = None;
+                    } else {
+                        self.until = Some(until - count);
+                    }
+                }
+                self.left -= count;
+                at += count as usize;
+                continue;
+            }
+            self.head.push(bytes[at]);
+            at += 1;
+            let number = |from: usize| u32::from_be_bytes(self.head[from..from + 4].try_into().unwrap());
+            let is_pages = self.head.len() >= 8 && self.head[2..4] == 4007_u16.to_be_bytes();
+            match self.head.len() {
+                8 if !is_pages => self.left = u64::from(number(4)),
+                // 24 bytes about the pages; the length of the pages is at their twelfth.
+                32 => {
+                    self.left = u64::from(number(20));
+                    self.until = (self.left > 10 && damages()).then_some(7);
+                }
+                _ => continue,
+            }
+            self.head.clear();
+        }
+    }
+}
