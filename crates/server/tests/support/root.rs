@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits;
@@ -18,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A connection, logged in.
 pub(crate) struct RootClient {
     pub(crate) stream: TcpStream,
+    tls: Option<Box<rustls::ClientConnection>>,
     next: u16,
     /// As its login said; zeros without one.
     pub(crate) session: SessionId,
@@ -46,11 +48,15 @@ impl RootClient {
 
     /// Only the handshake was made.
     pub(crate) fn stranger(address: SocketAddr) -> RootClient {
-        let stream = TcpStream::connect(address).unwrap();
+        RootClient::on(TcpStream::connect(address).unwrap())
+    }
+
+    /// The same on a connection that there is.
+    pub(crate) fn on(stream: TcpStream) -> RootClient {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        let mut client = RootClient { stream, next: 0, session: SessionId::default() };
+        let mut client = RootClient { stream, tls: None, next: 0, session: SessionId::default() };
         client.send_bytes(&HANDSHAKE);
         assert_eq!(client.answer().status, Status::OK);
         client
@@ -74,7 +80,24 @@ impl RootClient {
     }
 
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).unwrap();
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut self.stream).write_all(bytes).unwrap(),
+            None => self.stream.write_all(bytes).unwrap(),
+        }
+    }
+
+    /// Goes on within TLS.
+    pub(crate) fn start_tls(mut self, config: Arc<rustls::ClientConfig>) -> RootClient {
+        let connection = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        self.tls = Some(Box::new(connection));
+        self
+    }
+
+    fn read_exact(&mut self, target: &mut [u8]) -> io::Result<()> {
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut self.stream).read_exact(target),
+            None => self.stream.read_exact(target),
+        }
     }
 
     /// The bytes of a request but for its data.
@@ -97,15 +120,15 @@ impl RootClient {
     /// Reads a message.
     pub(crate) fn try_answer(&mut self) -> io::Result<RootAnswer> {
         let mut head = [0; RESPONSE_HEAD_BYTES];
-        self.stream.read_exact(&mut head)?;
+        self.read_exact(&mut head)?;
         let head = ResponseHead::parse(&head).unwrap();
         let mut body = vec![0; head.len as usize];
-        self.stream.read_exact(&mut body)?;
+        self.read_exact(&mut body)?;
         let mut data = Vec::new();
         if head.status == Status::STATUS {
             let status = StatusAnswer::parse(body.as_slice().try_into().unwrap()).unwrap();
             data = vec![0; status.data_len as usize];
-            self.stream.read_exact(&mut data)?;
+            self.read_exact(&mut data)?;
         }
         Ok(RootAnswer { stream: head.stream, status: head.status, body, data })
     }
