@@ -57,6 +57,10 @@ impl Connection {
                     Err((asked, failure)) => self.answered(&asked, Err(failure)),
                 }
             }
+            Request::Stat(request) => match stat::stat_nowait(context, request) {
+                Some(outcome) => self.answered(&asked, outcome),
+                None => return Some(asked),
+            },
             _ => return Some(asked),
         }
         None
@@ -149,7 +153,7 @@ impl Connection {
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
         self.cold += 1;
         self.tasks.spawn(async move {
-            let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 0)).await;
+            let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 32)).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
         });
     }

@@ -150,6 +150,18 @@ impl Shared {
         })
     }
 
+    /// Opens what is at `path`, if the kernel knows the way to it; `None` when it would have to look.
+    fn resolve_nowait(&self, path: &Path, flags: OFlags) -> StoreResult<Option<OwnedFd>> {
+        // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
+        let cached = BENEATH | ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
+        match openat2(&self.root, path, flags, Mode::empty(), cached) {
+            Ok(descriptor) => Ok(Some(descriptor)),
+            // A link takes a closer look.
+            Err(Errno::AGAIN | Errno::INVAL | Errno::LOOP) => Ok(None),
+            Err(cause) => Err(lookup_error(cause)),
+        }
+    }
+
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
         let descriptor = self.resolve(path.as_relative(), OFlags::PATH).map_err(lookup_error)?;
         metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound)
@@ -229,13 +241,16 @@ impl Storage for PosixStorage {
     }
 
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
-        // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
-        let cached = BENEATH | ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
-        match openat2(&self.shared.root, path.as_relative(), READING, Mode::empty(), cached) {
-            Ok(descriptor) => self.shared.opened(descriptor).map(Some),
-            // A link takes a closer look.
-            Err(Errno::AGAIN | Errno::INVAL | Errno::LOOP) => Ok(None),
-            Err(cause) => Err(lookup_error(cause)),
+        match self.shared.resolve_nowait(path.as_relative(), READING)? {
+            Some(descriptor) => self.shared.opened(descriptor).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
+        match self.shared.resolve_nowait(path.as_relative(), OFlags::PATH)? {
+            Some(descriptor) => metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -371,6 +386,14 @@ impl Object for PosixObject {
 
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         self.probe.read_at(&self.file, target, offset)
+    }
+
+    fn read_vectored_at_nowait(
+        &self,
+        targets: &mut [io::IoSliceMut<'_>],
+        offset: u64,
+    ) -> io::Result<Option<usize>> {
+        self.probe.read_vectored_at(&self.file, targets, offset)
     }
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
