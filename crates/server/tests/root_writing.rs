@@ -1,9 +1,13 @@
 //! Files that are written over root://: what is there afterwards, what clients are told, and who sees what meanwhile.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use gridlane_core::checksum::adler32;
-use gridlane_core::limits;
+use gridlane_core::{Network, limits};
+use gridlane_dav::ResourcePath;
+use gridlane_server::{Grants, Rule, Who};
 use gridlane_xrd::flags::{OpenOptions, StatFlags};
 use gridlane_xrd::pages::{self, UNIT_BYTES};
 use gridlane_xrd::registry::ChkpointKind;
@@ -404,6 +408,24 @@ fn what_may_not_be_written_is_not() {
     }
     assert_eq!(code(client.truncate(About::Path(PathArg::new("/f")), 0)), ErrorCode::NOT_AUTHORIZED);
     assert_eq!(read_only.read("f").unwrap(), b"bytes");
+    // Who may only store files does not get to read them by the same door.
+    let box_only = TestServer::with(|settings| {
+        let export = &mut settings.exports[0];
+        export.allow_write = true;
+        export.rules = Some(vec![Rule {
+            who: Who { networks: Network::parse_list(["any"]).unwrap() },
+            may: Grants { write: true, ..Grants::default() },
+            under: ResourcePath::root(),
+        }]);
+    });
+    box_only.write("secret", "bytes");
+    let mut client = RootClient::connect(box_only.address);
+    let handle = client.open("/secret", UPDATE).unwrap();
+    assert_eq!(code(client.read(handle, 0, 5)), ErrorCode::NOT_AUTHORIZED);
+    client.write(handle, 0, b"BYTE").unwrap();
+    client.close(handle).unwrap();
+    assert_eq!(code(client.open("/secret", READ)), ErrorCode::NOT_AUTHORIZED);
+    assert_eq!(box_only.read("secret").unwrap(), b"BYTEs");
     // Larger than the export takes: said at once, or when it becomes so. What is incomplete is never seen.
     let server = TestServer::with(|settings| {
         settings.exports[0].allow_write = true;
