@@ -211,7 +211,7 @@ impl Outbox {
             let allowance = allowed - *moved;
             let (left, count) = match item {
                 Item::Buffer(buffer, part) => {
-                    let end = part.end.min(part.start + allowance);
+                    let end = part.end.min(part.start.saturating_add(allowance));
                     let Some(count) = stream.try_write(&buffer[part.start..end], has_more)? else {
                         return Ok(Sent::Full);
                     };
@@ -219,7 +219,7 @@ impl Outbox {
                     (part.len(), count)
                 }
                 Item::Bytes(bytes, at) => {
-                    let end = bytes.len().min(*at + allowance);
+                    let end = bytes.len().min(at.saturating_add(allowance));
                     let Some(count) = stream.try_write(&bytes[*at..end], has_more)? else {
                         return Ok(Sent::Full);
                     };
