@@ -34,18 +34,24 @@ pub(crate) type Refusal = (ErrorCode, String);
 
 impl RootClient {
     pub(crate) fn connect(address: SocketAddr) -> RootClient {
+        RootClient::connect_saying(address, b"")
+    }
+
+    /// The same, with CGI about the client in its login.
+    pub(crate) fn connect_saying(address: SocketAddr, cgi: &[u8]) -> RootClient {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         let mut client = RootClient { stream, next: 0 };
         let mut first = HANDSHAKE.to_vec();
-        for (id, body) in [
-            (RequestId::PROTOCOL, *b"\0\0\x05\x11\0\0\0\0\0\0\0\0\0\0\0\0"),
-            (RequestId::LOGIN, *b"\0\0\0\x01tester\0\0\0\0\x85\0"),
+        for (id, body, payload) in [
+            (RequestId::PROTOCOL, *b"\0\0\x05\x11\0\0\0\0\0\0\0\0\0\0\0\0", &b""[..]),
+            (RequestId::LOGIN, *b"\0\0\0\x01tester\0\0\0\0\x85\0", cgi),
         ] {
-            let head = gridlane_xrd::RequestHead { stream: StreamId([0; 2]), id, body, payload_len: 0 };
-            first.extend_from_slice(&head.encode());
+            let (stream, payload_len) = (StreamId([0; 2]), payload.len() as u32);
+            first.extend_from_slice(&gridlane_xrd::RequestHead { stream, id, body, payload_len }.encode());
+            first.extend_from_slice(payload);
         }
         client.send_bytes(&first);
         for _ in 0..3 {
