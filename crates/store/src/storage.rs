@@ -376,10 +376,10 @@ pub trait Storage: Send + Sync {
     /// `expected_bytes`.
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>>;
 
-    /// Opens a file to read and change it, or makes it. A link at the end of the path is followed, unless the file
-    /// is to be visible only [when closed](crate::Visibility::WhenClosed): then it is replaced. Everything is refused here that
-    /// [`create`](Storage::create) refuses; a directory is [`NotAFile`](StoreError::NotAFile). Kept checksums are forgotten before
-    /// the first byte changes.
+    /// Opens a file to read and change it, or makes it. A link at the end of the path is followed, unless the
+    /// file is to be visible only [when closed](crate::Visibility::WhenClosed): then it is replaced. Everything is
+    /// refused here that [`create`](Storage::create) refuses; a directory is [`NotAFile`](StoreError::NotAFile).
+    /// Kept checksums are forgotten before the first byte changes.
     fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
         let _ = (path, options);
         Err(StoreError::Unsupported)
@@ -393,7 +393,7 @@ pub trait Storage: Send + Sync {
     }
 
     /// The names of the attributes that users gave a file or directory, in no particular order.
-    /// [`Unsupported`](StoreError::Unsupported): its file system has none. That holds for all that concerns attributes.
+    /// [`Unsupported`](StoreError::Unsupported), here and below: its file system has none.
     fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
         let _ = path;
         Err(StoreError::Unsupported)
@@ -406,9 +406,11 @@ pub trait Storage: Send + Sync {
     }
 
     /// Sets such an attribute; with `must_be_new`, [`Unexpected`](StoreError::Unexpected) if there is one. A name is
-    /// of 1 to [`ATTRIBUTE_NAME_BYTES_MAX`](gridlane_core::limits::ATTRIBUTE_NAME_BYTES_MAX) bytes but NUL, a value has at most
-    /// [`ATTRIBUTE_VALUE_BYTES_MAX`](gridlane_core::limits::ATTRIBUTE_VALUE_BYTES_MAX); a file system may have room for less:
-    /// [`NoSpace`](StoreError::NoSpace). The [tag](Metadata::tag) may change, kept checksums stay.
+    /// of 1 to [`ATTRIBUTE_NAME_BYTES_MAX`](limits::ATTRIBUTE_NAME_BYTES_MAX) bytes but NUL
+    /// ([`NameTooLong`](StoreError::NameTooLong)), a value has at most
+    /// [`ATTRIBUTE_VALUE_BYTES_MAX`](limits::ATTRIBUTE_VALUE_BYTES_MAX) ([`TooLarge`](StoreError::TooLarge)); a file
+    /// system may have room for less: [`NoSpace`](StoreError::NoSpace). The [tag](Metadata::tag) may change, kept
+    /// checksums stay.
     fn set_attribute(
         &self,
         path: &ObjectPath,

@@ -7,8 +7,8 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use gridlane_store::{
-    Durability, Expectation, MemoryStorage, ObjectPath, Opened, PosixStorage, QuotaStorage, Storage,
-    StoreError, StoreResult,
+    Disposition, Durability, Expectation, MemoryStorage, ObjectPath, Opened, PosixStorage, QuotaStorage,
+    Storage, StoreError, StoreResult, Visibility, WriteOptions,
 };
 use proptest::prelude::*;
 
@@ -23,6 +23,7 @@ enum Operation {
     RemoveTree(ObjectPath),
     Rename { from: ObjectPath, to: ObjectPath, overwrite: bool, expect: Expect },
     Look(ObjectPath),
+    Change { at: ObjectPath, options: WriteOptions, offset: u64, len: usize, cut: Option<u64>, closes: bool },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +62,32 @@ fn any_expect() -> impl Strategy<Value = Expect> {
     ]
 }
 
+fn any_options() -> impl Strategy<Value = WriteOptions> {
+    let disposition =
+        prop_oneof![Just(Disposition::Existing), Just(Disposition::New), Just(Disposition::Replace)];
+    let visibility = prop_oneof![2 => Just(Visibility::AtOnce), 1 => Just(Visibility::WhenClosed)];
+    (disposition, visibility, any::<bool>(), prop::option::of(0..100_u64)).prop_map(
+        |(disposition, visibility, parents, expected_bytes)| WriteOptions {
+            visibility,
+            parents,
+            expected_bytes,
+            ..WriteOptions::new(disposition)
+        },
+    )
+}
+
+fn any_change() -> impl Strategy<Value = Operation> {
+    (any_path(), any_options(), 0..100_u64, 0..100_usize, prop::option::of(0..100_u64), any::<bool>())
+        .prop_map(|(at, options, offset, len, cut, closes)| Operation::Change {
+            at,
+            options,
+            offset,
+            len,
+            cut,
+            closes,
+        })
+}
+
 fn any_operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         3 => (any_path(), 0..100_usize, any_expect())
@@ -74,6 +101,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         3 => (any_path(), any_path(), any::<bool>(), any_expect())
             .prop_map(|(from, to, overwrite, expect)| Operation::Rename { from, to, overwrite, expect }),
         1 => any_path().prop_map(Operation::Look),
+        4 => any_change(),
     ]
 }
 
@@ -107,6 +135,19 @@ fn apply(storage: &dyn Storage, operation: &Operation) -> StoreResult<String> {
         Operation::Rename { from, to, overwrite, expect } => {
             let expectation = expect.of(storage, from);
             storage.rename(from, to, *overwrite, &expectation).map(|replaced| replaced.to_string())
+        }
+        Operation::Change { at, options, offset, len, cut, closes } => {
+            let file = storage.open_writable(at, options)?;
+            file.write_at(&vec![*len as u8; *len], *offset)?;
+            if let Some(cut) = cut {
+                file.truncate(*cut)?;
+            }
+            let size_bytes = file.metadata()?.size_bytes;
+            if !closes {
+                return Ok(size_bytes.to_string());
+            }
+            let committed = file.close(&[])?;
+            Ok(format!("{size_bytes} {} {}", committed.replaced, committed.replaced_bytes))
         }
         Operation::Look(at) => {
             storage.look(at).map(|metadata| format!("{:?} {}", metadata.kind, metadata.size_bytes))

@@ -687,12 +687,6 @@ impl Connection {
                 self.outbox.push_vec(list);
                 None
             }
-            Ok(Answer::Redirect(redirect)) => {
-                let mut body = Vec::new();
-                redirect.encode(&mut body);
-                self.outbox.answer(stream, Status::REDIRECT, body);
-                None
-            }
             Ok(Answer::Wait(seconds, text)) => {
                 self.outbox.push(&answer::wait(stream, Status::WAIT, seconds, &text));
                 None

@@ -26,9 +26,6 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Of a directory that is there only because exports are below it.
-    pub(crate) const ABOVE: Rights = Rights { read: true, list: true, write: false };
-
     /// What the rules grant at a place.
     pub(crate) fn of(spot: &Spot) -> Rights {
         let may = |operation| spot.refusal(operation).is_none();

@@ -40,8 +40,13 @@ pub(crate) type Refusal = (ErrorCode, String);
 
 impl RootClient {
     pub(crate) fn connect(address: SocketAddr) -> RootClient {
+        RootClient::connect_saying(address, b"")
+    }
+
+    /// The same, with CGI about the client in its login.
+    pub(crate) fn connect_saying(address: SocketAddr, cgi: &[u8]) -> RootClient {
         let mut client = RootClient::stranger(address);
-        let answer = client.login();
+        let answer = client.login_saying(cgi);
         assert_eq!((answer.status, answer.body.len()), (Status::OK, 16));
         client
     }
@@ -64,7 +69,11 @@ impl RootClient {
 
     /// Says who it is.
     pub(crate) fn login(&mut self) -> RootAnswer {
-        self.send(Login::new(1, b"tester", Abilities::NONE, Vec::new()), &[]);
+        self.login_saying(b"")
+    }
+
+    fn login_saying(&mut self, cgi: &[u8]) -> RootAnswer {
+        self.send(Login::new(1, b"tester", Abilities::NONE, cgi.to_vec()), &[]);
         let answer = self.answer();
         if let Some(id) = answer.body.first_chunk() {
             self.session = SessionId(*id);

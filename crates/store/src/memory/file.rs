@@ -228,7 +228,12 @@ impl MemoryWritable {
     fn change(&self, end: u64, change: impl FnOnce(&mut Vec<u8>) -> StoreResult<()>) -> StoreResult<()> {
         let mut progress = self.lock_progress()?;
         let tree = self.storage.lock();
-        let growth = end.saturating_sub(self.file.metadata().size_bytes);
+        let counted_bytes = match self.target {
+            Target::InPlace => self.file.metadata().size_bytes,
+            // As an upload, it counts when it is seen.
+            Target::WhenClosed(..) => 0,
+        };
+        let growth = end.saturating_sub(counted_bytes);
         self.storage.require_room(&tree, growth)?;
         let mut state = self.file.lock();
         change(&mut state.bytes)?;

@@ -9,8 +9,9 @@
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
 //! for its other end) and never makes a terminal ours (`O_NOCTTY`).
 //!
-//! How uploads become visible is told in `posix/upload.rs`, how files are changed in place in `posix/writable.rs`, how directories are removed and moved in
-//! `posix/names.rs`, and where checksums are kept in `posix/checksums.rs`.
+//! How uploads become visible is told in `posix/upload.rs`, how files are changed in place in
+//! `posix/writable.rs`, how directories are removed and moved in `posix/names.rs`, and where checksums are kept
+//! in `posix/checksums.rs`.
 
 mod attributes;
 mod changes;

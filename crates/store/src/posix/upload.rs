@@ -10,8 +10,8 @@
 //! 4. The rename is atomic: readers see the old file or the new one. With durability `dir` the directory
 //!    is synced too, so that the new name survives a power failure that follows the answer.
 //!
-//! How the partial is made, renamed and removed is told in `posix/partial.rs`, which hidden directory it is in in
-//! `posix/hidden.rs`.
+//! `posix/partial.rs` makes, renames and removes the partial; `posix/hidden.rs` tells which hidden directory it
+//! is in.
 
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;

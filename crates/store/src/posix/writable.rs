@@ -181,9 +181,6 @@ impl Target {
 
 impl InPlace {
     fn open(shared: &Arc<Shared>, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<InPlace> {
-        if shared.look(path)?.is_directory() {
-            return Err(StoreError::NotAFile);
-        }
         let (descriptor, metadata) = shared.open_served(path, WRITING)?;
         if metadata.kind != NodeKind::File {
             return Err(StoreError::NotAFile);

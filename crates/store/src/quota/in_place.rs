@@ -6,6 +6,7 @@
 //! is reserved until nobody has it open.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -20,7 +21,13 @@ use crate::writable::{WritableFile, check_length, end_of, len_of};
 /// The files that are open for being changed in place.
 #[derive(Default)]
 pub(super) struct Files {
-    open: Mutex<HashMap<FileIdentity, Arc<Counted>>>,
+    open: Mutex<HashMap<FileIdentity, OpenFile>>,
+}
+
+struct OpenFile {
+    counted: Arc<Counted>,
+    /// Who have it open.
+    handles: usize,
 }
 
 /// What all who have a file open know of it.
@@ -38,7 +45,12 @@ struct Length {
 }
 
 impl Files {
-    fn lock(&self) -> MutexGuard<'_, HashMap<FileIdentity, Arc<Counted>>> {
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<FileIdentity, OpenFile>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -64,17 +76,18 @@ impl QuotaInPlace {
         let identity = inner.metadata()?.identity;
         let account = Arc::clone(&expected.account);
         let mut open = files.lock();
-        let counted = match open.get(&identity) {
-            Some(counted) => Arc::clone(counted),
-            None => {
+        let file = match open.entry(identity) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
                 // Whoever had it open before has counted all that it has now.
-                let length =
-                    Length { bytes: inner.metadata()?.size_bytes, nameless: Reservation::new(&account, 0)? };
-                let counted = Arc::new(Counted { growing: RwLock::default(), length: Mutex::new(length) });
-                open.insert(identity, Arc::clone(&counted));
-                counted
+                let bytes = inner.metadata()?.size_bytes;
+                let length = Mutex::new(Length { bytes, nameless: Reservation::new(&account, 0)? });
+                let counted = Arc::new(Counted { growing: RwLock::default(), length });
+                unknown.insert(OpenFile { counted, handles: 0 })
             }
         };
+        file.handles += 1;
+        let counted = Arc::clone(&file.counted);
         drop(open);
         let (files, expected) = (Arc::clone(files), Mutex::new(expected));
         let opened = QuotaInPlace { inner, files, account, identity, counted, expected };
@@ -141,9 +154,11 @@ impl QuotaInPlace {
 impl Drop for QuotaInPlace {
     fn drop(&mut self) {
         let mut open = self.files.lock();
-        // The list's own, and this one.
-        if Arc::strong_count(&self.counted) == 2 {
-            open.remove(&self.identity);
+        if let Entry::Occupied(mut file) = open.entry(self.identity) {
+            file.get_mut().handles -= 1;
+            if file.get().handles == 0 {
+                file.remove();
+            }
         }
     }
 }

@@ -224,3 +224,167 @@ fn space_is_the_smaller_of_the_two() {
     assert!(matches!(put(&quota, "h", 1), Err(StoreError::OverQuota)));
     put(&quota, "h", 0).unwrap();
 }
+
+fn change(quota: &QuotaStorage, at: &str, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+    quota.open_writable(&path(at), options)
+}
+
+fn existing() -> WriteOptions {
+    WriteOptions::new(Disposition::Existing)
+}
+
+#[test]
+fn what_is_written_in_place_is_counted_and_refused() {
+    let quota = quota(100);
+    let file = change(&quota, "f", &existing()).unwrap();
+    file.write_at(&[1; 5], 5).unwrap();
+    assert_eq!(used(&quota), (30, 0), "no longer than it was");
+    file.write_at(&[1; 10], 15).unwrap();
+    assert_eq!(used(&quota), (45, 0));
+    file.truncate(80).unwrap();
+    assert_eq!(used(&quota), (100, 0));
+    assert!(matches!(file.write_at(&[1], 80), Err(StoreError::OverQuota)));
+    assert!(matches!(file.truncate(81), Err(StoreError::OverQuota)));
+    let parts = [std::io::IoSlice::new(&[1; 5]), std::io::IoSlice::new(&[1; 5])];
+    assert!(matches!(file.write_vectored_at(&parts, 71), Err(StoreError::OverQuota)));
+    assert_eq!(file.metadata().unwrap().size_bytes, 80);
+    assert!(matches!(put(&quota, "h", 1), Err(StoreError::OverQuota)));
+    file.truncate(3).unwrap();
+    assert_eq!(used(&quota), (23, 0));
+    file.close(&[]).unwrap();
+    drop(file);
+    drop(change(&quota, "f", &WriteOptions::new(Disposition::Replace)).unwrap());
+    assert_eq!(used(&quota), (20, 0));
+    let made = change(&quota, "h", &WriteOptions::new(Disposition::New)).unwrap();
+    made.write_at(&[0; 7], 0).unwrap();
+    drop(made);
+    assert_eq!(used(&quota), (27, 0));
+    assert!(quota.files.is_empty());
+}
+
+#[test]
+fn a_known_length_is_reserved() {
+    let quota = quota(100);
+    for visibility in [Visibility::AtOnce, Visibility::WhenClosed] {
+        for disposition in [Disposition::New, Disposition::Replace] {
+            let expecting = |bytes| WriteOptions {
+                visibility,
+                expected_bytes: Some(bytes),
+                ..WriteOptions::new(disposition)
+            };
+            assert!(matches!(change(&quota, "h", &expecting(71)).err(), Some(StoreError::OverQuota)));
+            assert!(quota.look(&path("h")).is_err());
+            let file = change(&quota, "h", &expecting(50)).unwrap();
+            assert_eq!(used(&quota), (30, 50));
+            assert!(matches!(put(&quota, "i", 21), Err(StoreError::OverQuota)));
+            file.write_at(&[0; 40], 0).unwrap();
+            let usage = quota.usage();
+            assert_eq!(usage.used_bytes + usage.reserved_bytes, 80);
+            // More than was expected, as far as it goes.
+            file.write_at(&[0; 30], 40).unwrap();
+            assert!(matches!(file.write_at(&[0; 31], 40), Err(StoreError::OverQuota)));
+            file.truncate(45).unwrap();
+            file.close(&[]).unwrap();
+            assert_eq!(used(&quota), (75, 0));
+            quota.remove(&path("h"), &Expectation::Anything).unwrap();
+            drop(change(&quota, "h", &expecting(50)).unwrap());
+            assert_eq!(used(&quota), (30, 0));
+            quota.remove(&path("h"), &Expectation::Anything).ok();
+        }
+    }
+    let more = WriteOptions { expected_bytes: Some(80), ..existing() };
+    let file = change(&quota, "f", &more).unwrap();
+    assert_eq!(used(&quota), (30, 70));
+    assert!(matches!(change(&quota, "sub/g", &more).err(), Some(StoreError::OverQuota)));
+    drop(file);
+    assert_eq!(used(&quota), (30, 0));
+}
+
+#[test]
+fn what_is_replaced_when_closed_counts_until_then() {
+    let quota = quota(100);
+    let options =
+        WriteOptions { visibility: Visibility::WhenClosed, ..WriteOptions::new(Disposition::Replace) };
+    let file = change(&quota, "sub/g", &options).unwrap();
+    file.write_at(&[0; 70], 0).unwrap();
+    assert_eq!(used(&quota), (30, 70));
+    assert!(matches!(file.truncate(71), Err(StoreError::OverQuota)));
+    file.close(&[]).unwrap();
+    assert_eq!(used(&quota), (80, 0));
+    let file = change(&quota, "sub/g", &options).unwrap();
+    file.write_at(&[0; 20], 0).unwrap();
+    drop(file);
+    assert_eq!(used(&quota), (80, 0));
+}
+
+#[test]
+fn two_that_have_one_file_open_are_counted_once() {
+    let quota = quota(30 + 8 * 100);
+    let handles: Vec<_> = (0..8).map(|_| change(&quota, "f", &existing()).unwrap()).collect();
+    std::thread::scope(|scope| {
+        for (number, file) in handles.iter().enumerate() {
+            scope.spawn(move || {
+                for at in 0..100 {
+                    file.write_at(&[1], at * 8 + number as u64).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(used(&quota), (20 + 800, 0));
+    handles[0].truncate(10).unwrap();
+    handles[1].write_at(&[1; 10], 10).unwrap();
+    assert_eq!(used(&quota), (40, 0));
+    std::thread::scope(|scope| {
+        for file in &handles {
+            scope.spawn(|| {
+                for round in 0..100_u64 {
+                    if round % 3 == 0 { file.truncate(round) } else { file.write_at(&[1; 50], round) }
+                        .unwrap();
+                }
+            });
+        }
+    });
+    let last = used(&quota);
+    assert_eq!(last, (20 + handles[0].metadata().unwrap().size_bytes, 0));
+    drop(handles);
+    assert_eq!(used(&quota), last);
+    assert!(quota.files.is_empty());
+}
+
+#[test]
+fn a_write_that_fails_counts_nothing() {
+    let memory = MemoryStorage::new();
+    memory.add_file(&path("f"), [0; 10]);
+    let faulty = crate::fake::FaultyStorage::new(memory, 50);
+    let quota = QuotaStorage::new(Arc::new(faulty), 100);
+    quota.recount().unwrap();
+    let file = change(&quota, "f", &existing()).unwrap();
+    assert!(matches!(file.write_at(&[1; 20], 40), Err(StoreError::NoSpace)));
+    assert!(matches!(file.truncate(60), Err(StoreError::NoSpace)));
+    assert_eq!(used(&quota), (10, 0));
+    file.write_at(&[1; 10], 40).unwrap();
+    assert_eq!(used(&quota), (50, 0));
+    file.close(&[]).unwrap();
+    assert!(matches!(file.truncate(20), Err(StoreError::Closed)));
+    assert!(matches!(file.write_at(&[1; 20], 60), Err(StoreError::Closed | StoreError::NoSpace)));
+    assert_eq!(used(&quota), (50, 0));
+}
+
+#[test]
+fn what_grows_without_a_name_is_given_back_when_nobody_has_it_open() {
+    let quota = quota(100);
+    let files = [change(&quota, "f", &existing()).unwrap(), change(&quota, "f", &existing()).unwrap()];
+    files[0].write_at(&[0; 20], 10).unwrap();
+    quota.remove(&path("f"), &Expectation::Anything).unwrap();
+    assert_eq!(used(&quota), (20, 0));
+    files[1].write_at(&[0; 20], 30).unwrap();
+    assert_eq!(used(&quota), (20, 20));
+    assert!(matches!(files[0].truncate(1000), Err(StoreError::OverQuota)));
+    files[0].truncate(0).unwrap();
+    let [first, second] = files;
+    drop(first);
+    assert_eq!(used(&quota), (20, 20));
+    drop(second);
+    assert_eq!(used(&quota), (20, 0));
+    assert!(quota.files.is_empty());
+}

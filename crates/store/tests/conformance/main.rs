@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{
-    Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixOptions, PosixStorage,
-    QuotaStorage, Storage, StoreError,
+    Disposition, Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixOptions,
+    PosixStorage, QuotaStorage, Storage, StoreError, Visibility, WriteOptions,
 };
 
 /// One thing that has to hold.
@@ -552,7 +552,24 @@ fn the_fakes_misbehave() {
         assert_eq!(reader.join().unwrap(), 10);
     });
 
+    let broken = FaultyStorage::new(storage.clone(), 4).broken();
+    let file = broken.open_writable(&path("f"), &WriteOptions::new(Disposition::Existing)).unwrap();
+    assert!(matches!(file.write_at(b"01", 3), Err(StoreError::NoSpace)));
+    assert!(matches!(file.truncate(5), Err(StoreError::NoSpace)));
+    assert_eq!(file.read_at(&mut [0; 10], 2).unwrap(), 2);
+    assert!(file.read_at(&mut [0; 10], 4).is_err());
+    let file = slow.open_writable(&path("f"), &WriteOptions::new(Disposition::Existing)).unwrap();
+    assert_eq!(file.read_at_nowait(&mut [0; 10], 0).unwrap(), None);
+
     let small = MemoryStorage::new().with_capacity(4);
+    for visibility in [Visibility::AtOnce, Visibility::WhenClosed] {
+        let options = WriteOptions { visibility, ..WriteOptions::new(Disposition::New) };
+        let file = small.open_writable(&path("g"), &options).unwrap();
+        file.write_at(b"012", 0).unwrap();
+        assert!(matches!(file.write_at(b"34", 3), Err(StoreError::NoSpace)));
+        assert_eq!(file.close(&[]).unwrap().metadata.size_bytes, 3);
+        small.remove(&path("g"), &Expectation::Anything).unwrap();
+    }
     assert!(matches!(small.create(&path("f"), Some(5)), Err(StoreError::NoSpace)));
     assert!(matches!(
         small.create(&path("f"), None).unwrap().write_at(b"01234", 0),
