@@ -239,12 +239,6 @@ pub trait Storage: Send + Sync {
     /// What is known of the file or directory at `path`. Nothing is opened for reading.
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata>;
 
-    /// The same as [`look`](Storage::look), if it needs no device: `None` when it might have to wait.
-    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
-        let _ = path;
-        Ok(None)
-    }
-
     /// Whether what is at `path` is a symbolic link, which [`look`](Storage::look) follows and a removal does
     /// not.
     fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {

@@ -57,10 +57,6 @@ impl Connection {
                     Err((asked, failure)) => self.answered(&asked, Err(failure)),
                 }
             }
-            Request::Stat(request) => match stat::stat_nowait(context, request) {
-                Some(outcome) => self.answered(&asked, outcome),
-                None => return Some(asked),
-            },
             _ => return Some(asked),
         }
         None

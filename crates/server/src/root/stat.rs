@@ -92,37 +92,17 @@ pub(crate) fn stat(context: &Context, request: &Stat) -> Outcome {
     Ok(Answer::text(out))
 }
 
-/// The same without waiting; `None` when it might have to. Most are asked for what is in the kernel's memory, where a
-/// place to wait costs more than the answer.
-pub(crate) fn stat_nowait(context: &Context, request: &Stat) -> Option<Outcome> {
-    let About::Path(about) = &request.about else { return None };
-    let Place::Inside(spot) = context.place(about).ok().filter(|_| !request.is_vfs)? else { return None };
-    // Who is refused is told so where others are.
-    let may = |operation| spot.refusal(operation).is_none();
-    may(Operation::Look).then_some(())?;
-    let metadata = match spot.storage().look_nowait(&spot.object) {
-        Ok(metadata) => metadata?,
-        Err(error) => return Some(Err(Failure::of_store(LOOK, &about.path, &error))),
-    };
-    (metadata.is_directory() || may(Operation::Read)).then_some(())?;
-    let mut out = Vec::new();
-    stat_text(&metadata, Rights::of(&spot), false).write(&mut out);
-    Some(Ok(Answer::text(out)))
-}
-
-/// XRootD's verb in its answers to `stat`.
-const LOOK: &str = "locate";
-
 /// What is known of what is at a path, if its client may know it.
 pub(crate) fn look(context: &Context, about: &PathArg) -> Result<StatText, Failure> {
+    const ACT: &str = "locate";
     if let Place::Above(_) = context.place(about)? {
         return Ok(text_above());
     }
-    let spot = context.spot(about, LOOK, Operation::Look)?;
+    let spot = context.spot(about, ACT, Operation::Look)?;
     let metadata =
-        spot.storage().look(&spot.object).map_err(|error| Failure::of_store(LOOK, &about.path, &error))?;
+        spot.storage().look(&spot.object).map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
     if !metadata.is_directory() {
-        allowed(&spot, about, LOOK, Operation::Read)?;
+        allowed(&spot, about, ACT, Operation::Read)?;
     }
     Ok(stat_text(&metadata, Rights::of(&spot), false))
 }
@@ -197,19 +177,6 @@ mod tests {
         assert!(stat_of(&context, "/").unwrap().is_directory());
         assert_eq!(stat_of(&context, "/nope"), None);
         assert!(bytes(stat(&context, &of("/d", false))).ends_with(&[0]));
-    }
-
-    #[test]
-    fn without_waiting_it_is_the_same() {
-        let context = context();
-        for path in ["/d/f", "/d", "/", "/nope"] {
-            let request = of(path, false);
-            let (one, other) = (stat(&context, &request), stat_nowait(&context, &request).unwrap());
-            assert_eq!(one.map(|one| bytes(Ok(one))), other.map(|other| bytes(Ok(other))), "{path}");
-        }
-        for request in [of("/d", true), of("d", false)] {
-            assert!(stat_nowait(&context, &request).is_none());
-        }
     }
 
     #[test]

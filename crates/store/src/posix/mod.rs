@@ -140,18 +140,6 @@ impl Shared {
         }
     }
 
-    /// What can be found without a device; `None` when it might have to wait.
-    fn resolve_nowait(&self, relative: &Path, flags: OFlags) -> StoreResult<Option<OwnedFd>> {
-        // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
-        let cached = BENEATH | ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
-        match openat2(&self.root, relative, flags, Mode::empty(), cached) {
-            Ok(descriptor) => Ok(Some(descriptor)),
-            // A link takes a closer look.
-            Err(Errno::AGAIN | Errno::INVAL | Errno::LOOP) => Ok(None),
-            Err(cause) => Err(lookup_error(cause)),
-        }
-    }
-
     /// The directory at `path`, for operations on its entries.
     fn resolve_directory(&self, path: &ObjectPath) -> StoreResult<OwnedFd> {
         self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::PATH).map_err(lookup_error)
@@ -258,16 +246,14 @@ impl Storage for PosixStorage {
     }
 
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
-        let descriptor = self.shared.resolve_nowait(path.as_relative(), READING)?;
-        descriptor.map(|descriptor| self.shared.opened(descriptor)).transpose()
-    }
-
-    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let Some(descriptor) = self.shared.resolve_nowait(path.as_relative(), flags)? else {
-            return Ok(None);
-        };
-        metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound).map(Some)
+        // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
+        let cached = BENEATH | ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
+        match openat2(&self.shared.root, path.as_relative(), READING, Mode::empty(), cached) {
+            Ok(descriptor) => self.shared.opened(descriptor).map(Some),
+            // A link takes a closer look.
+            Err(Errno::AGAIN | Errno::INVAL | Errno::LOOP) => Ok(None),
+            Err(cause) => Err(lookup_error(cause)),
+        }
     }
 
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
