@@ -385,6 +385,9 @@ pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
 /// Without a request from a session: its clients keep connections that they may use again for 5 to 20 minutes, and
 /// open files for as long as an event takes to be looked at.
 pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
+/// Bytes of a path over root://: twice what Linux opens (`PATH_MAX`), for slashes that do not count. Over HTTP a request
+/// line has no more.
+pub const ROOT_PATH_BYTES_MAX: usize = 8192;
 /// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
 pub const ROOT_BOUND_MAX: usize = 15;
 /// Requests of one connection that were read and not answered; when there are so many, no other is read.

@@ -347,17 +347,15 @@ impl Connection {
             match step {
                 Step::More(_) | Step::Ignored => {}
                 Step::Say(said) => self.outbox.push(&said),
-                Step::End(said) => {
-                    self.outbox.push(&said);
-                    self.is_ending = true;
-                }
+                Step::Refused(stream, id, wrong) => self.refuse(stream, id, wrong.into())?,
+                Step::End => self.is_ending = true,
                 Step::StartTls(said) => {
                     self.outbox.push(&said);
                     self.start_tls().await?;
                 }
                 Step::Login(stream, login) => self.login(stream, &login)?,
-                Step::Auth(stream, auth) => self.authenticate(stream, &auth),
-                Step::Bind(stream, bind) => self.bind(stream, &bind),
+                Step::Auth(stream, auth) => self.authenticate(stream, &auth)?,
+                Step::Bind(stream, bind) => self.bind(stream, &bind)?,
                 Step::Request(stream, request) => self.ask(stream, request),
                 Step::Data(head) => self.begin_intake(&head),
             }
@@ -367,6 +365,14 @@ impl Connection {
             self.clock.has_released = false;
         }
         Ok(has_asked)
+    }
+
+    /// Tells a client what is wrong with what it sent.
+    fn refuse(&mut self, stream: StreamId, id: RequestId, failure: Failure) -> io::Result<()> {
+        log::refused(&self.shared, &self.link()?, id, self.clock.active, &failure);
+        self.outbox.failure(stream, &failure);
+        self.is_ending |= failure.closes;
+        Ok(())
     }
 
     /// Sends what there is in clear text, and begins with TLS.
@@ -417,7 +423,7 @@ impl Connection {
         Ok(())
     }
 
-    fn authenticate(&mut self, stream: StreamId, auth: &Auth) {
+    fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
         let offered: &[u8] = match self.shared.root.auth {
             RootAuth::Host => b"host",
             RootAuth::None | RootAuth::Unix => b"unix",
@@ -425,7 +431,7 @@ impl Connection {
         if auth.kind != offered {
             let kind = String::from_utf8_lossy(&auth.kind).replace(char::is_control, "");
             let text = format!("{kind} security protocol is not supported.");
-            return self.outbox.failure(stream, &Failure::new(ErrorCode::AUTH_FAILED, text));
+            return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
         }
         self.role = match std::mem::replace(&mut self.role, Role::Stranger) {
             Role::Unproved(main, context) => Role::Main(main, context),
@@ -433,9 +439,10 @@ impl Connection {
         };
         self.machine.authenticated();
         self.outbox.answer(stream, Status::OK, Vec::new());
+        Ok(())
     }
 
-    fn bind(&mut self, stream: StreamId, bind: &Bind) {
+    fn bind(&mut self, stream: StreamId, bind: &Bind) -> io::Result<()> {
         let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
         let joined = self.shared.root_sessions.join(bind.session, address, is_tls, self.events.clone());
         match joined {
@@ -443,8 +450,9 @@ impl Connection {
                 self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
                 self.role = Role::Bound(joined);
                 self.machine.bound();
+                Ok(())
             }
-            Err(failure) => self.outbox.failure(stream, &failure),
+            Err(failure) => self.refuse(stream, RequestId::BIND, failure),
         }
     }
 

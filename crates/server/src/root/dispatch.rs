@@ -206,8 +206,8 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Prepare(request) => prepare::prepare(context, request),
         Request::Set(request) => set::set(context, request),
         Request::Endsess(request) => end_session(context, &context.shared, request).await,
-        Request::Clone(_) => Err(Failure::new(ErrorCode::UNSUPPORTED, "cloning is not supported")),
-        // What the machine keeps to itself, what brings data, and what is answered at once.
+        // What the machine keeps to itself, what brings data, and what is answered at once; and `clone`, which is not in
+        // the version of the protocol that is announced.
         _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
     }
 }
