@@ -33,7 +33,7 @@ struct Session(RootClient);
 
 impl Session {
     fn open(server: &TestServer) -> Session {
-        Session(RootClient::connect_saying(server.address, b"xrd.appname=probe&xrd.rn=v5.5.3"))
+        Session(RootClient::connect(server.address))
     }
 
     #[track_caller]

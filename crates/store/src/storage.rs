@@ -167,6 +167,9 @@ pub struct DirectoryEntry {
 /// The entries of a directory, read as they are asked for.
 pub type Entries = Box<dyn Iterator<Item = StoreResult<DirectoryEntry>> + Send>;
 
+/// The names of what is in a directory, read as they are asked for.
+pub type Names = Box<dyn Iterator<Item = StoreResult<Vec<u8>>> + Send>;
+
 /// The entries of a directory, in no particular order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -302,6 +305,12 @@ pub trait Storage: Send + Sync {
     /// is neither file nor directory, and what was removed meanwhile, is left out. After an error there is
     /// nothing more.
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries>;
+
+    /// The names of what [`entries`](Storage::entries) gives, without a look at each where that can be spared. What
+    /// was removed meanwhile may be among them.
+    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
+        Ok(Box::new(self.entries(path)?.map(|entry| entry.map(|entry| entry.name))))
+    }
 
     /// The entries of the directory at `path`, at once and at most
     /// [`LISTING_ENTRIES_MAX`](gridlane_core::limits::LISTING_ENTRIES_MAX) of them.

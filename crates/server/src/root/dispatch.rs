@@ -14,7 +14,7 @@ use super::answer::{Answer, Failure, Outcome};
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
 use super::intake::Intake;
-use super::reading::{Asked, Kind, ReadJob, Source, VectorJob};
+use super::reading::{Asked, Kind, ReadJob, Refused, Source, VectorJob};
 use super::session::{Connections, Inbox};
 use super::{
     chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, truncate,
@@ -54,7 +54,7 @@ impl Connection {
                 let segments = std::mem::take(&mut vector.segments);
                 match VectorJob::new(asked, &context.session.files, segments) {
                     Ok(job) => self.jobs.push_back(Job::Vector(job)),
-                    Err((asked, failure)) => self.answered(&asked, Err(failure)),
+                    Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
                 }
             }
             Request::Stat(request) => match stat::stat_nowait(context, request) {
@@ -66,15 +66,10 @@ impl Connection {
         None
     }
 
-    fn begin_read(
-        &mut self,
-        job: Result<ReadJob, (Asked, Failure)>,
-        path_id: PathId,
-        all: &Arc<Connections>,
-    ) {
+    fn begin_read(&mut self, job: Result<ReadJob, Box<Refused>>, path_id: PathId, all: &Arc<Connections>) {
         let job = match job {
             Ok(job) => job,
-            Err((asked, failure)) => return self.answered(&asked, Err(failure)),
+            Err(refused) => return self.answered(&refused.asked, Err(refused.failure)),
         };
         if path_id == PathId::MAIN {
             // Not behind what takes long: it stands with other answers.

@@ -227,6 +227,12 @@ pub(crate) struct Asked {
     pub(crate) began: Instant,
 }
 
+/// What was asked for, and why there is nothing to begin.
+pub(crate) struct Refused {
+    pub(crate) asked: Asked,
+    pub(crate) failure: Failure,
+}
+
 /// A read that is being answered.
 pub(crate) struct ReadJob {
     pub(crate) asked: Asked,
@@ -253,11 +259,11 @@ impl ReadJob {
         kind: Kind,
         offset: u64,
         len: u32,
-    ) -> Result<ReadJob, (Asked, Failure)> {
+    ) -> Result<ReadJob, Box<Refused>> {
         let known = file.object().and_then(|object| Ok((Arc::clone(object), size_of(&file)?)));
         let (object, size_bytes) = match known {
             Ok(known) => known,
-            Err(failure) => return Err((asked, failure)),
+            Err(failure) => return Err(Box::new(Refused { asked, failure })),
         };
         let end = offset.saturating_add(len.into()).min(size_bytes).max(offset);
         let source = Source { file, object, kind, at: offset, end, is_last: true };
@@ -474,14 +480,10 @@ pub(crate) struct VectorJob {
 
 impl VectorJob {
     /// All or nothing: whatever is wrong with one of them is wrong with the request.
-    pub(crate) fn new(
-        asked: Asked,
-        open: &Files,
-        segments: Vec<Segment>,
-    ) -> Result<VectorJob, (Asked, Failure)> {
+    pub(crate) fn new(asked: Asked, open: &Files, segments: Vec<Segment>) -> Result<VectorJob, Box<Refused>> {
         match VectorJob::files(open, &segments) {
             Ok(files) => Ok(VectorJob { asked, segments, files, next: 0 }),
-            Err(failure) => Err((asked, failure)),
+            Err(failure) => Err(Box::new(Refused { asked, failure })),
         }
     }
 

@@ -40,13 +40,8 @@ pub(crate) type Refusal = (ErrorCode, String);
 
 impl RootClient {
     pub(crate) fn connect(address: SocketAddr) -> RootClient {
-        RootClient::connect_saying(address, b"")
-    }
-
-    /// The same, with CGI about the client in its login.
-    pub(crate) fn connect_saying(address: SocketAddr, cgi: &[u8]) -> RootClient {
         let mut client = RootClient::stranger(address);
-        let answer = client.login_saying(cgi);
+        let answer = client.login();
         assert_eq!((answer.status, answer.body.len()), (Status::OK, 16));
         client
     }
@@ -69,11 +64,8 @@ impl RootClient {
 
     /// Says who it is.
     pub(crate) fn login(&mut self) -> RootAnswer {
-        self.login_saying(b"")
-    }
-
-    fn login_saying(&mut self, cgi: &[u8]) -> RootAnswer {
-        self.send(Login::new(1, b"tester", Abilities::NONE, cgi.to_vec()), &[]);
+        let cgi = b"xrd.appname=probe&xrd.rn=v5.5.3".to_vec();
+        self.send(Login::new(1, b"tester", Abilities::NONE, cgi), &[]);
         let answer = self.answer();
         if let Some(id) = answer.body.first_chunk() {
             self.session = SessionId(*id);

@@ -44,7 +44,9 @@ use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::storage::{Entries, Expectation, Metadata, NodeKind, Object, Opened, Space, Storage, Upload};
+use crate::storage::{
+    Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Space, Storage, Upload,
+};
 use crate::writable::{WritableFile, WriteOptions};
 use metadata::{kind_of, look_at, look_in, metadata_of};
 
@@ -141,6 +143,20 @@ impl Shared {
     /// The directory at `path`, for operations on its entries.
     fn resolve_directory(&self, path: &ObjectPath) -> StoreResult<OwnedFd> {
         self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::PATH).map_err(lookup_error)
+    }
+
+    /// What is in the directory at `path`.
+    fn read_directory(self: &Arc<Shared>, path: &ObjectPath) -> StoreResult<entries::PosixEntries> {
+        let directory = match self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::RDONLY) {
+            Ok(directory) => directory,
+            // The path goes through a file, or ends at one.
+            Err(Errno::NOTDIR) => {
+                self.look(path)?;
+                return Err(StoreError::NotADirectory);
+            }
+            Err(cause) => return Err(lookup_error(cause)),
+        };
+        entries::PosixEntries::new(self, path, directory)
     }
 
     /// The directory that something is to be made in.
@@ -266,17 +282,11 @@ impl Storage for PosixStorage {
     }
 
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY;
-        let directory = match self.shared.resolve(path.as_relative(), flags) {
-            Ok(directory) => directory,
-            // The path goes through a file, or ends at one.
-            Err(Errno::NOTDIR) => {
-                self.shared.look(path)?;
-                return Err(StoreError::NotADirectory);
-            }
-            Err(cause) => return Err(lookup_error(cause)),
-        };
-        Ok(Box::new(entries::PosixEntries::new(&self.shared, path, directory)?))
+        Ok(Box::new(self.shared.read_directory(path)?))
+    }
+
+    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
+        Ok(Box::new(self.shared.read_directory(path)?.names()))
     }
 
     fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
