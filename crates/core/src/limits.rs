@@ -386,6 +386,12 @@ pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
 /// open files for as long as an event takes to be looked at.
 pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Requests on one connection over root:// that have no answer yet: a client asks for no more, a server reads no more.
+/// Bytes of a path over root://: twice what Linux opens (`PATH_MAX`), for slashes that do not count. Over HTTP a request
+/// line has no more.
+pub const ROOT_PATH_BYTES_MAX: usize = 8192;
+/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
+pub const ROOT_BOUND_MAX: usize = 15;
+/// Requests of one connection that were read and not answered; when there are so many, no other is read.
 pub const ROOT_REQUESTS_MAX: usize = 256;
 /// Those of them that wait for a disk, or for something else, at the same time: some of the many that all clients
 /// together may have.
@@ -404,8 +410,6 @@ pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
 pub const ROOT_PATHS_MAX: usize = 16_384;
 /// Bytes of a line of a listing that a client reads: a name of the longest kind, or a stat text with a checksum.
 pub const ROOT_LISTING_LINE_BYTES_MAX: usize = 64 * 1024;
-/// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
-pub const ROOT_BOUND_MAX: usize = 15;
 /// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
 /// all of its readers.
 pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;

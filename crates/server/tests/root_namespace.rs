@@ -13,94 +13,44 @@ use std::time::{Duration, Instant};
 use gridlane_server::Export;
 use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{Durability, MemoryStorage, ObjectPath, PosixStorage};
-use gridlane_xrd::answer::{AttnAnswer, DirlistReader, ErrorAnswer, StatText, WaitAnswer};
+use gridlane_xrd::answer::{AttnAnswer, DirlistReader, StatText, WaitAnswer};
 use gridlane_xrd::flags::{
-    Abilities, ClientFlags, DirlistOptions, FattrOptions, LocateOptions, PrepareOptions, StatFlags,
+    DirlistOptions, FattrOptions, LocateOptions, OpenOptions, PrepareOptions, StatFlags,
 };
-use gridlane_xrd::frame::{REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, ResponseHead};
 use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{
-    About, Chmod, Dirlist, Expect, Fattr, FattrAbout, Locate, Login, Mkdir, Mv, Prepare, Protocol, Query, Rm,
-    Rmdir, Set, Stat, Statx,
+    About, Chmod, Dirlist, Fattr, FattrAbout, Locate, Mkdir, Mv, Prepare, Query, Rm, Rmdir, Set, Stat, Statx,
 };
-use gridlane_xrd::{Call, ErrorCode, PathArg, QueryKind, Request, Status, StreamId};
+use gridlane_xrd::{ErrorCode, PathArg, QueryKind, Request, Status, StreamId};
+use support::root::RootClient;
 use support::{Client, TestServer};
 
 /// Longer than anything that passes takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A session that asks one thing after the other.
-struct Session(TcpStream);
-
-/// What came for a request: how many parts, and all of them together.
-struct Answered {
-    parts: usize,
-    outcome: Result<Vec<u8>, ErrorAnswer>,
-}
+/// What the tests here ask.
+struct Session(RootClient);
 
 impl Session {
     fn open(server: &TestServer) -> Session {
-        let mut session = Session(TcpStream::connect(server.address).unwrap());
-        session.0.set_read_timeout(Some(PATIENCE)).unwrap();
-        let handshake: Vec<u8> =
-            [0, 0, 0, 4, 2012].into_iter().flat_map(|word: u32| word.to_be_bytes()).collect();
-        session.0.write_all(&handshake).unwrap();
-        session.message();
-        let (version, flags) = (0x511, ClientFlags::NONE);
-        session.ok(Protocol { version, flags, expect: Expect::Login });
-        session.ok(Login::new(1, b"ann", Abilities::NONE, b"xrd.appname=probe&xrd.rn=v5.5.3".to_vec()));
-        session
-    }
-
-    fn message(&mut self) -> (ResponseHead, Vec<u8>) {
-        let mut head = [0; RESPONSE_HEAD_BYTES];
-        self.0.read_exact(&mut head).unwrap();
-        let head = ResponseHead::parse(&head).unwrap();
-        let mut body = vec![0; head.len as usize];
-        self.0.read_exact(&mut body).unwrap();
-        (head, body)
-    }
-
-    fn send(&mut self, request: impl Into<Request>) {
-        let mut bytes = Vec::with_capacity(REQUEST_HEAD_BYTES);
-        request.into().encode_for(StreamId([7, 9]), 0, &mut bytes);
-        self.0.write_all(&bytes).unwrap();
-    }
-
-    fn ask(&mut self, request: impl Into<Request>) -> Answered {
-        self.send(request);
-        let (mut parts, mut bytes) = (1, Vec::new());
-        loop {
-            let (head, body) = self.message();
-            assert_eq!(head.stream, StreamId([7, 9]));
-            match head.status {
-                Status::OKSOFAR => parts += 1,
-                Status::OK => {}
-                Status::ERROR => return Answered { parts, outcome: Err(ErrorAnswer::parse(&body).unwrap()) },
-                other => panic!("{other}"),
-            }
-            bytes.extend_from_slice(&body);
-            if head.status == Status::OK {
-                return Answered { parts, outcome: Ok(bytes) };
-            }
-        }
+        Session(RootClient::connect(server.address))
     }
 
     #[track_caller]
     fn ok(&mut self, request: impl Into<Request>) -> Vec<u8> {
-        self.ask(request).outcome.unwrap()
+        self.0.ask(request, &[]).unwrap().body
     }
 
     #[track_caller]
     fn code(&mut self, request: impl Into<Request>) -> ErrorCode {
-        self.ask(request).outcome.unwrap_err().code
+        self.0.ask(request, &[]).unwrap_err().0
     }
 
     fn stat(&mut self, path: &str) -> Option<StatText> {
-        match self.ask(Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 }).outcome {
-            Ok(text) => Some(StatText::parse(&text).unwrap()),
-            Err(error) => {
-                assert_eq!(error.code, ErrorCode::NOT_FOUND);
+        match self.0.ask(Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 }, &[]) {
+            Ok(answer) => Some(StatText::parse(&answer.body).unwrap()),
+            Err((code, text)) => {
+                assert_eq!(code, ErrorCode::NOT_FOUND, "{text}");
                 None
             }
         }
@@ -153,7 +103,7 @@ fn every_request_is_answered() {
     let of = |method: &str| records.iter().find(|record| record["method"] == method).unwrap().clone();
     let removed = of("root:rm");
     assert_eq!((&removed["path"], &removed["status"]), (&"/a/b".into(), &3016.into()));
-    assert_eq!(removed["user"], "ann");
+    assert_eq!(removed["user"], "tester");
     assert!(removed["user_agent"].as_str().unwrap().contains("probe"), "{removed}");
     assert_eq!(of("root:mv")["destination"], "/a/g h");
     assert_eq!(of("root:query.checksum")["status"], 0);
@@ -179,6 +129,16 @@ fn attributes_are_kept() {
     assert_eq!(fattr(FattrKind::LIST, 0x10, &[]), b"k\0\0\0\0\x02vv");
     assert_eq!(fattr(FattrKind::DELETE, 0, &[("k", "")]), b"\0\x01\0\0k\0");
     assert_eq!(fattr(FattrKind::LIST, 0, &[]), b"");
+    for (options, expected) in
+        [(OpenOptions::READ, Some(ErrorCode::INVALID_REQUEST)), (OpenOptions::UPDATE, None)]
+    {
+        let handle = session.0.open("/f", options).unwrap();
+        let attributes = vec![(b"k".to_vec(), b"v".to_vec())];
+        let (about, kind) = (FattrAbout::Handle(handle), FattrKind::SET);
+        let set = Fattr { about, kind, options: FattrOptions::NONE, attributes };
+        assert_eq!(session.0.ask(set, &[]).err().map(|(code, _)| code), expected);
+        session.0.close(handle).unwrap();
+    }
 }
 
 #[test]
@@ -190,11 +150,21 @@ fn a_long_listing_comes_in_parts() {
     let server = TestServer::of(Arc::new(storage), |_| {});
     let mut session = Session::open(&server);
     for options in [DirlistOptions::NONE, DirlistOptions::STAT, DirlistOptions::CHECKSUM] {
-        let answered = session.ask(Dirlist { about: arg("/"), options });
-        let mut entries = Vec::new();
-        DirlistReader::default().read(&answered.outcome.unwrap(), true, &mut entries).unwrap();
+        let stream = session.0.send(Dirlist { about: arg("/"), options }, &[]);
+        let (mut reader, mut entries, mut parts) = (DirlistReader::default(), Vec::new(), 0);
+        loop {
+            let answer = session.0.answer();
+            assert_eq!(answer.stream, stream);
+            parts += 1;
+            let is_last = answer.status == Status::OK;
+            assert!(is_last || answer.status == Status::OKSOFAR && answer.body.ends_with(b"\n"));
+            reader.read(&answer.body, is_last, &mut entries).unwrap();
+            if is_last {
+                break;
+            }
+        }
         assert_eq!(entries.len(), 20_000);
-        assert!(answered.parts > 3 && entries[0].stat.is_none() == (options == DirlistOptions::NONE));
+        assert!(parts > 3 && entries[0].stat.is_none() == (options == DirlistOptions::NONE));
     }
 }
 
@@ -206,15 +176,19 @@ fn a_checksum_that_takes_long_comes_later() {
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |_| {});
     let mut session = Session::open(&server);
     gate.close();
-    session.send(Query::new(QueryKind::CHECKSUM, "/f"));
-    let (head, body) = session.message();
-    assert_eq!((head.stream, head.status), (StreamId([7, 9]), Status::WAITRESP));
-    assert!(WaitAnswer::parse(&body).unwrap().seconds > 0);
+    let stream = session.0.send(Query::new(QueryKind::CHECKSUM, "/f"), &[]);
+    let answer = session.0.answer();
+    assert_eq!((answer.stream, answer.status), (stream, Status::WAITRESP));
+    assert!(WaitAnswer::parse(&answer.body).unwrap().seconds > 0);
+    // Others are answered meanwhile.
+    session.0.ping().unwrap();
     gate.open();
-    let (head, body) = session.message();
-    assert_eq!((head.stream, head.status), (StreamId::default(), Status::ATTN));
-    let AttnAnswer::Response(head, body) = AttnAnswer::parse(&body).unwrap() else { panic!("no answer") };
-    assert_eq!((head.stream, head.status), (StreamId([7, 9]), Status::OK));
+    let answer = session.0.answer();
+    assert_eq!((answer.stream, answer.status), (StreamId::default(), Status::ATTN));
+    let AttnAnswer::Response(head, body) = AttnAnswer::parse(&answer.body).unwrap() else {
+        panic!("no answer")
+    };
+    assert_eq!((head.stream, head.status), (stream, Status::OK));
     assert_eq!(body, b"adler32 062c0215\0");
     // And now it is known.
     assert_eq!(session.query(QueryKind::CHECKSUM, "/f"), "adler32 062c0215\0");

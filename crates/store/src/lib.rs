@@ -32,7 +32,7 @@ pub use path::ObjectPath;
 pub use posix::{Durability, PosixOptions, PosixStorage};
 pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{
-    Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, NodeKind, Object, Opened, Space,
-    Storage, Upload,
+    Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object, Opened,
+    Space, Storage, Upload,
 };
 pub use writable::{Disposition, Visibility, WritableFile, WriteOptions};

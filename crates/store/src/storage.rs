@@ -98,6 +98,15 @@ pub trait Object: Send + Sync {
     /// `Some(0)` is the end of the file.
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
 
+    /// The same into several buffers, one behind the other: at most 1024.
+    fn read_vectored_at_nowait(
+        &self,
+        targets: &mut [io::IoSliceMut<'_>],
+        offset: u64,
+    ) -> io::Result<Option<usize>> {
+        read_each(targets, offset, |target, at| self.read_at_nowait(target, at))
+    }
+
     /// Reads at `offset`, waiting as long as it takes. 0 is the end of the file.
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
 
@@ -121,6 +130,28 @@ pub trait Object: Send + Sync {
     }
 }
 
+/// Reads into one buffer after the other, up to the first that is not filled.
+pub(crate) fn read_each(
+    targets: &mut [io::IoSliceMut<'_>],
+    offset: u64,
+    read: impl Fn(&mut [u8], u64) -> io::Result<Option<usize>>,
+) -> io::Result<Option<usize>> {
+    let mut done = 0;
+    for target in targets {
+        match read(target, offset + done as u64)? {
+            Some(count) => {
+                done += count;
+                if count < target.len() {
+                    break;
+                }
+            }
+            None if done == 0 => return Ok(None),
+            None => break,
+        }
+    }
+    Ok(Some(done))
+}
+
 /// An entry of a directory: a file or a directory, never anything else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectoryEntry {
@@ -135,6 +166,9 @@ pub struct DirectoryEntry {
 
 /// The entries of a directory, read as they are asked for.
 pub type Entries = Box<dyn Iterator<Item = StoreResult<DirectoryEntry>> + Send>;
+
+/// The names of what is in a directory, read as they are asked for.
+pub type Names = Box<dyn Iterator<Item = StoreResult<Vec<u8>>> + Send>;
 
 /// The entries of a directory, in no particular order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -236,6 +270,12 @@ pub trait Storage: Send + Sync {
     /// What is known of the file or directory at `path`. Nothing is opened for reading.
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata>;
 
+    /// The same as [`look`](Storage::look), if it needs no device: `None` when it might have to wait.
+    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
+        let _ = path;
+        Ok(None)
+    }
+
     /// Whether what is at `path` is a symbolic link, which [`look`](Storage::look) follows and a removal does
     /// not.
     fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
@@ -265,6 +305,12 @@ pub trait Storage: Send + Sync {
     /// is neither file nor directory, and what was removed meanwhile, is left out. After an error there is
     /// nothing more.
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries>;
+
+    /// The names of what [`entries`](Storage::entries) gives, without a look at each where that can be spared. What
+    /// was removed meanwhile may be among them.
+    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
+        Ok(Box::new(self.entries(path)?.map(|entry| entry.map(|entry| entry.name))))
+    }
 
     /// The entries of the directory at `path`, at once and at most
     /// [`LISTING_ENTRIES_MAX`](gridlane_core::limits::LISTING_ENTRIES_MAX) of them.

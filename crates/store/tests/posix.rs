@@ -36,6 +36,10 @@ impl Export {
         let mut names: Vec<_> =
             self.storage.list(&ObjectPath::root()).unwrap().entries.into_iter().map(|e| e.name).collect();
         names.sort();
+        let mut alone: Vec<_> =
+            self.storage.names(&ObjectPath::root()).unwrap().map(|name| name.unwrap()).collect();
+        alone.sort();
+        assert_eq!(alone, names);
         names
     }
 }

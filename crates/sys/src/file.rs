@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::FileExt;
 
 use rustix::fs::fstatfs;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -37,13 +36,25 @@ impl CacheProbe {
     /// `None`: the read would wait for the device, or nobody can tell: network file systems and FUSE do
     /// not know the flag, and a plain read of theirs may wait for ever.
     pub fn read_at(self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        match preadv2(file, &mut [IoSliceMut::new(buf)], offset, ReadWriteFlags::NOWAIT) {
+        self.read_vectored_at(file, &mut [IoSliceMut::new(buf)], offset)
+    }
+
+    /// The same into several buffers, one behind the other: at most 1024 (`IOV_MAX`).
+    pub fn read_vectored_at(
+        self,
+        file: &File,
+        targets: &mut [IoSliceMut<'_>],
+        offset: u64,
+    ) -> io::Result<Option<usize>> {
+        // Of memory the kernel may refuse to promise what goes without saying.
+        let flags = match self {
+            CacheProbe::Memory => ReadWriteFlags::empty(),
+            CacheProbe::Device => ReadWriteFlags::NOWAIT,
+        };
+        match preadv2(file, targets, offset, flags) {
             Ok(read) => Ok(Some(read)),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => match self {
-                CacheProbe::Memory => file.read_at(buf, offset).map(Some),
-                CacheProbe::Device => Ok(None),
-            },
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) if self == CacheProbe::Device => Ok(None),
             Err(cause) => Err(cause.into()),
         }
     }

@@ -1,7 +1,7 @@
 //! What a request comes to: an answer, or a failure.
 
 use gridlane_store::StoreError;
-use gridlane_xrd::answer::{Corrections, Redirect};
+use gridlane_xrd::answer::Corrections;
 use gridlane_xrd::{ErrorCode, Malformed};
 
 use crate::reply::Pieces;
@@ -27,8 +27,6 @@ pub(crate) enum Answer {
         /// The pages that were not what their checksum said, if any.
         corrections: Option<Corrections>,
     },
-    /// Ask there.
-    Redirect(Redirect),
     /// Ask again in so many seconds.
     Wait(u32, String),
 }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gridlane_core::limits;
 use gridlane_dav::ResourcePath;
 use gridlane_store::StoreError;
 use gridlane_xrd::{ErrorCode, PathArg, SessionId};
@@ -77,6 +78,9 @@ impl Context {
             |why: &str| Failure::new(ErrorCode::NOT_AUTHORIZED, format!("{} {why}", shown(&about.path)));
         if about.path.is_empty() {
             return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
+        }
+        if about.path.len() > limits::ROOT_PATH_BYTES_MAX {
+            return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "the path is longer than any that opens"));
         }
         let Some(relative) = about.path.strip_prefix(b"/") else {
             return Err(refused("is a relative path, which is disallowed"));

@@ -4,8 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use gridlane_core::{ChecksumKind, limits};
-use gridlane_store::storage::Entries;
-use gridlane_store::{DirectoryEntry, Metadata, ObjectPath, StoreResult};
+use gridlane_store::{Metadata, ObjectPath, StoreResult};
 use gridlane_xrd::PathArg;
 use gridlane_xrd::answer::{STAT_SENTINEL, StatText, finish_dirlist, is_listable, write_entry, write_name};
 use gridlane_xrd::flags::DirlistOptions;
@@ -39,11 +38,19 @@ pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let spot = context.spot(&request.about, ACT, Operation::Look)?;
     allowed(&spot, &request.about, ACT, Operation::List)?;
     let failed = |error| failed(&request.about, &error);
-    let entries = spot.storage().entries(&spot.object).map_err(failed)?;
+    let listed: Listed = match has_stat {
+        true => Box::new(
+            spot.storage()
+                .entries(&spot.object)
+                .map_err(failed)?
+                .map(|entry| entry.map(|entry| (entry.name, Some(entry.metadata)))),
+        ),
+        false => Box::new(spot.storage().names(&spot.object).map_err(failed)?.map(|name| Ok((name?, None)))),
+    };
     let rights = Rights::of(&spot);
     // Who may only list a directory is not told what is in the files.
     let digests = checksum.filter(|_| rights.read).map(|_| context.shared.digests.clone());
-    let mut lister = Lister { spot, rights, form, digests, entries, next: None };
+    let mut lister = Lister { spot, rights, form, digests, listed, next: None };
     lister.next = lister.advance().map_err(failed)?;
     Ok(match lister.fill(&mut first).map_err(failed)? {
         true => Answer::Pieces { first, rest: Box::new(lister) },
@@ -74,6 +81,11 @@ impl Form {
     }
 }
 
+/// A name, and what is known of it if that is wanted.
+type Entry = (Vec<u8>, Option<Metadata>);
+
+type Listed = Box<dyn Iterator<Item = StoreResult<Entry>> + Send>;
+
 /// A listing that is being sent.
 struct Lister {
     spot: Spot,
@@ -81,9 +93,9 @@ struct Lister {
     form: Form,
     /// Where checksums are known, if they are wanted.
     digests: Option<Digests>,
-    entries: Entries,
-    /// The entry that comes next: only the last one ends without a line break, so one has to be known in advance.
-    next: Option<DirectoryEntry>,
+    listed: Listed,
+    /// What comes next: only the last one ends without a line break, so one has to be known in advance.
+    next: Option<Entry>,
 }
 
 impl Lister {
@@ -102,31 +114,31 @@ impl Lister {
     }
 
     /// The next entry that can be listed.
-    fn advance(&mut self) -> StoreResult<Option<DirectoryEntry>> {
-        self.entries
+    fn advance(&mut self) -> StoreResult<Option<Entry>> {
+        self.listed
             .by_ref()
-            .find(|entry| entry.as_ref().map_or(true, |entry| is_listable(&entry.name)))
+            .find(|entry| entry.as_ref().map_or(true, |(name, _)| is_listable(name)))
             .transpose()
     }
 
-    fn write(&self, out: &mut Vec<u8>, entry: &DirectoryEntry) {
-        let object = || self.spot.object.join(&entry.name);
-        let checksum = match (self.form.checksum, object().filter(|_| !entry.metadata.is_directory())) {
-            (Some(kind), Some(object)) => self.checksum(kind, &object, &entry.metadata),
-            _ => None,
-        };
-        let stat = || stat_text(&entry.metadata, self.rights_of(object()), false);
-        self.form.write(out, &entry.name, stat, checksum.as_deref().unwrap_or("none"));
+    fn write(&self, out: &mut Vec<u8>, (name, metadata): &Entry) {
+        let Some(metadata) = metadata else { return write_name(name, out) };
+        let kind = self.form.checksum.filter(|_| !metadata.is_directory());
+        let checksum = kind.and_then(|kind| self.checksum(kind, &self.spot.object.join(name)?, metadata));
+        let stat = || stat_text(metadata, self.rights_of(name), false);
+        self.form.write(out, name, stat, checksum.as_deref().unwrap_or("none"));
     }
 
     /// With rules, more may be granted to an entry than to its directory, and never less.
-    fn rights_of(&self, object: Option<ObjectPath>) -> Rights {
-        match object {
-            Some(object) if self.spot.export.rules.is_some() => {
+    fn rights_of(&self, name: &[u8]) -> Rights {
+        // Without rules nobody need make a path of each name.
+        let has_rules = self.spot.export.rules.is_some();
+        match has_rules.then(|| self.spot.object.join(name)).flatten() {
+            Some(object) => {
                 let (export, client) = (Arc::clone(&self.spot.export), self.spot.client);
                 Rights::of(&Spot { export, object, client })
             }
-            _ => self.rights,
+            None => self.rights,
         }
     }
 

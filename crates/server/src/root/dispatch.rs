@@ -14,7 +14,7 @@ use super::answer::{Answer, Failure, Outcome};
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
 use super::intake::Intake;
-use super::reading::{Asked, Kind, ReadJob, Source, VectorJob};
+use super::reading::{Asked, Kind, ReadJob, Refused, Source, VectorJob};
 use super::session::{Connections, Inbox};
 use super::{
     chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, truncate,
@@ -54,23 +54,22 @@ impl Connection {
                 let segments = std::mem::take(&mut vector.segments);
                 match VectorJob::new(asked, &context.session.files, segments) {
                     Ok(job) => self.jobs.push_back(Job::Vector(job)),
-                    Err((asked, failure)) => self.answered(&asked, Err(failure)),
+                    Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
                 }
             }
+            Request::Stat(request) => match stat::stat_nowait(context, request) {
+                Some(outcome) => self.answered(&asked, outcome),
+                None => return Some(asked),
+            },
             _ => return Some(asked),
         }
         None
     }
 
-    fn begin_read(
-        &mut self,
-        job: Result<ReadJob, (Asked, Failure)>,
-        path_id: PathId,
-        all: &Arc<Connections>,
-    ) {
+    fn begin_read(&mut self, job: Result<ReadJob, Box<Refused>>, path_id: PathId, all: &Arc<Connections>) {
         let job = match job {
             Ok(job) => job,
-            Err((asked, failure)) => return self.answered(&asked, Err(failure)),
+            Err(refused) => return self.answered(&refused.asked, Err(refused.failure)),
         };
         if path_id == PathId::MAIN {
             // Not behind what takes long: it stands with other answers.
@@ -81,15 +80,10 @@ impl Connection {
             };
         }
         match all.path(path_id) {
-            Some(path) => {
-                self.unanswered -= 1;
-                if let Err(lost) = path.send(Event::Delegated(job))
-                    && let Event::Delegated(job) = lost.0
-                {
-                    self.unanswered += 1;
-                    self.jobs.push_back(Job::Read(job));
-                }
-            }
+            Some(path) => match all.delegate(&path, job) {
+                Ok(()) => self.unanswered -= 1,
+                Err(job) => self.jobs.push_back(Job::Read(*job)),
+            },
             // It was there, and what is asked for can be had here as well.
             None if all.was_bound(path_id) => self.jobs.push_back(Job::Read(job)),
             None => {
@@ -149,7 +143,7 @@ impl Connection {
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
         self.cold += 1;
         self.tasks.spawn(async move {
-            let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 0)).await;
+            let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 32)).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
         });
     }
@@ -206,8 +200,8 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Prepare(request) => prepare::prepare(context, request),
         Request::Set(request) => set::set(context, request),
         Request::Endsess(request) => end_session(context, &context.shared, request).await,
-        Request::Clone(_) => Err(Failure::new(ErrorCode::UNSUPPORTED, "cloning is not supported")),
-        // What the machine keeps to itself, what brings data, and what is answered at once.
+        // What the machine keeps to itself, what brings data, and what is answered at once; and `clone`, which is not in
+        // the version of the protocol that is announced.
         _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
     }
 }

@@ -380,15 +380,16 @@ impl Files {
         if inner.open.len() >= limits::ROOT_OPEN_FILES_PER_SESSION_MAX {
             return Err(too_many("this session has"));
         }
-        // Others are found after as many steps as there are files, at most.
-        loop {
+        // One is free after as many steps as there are files, at most.
+        let handle = loop {
             let handle = Handle(inner.next.to_be_bytes());
             inner.next = inner.next.wrapping_add(1);
             if !inner.open.contains_key(&handle) {
-                inner.open.insert(handle, entry);
-                return Ok(handle);
+                break handle;
             }
-        }
+        };
+        inner.open.insert(handle, entry);
+        Ok(handle)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

@@ -383,3 +383,6 @@ impl Pages {
 fn failed(file: &OpenFile, error: &StoreError) -> Failure {
     Failure::of_store("write", &file.path, error)
 }
+
+#[cfg(test)]
+mod tests;

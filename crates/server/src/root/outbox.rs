@@ -25,6 +25,12 @@ const SENDFILE_BYTES: u64 = 512 * 1024;
 /// it would lie 1 to 16 bytes behind a page's begin, the kernel copies at a quarter of its speed.
 const FIRST_AT: usize = 64 - RESPONSE_HEAD_BYTES;
 
+/// Where what is read for a message begins whose head is sent already.
+const SOURCE_AT: usize = 32;
+
+/// Bytes that are read and encrypted at a time, with their checksums: they stay in the second-level cache.
+const TLS_BYTES: usize = 68 * 1024;
+
 /// Larger answers are sent from where they are.
 const COPIED_MAX: usize = 32 * 1024;
 
@@ -271,7 +277,9 @@ impl Outbox {
                         }
                     } else {
                         let mut buffer = self.buffers.lend();
-                        if let Some(part) = source.fill_nowait(&mut buffer, 0)? {
+                        let room = if stream.is_tls() { TLS_BYTES } else { buffer.len() };
+                        // Not just behind a page's begin, as above.
+                        if let Some(part) = source.fill_nowait(&mut buffer[..room], SOURCE_AT)? {
                             self.held_bytes += part.len();
                             if source.left() == 0 {
                                 self.items.pop_front();

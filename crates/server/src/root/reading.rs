@@ -5,14 +5,15 @@
 //! megabytes. What is not there is read by a task where blocking is allowed, a buffer at a time, each of them a message;
 //! meanwhile the connection answers other requests.
 //!
-//! Pages ([`Kind::Pages`]) are read at a page's begin of the buffer, then moved forward, each behind its checksum:
+//! Pages ([`Kind::Pages`]) are read to where they are sent from, with a gap for the checksum in front of each, which is
+//! computed while they are in cache:
 //!
 //! ```text
-//! 0        32                                  4096 + (offset mod 4096)
-//! [message][crc][page][crc][page]…   ◀── moved ── [pages as the file has them                ]
+//! 0        32   36
+//! [message][crc][page][crc][page]…
 //! ```
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
@@ -108,36 +109,48 @@ impl Source {
 
     /// Puts as much as fits into `buffer`, from `from` on; where it lies. `None` when it is not in memory.
     pub(crate) fn fill_nowait(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Option<Range<usize>>> {
-        self.fill(buffer, from, |object, target, at| object.read_at_nowait(target, at))
+        match self.kind {
+            Kind::Plain => {
+                self.fill_plain(buffer, from, |object, target, at| object.read_at_nowait(target, at))
+            }
+            Kind::Pages => self
+                .fill_pages(buffer, from, |object, targets, at| object.read_vectored_at_nowait(targets, at)),
+        }
     }
 
     /// The same, waiting as long as it takes.
     pub(crate) fn fill_waiting(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Range<usize>> {
-        let filled = self.fill(buffer, from, |object, target, at| object.read_at(target, at).map(Some))?;
-        filled.ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        let filled = match self.kind {
+            Kind::Plain => {
+                self.fill_plain(buffer, from, |object, target, at| object.read_at(target, at).map(Some))
+            }
+            // Whoever waits for a disk need not count system calls.
+            Kind::Pages => self.fill_pages(buffer, from, |object, targets, at| {
+                let mut done = 0;
+                for target in targets {
+                    let mut of_this = 0;
+                    while of_this < target.len() {
+                        match object.read_at(&mut target[of_this..], at + done as u64)? {
+                            0 => return Ok(Some(done)),
+                            count => (of_this, done) = (of_this + count, done + count),
+                        }
+                    }
+                }
+                Ok(Some(done))
+            }),
+        }?;
+        // Less than a page came where there has to be one.
+        filled.ok_or_else(transfer::shrunk)
     }
 
-    fn fill(
+    fn fill_plain(
         &mut self,
         buffer: &mut [u8],
         from: usize,
         read: impl Fn(&dyn Object, &mut [u8], u64) -> io::Result<Option<usize>>,
     ) -> io::Result<Option<Range<usize>>> {
-        let page_at = (self.at % PAGE_BYTES as u64) as usize;
-        let data_at = match self.kind {
-            Kind::Plain => from.max(DATA_AT),
-            // Behind where they will be, with their checksums.
-            Kind::Pages => PAGE_BYTES + page_at,
-        };
-        let room = match self.kind {
-            Kind::Plain => buffer.len() - data_at,
-            Kind::Pages => {
-                // All but the first are whole, so that the next ones begin at a page.
-                let pages = ((buffer.len() - from) / pages::UNIT_BYTES).min(buffer.len() / PAGE_BYTES - 1);
-                pages * PAGE_BYTES - page_at
-            }
-        };
-        let wanted = usize::try_from(self.left()).unwrap_or(usize::MAX).min(room);
+        let data_at = from.max(DATA_AT);
+        let wanted = usize::try_from(self.left()).unwrap_or(usize::MAX).min(buffer.len() - data_at);
         let mut done = 0;
         while done < wanted {
             let target = &mut buffer[data_at + done..data_at + wanted];
@@ -147,32 +160,53 @@ impl Source {
                 Some(count) => done += count,
             }
         }
-        if done < wanted && self.kind == Kind::Pages {
-            // Only whole pages, and none that is cut.
-            done = (page_at + done) / PAGE_BYTES * PAGE_BYTES;
-            done = done.saturating_sub(page_at);
-        }
         if done == 0 {
             return Ok(None);
         }
         self.check_last(done as u64)?;
-        let begin = self.at;
         self.at += done as u64;
-        match self.kind {
-            Kind::Plain => Ok(Some(data_at..data_at + done)),
-            Kind::Pages => {
-                let mut to = from;
-                let mut source = data_at;
-                for (_, len) in pages::pages(begin, done as u64) {
-                    let crc = pages::crc(&buffer[source..source + len]);
-                    buffer.copy_within(source..source + len, to + CRC_BYTES);
-                    buffer[to..to + CRC_BYTES].copy_from_slice(&crc.to_be_bytes());
-                    to += CRC_BYTES + len;
-                    source += len;
-                }
-                Ok(Some(from..to))
+        Ok(Some(data_at..data_at + done))
+    }
+
+    fn fill_pages(
+        &mut self,
+        buffer: &mut [u8],
+        from: usize,
+        read: impl Fn(&dyn Object, &mut [IoSliceMut<'_>], u64) -> io::Result<Option<usize>>,
+    ) -> io::Result<Option<Range<usize>>> {
+        let page_at = (self.at % PAGE_BYTES as u64) as usize;
+        // All but the first are whole, so that the next ones begin at a page.
+        let room = (buffer.len() - from) / pages::UNIT_BYTES * PAGE_BYTES - page_at;
+        let wanted = self.left().min(room as u64);
+        let mut targets = Vec::with_capacity(room / PAGE_BYTES + 1);
+        let mut rest = &mut buffer[from..];
+        for (_, len) in pages::pages(self.at, wanted) {
+            let (unit, behind) = rest.split_at_mut(CRC_BYTES + len);
+            targets.push(IoSliceMut::new(&mut unit[CRC_BYTES..]));
+            rest = behind;
+        }
+        let mut done = match read(self.object.as_ref(), &mut targets, self.at)? {
+            None => return Ok(None),
+            Some(0) => return Err(transfer::shrunk()),
+            Some(count) => count as u64,
+        };
+        if done < wanted {
+            // Only whole pages, and none that is cut.
+            done = (page_at as u64 + done) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+            done = done.saturating_sub(page_at as u64);
+            if done == 0 {
+                return Ok(None);
             }
         }
+        self.check_last(done)?;
+        let mut to = from;
+        for (_, len) in pages::pages(self.at, done) {
+            let (crc, page) = buffer[to..to + CRC_BYTES + len].split_at_mut(CRC_BYTES);
+            crc.copy_from_slice(&pages::crc(page).to_be_bytes());
+            to += CRC_BYTES + len;
+        }
+        self.at += done;
+        Ok(Some(from..to))
     }
 
     /// Before the last `step` bytes of an answer: whether those before them may be a mixture of what the file had and
@@ -191,6 +225,12 @@ pub(crate) struct Asked {
     pub(crate) request: Request,
     /// When it came.
     pub(crate) began: Instant,
+}
+
+/// What was asked for, and why there is nothing to begin.
+pub(crate) struct Refused {
+    pub(crate) asked: Asked,
+    pub(crate) failure: Failure,
 }
 
 /// A read that is being answered.
@@ -219,11 +259,11 @@ impl ReadJob {
         kind: Kind,
         offset: u64,
         len: u32,
-    ) -> Result<ReadJob, (Asked, Failure)> {
+    ) -> Result<ReadJob, Box<Refused>> {
         let known = file.object().and_then(|object| Ok((Arc::clone(object), size_of(&file)?)));
         let (object, size_bytes) = match known {
             Ok(known) => known,
-            Err(failure) => return Err((asked, failure)),
+            Err(failure) => return Err(Box::new(Refused { asked, failure })),
         };
         let end = offset.saturating_add(len.into()).min(size_bytes).max(offset);
         let source = Source { file, object, kind, at: offset, end, is_last: true };
@@ -444,14 +484,10 @@ pub(crate) struct VectorJob {
 
 impl VectorJob {
     /// All or nothing: whatever is wrong with one of them is wrong with the request.
-    pub(crate) fn new(
-        asked: Asked,
-        open: &Files,
-        segments: Vec<Segment>,
-    ) -> Result<VectorJob, (Asked, Failure)> {
+    pub(crate) fn new(asked: Asked, open: &Files, segments: Vec<Segment>) -> Result<VectorJob, Box<Refused>> {
         match VectorJob::files(open, &segments) {
             Ok(files) => Ok(VectorJob { asked, segments, files, next: 0 }),
-            Err(failure) => Err((asked, failure)),
+            Err(failure) => Err(Box::new(Refused { asked, failure })),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridlane_store::{Metadata, Space};
+use gridlane_store::{Metadata, Space, StoreError, StoreResult};
 use gridlane_xrd::answer::{StatMore, StatText, VfsText};
 use gridlane_xrd::flags::StatFlags;
 use gridlane_xrd::request::{About, Stat};
@@ -26,9 +26,6 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Of a directory that is there only because exports are below it.
-    pub(crate) const ABOVE: Rights = Rights { read: true, list: true, write: false };
-
     /// What the rules grant at a place.
     pub(crate) fn of(spot: &Spot) -> Rights {
         let may = |operation| spot.refusal(operation).is_none();
@@ -76,6 +73,17 @@ pub(crate) fn text_above() -> StatText {
     StatText { id: 0, size_bytes: 0, flags, modified_s: 0, more: Some(more) }
 }
 
+/// Answers `stat` of a path, if that needs no wait.
+pub(crate) fn stat_nowait(context: &Context, request: &Stat) -> Option<Outcome> {
+    let (About::Path(about), false) = (&request.about, request.is_vfs) else { return None };
+    let look = |spot: &Spot| spot.storage().look_nowait(&spot.object).transpose();
+    let text = match look_by(context, about, look).transpose()? {
+        Ok(text) => text,
+        Err(failure) => return Some(Err(failure)),
+    };
+    Some(Ok(told(&text)))
+}
+
 /// Answers `stat`. May wait for the disk.
 pub(crate) fn stat(context: &Context, request: &Stat) -> Outcome {
     let text = match (&request.about, request.is_vfs) {
@@ -90,24 +98,40 @@ pub(crate) fn stat(context: &Context, request: &Stat) -> Outcome {
             stat_text(&metadata, Rights::of(&file.spot), file.is_pending())
         }
     };
+    Ok(told(&text))
+}
+
+fn told(text: &StatText) -> Answer {
     let mut out = Vec::new();
     text.write(&mut out);
-    Ok(Answer::text(out))
+    Answer::text(out)
 }
 
 /// What is known of what is at a path, if its client may know it.
 pub(crate) fn look(context: &Context, about: &PathArg) -> Result<StatText, Failure> {
-    const ACT: &str = "locate";
+    let looked = look_by(context, about, |spot| Some(spot.storage().look(&spot.object)))?;
+    looked.ok_or_else(|| Failure::of_store(ACT, &about.path, &StoreError::NotFound))
+}
+
+/// What clients are told that could not be done.
+const ACT: &str = "locate";
+
+/// The same by a `look` that may come to nothing.
+fn look_by(
+    context: &Context,
+    about: &PathArg,
+    look: impl Fn(&Spot) -> Option<StoreResult<Metadata>>,
+) -> Result<Option<StatText>, Failure> {
     if let Place::Above(_) = context.place(about)? {
-        return Ok(text_above());
+        return Ok(Some(text_above()));
     }
     let spot = context.spot(about, ACT, Operation::Look)?;
-    let metadata =
-        spot.storage().look(&spot.object).map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
+    let Some(metadata) = look(&spot) else { return Ok(None) };
+    let metadata = metadata.map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
     if !metadata.is_directory() {
         allowed(&spot, about, ACT, Operation::Read)?;
     }
-    Ok(stat_text(&metadata, Rights::of(&spot), false))
+    Ok(Some(stat_text(&metadata, Rights::of(&spot), false)))
 }
 
 /// How much room there is where a path is: of directories above exports, in the export below that has most.

@@ -2,13 +2,16 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use gridlane_core::limits;
 use gridlane_xrd::answer::{Corrections, ErrorAnswer, OpenAnswer, StatText, StatusAnswer};
-use gridlane_xrd::flags::{OpenMore, OpenOptions};
+use gridlane_xrd::flags::{Abilities, OpenMore, OpenOptions};
 use gridlane_xrd::frame::{HANDSHAKE, RESPONSE_HEAD_BYTES, ResponseHead};
-use gridlane_xrd::request::{self, About, Close, Open, PgWrite, Truncate, WriteV};
-use gridlane_xrd::{ErrorCode, Handle, PathArg, PathId, Request, RequestId, Status, StreamId};
+use gridlane_xrd::pages;
+use gridlane_xrd::request::{self, About, Close, Login, Open, PgWrite, ReadV, Segment, Truncate, WriteV};
+use gridlane_xrd::{ErrorCode, Handle, PathArg, PathId, Request, RequestId, SessionId, Status, StreamId};
 
 /// Longer than any wait of a passing test.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -16,7 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A connection, logged in.
 pub(crate) struct RootClient {
     pub(crate) stream: TcpStream,
+    tls: Option<Box<rustls::ClientConnection>>,
     next: u16,
+    /// As its login said; zeros without one.
+    pub(crate) session: SessionId,
 }
 
 /// What came.
@@ -34,28 +40,65 @@ pub(crate) type Refusal = (ErrorCode, String);
 
 impl RootClient {
     pub(crate) fn connect(address: SocketAddr) -> RootClient {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        let mut client = RootClient { stream, next: 0 };
-        let mut first = HANDSHAKE.to_vec();
-        for (id, body) in [
-            (RequestId::PROTOCOL, *b"\0\0\x05\x11\0\0\0\0\0\0\0\0\0\0\0\0"),
-            (RequestId::LOGIN, *b"\0\0\0\x01tester\0\0\0\0\x85\0"),
-        ] {
-            let head = gridlane_xrd::RequestHead { stream: StreamId([0; 2]), id, body, payload_len: 0 };
-            first.extend_from_slice(&head.encode());
-        }
-        client.send_bytes(&first);
-        for _ in 0..3 {
-            assert_eq!(client.answer().status, Status::OK);
-        }
+        let mut client = RootClient::stranger(address);
+        let answer = client.login();
+        assert_eq!((answer.status, answer.body.len()), (Status::OK, 16));
         client
     }
 
+    /// Only the handshake was made.
+    pub(crate) fn stranger(address: SocketAddr) -> RootClient {
+        RootClient::on(TcpStream::connect(address).unwrap())
+    }
+
+    /// The same on a connection that there is.
+    pub(crate) fn on(stream: TcpStream) -> RootClient {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut client = RootClient { stream, tls: None, next: 0, session: SessionId::default() };
+        client.send_bytes(&HANDSHAKE);
+        assert_eq!(client.answer().status, Status::OK);
+        client
+    }
+
+    /// Says who it is.
+    pub(crate) fn login(&mut self) -> RootAnswer {
+        let cgi = b"xrd.appname=probe&xrd.rn=v5.5.3".to_vec();
+        self.send(Login::new(1, b"tester", Abilities::NONE, cgi), &[]);
+        let answer = self.answer();
+        if let Some(id) = answer.body.first_chunk() {
+            self.session = SessionId(*id);
+        }
+        answer
+    }
+
+    /// A connection that has joined this session, and what it is called.
+    pub(crate) fn bind(&self) -> (RootClient, PathId) {
+        let mut bound = RootClient::stranger(self.stream.peer_addr().unwrap());
+        let answer = bound.ask(request::Bind { session: self.session }, &[]).unwrap();
+        (bound, PathId(answer.body[0]))
+    }
+
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).unwrap();
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut self.stream).write_all(bytes).unwrap(),
+            None => self.stream.write_all(bytes).unwrap(),
+        }
+    }
+
+    /// Goes on within TLS.
+    pub(crate) fn start_tls(mut self, config: Arc<rustls::ClientConfig>) -> RootClient {
+        let connection = rustls::ClientConnection::new(config, "localhost".try_into().unwrap()).unwrap();
+        self.tls = Some(Box::new(connection));
+        self
+    }
+
+    fn read_exact(&mut self, target: &mut [u8]) -> io::Result<()> {
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut self.stream).read_exact(target),
+            None => self.stream.read_exact(target),
+        }
     }
 
     /// The bytes of a request but for its data.
@@ -78,15 +121,15 @@ impl RootClient {
     /// Reads a message.
     pub(crate) fn try_answer(&mut self) -> io::Result<RootAnswer> {
         let mut head = [0; RESPONSE_HEAD_BYTES];
-        self.stream.read_exact(&mut head)?;
+        self.read_exact(&mut head)?;
         let head = ResponseHead::parse(&head).unwrap();
         let mut body = vec![0; head.len as usize];
-        self.stream.read_exact(&mut body)?;
+        self.read_exact(&mut body)?;
         let mut data = Vec::new();
         if head.status == Status::STATUS {
             let status = StatusAnswer::parse(body.as_slice().try_into().unwrap()).unwrap();
             data = vec![0; status.data_len as usize];
-            self.stream.read_exact(&mut data)?;
+            self.read_exact(&mut data)?;
         }
         Ok(RootAnswer { stream: head.stream, status: head.status, body, data })
     }
@@ -171,6 +214,52 @@ impl RootClient {
     pub(crate) fn read(&mut self, handle: Handle, offset: u64, len: u32) -> Result<Vec<u8>, Refusal> {
         let read = request::Read { handle, offset, len, path_id: PathId::MAIN };
         self.ask(read, &[]).map(|answer| answer.body)
+    }
+
+    /// Reads pages; their bytes, put together, with the checksums checked.
+    pub(crate) fn pgread(&mut self, handle: Handle, offset: u64, len: u32) -> Result<Vec<u8>, Refusal> {
+        let read = request::PgRead { handle, offset, len, path_id: PathId::MAIN, is_retry: false };
+        let stream = self.send(read, &[]);
+        self.pages_of(stream, offset)
+    }
+
+    /// Reads the answer to a `pgread` at `offset`.
+    pub(crate) fn pages_of(&mut self, stream: StreamId, offset: u64) -> Result<Vec<u8>, Refusal> {
+        let mut bytes = Vec::new();
+        loop {
+            let answer = self.answer();
+            assert_eq!(answer.stream, stream);
+            if answer.status == Status::ERROR {
+                let error = ErrorAnswer::parse(&answer.body).unwrap();
+                return Err((error.code, error.text));
+            }
+            assert_eq!(answer.status, Status::STATUS);
+            let status = StatusAnswer::parse(answer.body.as_slice().try_into().unwrap()).unwrap();
+            assert_eq!((status.request, status.offset), (RequestId::PGREAD, offset + bytes.len() as u64));
+            let (mut page_bytes, wrong) = pages::unframe(status.offset, &answer.data).unwrap();
+            assert!(wrong.is_empty(), "{wrong:?}");
+            assert!(pages::count(status.offset, page_bytes.len() as u64) <= limits::ROOT_PAGES_MAX);
+            bytes.append(&mut page_bytes);
+            if !status.is_partial {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    /// Reads many ranges; the bytes of each.
+    pub(crate) fn readv(&mut self, segments: &[Segment]) -> Result<Vec<Vec<u8>>, Refusal> {
+        let readv = ReadV { path_id: PathId::MAIN, segments: segments.to_vec() };
+        let body = self.ask(readv, &[])?.body;
+        let (mut rest, mut elements) = (body.as_slice(), Vec::new());
+        while let Some((head, behind)) = rest.split_first_chunk::<{ Segment::BYTES }>() {
+            let element = Segment::parse(head).unwrap();
+            assert_eq!(element, segments[elements.len()]);
+            let (bytes, behind) = behind.split_at(element.len as usize);
+            elements.push(bytes.to_vec());
+            rest = behind;
+        }
+        assert!(rest.is_empty() && elements.len() == segments.len());
+        Ok(elements)
     }
 
     pub(crate) fn close(&mut self, handle: Handle) -> Result<(), Refusal> {

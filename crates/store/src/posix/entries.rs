@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
-use rustix::fs::{Dir, FileType, OFlags};
+use rustix::fs::{Dir, DirEntry, FileType, OFlags};
 
 use super::Shared;
 use super::metadata::{kind_of, look_at, look_in, metadata_of};
@@ -27,7 +27,22 @@ impl PosixEntries {
         Ok(PosixEntries { shared: Arc::clone(shared), path: path.clone(), directory })
     }
 
-    fn advance(&mut self) -> StoreResult<Option<DirectoryEntry>> {
+    /// The same as names.
+    pub(super) fn names(mut self) -> impl Iterator<Item = StoreResult<Vec<u8>>> {
+        std::iter::from_fn(move || {
+            let next = self.advance(|shared, directory, entry, path| match entry.file_type() {
+                FileType::RegularFile | FileType::Directory => Some(()),
+                _ => describe(shared, directory, entry.file_name().to_bytes(), path).map(drop),
+            });
+            self.ending(next.map(|next| next.map(|(name, ())| name)))
+        })
+    }
+
+    /// The next entry of which `look` finds that it is served.
+    fn advance<T>(
+        &mut self,
+        look: impl Fn(&Shared, BorrowedFd<'_>, &DirEntry, &ObjectPath) -> Option<T>,
+    ) -> StoreResult<Option<(Vec<u8>, T)>> {
         let Some(directory) = &mut self.directory else { return Ok(None) };
         while let Some(entry) = directory.read() {
             let entry = entry?;
@@ -38,11 +53,23 @@ impl PosixEntries {
             let name = entry.file_name().to_bytes();
             // There is no path to what is hidden, to `.` and to `..`.
             let Some(below) = self.path.join(name).filter(|_| is_served) else { continue };
-            if let Some((metadata, is_link)) = describe(&self.shared, directory.fd()?, name, &below) {
-                return Ok(Some(DirectoryEntry { name: name.to_vec(), metadata, is_link }));
+            if let Some(found) = look(&self.shared, directory.fd()?, &entry, &below) {
+                return Ok(Some((name.to_vec(), found)));
             }
         }
         Ok(None)
+    }
+
+    /// After the end, and after an error, there is nothing more.
+    fn ending<T>(&mut self, next: StoreResult<Option<T>>) -> Option<StoreResult<T>> {
+        if !matches!(next, Ok(Some(_))) {
+            self.directory = None;
+        }
+        match next {
+            // The directory itself was removed: there is nothing in it.
+            Err(StoreError::NotFound) => None,
+            other => other.transpose(),
+        }
     }
 }
 
@@ -65,17 +92,10 @@ impl Iterator for PosixEntries {
     type Item = StoreResult<DirectoryEntry>;
 
     fn next(&mut self) -> Option<StoreResult<DirectoryEntry>> {
-        let next = self.advance().map_err(|error| match error {
-            // The directory itself was removed: there is nothing in it.
-            StoreError::NotFound => None,
-            other => Some(other),
+        let next = self.advance(|shared, directory, entry, path| {
+            describe(shared, directory, entry.file_name().to_bytes(), path)
         });
-        if !matches!(next, Ok(Some(_))) {
-            self.directory = None;
-        }
-        match next {
-            Ok(entry) => entry.map(Ok),
-            Err(error) => error.map(Err),
-        }
+        let entry = |(name, (metadata, is_link))| DirectoryEntry { name, metadata, is_link };
+        self.ending(next.map(|next| next.map(entry)))
     }
 }

@@ -44,7 +44,9 @@ use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::storage::{Entries, Expectation, Metadata, NodeKind, Object, Opened, Space, Storage, Upload};
+use crate::storage::{
+    Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Space, Storage, Upload,
+};
 use crate::writable::{WritableFile, WriteOptions};
 use metadata::{kind_of, look_at, look_in, metadata_of};
 
@@ -143,12 +145,38 @@ impl Shared {
         self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::PATH).map_err(lookup_error)
     }
 
+    /// What is in the directory at `path`.
+    fn read_directory(self: &Arc<Shared>, path: &ObjectPath) -> StoreResult<entries::PosixEntries> {
+        let directory = match self.resolve(path.as_relative(), OFlags::DIRECTORY | OFlags::RDONLY) {
+            Ok(directory) => directory,
+            // The path goes through a file, or ends at one.
+            Err(Errno::NOTDIR) => {
+                self.look(path)?;
+                return Err(StoreError::NotADirectory);
+            }
+            Err(cause) => return Err(lookup_error(cause)),
+        };
+        entries::PosixEntries::new(self, path, directory)
+    }
+
     /// The directory that something is to be made in.
     fn resolve_parent(&self, path: &ObjectPath) -> StoreResult<OwnedFd> {
         self.resolve_directory(path).map_err(|error| match error {
             StoreError::NotFound | StoreError::NotADirectory => StoreError::ParentMissing,
             other => other,
         })
+    }
+
+    /// Opens what is at `path`, if the kernel knows the way to it; `None` when it would have to look.
+    fn resolve_nowait(&self, path: &Path, flags: OFlags) -> StoreResult<Option<OwnedFd>> {
+        // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
+        let cached = BENEATH | ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
+        match openat2(&self.root, path, flags, Mode::empty(), cached) {
+            Ok(descriptor) => Ok(Some(descriptor)),
+            // A link takes a closer look.
+            Err(Errno::AGAIN | Errno::INVAL | Errno::LOOP) => Ok(None),
+            Err(cause) => Err(lookup_error(cause)),
+        }
     }
 
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
@@ -230,13 +258,16 @@ impl Storage for PosixStorage {
     }
 
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
-        // Linux 5.12: a lookup within the kernel's cache of names, or EAGAIN. Before that, EINVAL.
-        let cached = BENEATH | ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS;
-        match openat2(&self.shared.root, path.as_relative(), READING, Mode::empty(), cached) {
-            Ok(descriptor) => self.shared.opened(descriptor).map(Some),
-            // A link takes a closer look.
-            Err(Errno::AGAIN | Errno::INVAL | Errno::LOOP) => Ok(None),
-            Err(cause) => Err(lookup_error(cause)),
+        match self.shared.resolve_nowait(path.as_relative(), READING)? {
+            Some(descriptor) => self.shared.opened(descriptor).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
+        match self.shared.resolve_nowait(path.as_relative(), OFlags::PATH)? {
+            Some(descriptor) => metadata_of(&look_at(&descriptor)?).ok_or(StoreError::NotFound).map(Some),
+            None => Ok(None),
         }
     }
 
@@ -251,17 +282,11 @@ impl Storage for PosixStorage {
     }
 
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
-        let flags = OFlags::DIRECTORY | OFlags::RDONLY;
-        let directory = match self.shared.resolve(path.as_relative(), flags) {
-            Ok(directory) => directory,
-            // The path goes through a file, or ends at one.
-            Err(Errno::NOTDIR) => {
-                self.shared.look(path)?;
-                return Err(StoreError::NotADirectory);
-            }
-            Err(cause) => return Err(lookup_error(cause)),
-        };
-        Ok(Box::new(entries::PosixEntries::new(&self.shared, path, directory)?))
+        Ok(Box::new(self.shared.read_directory(path)?))
+    }
+
+    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
+        Ok(Box::new(self.shared.read_directory(path)?.names()))
     }
 
     fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
@@ -372,6 +397,14 @@ impl Object for PosixObject {
 
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         self.probe.read_at(&self.file, target, offset)
+    }
+
+    fn read_vectored_at_nowait(
+        &self,
+        targets: &mut [io::IoSliceMut<'_>],
+        offset: u64,
+    ) -> io::Result<Option<usize>> {
+        self.probe.read_vectored_at(&self.file, targets, offset)
     }
 
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {

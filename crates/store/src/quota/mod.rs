@@ -21,7 +21,7 @@ use gridlane_core::Checksum;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    Committed, Entries, Expectation, Metadata, NodeKind, Object, Opened, Space, Storage, Upload,
+    Committed, Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Space, Storage, Upload,
 };
 use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions, existing_or_new};
 use in_place::{Files, QuotaInPlace, QuotaWhenClosed};
@@ -230,6 +230,10 @@ impl Storage for QuotaStorage {
 
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
         self.inner.open(path)
+    }
+
+    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
+        self.inner.names(path)
     }
 
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {

@@ -243,12 +243,12 @@ fn what_is_written_in_place_is_counted_and_refused() {
     assert_eq!(used(&quota), (45, 0));
     file.truncate(80).unwrap();
     assert_eq!(used(&quota), (100, 0));
-    assert!(matches!(file.write_at(&[1], 80), Err(StoreError::NoSpace)));
-    assert!(matches!(file.truncate(81), Err(StoreError::NoSpace)));
+    assert!(matches!(file.write_at(&[1], 80), Err(StoreError::OverQuota)));
+    assert!(matches!(file.truncate(81), Err(StoreError::OverQuota)));
     let parts = [std::io::IoSlice::new(&[1; 5]), std::io::IoSlice::new(&[1; 5])];
-    assert!(matches!(file.write_vectored_at(&parts, 71), Err(StoreError::NoSpace)));
+    assert!(matches!(file.write_vectored_at(&parts, 71), Err(StoreError::OverQuota)));
     assert_eq!(file.metadata().unwrap().size_bytes, 80);
-    assert!(matches!(put(&quota, "h", 1), Err(StoreError::NoSpace)));
+    assert!(matches!(put(&quota, "h", 1), Err(StoreError::OverQuota)));
     file.truncate(3).unwrap();
     assert_eq!(used(&quota), (23, 0));
     file.close(&[]).unwrap();
@@ -272,17 +272,17 @@ fn a_known_length_is_reserved() {
                 expected_bytes: Some(bytes),
                 ..WriteOptions::new(disposition)
             };
-            assert!(matches!(change(&quota, "h", &expecting(71)).err(), Some(StoreError::NoSpace)));
+            assert!(matches!(change(&quota, "h", &expecting(71)).err(), Some(StoreError::OverQuota)));
             assert!(quota.look(&path("h")).is_err());
             let file = change(&quota, "h", &expecting(50)).unwrap();
             assert_eq!(used(&quota), (30, 50));
-            assert!(matches!(put(&quota, "i", 21), Err(StoreError::NoSpace)));
+            assert!(matches!(put(&quota, "i", 21), Err(StoreError::OverQuota)));
             file.write_at(&[0; 40], 0).unwrap();
             let usage = quota.usage();
             assert_eq!(usage.used_bytes + usage.reserved_bytes, 80);
             // More than was expected, as far as it goes.
             file.write_at(&[0; 30], 40).unwrap();
-            assert!(matches!(file.write_at(&[0; 31], 40), Err(StoreError::NoSpace)));
+            assert!(matches!(file.write_at(&[0; 31], 40), Err(StoreError::OverQuota)));
             file.truncate(45).unwrap();
             file.close(&[]).unwrap();
             assert_eq!(used(&quota), (75, 0));
@@ -295,7 +295,7 @@ fn a_known_length_is_reserved() {
     let more = WriteOptions { expected_bytes: Some(80), ..existing() };
     let file = change(&quota, "f", &more).unwrap();
     assert_eq!(used(&quota), (30, 70));
-    assert!(matches!(change(&quota, "sub/g", &more).err(), Some(StoreError::NoSpace)));
+    assert!(matches!(change(&quota, "sub/g", &more).err(), Some(StoreError::OverQuota)));
     drop(file);
     assert_eq!(used(&quota), (30, 0));
 }
@@ -308,7 +308,7 @@ fn what_is_replaced_when_closed_counts_until_then() {
     let file = change(&quota, "sub/g", &options).unwrap();
     file.write_at(&[0; 70], 0).unwrap();
     assert_eq!(used(&quota), (30, 70));
-    assert!(matches!(file.truncate(71), Err(StoreError::NoSpace)));
+    assert!(matches!(file.truncate(71), Err(StoreError::OverQuota)));
     file.close(&[]).unwrap();
     assert_eq!(used(&quota), (80, 0));
     let file = change(&quota, "sub/g", &options).unwrap();
@@ -379,7 +379,7 @@ fn what_grows_without_a_name_is_given_back_when_nobody_has_it_open() {
     assert_eq!(used(&quota), (20, 0));
     files[1].write_at(&[0; 20], 30).unwrap();
     assert_eq!(used(&quota), (20, 20));
-    assert!(matches!(files[0].truncate(1000), Err(StoreError::NoSpace)));
+    assert!(matches!(files[0].truncate(1000), Err(StoreError::OverQuota)));
     files[0].truncate(0).unwrap();
     let [first, second] = files;
     drop(first);

@@ -89,6 +89,13 @@ fn read(storage: &dyn Storage, at: &str) -> Result<Vec<u8>, StoreError> {
 fn names(storage: &dyn Storage, at: &ObjectPath) -> Vec<String> {
     let listing = storage.list(at).unwrap();
     assert!(!listing.is_cut);
+    let sorted = |mut names: Vec<Vec<u8>>| {
+        names.sort();
+        names
+    };
+    let alone = storage.names(at).unwrap().collect::<Result<_, _>>().unwrap();
+    let with_more = listing.entries.iter().map(|entry| entry.name.clone()).collect();
+    assert_eq!(sorted(alone), sorted(with_more));
     let mut names: Vec<_> = listing
         .entries
         .into_iter()

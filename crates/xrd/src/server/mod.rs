@@ -54,8 +54,11 @@ pub enum Step {
     /// These bytes are sent; what comes behind what was used belongs to TLS' handshake. Then
     /// [`Machine::tls_begun`] is called.
     StartTls(Vec<u8>),
-    /// These bytes are sent, and the connection ends.
-    End(Vec<u8>),
+    /// A request is out of order, or makes no sense: it is answered with that error, and the connection ends if it says
+    /// so.
+    Refused(StreamId, RequestId, Malformed),
+    /// The connection ends without a word.
+    End,
     /// The client says who it is. Answered by the owner, who calls [`Machine::logged_in`] when it lets it in.
     Login(StreamId, Login),
     /// The client proves it. Answered by the owner, who calls [`Machine::authenticated`] when it believes it.
@@ -112,7 +115,11 @@ impl Machine {
         };
         let head = match RequestHead::parse(head) {
             Ok(head) => head,
-            Err(wrong) => return (0, refused(StreamId([head[0], head[1]]), &wrong)),
+            Err(wrong) => {
+                let (stream, id) =
+                    (StreamId([head[0], head[1]]), RequestId(u16::from_be_bytes([head[2], head[3]])));
+                return (0, Step::Refused(stream, id, wrong));
+            }
         };
         if let Some(refusal) = self.refusal(&head) {
             return refusal;
@@ -123,7 +130,7 @@ impl Machine {
         let argument_max = if self.is_in() { ROOT_ARGUMENT_BYTES_MAX } else { ROOT_LOGIN_BYTES_MAX };
         if head.payload_len > argument_max {
             let wrong = Malformed::new(ErrorCode::ARG_TOO_LONG, "Request argument is too long");
-            return (0, refused(head.stream, &wrong.closing()));
+            return (0, Step::Refused(head.stream, head.id, wrong.closing()));
         }
         let used = REQUEST_HEAD_BYTES + head.payload_len as usize;
         let Some(argument) = bytes.get(REQUEST_HEAD_BYTES..used) else { return (0, Step::More(used)) };
@@ -134,7 +141,7 @@ impl Machine {
         let known = bytes.len().min(HANDSHAKE_BYTES);
         if bytes[..known] != HANDSHAKE[..known] {
             // Nobody who speaks this protocol begins in another way, so nobody would understand an answer.
-            return (0, Step::End(Vec::new()));
+            return (0, Step::End);
         }
         if known < HANDSHAKE_BYTES {
             return (0, Step::More(HANDSHAKE_BYTES));
@@ -155,7 +162,7 @@ impl Machine {
                 matches!(head.id, RequestId::PROTOCOL | RequestId::AUTH | RequestId::PING)
             }
             // Requests come on the connection that the session began with. Data would have been announced there.
-            Stage::Bound if brings_data(head.id) => return Some((0, Step::End(Vec::new()))),
+            Stage::Bound if brings_data(head.id) => return Some((0, Step::End)),
             Stage::Handshake | Stage::Session | Stage::Bound => true,
         };
         if expected {
@@ -166,7 +173,7 @@ impl Machine {
             _ => "Invalid request; user not logged in",
         };
         let wrong = Malformed::new(ErrorCode::INVALID_REQUEST, what).closing();
-        Some((0, refused(head.stream, &wrong)))
+        Some((0, Step::Refused(head.stream, head.id, wrong)))
     }
 
     fn request(&mut self, head: &RequestHead, argument: &[u8]) -> Step {
@@ -178,24 +185,24 @@ impl Machine {
             RequestId::PROTOCOL => {
                 return match Protocol::parse(&head.body, argument) {
                     Ok(asked) => self.protocol(stream, &asked),
-                    Err(wrong) => refused(stream, &wrong),
+                    Err(wrong) => Step::Refused(stream, head.id, wrong),
                 };
             }
             // Nobody is asked for signatures, so none is looked at.
             RequestId::SIGVER => return Step::Ignored,
             RequestId::LOGIN if self.stage == Stage::Session && argument.is_empty() => {
                 let wrong = Malformed::new(ErrorCode::ARG_MISSING, "Required argument not present");
-                return refused(stream, &wrong);
+                return Step::Refused(stream, head.id, wrong);
             }
             RequestId::LOGIN | RequestId::AUTH | RequestId::BIND if self.stage == Stage::Session => {
                 let wrong = Malformed::new(ErrorCode::INVALID_REQUEST, "Invalid request code");
-                return refused(stream, &wrong);
+                return Step::Refused(stream, head.id, wrong);
             }
             _ => {}
         }
         let request = match Request::parse(head.id, &head.body, argument) {
             Ok(request) => request,
-            Err(wrong) => return refused(stream, &wrong),
+            Err(wrong) => return Step::Refused(stream, head.id, wrong),
         };
         match request {
             Request::Login(login) => Step::Login(stream, login),
@@ -227,11 +234,6 @@ impl Machine {
 /// Whether a request brings data for files, in its payload, behind it, or in a request inside of it.
 fn brings_data(id: RequestId) -> bool {
     matches!(id, RequestId::WRITE | RequestId::PGWRITE | RequestId::WRITEV | RequestId::CHKPOINT)
-}
-
-fn refused(stream: StreamId, wrong: &Malformed) -> Step {
-    let said = answer::error(stream, wrong.code, wrong.message);
-    if wrong.closes { Step::End(said) } else { Step::Say(said) }
 }
 
 #[cfg(test)]
