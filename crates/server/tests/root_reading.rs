@@ -1,5 +1,7 @@
 //! Files that are read over root://: which bytes come, in which messages, and what happens when they cannot.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod support;
 
 use std::sync::Arc;

@@ -49,6 +49,9 @@ use crate::transfer::{Patience, told};
 /// A write that takes longer has waited for a device.
 const FAST_WRITE_MAX: Duration = Duration::from_millis(2);
 
+/// Between two looks, when everything else is done, at whether bound connections are done as well.
+const ELSEWHERE_PAUSE: Duration = Duration::from_millis(20);
+
 /// Answers are made ahead of the socket up to here.
 const AHEAD_BYTES: usize = 256 * 1024;
 
@@ -102,7 +105,7 @@ enum Role {
     /// The one that it began with.
     Main(Main, Context),
     /// Another one, that carries answers.
-    Bound(Joined),
+    Bound(Joined, Context),
 }
 
 /// A connection.
@@ -236,7 +239,7 @@ impl Connection {
                 files::end_all(&context).await;
                 drop(main);
             }
-            Role::Bound(joined) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
+            Role::Bound(joined, _) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
             Role::Stranger => {}
         }
         if outcome.is_ok() {
@@ -296,7 +299,10 @@ impl Connection {
                 biased;
                 told = self.told.recv() => event = told,
                 ready = self.wire.stream.ready(wants_input, is_full) => ready?,
-                _ = self.phase.wait_for(|phase| *phase == Phase::Stopping), if !self.is_ending => {
+                // What is bound ends with its session.
+                _ = self.phase.wait_for(|phase| *phase == Phase::Stopping),
+                    if !self.is_ending && !matches!(self.role, Role::Bound(..)) =>
+                {
                     // What runs is finished, and nothing else is begun.
                     self.is_ending = true;
                 }
@@ -311,10 +317,16 @@ impl Connection {
     /// Whether everything was done that is to be done.
     fn is_over(&self) -> bool {
         self.is_ending
+            && !self.is_answered_elsewhere()
             && self.unanswered == 0
             && self.jobs.is_empty()
             && self.outbox.is_empty()
             && !self.wire.stream.has_unsent()
+    }
+
+    /// Whether bound connections have answers in hand that are to be finished.
+    fn is_answered_elsewhere(&self) -> bool {
+        matches!(&self.role, Role::Main(main, _) if main.all.delegated() > 0)
     }
 
     fn wants_input(&self) -> bool {
@@ -452,7 +464,10 @@ impl Connection {
         match joined {
             Ok(joined) => {
                 self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
-                self.role = Role::Bound(joined);
+                let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&joined.all.session));
+                let link = Arc::new(self.link()?);
+                let context = Context { shared, client: self.client, session, link, takes_later: false };
+                self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())
             }
@@ -702,6 +717,9 @@ impl Connection {
             Err(failure) => {
                 self.outbox.failure(stream, &failure);
                 self.is_ending |= failure.closes;
+                if let Role::Bound(joined, _) = &self.role {
+                    joined.all.undelegate();
+                }
                 Some(failure)
             }
         };
@@ -737,8 +755,8 @@ impl Connection {
 
     fn context(&self) -> Option<&Context> {
         match &self.role {
-            Role::Main(_, context) | Role::Unproved(_, context) => Some(context),
-            Role::Stranger | Role::Bound(_) => None,
+            Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => Some(context),
+            Role::Stranger => None,
         }
     }
 
@@ -795,7 +813,8 @@ impl Connection {
             Progress::Done => {
                 self.unanswered -= 1;
                 self.record(&job.asked, None, 0);
-                if matches!(self.role, Role::Bound(_)) {
+                if let Role::Bound(joined, _) = &self.role {
+                    joined.all.undelegate();
                     self.unsent.push_back((job.asked.stream, self.outbox.pushed_bytes()));
                 }
             }
@@ -831,7 +850,9 @@ impl Connection {
             if self.clock.allowed == 0 {
                 self.clock.allowed = usize::MAX;
                 if let Some(pace) = &self.shared.pace {
-                    let (count, wait) = pace.take(limits::IO_BYTES);
+                    let left = self.outbox.pushed_bytes() - self.outbox.sent_bytes();
+                    let left = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, limits::IO_BYTES);
+                    let (count, wait) = pace.take(left);
                     self.clock.allowed = count;
                     if !wait.is_zero() {
                         self.clock.held_until = Some(now + wait);
@@ -890,6 +911,9 @@ impl Connection {
         if let Some(until) = self.clock.held_until {
             earliest(until);
         }
+        if self.is_ending && self.is_answered_elsewhere() {
+            earliest(now + ELSEWHERE_PAUSE);
+        }
         if let Some(incoming) = &self.incoming
             && incoming.intake.is_some()
         {
@@ -908,6 +932,10 @@ impl Connection {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             earliest(end);
+        }
+        if self.is_overfull() {
+            // The rest of it waits for us.
+            self.clock.request_began = self.clock.request_began.map(|_| now);
         }
         if let Some(began) = self.clock.request_began {
             let end = began + deadlines.head;
@@ -964,7 +992,8 @@ fn hand_back(
     unsent: VecDeque<(StreamId, u64)>,
     sent_bytes: u64,
 ) {
-    let main = joined.all.main().clone();
+    let all = Arc::clone(&joined.all);
+    let main = all.main().clone();
     // From here on nothing comes in.
     drop(joined);
     told.close();
@@ -983,6 +1012,7 @@ fn hand_back(
         let _ = main.send(Event::Lost(stream));
     }
     for job in left {
+        all.undelegate();
         let _ = main.send(match job.has_begun() {
             false => Event::Returned(job),
             true => Event::Lost(job.asked.stream),

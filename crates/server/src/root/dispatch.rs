@@ -80,15 +80,10 @@ impl Connection {
             };
         }
         match all.path(path_id) {
-            Some(path) => {
-                self.unanswered -= 1;
-                if let Err(lost) = path.send(Event::Delegated(job))
-                    && let Event::Delegated(job) = lost.0
-                {
-                    self.unanswered += 1;
-                    self.jobs.push_back(Job::Read(job));
-                }
-            }
+            Some(path) => match all.delegate(&path, job) {
+                Ok(()) => self.unanswered -= 1,
+                Err(job) => self.jobs.push_back(Job::Read(*job)),
+            },
             // It was there, and what is asked for can be had here as well.
             None if all.was_bound(path_id) => self.jobs.push_back(Job::Read(job)),
             None => {

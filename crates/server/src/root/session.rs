@@ -6,15 +6,18 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::limits;
 use gridlane_xrd::{ErrorCode, PathId, SessionId};
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, watch};
 
 use super::answer::Failure;
 use super::connection::Event;
 use super::context::Session;
+use super::reading::ReadJob;
 
 /// Where a connection is told things.
 pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
@@ -32,6 +35,8 @@ pub(crate) struct Connections {
     is_tls: bool,
     main: Inbox,
     bound: Mutex<Bound>,
+    /// Reads that bound connections have to answer.
+    delegated: AtomicUsize,
     /// Nothing is left of it.
     gone: watch::Sender<bool>,
 }
@@ -72,7 +77,15 @@ impl Sessions {
         rustix::rand::getrandom(&mut id.0, rustix::rand::GetRandomFlags::empty())?;
         let session = Arc::new(Session::new(id, user, agent));
         let gone = watch::Sender::new(false);
-        let all = Arc::new(Connections { session, client, is_tls, main, bound: Mutex::default(), gone });
+        let all = Arc::new(Connections {
+            session,
+            client,
+            is_tls,
+            main,
+            bound: Mutex::default(),
+            delegated: AtomicUsize::new(0),
+            gone,
+        });
         self.lock().insert(id, Arc::clone(&all));
         Ok(Main { all, sessions: Arc::clone(self) })
     }
@@ -147,6 +160,28 @@ impl Connections {
     pub(crate) fn path(&self, path_id: PathId) -> Option<Inbox> {
         let index = usize::from(path_id.0).checked_sub(1)?;
         self.lock().paths.get(index)?.clone()
+    }
+
+    /// Gives a read to a bound connection; it comes back when that has ended meanwhile.
+    pub(crate) fn delegate(&self, path: &Inbox, job: ReadJob) -> Result<(), Box<ReadJob>> {
+        self.delegated.fetch_add(1, Ordering::Relaxed);
+        match path.send(Event::Delegated(job)) {
+            Err(SendError(Event::Delegated(job))) => {
+                self.undelegate();
+                Err(Box::new(job))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// One of those is answered, or has come back.
+    pub(crate) fn undelegate(&self) {
+        self.delegated.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many bound connections have to answer.
+    pub(crate) fn delegated(&self) -> usize {
+        self.delegated.load(Ordering::Relaxed)
     }
 
     /// Whether a connection has had this path.
