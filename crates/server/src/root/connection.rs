@@ -435,6 +435,10 @@ impl Connection {
             true => Role::Main(main, context),
             false => Role::Unproved(main, context),
         };
+        if let Some(context) = self.context() {
+            let request = Request::Login(login.clone());
+            log::answered(context, &request, self.clock.active, None, 0);
+        }
         Ok(())
     }
 
@@ -491,7 +495,7 @@ impl Connection {
         let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
-        let asked = Asked { stream, request, began: Instant::now() };
+        let asked = Asked { stream, request, began: Instant::now(), parts_bytes: 0 };
         if let Err(wait) = self.allowance() {
             return self.answered(&asked, Ok(wait));
         }
@@ -586,7 +590,7 @@ impl Connection {
         let request = Request::parse(head.id, &head.body, &[]);
         // A list of ranges is not kept for the log.
         let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-        self.answered(&Asked { stream: head.stream, request, began }, outcome);
+        self.answered(&Asked { stream: head.stream, request, began, parts_bytes: 0 }, outcome);
     }
 
     /// Takes a request from what the client may ask; else how long it has to wait.
@@ -648,9 +652,11 @@ impl Connection {
                 let (buffer, part, source) = read?;
                 self.outbox.refill(buffer, part, source);
             }
-            Event::Piece(asked, rest, Ok((piece, has_more))) => match has_more {
+            Event::Piece(mut asked, rest, Ok((piece, has_more))) => match has_more {
                 true => {
+                    let before = self.outbox.pushed_bytes();
                     self.outbox.answer(asked.stream, Status::OKSOFAR, piece);
+                    asked.parts_bytes += self.outbox.pushed_bytes() - before;
                     self.jobs.push_back(Job::Pieces(asked, rest));
                 }
                 false => self.answered(&asked, Ok(Answer::Ok(piece))),
@@ -689,7 +695,9 @@ impl Connection {
                     self.outbox.answer(stream, Status::OKSOFAR, first);
                 }
                 self.unanswered += 1;
-                let asked = Asked { stream, request: asked.request.clone(), began: asked.began };
+                let (request, began) = (asked.request.clone(), asked.began);
+                let parts_bytes = self.outbox.pushed_bytes() - before;
+                let asked = Asked { stream, request, began, parts_bytes };
                 self.jobs.push_back(Job::Pieces(asked, rest));
                 return;
             }
@@ -721,7 +729,7 @@ impl Connection {
                 Some(failure)
             }
         };
-        let bytes_out = self.outbox.pushed_bytes() - before;
+        let bytes_out = asked.parts_bytes + self.outbox.pushed_bytes() - before;
         self.record(asked, failure.as_ref(), bytes_out);
     }
 
