@@ -8,12 +8,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use gridlane_core::{ChecksumKind, ErrorKind, Url};
-use gridlane_engine::{Client, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::root::Outcome;
+use gridlane_engine::{self as engine, Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::{Dialer, tls::Trust};
 use gridlane_xrd::answer::{Redirect, StatText};
 use gridlane_xrd::flags::{DirlistOptions, OpenOptions, ServerFlags};
-use gridlane_xrd::request::{About, Dirlist, Mkdir, Read, Stat};
-use gridlane_xrd::{ErrorCode, PathArg, PathId};
+use gridlane_xrd::request::{About, Dirlist, Mkdir, PgWrite, Read, Stat, Sync};
+use gridlane_xrd::{ErrorCode, PathArg, PathId, pages};
 use support::{Faults, Site, certificate};
 
 const MANY: u64 = u64::MAX;
@@ -53,7 +54,7 @@ fn spec(sources: &[&Url], dir: &Path) -> CopySpec {
     }
 }
 
-async fn fetch(client: &Client, sources: &[&Url]) -> (Outcome, Option<Vec<u8>>) {
+async fn fetch(client: &Client, sources: &[&Url]) -> (engine::Outcome, Option<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let spec = spec(sources, dir.path());
     let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
@@ -330,7 +331,7 @@ async fn a_manager_says_where_else_the_file_is() {
 }
 
 /// Copies with three connections from one server.
-async fn fetch_with_three(client: &Client, site: &Site, url: &Url) -> (Outcome, Option<Vec<u8>>) {
+async fn fetch_with_three(client: &Client, site: &Site, url: &Url) -> (engine::Outcome, Option<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = spec(&[url], dir.path());
     spec.options.streams = Some(3);
@@ -373,6 +374,51 @@ async fn where_none_may_join_each_connection_has_a_session() {
         let opens = if site.state.faults.has_no_binds { 3 } else { 1 };
         assert!(site.count("bind") <= 2 && site.count("open") >= opens, "{:?}", site.log());
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_about_a_file_before_the_first_answer() {
+    let site = Site::start(b"", Faults { bad_page: Some((4096, 1)), ..Faults::default() }).await;
+    let (update, client) = (OpenOptions::UPDATE | OpenOptions::DELETE, client());
+    let mut file = client.root.open(&site.url, update, 0o644, "oss.asize=5").await.unwrap();
+    assert!(file.uses_pages());
+    let mut framed = Vec::new();
+    pages::frame(0, &[1; 10_000], &mut framed);
+    let mut sent = Vec::new();
+    for number in 0..3 {
+        let write =
+            |handle, is_retry| PgWrite { handle, offset: number * 10_000, path_id: PathId::MAIN, is_retry };
+        sent.push(file.send(|handle| write(handle, false), &framed).await.unwrap());
+    }
+    assert_eq!(file.unanswered(), 3);
+    let first = file.answer().await.unwrap();
+    assert_eq!(first.stream, sent[0]);
+    assert!(matches!(first.outcome, Outcome::Wrong(pages) if pages == [(4096, 4096)]));
+    for stream in &sent[1..] {
+        let answer = file.answer().await.unwrap();
+        assert!(answer.stream == *stream && matches!(answer.outcome, Outcome::Done(body) if body.is_empty()));
+    }
+    let sync = file.call(|handle| Sync { handle }).await.unwrap_err();
+    assert_eq!(sync.kind(), ErrorKind::Unsupported);
+    file.close().await.unwrap();
+    assert_eq!(site.log().last().unwrap(), "close");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_breaks_off_is_not_begun_again() {
+    let node = Site::start(b"x", Faults { breaks_after: 1, ..Faults::default() }).await;
+    let whole = Site::start(b"x", Faults::default()).await;
+    let redirects = vec![node.redirect(), whole.redirect()];
+    let manager = Site::start(b"x", Faults { redirects, ..Faults::default() }).await;
+    let dirlist = |about| Dirlist { about, options: DirlistOptions::NONE };
+    let mut taken = Vec::new();
+    let mut part = |bytes: &[u8], _| {
+        taken.extend_from_slice(bytes);
+        Ok(())
+    };
+    let error = client().root.call_in_parts(&manager.url, dirlist, &mut part).await.unwrap_err();
+    assert_eq!((error.kind(), taken.as_slice()), (ErrorKind::Network, &b"a\nb\n"[..]));
+    assert!(error.endpoint_text().unwrap().contains(&node.port.to_string()), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

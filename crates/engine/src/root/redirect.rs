@@ -16,7 +16,7 @@ pub(super) struct Way {
     /// Who redirected first.
     manager: Option<Url>,
     /// Who failed that it led to, and why.
-    tried: Vec<(String, &'static str)>,
+    tried: Vec<(Url, &'static str)>,
     /// The last failure that was not that a file is not there.
     failure: Option<Error>,
     seen: HashSet<String>,
@@ -36,7 +36,7 @@ impl Way {
         }
         let (next, token) = target(&self.at, redirect).map_err(|error| error.endpoint(&self.at))?;
         // Back to who failed already: a manager that does not listen.
-        if self.tried.iter().any(|(host, _)| host == next.host()) {
+        if self.tried.iter().any(|(tried, _)| tried.same_endpoint(&next)) {
             let loops = redirect_loop().endpoint(&self.at);
             return Err(self.failure.take().unwrap_or(loops));
         }
@@ -55,7 +55,6 @@ impl Way {
             None => matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol)
                 .then_some("srverr"),
         };
-        let host = self.at.host().to_owned();
         let is_at_manager = self.manager.as_ref().is_none_or(|manager| self.at.same_endpoint(manager));
         let (Some(manager), Some(reason), false) = (&self.manager, reason, is_at_manager) else {
             // A manager that has nobody left says that there is no such file; who failed knows better.
@@ -65,8 +64,8 @@ impl Way {
             });
         };
         let cgi = self.at.cgi().unwrap_or_default();
-        self.tried.push((host, reason));
-        let hosts: Vec<&str> = self.tried.iter().map(|(host, _)| host.as_str()).collect();
+        self.tried.push((self.at.clone(), reason));
+        let hosts: Vec<&str> = self.tried.iter().map(|(tried, _)| tried.host()).collect();
         let reasons: Vec<&str> = self.tried.iter().map(|(_, reason)| *reason).collect();
         let tried = format!("tried={}&triedrc={}", hosts.join(","), reasons.join(","));
         let cgi = merge_cgi(cgi.as_bytes(), tried.as_bytes());
