@@ -1,6 +1,9 @@
 //! The client of XRootD's protocol, against a server that does what is asked of it here.
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
+#[allow(dead_code)] // other tests need the rest
+#[path = "support/mod.rs"]
+mod fleet;
 #[path = "support/root.rs"]
 mod support;
 
@@ -28,12 +31,7 @@ fn client_that_trusts(trust: Trust) -> Client {
 }
 
 fn noise(len: usize) -> Vec<u8> {
-    let mut seed = 1_u32;
-    let next = |_| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (seed >> 24) as u8
-    };
-    (0..len).map(next).collect()
+    fleet::noise(len, 1)
 }
 
 fn stat(about: PathArg) -> Stat {
@@ -419,6 +417,48 @@ async fn a_listing_that_breaks_off_is_not_begun_again() {
     let error = client().root.call_in_parts(&manager.url, dirlist, &mut part).await.unwrap_err();
     assert_eq!((error.kind(), taken.as_slice()), (ErrorKind::Network, &b"a\nb\n"[..]));
     assert!(error.endpoint_text().unwrap().contains(&node.port.to_string()), "{error}");
+}
+
+/// Something that makes a server worse, but not useless.
+fn nuisance(numbers: &mut fleet::Numbers) -> Faults {
+    let mut faults = Faults { has_no_pages: numbers.below(3) == 0, ..Faults::default() };
+    match numbers.below(8) {
+        0 => faults.breaks_after = 1000 + numbers.below(500_000),
+        1 => faults.rate = 20_000_000 + numbers.below(50_000_000),
+        2 => faults.overtakes = true,
+        3 => faults.bad_page = Some((numbers.below(1000) * 4096, 1)),
+        4 => faults.refuses_flights = true,
+        5 => faults.methods = "&P=unix",
+        6 => faults.waits = numbers.below(4),
+        _ => faults.has_no_binds = true,
+    }
+    faults
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_of_both_protocols_in_one_copy() {
+    for seed in 0..16 {
+        let mut numbers = fleet::Numbers(seed);
+        let bytes = noise(3_000_000 + numbers.below(9_000_000) as usize);
+        let web = fleet::Site::start(&bytes, numbers.nuisance(), seed).await;
+        let first = Site::start(&bytes, nuisance(&mut numbers)).await;
+        let useless = match numbers.below(4) {
+            0 => Faults { is_missing: true, ..Faults::default() },
+            1 => Faults { ends_at: Some(numbers.below(3_000_000)), ..Faults::default() },
+            2 => Faults { bad_page: Some((0, MANY)), ..Faults::default() },
+            _ => Faults { read_error: Some(ErrorCode::IO_ERROR), ..Faults::default() },
+        };
+        let second = Site::start(&bytes, useless).await;
+        let dir = tempfile::tempdir().unwrap();
+        let mut spec = spec(&[&second.url, &web.url, &first.url], dir.path());
+        spec.options.streams = (numbers.below(2) == 0).then_some(2);
+        let outcome = copy(spec, client(), &mut Quiet, std::future::pending()).await;
+        assert!(outcome.result.is_ok(), "seed {seed}: {:?} {:?}", outcome.result, first.log());
+        assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes, "seed {seed}");
+        assert_eq!(outcome.report.checksum, Some(first.state.checksum()), "seed {seed}");
+        let of_sources: u64 = outcome.report.sources.iter().map(|source| source.bytes).sum();
+        assert_eq!(of_sources, bytes.len() as u64, "seed {seed}: every byte has one sender");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
