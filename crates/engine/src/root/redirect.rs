@@ -153,3 +153,69 @@ fn redirect_loop() -> Error {
     let message = format!("its redirects lead in a circle, or there are more than {ROOT_REDIRECTS_MAX}");
     Error::new(ErrorKind::Protocol, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse_absolute(text).unwrap()
+    }
+
+    fn host(host: &str, cgi: &str, token: &str) -> Redirect {
+        Redirect::Host { host: host.into(), port: 1095, cgi: cgi.into(), token: token.into() }
+    }
+
+    fn complete(url: &str) -> Redirect {
+        Redirect::Url { url: url.into(), flags: 0 }
+    }
+
+    fn led(from: &str, redirect: &Redirect) -> (String, Option<Vec<u8>>) {
+        let (to, token) = target(&url(from), redirect).unwrap();
+        (to.typed(), token)
+    }
+
+    #[test]
+    fn what_travels_along() {
+        let (to, token) = led("root://me@m//a b?k=v&x=1", &host("h", "x=2&y", ""));
+        assert_eq!((to.as_str(), token), ("root://me@h:1095//a b?k=v&x=2&y", None));
+        let (to, token) = led("roots://m//f", &host("::1", "x=2", "secret"));
+        assert_eq!(to, "roots://[::1]:1095//f?x=2&xrd.logintoken=secret");
+        assert_eq!(token.as_deref(), Some(&b"secret"[..]));
+        // The keys of the request are added, those of the URL win; what was encrypted stays so.
+        let (to, _) = led("roots://m//f?u=1&z=1", &complete("root://h//g?u=2"));
+        assert_eq!(to, "roots://h//g?u=2&z=1");
+        let (to, _) = led("root://m//f", &complete("roots://h//g"));
+        assert_eq!(to, "roots://h//g");
+        for wrong in ["http://h/f", "file:///etc/passwd", "root:///f", "nonsense"] {
+            assert!(target(&url("root://m//f"), &complete(wrong)).is_err(), "{wrong}");
+        }
+        assert!(target(&url("root://m//f"), &host("h/x", "", "")).is_err());
+        assert_eq!(cgi_for_servers("a=1&xrdcl.intent=tpc&&b"), b"a=1&b");
+    }
+
+    #[test]
+    fn a_way_has_an_end() {
+        let mut way = Way::new(url("root://m//f"));
+        for number in 0..ROOT_REDIRECTS_MAX {
+            way.follow(&host(&format!("h{number}"), "", "")).unwrap();
+        }
+        assert_eq!(way.follow(&host("h", "", "")).unwrap_err().kind(), ErrorKind::Protocol);
+        let mut way = Way::new(url("root://m//f"));
+        way.follow(&host("a", "", "")).unwrap();
+        way.follow(&host("b", "", "")).unwrap();
+        way.follow(&host("a", "", "")).unwrap_err();
+        // Who was not sent anywhere has nobody to go back to.
+        let mut way = Way::new(url("root://m//f"));
+        let error = || Error::new(ErrorKind::Network, "broken");
+        way.avoid(error(), None).unwrap_err();
+        // A failure that another server would have as well.
+        way.follow(&host("a", "", "")).unwrap();
+        let denied = Error::new(ErrorKind::Denied, "no");
+        way.avoid(denied, Some(ErrorCode::NOT_AUTHORIZED)).unwrap_err();
+        way.avoid(error(), None).unwrap();
+        assert_eq!(way.at.typed(), "root://m//f?tried=a&triedrc=srverr");
+        // Sent to the same one again, the first failure is what is told.
+        assert_eq!(way.follow(&host("a", "", "")).unwrap_err().message(), "broken");
+    }
+}
