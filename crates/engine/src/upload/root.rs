@@ -118,20 +118,21 @@ impl Upload {
                 .hint("make the directory first")
                 .endpoint(&self.url);
         }
-        if overwrite || error.kind() != ErrorKind::Precondition {
+        if error.kind() != ErrorKind::Precondition {
             return error;
         }
-        let what = match self.look(&self.url).await {
-            Some(found) if found.is_directory() => return error,
-            Some(found) if found.flags.has(StatFlags::POSC_PENDING) => {
-                "somebody is writing the file, or has stopped and the server has not removed it yet"
+        let (what, hint) = match self.look(&self.url).await {
+            Some(found) if found.is_directory() => {
+                ("it is a directory", "with a slash at its end, the file goes into it")
             }
-            _ => "the file exists",
+            _ if overwrite => return error,
+            Some(found) if found.flags.has(StatFlags::POSC_PENDING) => (
+                "somebody is writing the file, or has stopped and the server has not removed it yet",
+                "replace it with --force",
+            ),
+            _ => ("the file exists", "replace it with --force"),
         };
-        Error::new(ErrorKind::Precondition, what)
-            .fault(Fault::Caller)
-            .hint("replace it with --force")
-            .endpoint(&self.url)
+        Error::new(ErrorKind::Precondition, what).fault(Fault::Caller).hint(hint).endpoint(&self.url)
     }
 
     /// Takes the next bytes.
