@@ -71,6 +71,7 @@ fn an_existing_file_is_replaced_only_by_force() {
         with(cp(scratch.join("source"), server.url("dir")), "--force"),
     ] {
         run(upload).fails(5, "caller", false, &["it is a directory", "a slash at its end"]);
+        assert!(server.exported("dir").is_dir());
     }
 }
 
