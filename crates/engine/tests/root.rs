@@ -1,6 +1,9 @@
 //! The client of XRootD's protocol, against a server that does what is asked of it here.
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
+#[allow(dead_code)] // other tests need the rest
+#[path = "support/mod.rs"]
+mod fleet;
 #[path = "support/root.rs"]
 mod support;
 
@@ -8,12 +11,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use gridlane_core::{ChecksumKind, ErrorKind, Url};
-use gridlane_engine::{Client, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::root::Outcome;
+use gridlane_engine::{self as engine, Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::{Dialer, tls::Trust};
 use gridlane_xrd::answer::{Redirect, StatText};
 use gridlane_xrd::flags::{DirlistOptions, OpenOptions, ServerFlags};
-use gridlane_xrd::request::{About, Dirlist, Mkdir, Read, Stat};
-use gridlane_xrd::{ErrorCode, PathArg, PathId};
+use gridlane_xrd::request::{About, Dirlist, Mkdir, PgWrite, Read, Stat, Sync};
+use gridlane_xrd::{ErrorCode, PathArg, PathId, pages};
 use support::{Faults, Site, certificate};
 
 const MANY: u64 = u64::MAX;
@@ -27,12 +31,7 @@ fn client_that_trusts(trust: Trust) -> Client {
 }
 
 fn noise(len: usize) -> Vec<u8> {
-    let mut seed = 1_u32;
-    let next = |_| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (seed >> 24) as u8
-    };
-    (0..len).map(next).collect()
+    fleet::noise(len, 1)
 }
 
 fn stat(about: PathArg) -> Stat {
@@ -53,7 +52,7 @@ fn spec(sources: &[&Url], dir: &Path) -> CopySpec {
     }
 }
 
-async fn fetch(client: &Client, sources: &[&Url]) -> (Outcome, Option<Vec<u8>>) {
+async fn fetch(client: &Client, sources: &[&Url]) -> (engine::Outcome, Option<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let spec = spec(sources, dir.path());
     let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
@@ -330,7 +329,7 @@ async fn a_manager_says_where_else_the_file_is() {
 }
 
 /// Copies with three connections from one server.
-async fn fetch_with_three(client: &Client, site: &Site, url: &Url) -> (Outcome, Option<Vec<u8>>) {
+async fn fetch_with_three(client: &Client, site: &Site, url: &Url) -> (engine::Outcome, Option<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
     let mut spec = spec(&[url], dir.path());
     spec.options.streams = Some(3);
@@ -372,6 +371,93 @@ async fn where_none_may_join_each_connection_has_a_session() {
         // Who cannot join opens; who could, and was not answered, is tried again with a session of its own later.
         let opens = if site.state.faults.has_no_binds { 3 } else { 1 };
         assert!(site.count("bind") <= 2 && site.count("open") >= opens, "{:?}", site.log());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_requests_about_a_file_before_the_first_answer() {
+    let site = Site::start(b"", Faults { bad_page: Some((4096, 1)), ..Faults::default() }).await;
+    let (update, client) = (OpenOptions::UPDATE | OpenOptions::DELETE, client());
+    let mut file = client.root.open(&site.url, update, 0o644, "oss.asize=5").await.unwrap();
+    assert!(file.uses_pages());
+    let mut framed = Vec::new();
+    pages::frame(0, &[1; 10_000], &mut framed);
+    let mut sent = Vec::new();
+    for number in 0..3 {
+        let write =
+            |handle, is_retry| PgWrite { handle, offset: number * 10_000, path_id: PathId::MAIN, is_retry };
+        sent.push(file.send(|handle| write(handle, false), &framed).await.unwrap());
+    }
+    assert_eq!(file.unanswered(), 3);
+    let first = file.answer().await.unwrap();
+    assert_eq!(first.stream, sent[0]);
+    assert!(matches!(first.outcome, Outcome::Wrong(pages) if pages == [(4096, 4096)]));
+    for stream in &sent[1..] {
+        let answer = file.answer().await.unwrap();
+        assert!(answer.stream == *stream && matches!(answer.outcome, Outcome::Done(body) if body.is_empty()));
+    }
+    let sync = file.call(|handle| Sync { handle }).await.unwrap_err();
+    assert_eq!(sync.kind(), ErrorKind::Unsupported);
+    file.close().await.unwrap();
+    assert_eq!(site.log().last().unwrap(), "close");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_that_breaks_off_is_not_begun_again() {
+    let node = Site::start(b"x", Faults { breaks_after: 1, ..Faults::default() }).await;
+    let whole = Site::start(b"x", Faults::default()).await;
+    let redirects = vec![node.redirect(), whole.redirect()];
+    let manager = Site::start(b"x", Faults { redirects, ..Faults::default() }).await;
+    let dirlist = |about| Dirlist { about, options: DirlistOptions::NONE };
+    let mut taken = Vec::new();
+    let mut part = |bytes: &[u8], _| {
+        taken.extend_from_slice(bytes);
+        Ok(())
+    };
+    let error = client().root.call_in_parts(&manager.url, dirlist, &mut part).await.unwrap_err();
+    assert_eq!((error.kind(), taken.as_slice()), (ErrorKind::Network, &b"a\nb\n"[..]));
+    assert!(error.endpoint_text().unwrap().contains(&node.port.to_string()), "{error}");
+}
+
+/// Something that makes a server worse, but not useless.
+fn nuisance(numbers: &mut fleet::Numbers) -> Faults {
+    let mut faults = Faults { has_no_pages: numbers.below(3) == 0, ..Faults::default() };
+    match numbers.below(8) {
+        0 => faults.breaks_after = 1000 + numbers.below(500_000),
+        1 => faults.rate = 20_000_000 + numbers.below(50_000_000),
+        2 => faults.overtakes = true,
+        3 => faults.bad_page = Some((numbers.below(1000) * 4096, 1)),
+        4 => faults.refuses_flights = true,
+        5 => faults.methods = "&P=unix",
+        6 => faults.waits = numbers.below(4),
+        _ => faults.has_no_binds = true,
+    }
+    faults
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicas_of_both_protocols_in_one_copy() {
+    for seed in 0..16 {
+        let mut numbers = fleet::Numbers(seed);
+        let bytes = noise(3_000_000 + numbers.below(9_000_000) as usize);
+        let web = fleet::Site::start(&bytes, numbers.nuisance(), seed).await;
+        let first = Site::start(&bytes, nuisance(&mut numbers)).await;
+        let useless = match numbers.below(4) {
+            0 => Faults { is_missing: true, ..Faults::default() },
+            1 => Faults { ends_at: Some(numbers.below(3_000_000)), ..Faults::default() },
+            2 => Faults { bad_page: Some((0, MANY)), ..Faults::default() },
+            _ => Faults { read_error: Some(ErrorCode::IO_ERROR), ..Faults::default() },
+        };
+        let second = Site::start(&bytes, useless).await;
+        let dir = tempfile::tempdir().unwrap();
+        let mut spec = spec(&[&second.url, &web.url, &first.url], dir.path());
+        spec.options.streams = (numbers.below(2) == 0).then_some(2);
+        let outcome = copy(spec, client(), &mut Quiet, std::future::pending()).await;
+        assert!(outcome.result.is_ok(), "seed {seed}: {:?} {:?}", outcome.result, first.log());
+        assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes, "seed {seed}");
+        assert_eq!(outcome.report.checksum, Some(first.state.checksum()), "seed {seed}");
+        let of_sources: u64 = outcome.report.sources.iter().map(|source| source.bytes).sum();
+        assert_eq!(of_sources, bytes.len() as u64, "seed {seed}: every byte has one sender");
     }
 }
 

@@ -193,11 +193,12 @@ impl Client {
             return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
         }
         let mut way = Way::new(url.clone());
+        let mut has_taken = false;
         loop {
             let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
             let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
             let request = make(PathArg::with_cgi(way.at.wire_path(), cgi));
-            let came = self.ask(&way, purpose, &request, expect, take).await;
+            let came = self.ask(&way, purpose, &request, expect, take, &mut has_taken).await;
             let (error, code) = match came {
                 Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                 Ok(Came::Elsewhere(redirect)) => {
@@ -211,6 +212,10 @@ impl Client {
                 Some(_) => error,
                 None => error.endpoint(&way.at),
             };
+            if has_taken {
+                // Whoever took a part of the answer cannot give it back.
+                return Err(error);
+            }
             way.avoid(error, code)?;
         }
     }
@@ -223,9 +228,9 @@ impl Client {
         request: &[u8],
         expect: Expect,
         take: &mut Take<'_>,
+        has_taken: &mut bool,
     ) -> Result<Came> {
         let home = self.pool.home(Server::of(&way.at), purpose).await;
-        let mut has_taken = false;
         let mut waited = Duration::ZERO;
         let idle = match way.token {
             // The login says the token.
@@ -255,7 +260,7 @@ impl Client {
         }
         let mut answer_max = self.answer_max;
         loop {
-            let came = timeout(answer_max, self.hear(&mut connection, stream, take, &mut has_taken)).await;
+            let came = timeout(answer_max, self.hear(&mut connection, stream, take, has_taken)).await;
             let Ok(came) = came else {
                 let message = format!("no answer within {} s", answer_max.as_secs());
                 return Err(Error::new(ErrorKind::Timeout, message));
@@ -265,8 +270,8 @@ impl Client {
                 Ok(Some(Said::Error(answer))) => {
                     return Ok(Came::Failed(status_error(&answer), Some(answer.code)));
                 }
-                Ok(Some(Said::Redirect(redirect))) if !has_taken => return Ok(Came::Elsewhere(redirect)),
-                Ok(Some(Said::Wait(wait))) if !has_taken => {
+                Ok(Some(Said::Redirect(redirect))) if !*has_taken => return Ok(Came::Elsewhere(redirect)),
+                Ok(Some(Said::Wait(wait))) if !*has_taken => {
                     let wanted = Duration::from_secs(u64::from(wait.seconds));
                     // What waits for nothing would ask for ever.
                     waited += wanted.max(Duration::from_secs(1));
@@ -290,7 +295,7 @@ impl Client {
                     let message = "it sent a part of an answer and then something else";
                     return Err(Error::new(ErrorKind::Protocol, message));
                 }
-                Err(error) if connection.was_stale(&error) && !has_taken && is_repeatable(request) => {
+                Err(error) if connection.was_stale(&error) && !*has_taken && is_repeatable(request) => {
                     (connection, stream) = self.connect(way, &home, request, expect).await?;
                 }
                 Err(error) => return Err(error),

@@ -16,7 +16,7 @@ pub(super) struct Way {
     /// Who redirected first.
     manager: Option<Url>,
     /// Who failed that it led to, and why.
-    tried: Vec<(String, &'static str)>,
+    tried: Vec<(Url, &'static str)>,
     /// The last failure that was not that a file is not there.
     failure: Option<Error>,
     seen: HashSet<String>,
@@ -36,7 +36,7 @@ impl Way {
         }
         let (next, token) = target(&self.at, redirect).map_err(|error| error.endpoint(&self.at))?;
         // Back to who failed already: a manager that does not listen.
-        if self.tried.iter().any(|(host, _)| host == next.host()) {
+        if self.tried.iter().any(|(tried, _)| tried.same_endpoint(&next)) {
             let loops = redirect_loop().endpoint(&self.at);
             return Err(self.failure.take().unwrap_or(loops));
         }
@@ -55,7 +55,6 @@ impl Way {
             None => matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol)
                 .then_some("srverr"),
         };
-        let host = self.at.host().to_owned();
         let is_at_manager = self.manager.as_ref().is_none_or(|manager| self.at.same_endpoint(manager));
         let (Some(manager), Some(reason), false) = (&self.manager, reason, is_at_manager) else {
             // A manager that has nobody left says that there is no such file; who failed knows better.
@@ -65,8 +64,8 @@ impl Way {
             });
         };
         let cgi = self.at.cgi().unwrap_or_default();
-        self.tried.push((host, reason));
-        let hosts: Vec<&str> = self.tried.iter().map(|(host, _)| host.as_str()).collect();
+        self.tried.push((self.at.clone(), reason));
+        let hosts: Vec<&str> = self.tried.iter().map(|(tried, _)| tried.host()).collect();
         let reasons: Vec<&str> = self.tried.iter().map(|(_, reason)| *reason).collect();
         let tried = format!("tried={}&triedrc={}", hosts.join(","), reasons.join(","));
         let cgi = merge_cgi(cgi.as_bytes(), tried.as_bytes());
@@ -153,4 +152,70 @@ pub(super) fn authority(url: &Url) -> String {
 fn redirect_loop() -> Error {
     let message = format!("its redirects lead in a circle, or there are more than {ROOT_REDIRECTS_MAX}");
     Error::new(ErrorKind::Protocol, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse_absolute(text).unwrap()
+    }
+
+    fn host(host: &str, cgi: &str, token: &str) -> Redirect {
+        Redirect::Host { host: host.into(), port: 1095, cgi: cgi.into(), token: token.into() }
+    }
+
+    fn complete(url: &str) -> Redirect {
+        Redirect::Url { url: url.into(), flags: 0 }
+    }
+
+    fn led(from: &str, redirect: &Redirect) -> (String, Option<Vec<u8>>) {
+        let (to, token) = target(&url(from), redirect).unwrap();
+        (to.typed(), token)
+    }
+
+    #[test]
+    fn what_travels_along() {
+        let (to, token) = led("root://me@m//a b?k=v&x=1", &host("h", "x=2&y", ""));
+        assert_eq!((to.as_str(), token), ("root://me@h:1095//a b?k=v&x=2&y", None));
+        let (to, token) = led("roots://m//f", &host("::1", "x=2", "secret"));
+        assert_eq!(to, "roots://[::1]:1095//f?x=2&xrd.logintoken=secret");
+        assert_eq!(token.as_deref(), Some(&b"secret"[..]));
+        // The keys of the request are added, those of the URL win; what was encrypted stays so.
+        let (to, _) = led("roots://m//f?u=1&z=1", &complete("root://h//g?u=2"));
+        assert_eq!(to, "roots://h//g?u=2&z=1");
+        let (to, _) = led("root://m//f", &complete("roots://h//g"));
+        assert_eq!(to, "roots://h//g");
+        for wrong in ["http://h/f", "file:///etc/passwd", "root:///f", "nonsense"] {
+            assert!(target(&url("root://m//f"), &complete(wrong)).is_err(), "{wrong}");
+        }
+        assert!(target(&url("root://m//f"), &host("h/x", "", "")).is_err());
+        assert_eq!(cgi_for_servers("a=1&xrdcl.intent=tpc&&b"), b"a=1&b");
+    }
+
+    #[test]
+    fn a_way_has_an_end() {
+        let mut way = Way::new(url("root://m//f"));
+        for number in 0..ROOT_REDIRECTS_MAX {
+            way.follow(&host(&format!("h{number}"), "", "")).unwrap();
+        }
+        assert_eq!(way.follow(&host("h", "", "")).unwrap_err().kind(), ErrorKind::Protocol);
+        let mut way = Way::new(url("root://m//f"));
+        way.follow(&host("a", "", "")).unwrap();
+        way.follow(&host("b", "", "")).unwrap();
+        way.follow(&host("a", "", "")).unwrap_err();
+        // Who was not sent anywhere has nobody to go back to.
+        let mut way = Way::new(url("root://m//f"));
+        let error = || Error::new(ErrorKind::Network, "broken");
+        way.avoid(error(), None).unwrap_err();
+        // A failure that another server would have as well.
+        way.follow(&host("a", "", "")).unwrap();
+        let denied = Error::new(ErrorKind::Denied, "no");
+        way.avoid(denied, Some(ErrorCode::NOT_AUTHORIZED)).unwrap_err();
+        way.avoid(error(), None).unwrap();
+        assert_eq!(way.at.typed(), "root://m//f?tried=a&triedrc=srverr");
+        // Sent to the same one again, the first failure is what is told.
+        assert_eq!(way.follow(&host("a", "", "")).unwrap_err().message(), "broken");
+    }
 }

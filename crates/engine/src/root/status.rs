@@ -47,7 +47,8 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
         ErrorCode::IMPOSSIBLE => (Unsupported, Fault::Peer, "it can never be"),
         _ => (Other, Fault::Peer, "it refused the request"),
     };
-    let mut message = format!("the server answered {} {}: {meaning}", answer.code.0, answer.code);
+    let name = answer.code.name().map(|name| format!(" {name}")).unwrap_or_default();
+    let mut message = format!("the server answered {}{name}: {meaning}", answer.code.0);
     let said = said(&answer.text);
     if !said.is_empty() {
         message.push_str(&format!(" (\"{said}\")"));

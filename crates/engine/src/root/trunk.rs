@@ -189,3 +189,91 @@ async fn discard(connection: &mut Connection, scratch: &mut [u8]) -> Result<(Str
         }
     }
 }
+
+#[cfg(test)]
+#[allow(dead_code)] // the tests of the whole need more of it
+#[path = "../../tests/support/root.rs"]
+mod support;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gridlane_net::{Dialer, tls::Trust};
+    use gridlane_xrd::client::Expect;
+    use gridlane_xrd::flags::OpenOptions;
+    use gridlane_xrd::request::Read;
+    use gridlane_xrd::{Call, ErrorCode};
+
+    use super::support::{Faults, Site};
+    use super::*;
+    use crate::root::Client;
+
+    /// Asks for bytes on the first connection; says what came on the one that joined.
+    async fn read(file: &mut OpenFile, trunk: &Trunk, offset: u64) -> Result<Next> {
+        let (handle, path_id) = (file.handle(), file.session().path_id);
+        let mut request = Read { handle, offset, len: 4, path_id }.to_bytes(StreamId::default());
+        let connection = file.connection()?;
+        connection.number(&mut request, Expect::Bytes { offset, len: 4 })?;
+        trunk.send(request)?;
+        connection.next().await
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_joined_is_served_when_the_lane_that_had_the_connection_is_over() {
+        let site = Site::start(b"0123456789", Faults::default()).await;
+        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
+        let options = OpenOptions::READ | OpenOptions::RETSTAT;
+        let mut file = client.open(&site.url, options, 0, "").await.unwrap();
+        let carrier = Carrier::new(&mut file).unwrap().unwrap();
+        let trunk = carrier.trunk().upgrade().unwrap();
+        let (mut second, joined) = client.join(&trunk).await.unwrap();
+        assert!(carrier.is_used() && trunk.is_useful());
+        drop(trunk);
+        let carrying = tokio::spawn(carrier.carry(file));
+        for offset in [0, 5] {
+            let mut found = Vec::new();
+            let mut next = read(&mut second, &joined.trunk, offset).await.unwrap();
+            loop {
+                let Next::Part(part) = next else { panic!("{next:?}") };
+                let connection = second.connection().unwrap();
+                let mut buf = [0; 4];
+                while connection.data_left() > 0 {
+                    let count = connection.read_data(&mut buf).await.unwrap();
+                    found.extend_from_slice(&buf[..count]);
+                }
+                if part.is_last {
+                    break;
+                }
+                next = connection.next().await.unwrap();
+            }
+            assert_eq!(found, &b"0123456789"[offset as usize..offset as usize + 4]);
+        }
+        // The last one who joined ends it: the file is closed, and the session goes on.
+        drop((second, joined));
+        carrying.await.unwrap();
+        while site.count("close") == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(site.connections(), 2);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_fails_on_the_first_connection_is_passed_on() {
+        let site = Site::start(b"0123456789", Faults { fails_elsewhere: true, ..Faults::default() }).await;
+        let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(20));
+        let options = OpenOptions::READ | OpenOptions::RETSTAT;
+        let mut file = client.open(&site.url, options, 0, "").await.unwrap();
+        let carrier = Carrier::new(&mut file).unwrap().unwrap();
+        let trunk = carrier.trunk().upgrade().unwrap();
+        let (mut second, mut joined) = client.join(&trunk).await.unwrap();
+        tokio::spawn(carrier.carry(file));
+        tokio::select! {
+            next = read(&mut second, &trunk, 0) => panic!("{next:?}"),
+            (stream, said) = joined.said() => {
+                assert_eq!(Answers::path_of(stream), PathId(1));
+                assert!(matches!(said, Said::Error(answer) if answer.code == ErrorCode::ARG_INVALID));
+            }
+        }
+    }
+}

@@ -1,11 +1,17 @@
 //! Who runs this process, as servers are told.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use gridlane_xrd::client::Who;
 
-/// The user and group of this process.
+/// The user and group of this process. Looked up once: who runs it does not change.
 pub(super) fn who() -> Who {
+    static WHO: OnceLock<Who> = OnceLock::new();
+    WHO.get_or_init(look_up).clone()
+}
+
+fn look_up() -> Who {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     let named = |file: &str, number: u32| {
         let found = fs::read_to_string(file).ok().and_then(|text| name_of(&text, number));

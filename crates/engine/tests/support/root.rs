@@ -9,8 +9,8 @@ use std::time::Duration;
 use gridlane_core::{Checksum, ChecksumKind, Hasher, Url};
 use gridlane_net::{Stream, tls};
 use gridlane_xrd::answer::{
-    HandshakeAnswer, LoginAnswer, OpenAnswer, ProtocolAnswer, Redirect, Signing, StatText, StatusAnswer,
-    checksum_text, deferred, error, message, ok, wait,
+    Corrections, HandshakeAnswer, LoginAnswer, OpenAnswer, ProtocolAnswer, Redirect, Signing, StatText,
+    StatusAnswer, checksum_text, deferred, error, message, ok, wait,
 };
 use gridlane_xrd::flags::{ClientFlags, OpenOptions, ServerFlags, StatFlags};
 use gridlane_xrd::request::About;
@@ -241,6 +241,10 @@ impl State {
                 line.write(&answer[..(self.faults.breaks_after as usize).min(answer.len())]).await?;
                 return Ok(());
             }
+            if head.id == RequestId::DIRLIST && self.faults.breaks_after > 0 {
+                line.write(&answer).await?;
+                return Ok(());
+            }
             if path_id != PathId::MAIN {
                 let wanted = (session, path_id.0);
                 let joined = self.joined.lock().unwrap().get(&wanted).cloned();
@@ -343,6 +347,9 @@ impl State {
                 }
             }
             Request::Locate(_) => ok(stream, self.faults.locations.as_bytes()),
+            Request::Dirlist(_) if self.faults.breaks_after > 0 => {
+                message(stream, Status::OKSOFAR, b"a\nb\n")
+            }
             Request::Dirlist(_) => {
                 let parts = [message(stream, Status::OKSOFAR, b"a\nb\n"), ok(stream, b"c\0")];
                 parts.concat()
@@ -357,7 +364,16 @@ impl State {
                 [message(stream, Status::OKSOFAR, first), ok(stream, rest)].concat()
             }
             Request::PgRead(read) => self.pages(stream, read.offset, self.range(read.offset, read.len)),
-            Request::PgWrite(_) | Request::Write(_) => ok(stream, b""),
+            Request::PgWrite(write) => {
+                let bad = self.faults.bad_page.filter(|_| write.offset == 0 && !write.is_retry);
+                let list = bad.and_then(|(offset, _)| Corrections::of(&[(offset, 4096)]));
+                let list = list.map(|list| list.encode()).unwrap_or_default();
+                let (request, data_len) = (RequestId::PGWRITE, list.len() as u32);
+                let (is_partial, offset) = (false, write.offset);
+                let status = StatusAnswer { stream, request, is_partial, data_len, offset }.encode();
+                [&status[..], &list].concat()
+            }
+            Request::Write(_) => ok(stream, b""),
             Request::Close(_) | Request::Ping(_) | Request::Endsess(_) | Request::Mkdir(_) => ok(stream, b""),
             _ => error(stream, ErrorCode::UNSUPPORTED, "not here"),
         }

@@ -1,0 +1,119 @@
+//! How a lane over XRootD's protocol begins: with the file open, on a session of its own or on one that it joins.
+
+use std::collections::VecDeque;
+use std::future::Future;
+
+use gridlane_core::{ByteRange, Error, ErrorKind};
+use gridlane_plan::Loss;
+use gridlane_xrd::answer::StatText;
+use gridlane_xrd::flags::OpenOptions;
+use gridlane_xrd::request::{About, Stat};
+
+use super::{Step, changed};
+use crate::lane::{Command, Commands, End, Lane, bounded};
+use crate::notice::Notice;
+use crate::root::{Carrier, Joined, OpenFile};
+use crate::source::Identity;
+
+/// Opens the file, or joins a session that has it open, while orders come in.
+pub(super) async fn open(
+    lane: &Lane,
+    commands: &mut Commands,
+    early: &mut VecDeque<ByteRange>,
+) -> Step<(OpenFile, Option<Carrier>, Option<Joined>)> {
+    if let Some(trunk) = lane.source.trunk() {
+        let join = lane.client.root.join(&trunk);
+        match with_orders(commands, early, join).await? {
+            Ok((file, joined)) => {
+                told(lane, &file)?;
+                return Ok((file, None, Some(joined)));
+            }
+            Err(_) => trunk.refuse(),
+        }
+    }
+    let mut file = open_anew(lane, commands, early).await?;
+    let carrier = Carrier::new(&mut file).map_err(End::Local)?;
+    if let Some(carrier) = &carrier {
+        lane.source.set_trunk(carrier.trunk());
+    }
+    told(lane, &file)?;
+    Ok((file, carrier, None))
+}
+
+/// Does something while orders come in.
+async fn with_orders<T>(
+    commands: &mut Commands,
+    early: &mut VecDeque<ByteRange>,
+    doing: impl Future<Output = T>,
+) -> Step<T> {
+    tokio::pin!(doing);
+    loop {
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(Command::Request(range)) => early.push_back(range),
+                Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
+            },
+            outcome = &mut doing => return Ok(outcome),
+        }
+    }
+}
+
+/// Opens the file on a session of its own.
+async fn open_anew(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<ByteRange>) -> Step<OpenFile> {
+    let url = lane.source.current_url();
+    let options = OpenOptions::READ | OpenOptions::RETSTAT;
+    let opened = async {
+        let mut file = lane.client.root.open(&url, options, 0, "").await?;
+        if file.stat.is_none() {
+            let said =
+                file.call(|handle| Stat { about: About::Handle(handle), is_vfs: false, wants: 0 }).await?;
+            file.stat = StatText::parse(&said).ok();
+        }
+        match file.stat {
+            Some(_) => Ok(file),
+            None => {
+                Err(Error::new(ErrorKind::Protocol, "it does not say how large the file is").endpoint(&url))
+            }
+        }
+    };
+    let file = with_orders(commands, early, opened).await?.map_err(|error| {
+        lane.source.set_resolved(None);
+        match error.kind() {
+            ErrorKind::Busy => {
+                let wait = bounded(error.wait());
+                End::Lost(Loss::Busy { wait }, Some(error))
+            }
+            _ if error.is_retryable() => End::Lost(Loss::Failed, Some(error)),
+            // A certificate that is not trusted will not be trusted in a second either.
+            _ => End::Dead { error, forget: false },
+        }
+    })?;
+    if file.url != url {
+        lane.source.set_resolved(Some(file.url.clone()));
+    }
+    Ok(file)
+}
+
+/// Tells that there is a connection, and of which version of the file.
+fn told(lane: &Lane, file: &OpenFile) -> Step<()> {
+    let identity = identity(lane, file);
+    let (round_trip, handshake_round_trips) = (file.round_trip(), file.handshake_round_trips());
+    lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
+    match lane.source.identify(&identity) {
+        Ok(true) => {
+            let (source, size_bytes) = (lane.source.number, identity.size_bytes);
+            lane.tell(Notice::Identified { source, size_bytes });
+        }
+        Ok(false) => {}
+        Err(_) => return Err(changed(lane)),
+    }
+    lane.tell(Notice::Pipelines { lane: lane.id });
+    Ok(())
+}
+
+/// Which version of the file this is.
+fn identity(lane: &Lane, file: &OpenFile) -> Identity {
+    let of_itself = lane.source.url.same_endpoint(&file.url);
+    file.stat.as_ref().map_or(Identity::unknown(), |stat| Identity::of_stat(stat, of_itself))
+}
