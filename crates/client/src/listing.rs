@@ -72,7 +72,7 @@ pub struct Listing {
 enum From {
     Local(ReadDir),
     Dav { exchange: Box<Exchange>, reader: Box<MultistatusReader>, buf: Vec<u8>, seen_self: bool },
-    Root(root::Names),
+    Root(Box<root::Names>),
     Read(std::vec::IntoIter<Entry>),
     File(Option<Entry>),
     End,
@@ -197,7 +197,7 @@ impl Lister {
     /// Asks by XRootD's protocol.
     async fn names(&self, url: &Url) -> Result<From> {
         match root::list(&self.client.root, url).await {
-            Ok(names) => Ok(From::Root(names)),
+            Ok(names) => Ok(From::Root(Box::new(names))),
             Err(error) if error.kind() == ErrorKind::Denied || error.is_retryable() => Err(error),
             // What a server says of a file that is to be listed could mean anything.
             Err(error) => match root::stat(&self.client.root, url).await {

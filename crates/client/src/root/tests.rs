@@ -27,6 +27,14 @@ impl Server {
     async fn start(
         answer: impl FnMut(StreamId, &Request) -> Option<Vec<Vec<u8>>> + Send + 'static,
     ) -> Server {
+        Server::with(ServerFlags::IS_SERVER, answer).await
+    }
+
+    /// The same that says to be and to can this.
+    async fn with(
+        flags: ServerFlags,
+        answer: impl FnMut(StreamId, &Request) -> Option<Vec<Vec<u8>>> + Send + 'static,
+    ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("root://{}//d", listener.local_addr().unwrap());
         let asked: Arc<Mutex<Vec<Request>>> = Arc::default();
@@ -37,7 +45,7 @@ impl Server {
                 let (asked, answer) = (asked.clone(), answer.clone());
                 tokio::spawn(async move {
                     // Ends with the connection.
-                    let _ = serve(stream, &asked, &answer).await;
+                    let _ = serve(stream, flags, &asked, &answer).await;
                 });
             }
         });
@@ -59,6 +67,7 @@ impl Server {
 
 async fn serve(
     mut stream: TcpStream,
+    flags: ServerFlags,
     asked: &Mutex<Vec<Request>>,
     answer: &Mutex<Answer>,
 ) -> std::io::Result<()> {
@@ -78,7 +87,7 @@ async fn serve(
         let pieces = match &request {
             Request::Protocol(_) => {
                 let (version, signing) = (PROTOCOL_VERSION, Signing::default());
-                ProtocolAnswer { version, flags: ServerFlags::IS_SERVER, signing }.encode(&mut body);
+                ProtocolAnswer { version, flags, signing }.encode(&mut body);
                 vec![ok(head.stream, &body)]
             }
             Request::Login(_) => {
@@ -310,4 +319,28 @@ async fn a_question_mark_is_in_no_name() {
         assert_eq!((failed.kind(), failed.whose_fault()), (ErrorKind::Unsupported, Fault::Caller));
     }
     assert!(server.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_is_asked_who_has_the_directory() {
+    let node = |text: &'static [u8]| {
+        Server::start(move |stream, request| match request {
+            Request::Dirlist(_) => one(ok(stream, text)),
+            _ => None,
+        })
+    };
+    let one_node = node(b".\n0 0 0 0\na\n1 5 48 5\nboth\n1 5 48 5\0").await;
+    let other = node(b".\n0 0 0 0\nboth\n1 5 48 5\nz\n1 5 48 5\0").await;
+    let address = |server: &Server| format!("Sw[::127.0.0.1]:{}", server.url.port());
+    let locations = format!("{} {}\0", address(&one_node), address(&other));
+    let manager = Server::with(ServerFlags::IS_MANAGER, move |stream, request| match request {
+        Request::Ping(_) => one(ok(stream, b"")),
+        Request::Locate(_) => one(ok(stream, locations.as_bytes())),
+        // Its own disk has nothing.
+        _ => None,
+    })
+    .await;
+    let mut found = names(&manager.client(), &manager.url).await.unwrap();
+    found.sort();
+    assert_eq!(found, ["a", "both", "z"]);
 }

@@ -72,6 +72,10 @@ impl Upload {
 
     async fn open(&self, size_bytes: u64, overwrite: bool) -> Result<Box<Writing>> {
         let there = if overwrite { self.look(&self.url).await } else { None };
+        // XRootD 5.5 refuses to put a file in the place of a directory, and removes that if it is empty.
+        if there.as_ref().is_some_and(StatText::is_directory) {
+            return Err(self.is_directory());
+        }
         let existing = if overwrite { OpenOptions::DELETE } else { OpenOptions::NEW };
         let mut options = OpenOptions::UPDATE | OpenOptions::POSC | OpenOptions::RETSTAT | existing;
         let cgi = format!("oss.asize={size_bytes}");
@@ -118,11 +122,12 @@ impl Upload {
                 .hint("make the directory first")
                 .endpoint(&self.url);
         }
-        if overwrite || error.kind() != ErrorKind::Precondition {
+        if error.kind() != ErrorKind::Precondition {
             return error;
         }
         let what = match self.look(&self.url).await {
-            Some(found) if found.is_directory() => return error,
+            Some(found) if found.is_directory() => return self.is_directory(),
+            _ if overwrite => return error,
             Some(found) if found.flags.has(StatFlags::POSC_PENDING) => {
                 "somebody is writing the file, or has stopped and the server has not removed it yet"
             }
@@ -131,6 +136,13 @@ impl Upload {
         Error::new(ErrorKind::Precondition, what)
             .fault(Fault::Caller)
             .hint("replace it with --force")
+            .endpoint(&self.url)
+    }
+
+    fn is_directory(&self) -> Error {
+        Error::new(ErrorKind::Precondition, "it is a directory")
+            .fault(Fault::Caller)
+            .hint("with a slash at its end, the file goes into it")
             .endpoint(&self.url)
     }
 

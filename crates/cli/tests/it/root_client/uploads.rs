@@ -66,8 +66,13 @@ fn an_existing_file_is_replaced_only_by_force() {
     }
     fs::create_dir(server.exported("dir")).unwrap();
     server.give();
-    let outcome = run(with(cp(scratch.join("source"), server.url("dir")), "--force"));
-    assert!(outcome.code != Some(0), "{}", outcome.describe());
+    for upload in [
+        cp(scratch.join("source"), server.url("dir")),
+        with(cp(scratch.join("source"), server.url("dir")), "--force"),
+    ] {
+        run(upload).fails(5, "caller", false, &["it is a directory", "a slash at its end"]);
+        assert!(server.exported("dir").is_dir());
+    }
 }
 
 #[test]
