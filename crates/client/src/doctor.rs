@@ -11,8 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::units::{format_bytes, format_seconds};
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::http::{Exchange, Purpose, Request};
 use gridlane_engine::Client;
+use gridlane_engine::http::{Exchange, Purpose, Request};
 use gridlane_net::tls::Trust;
 use rustix::process::{Resource, getrlimit};
 

@@ -37,10 +37,16 @@ pub use tree::*;
 /// How long the answer to a short question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 
+/// With the value 0 of this variable, bytes travel over root:// without a checksum for each page, as with
+/// `XRD_CPUSEPGWRTRD=0`. The checksum of the whole is compared in any case.
+const PAGES_VARIABLE: &str = "GRIDLANE_ROOT_PAGES";
+
 /// Makes the client that all calls share. It goes through the proxies that the environment names.
 pub fn connect(trust: Trust) -> Client {
     let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
-    Client::new(Dialer::new(trust).proxies(proxies), ANSWER_MAX)
+    let mut client = Client::new(Dialer::new(trust).proxies(proxies), ANSWER_MAX);
+    client.root.pages = std::env::var_os(PAGES_VARIABLE).is_none_or(|value| value != "0");
+    client
 }
 
 /// The checksum of a file: the server's word if it gives one, else computed from the bytes.

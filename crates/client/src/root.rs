@@ -67,8 +67,19 @@ pub(crate) async fn mkdir(client: &Client, url: &Url, parents: bool) -> Result<b
             false => Err(there_already("it is there and is no directory", url)),
         };
     }
-    let make = |about| Mkdir { about: without_slash(about), parents, mode: DIRECTORY_MODE };
-    match client.call(url, make).await {
+    let order = |parents| {
+        let make = move |about| Mkdir { about: without_slash(about), parents, mode: DIRECTORY_MODE };
+        client.call(url, make)
+    };
+    let mut made = order(parents).await;
+    if matches!(&made, Err(error) if error.kind() == ErrorKind::NotFound) {
+        let above = crate::namespace::directory_form(url)?.join("..")?;
+        if is_directory(client, &above).await {
+            // Another server of a cluster has the directory that it goes to.
+            made = order(true).await;
+        }
+    }
+    match made {
         Ok(_) => Ok(true),
         // Somebody was faster.
         Err(error) if error.kind() == ErrorKind::Precondition && is_directory(client, url).await => Ok(false),
@@ -185,25 +196,4 @@ fn without_slash(mut about: PathArg) -> PathArg {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slashes_at_the_end() {
-        let about = PathArg::with_cgi("/a b//", "authz=x");
-        assert_eq!(without_slash(about), PathArg::with_cgi("/a b", "authz=x"));
-        assert_eq!(without_slash(PathArg::new("//")), PathArg::new("/"));
-    }
-
-    #[test]
-    fn what_a_stat_text_says() {
-        let text = |text: &str| StatText::parse(text.as_bytes()).unwrap();
-        let file = entry(b"f".to_vec(), &text("1 5 48 100"));
-        assert_eq!((file.kind, file.size_bytes), (EntryKind::File, Some(5)));
-        assert_eq!(file.modified, Some(UNIX_EPOCH + Duration::from_secs(100)));
-        let directory = entry(b"d".to_vec(), &text("1 4096 51 -1"));
-        assert_eq!((directory.kind, directory.size_bytes, directory.modified), (EntryKind::Directory, None, None));
-        assert_eq!(entry(b"f".to_vec(), &text("1 5 112 100")).size_bytes, None);
-        assert!(is_special(&text("1 0 4 0")) && !is_special(&text("1 0 48 0")));
-    }
-}
+mod tests;

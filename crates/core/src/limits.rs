@@ -428,6 +428,9 @@ pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes that one read over root:// asks for, as XRootD's clients do, and of one answer to a plain read: what its length
 /// was promised for cannot be interrupted by other answers.
 pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Wrong pages of one lane over root:// that are asked for again: a network that makes more of them, or a server,
+/// is broken.
+pub const ROOT_WRONG_PAGES_MAX: usize = 64;
 /// Redirects followed for one request over root://: as many as XRootD's clients do, because a manager is asked again
 /// for every replica that fails.
 pub const ROOT_REDIRECTS_MAX: usize = 16;
@@ -440,6 +443,11 @@ pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
 pub const ROOT_WRITTEN_BYTES_MAX: usize = 32 * ROOT_WRITE_BYTES;
 /// Bytes of an answer that lists attributes with their values: on some file systems one file can have 400 MB of them.
 pub const ROOT_ATTRIBUTE_LIST_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// After so long a client that asks for a checksum is told that the answer comes later, and does not take the silence for
+/// a server that is gone.
+pub const ROOT_SOON: Duration = Duration::from_secs(1);
+/// Within so long it is told that the answer comes: a file of 1 TB at 300 MB/s.
+pub const ROOT_LATER: Duration = Duration::from_secs(3600);
 /// Keys of one question for settings. Real ones have a handful, and an answer may be longer than its question.
 pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 /// Requests for blocks of a file that a client is advised to have running: XRootD's own number.

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES};
+use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
@@ -129,7 +129,14 @@ async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>)
             Err(_) => {}
         }
     }
-    Ok(Word { identity, checksum, served: Served::default() })
+    let mut served = Served::default();
+    let is_behind_manager = !source.url.same_endpoint(&answered.url);
+    if kind.is_some() && is_behind_manager && stat.size_bytes > SMALL_DOWNLOAD_BYTES_MAX {
+        // Not to know them is no failure.
+        let found = client.locate(&source.url).await.unwrap_or_default();
+        served.take_located(&answered.url, found);
+    }
+    Ok(Word { identity, checksum, served })
 }
 
 async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {

@@ -15,10 +15,13 @@
 //! piece when its last byte has come (`pieces`), and the run has the wrong ones fetched again at once
 //! (`wrong_pieces`).
 //!
+//! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol (`root`), and from a file of this machine. One copy
+//! may have all of them.
+//!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
 //!
-//! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`.
+//! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
 
 mod client;
 mod digests;

@@ -301,7 +301,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waited_long_enough_goes_on() {
-        let pool: Pool<Route, Stream> = Pool::new(Duration::from_secs(60), Duration::from_millis(1));
+        let pool = Pool::<Route, Stream>::new(Duration::from_secs(60), Duration::from_millis(1));
         let mut homes = Vec::new();
         for _ in 0..QUESTIONS_PER_HOST_MAX {
             homes.push(pool.home(key(), Purpose::Question).await);

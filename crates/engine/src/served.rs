@@ -1,4 +1,5 @@
-//! What a server says of a file beside the file: where else it is, and where its metalink is (RFC 6249).
+//! What a server says of a file beside the file: where else it is, and where its metalink is (RFC 6249). A manager of
+//! XRootD's protocol is asked where else it is.
 //!
 //! A hint, never a fact. A replica that only a server named has no vote about size or checksum, and
 //! is used only where a checksum of the whole will be compared that does not come from it. From https nothing
@@ -45,6 +46,12 @@ impl Served {
         }
         self.replicas.truncate(SERVED_REPLICAS_MAX);
         self.metalink = self.metalink.take().or_else(|| usable(&link_header::metalink(headers)?));
+    }
+
+    /// Takes the servers that a manager of XRootD's protocol knows, but for the one that it sends us to.
+    pub(crate) fn take_located(&mut self, used: &Url, found: Vec<Url>) {
+        self.replicas.extend(found.into_iter().filter(|url| !url.same_endpoint(used)));
+        self.replicas.truncate(SERVED_REPLICAS_MAX);
     }
 }
 

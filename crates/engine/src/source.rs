@@ -1,12 +1,14 @@
 //! A replica, as all lanes to it know it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
 use gridlane_core::{ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::metalink::Format;
 use gridlane_xrd::answer::StatText;
+
+use crate::root::Trunk;
 
 /// A date counts as a strong validator only when the file was last changed this long before the answer
 /// (RFC 9110, 8.8.2.2): within the same second it could have been changed again unnoticed.
@@ -73,6 +75,8 @@ struct Known {
     /// Where redirects led.
     resolved: Option<Url>,
     identity: Option<Identity>,
+    /// A session with the file open, which other lanes may join.
+    trunk: Weak<Trunk>,
 }
 
 impl Source {
@@ -95,6 +99,19 @@ impl Source {
     /// Remembers where redirects led; `None`: start again from the URL that was given.
     pub(crate) fn set_resolved(&self, url: Option<Url>) {
         self.known().resolved = url;
+    }
+
+    /// A session with the file open that another lane may join.
+    pub(crate) fn trunk(&self) -> Option<Arc<Trunk>> {
+        self.known().trunk.upgrade().filter(|trunk| trunk.is_useful())
+    }
+
+    /// Remembers a session that other lanes may join, unless there is one.
+    pub(crate) fn set_trunk(&self, trunk: Weak<Trunk>) {
+        let mut known = self.known();
+        if known.trunk.upgrade().is_none_or(|trunk| !trunk.is_useful()) {
+            known.trunk = trunk;
+        }
     }
 
     /// Which version it has, if it has said so.

@@ -4,6 +4,7 @@
 #[path = "support/root.rs"]
 mod support;
 
+use std::path::Path;
 use std::time::Duration;
 
 use gridlane_core::{ChecksumKind, ErrorKind, Url};
@@ -44,16 +45,19 @@ impl Observer for Quiet {
     fn event(&mut self, _: &Event<'_>) {}
 }
 
+fn spec(sources: &[&Url], dir: &Path) -> CopySpec {
+    CopySpec {
+        sources: sources.iter().map(|url| (*url).clone()).collect(),
+        target: TargetSpec::File { path: dir.join("f"), overwrite: false },
+        options: Options { patience: Duration::from_secs(5), ..Options::default() },
+    }
+}
+
 async fn fetch(client: &Client, sources: &[&Url]) -> (Outcome, Option<Vec<u8>>) {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("f");
-    let spec = CopySpec {
-        sources: sources.iter().map(|url| (*url).clone()).collect(),
-        target: TargetSpec::File { path: path.clone(), overwrite: false },
-        options: Options { patience: Duration::from_secs(5), ..Options::default() },
-    };
+    let spec = spec(sources, dir.path());
     let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
-    (outcome, std::fs::read(path).ok())
+    (outcome, std::fs::read(dir.path().join("f")).ok())
 }
 
 /// Copies from one server with these faults, and expects the right bytes.
@@ -305,8 +309,76 @@ async fn an_idle_session_that_was_closed_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_manager_says_where_else_the_file_is() {
+    let bytes = noise(60_000_000);
+    let nodes = [
+        Site::start(&bytes, Faults { rate: 30_000_000, ..Faults::default() }).await,
+        Site::start(&bytes, Faults { rate: 30_000_000, ..Faults::default() }).await,
+    ];
+    let words: Vec<String> = nodes.iter().map(|node| format!("Sr[::127.0.0.1]:{}", node.port)).collect();
+    let faults =
+        Faults { redirects: vec![nodes[0].redirect()], locations: words.join(" "), ..Faults::default() };
+    let manager = Site::start(&bytes, faults).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = spec(&[&manager.url], dir.path());
+    spec.options.follow_links = true;
+    let outcome = copy(spec, client(), &mut Quiet, std::future::pending()).await;
+    outcome.result.unwrap();
+    assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes);
+    let received: Vec<u64> = outcome.report.sources.iter().map(|source| source.bytes).collect();
+    assert!(received.len() == 2 && received[1] > 0, "{received:?}");
+}
+
+/// Copies with three connections from one server.
+async fn fetch_with_three(client: &Client, site: &Site, url: &Url) -> (Outcome, Option<Vec<u8>>) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = spec(&[url], dir.path());
+    spec.options.streams = Some(3);
+    let outcome = copy(spec, client.clone(), &mut Quiet, std::future::pending()).await;
+    assert!(outcome.result.is_ok(), "{:?} {:?}", outcome.result, site.log());
+    assert_eq!(outcome.report.checksum, Some(site.state.checksum()));
+    (outcome, std::fs::read(dir.path().join("f")).ok())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn further_connections_join_the_session() {
+    let bytes = noise(40_000_000);
+    let site = Site::start(&bytes, Faults { rate: 100_000_000, ..Faults::default() }).await;
+    let (outcome, found) = fetch_with_three(&client(), &site, &site.url).await;
+    assert!(found.unwrap() == bytes);
+    assert_eq!(outcome.report.sources[0].connections, 3);
+    assert!(site.count("bind") >= 2 && site.count("open") == 1, "{:?}", site.log());
+    // As over TLS.
+    let dir = tempfile::tempdir().unwrap();
+    let (config, trust) = certificate(dir.path());
+    let faults = Faults { tls: Some((config, ServerFlags::NONE)), rate: 100_000_000, ..Faults::default() };
+    let site = Site::start(&bytes, faults).await;
+    let (_, found) = fetch_with_three(&client_that_trusts(trust), &site, &site.roots()).await;
+    assert!(found.unwrap() == bytes);
+    assert!(site.count("bind") >= 2 && site.count("open") == 1, "{:?}", site.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_none_may_join_each_connection_has_a_session() {
+    let bytes = noise(40_000_000);
+    let rate = 100_000_000;
+    for faults in [
+        Faults { has_no_binds: true, rate, ..Faults::default() },
+        Faults { fails_elsewhere: true, rate, ..Faults::default() },
+    ] {
+        let site = Site::start(&bytes, faults).await;
+        let (_, found) = fetch_with_three(&client(), &site, &site.url).await;
+        assert!(found.unwrap() == bytes);
+        // Who cannot join opens; who could, and was not answered, is tried again with a session of its own later.
+        let opens = if site.state.faults.has_no_binds { 3 } else { 1 };
+        assert!(site.count("bind") <= 2 && site.count("open") >= opens, "{:?}", site.log());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn questions_with_long_answers() {
-    let site = Site::start(b"x", Faults::default()).await;
+    let locations = "Sr[::127.0.0.1]:1 Mr[::127.0.0.1]:2 Sw[::127.0.0.2]:1094\0".into();
+    let site = Site::start(b"x", Faults { locations, ..Faults::default() }).await;
     let mut parts = Vec::new();
     let dirlist = |about| Dirlist { about, options: DirlistOptions::NONE };
     let mut part = |bytes: &[u8], is_last| {

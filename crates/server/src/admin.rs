@@ -168,6 +168,8 @@ async fn page(shared: &Shared, phase: Phase, looking: &Looking) -> String {
     page.family("ready", Kind::Gauge, "", "1 while the server takes new work, 0 once it was told to stop.");
     page.sample("", &[], u8::from(phase == Phase::Serving));
     shared.metrics.render(&mut page);
+    page.family("root_sessions_open", Kind::Gauge, "", "Sessions over root:// now.");
+    page.sample("", &[], shared.root_sessions.count());
     page.family("root_files_open", Kind::Gauge, "", "Files that are open over root:// now.");
     page.sample("", &[], shared.open_files.count());
     page.family(

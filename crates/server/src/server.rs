@@ -285,8 +285,10 @@ fn admit(
             shared.metrics.refused_client.add(1);
             excess = Some(Excess::Client);
         }
+        let speaks_root = shared.root.is_enabled;
         drop(shared);
         match (opening, excess) {
+            (Opening::Root, _) if !speaks_root => {}
             (Opening::Root, None) => root::connection::Connection::new(current, stream, phase).serve().await,
             // Its client tries again by itself after a while.
             (Opening::Root, Some(_)) => {}

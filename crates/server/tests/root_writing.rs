@@ -41,7 +41,7 @@ fn what_is_there_and_what_is_asked_for_decide_what_opens() {
         ("/none", UPDATE, ErrorCode::NOT_FOUND),
         ("/none", OpenOptions::WRITE, ErrorCode::NOT_FOUND),
         ("/no/parent", NEW, ErrorCode::NOT_FOUND),
-        ("/there/below", NEW, ErrorCode::FS_ERROR),
+        ("/there/below", NEW, ErrorCode::NOT_FOUND),
         ("/dir", NEW, ErrorCode::IS_DIRECTORY),
         ("/dir", REPLACE, ErrorCode::IS_DIRECTORY),
         ("/dir", UPDATE, ErrorCode::IS_DIRECTORY),
@@ -246,7 +246,8 @@ fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
     let begin = Chkpoint { handle, kind: ChkpointKind::BEGIN, inner: Vec::new() };
     assert_eq!(code(client.ask(begin, &[])), ErrorCode::UNSUPPORTED);
     let range = CloneRange { handle, offset: 0, len: 1, target_offset: 0 };
-    assert_eq!(code(client.ask(Clone { handle, ranges: vec![range] }, &[])), ErrorCode::UNSUPPORTED);
+    // As of servers from before protocol 5.2, which is what we say that we speak.
+    assert_eq!(code(client.ask(Clone { handle, ranges: vec![range] }, &[])), ErrorCode::INVALID_REQUEST);
     // What a checkpoint is to do brings bytes of its own, which are counted apart.
     let write = gridlane_xrd::request::Write { handle, offset: 0, path_id: gridlane_xrd::PathId::MAIN };
     let inner = client.encode(&Request::from(write), much.len());
@@ -480,4 +481,41 @@ fn answers_come_in_the_order_of_pipelined_writes() {
     assert!(server.read("f").unwrap() == bytes);
     let sum = format!("adler32 {:08x}", adler32(&bytes));
     assert_eq!(client.checksum("/f").unwrap(), sum);
+}
+
+#[test]
+fn a_slow_disk_keeps_only_its_own_client_waiting() {
+    use gridlane_store::{MemoryStorage, fake::Gate, fake::SlowStorage};
+    let gate = Gate::new();
+    let storage = SlowStorage::new(MemoryStorage::default(), gate.clone());
+    let server =
+        TestServer::of(std::sync::Arc::new(storage), |settings| settings.exports[0].allow_write = true);
+    let mut others: Vec<RootClient> = (0..8).map(|_| RootClient::connect(server.address)).collect();
+    let mut waiting: Vec<(RootClient, Handle)> = (0..4)
+        .map(|index| {
+            let mut client = RootClient::connect(server.address);
+            let handle = client.open(&format!("/slow{index}"), NEW).unwrap();
+            (client, handle)
+        })
+        .collect();
+    gate.close();
+    for (client, handle) in &mut waiting {
+        let write =
+            gridlane_xrd::request::Write { handle: *handle, offset: 0, path_id: gridlane_xrd::PathId::MAIN };
+        client.send(write, b"late");
+    }
+    // More of them than the server has threads for connections.
+    gate.wait_for_waiting(waiting.len());
+    for (index, client) in others.iter_mut().enumerate() {
+        let handle = client.open(&format!("/quick{index}"), NEW).unwrap();
+        client.ping().unwrap();
+        client.close(handle).unwrap();
+    }
+    gate.open();
+    for (client, handle) in &mut waiting {
+        assert_eq!(client.answer().status, Status::OK);
+        client.close(*handle).unwrap();
+    }
+    let response = server.request("GET /slow3", "");
+    assert_eq!(response.body, b"late");
 }

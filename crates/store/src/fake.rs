@@ -179,7 +179,7 @@ macro_rules! delegate_writable {
     };
 }
 
-/// A storage whose files are never in memory: every read has to pass a [`Gate`].
+/// A storage whose files are never in memory: every read, and every write in place, has to pass a [`Gate`].
 pub struct SlowStorage<S> {
     inner: S,
     gate: Gate,
@@ -234,10 +234,12 @@ impl WritableFile for SlowWritable {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+        self.gate.pass();
         self.inner.write_at(bytes, offset)
     }
 
     fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
+        self.gate.pass();
         self.inner.write_vectored_at(parts, offset)
     }
 

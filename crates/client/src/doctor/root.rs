@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use gridlane_core::units::format_bytes;
 use gridlane_core::Url;
+use gridlane_core::units::format_bytes;
 use gridlane_dav::listing::EntryKind;
 use gridlane_engine::root::{Client, Greeting};
 use gridlane_xrd::client::Session;
@@ -18,10 +18,12 @@ pub(super) async fn examine(client: &Client, url: &Url) -> Vec<Finding> {
         Ok(greeting) => greeting,
         Err(error) => return vec![Finding::bad("connection", error)],
     };
-    let mut findings = vec![Finding::ok("connection", format!("{text}, after {}", in_words(began.elapsed())))];
+    let mut findings =
+        vec![Finding::ok("connection", format!("{text}, after {}", in_words(began.elapsed())))];
     let names = ["version", "sitename", "chksum", "tpc"];
     let settings = client.settings(url, names).await;
-    let [version, site, checksums, third_party] = settings.unwrap_or_default().map(|said| said.filter(|said| !said.is_empty()));
+    let [version, site, checksums, third_party] =
+        settings.unwrap_or_default().map(|said| said.filter(|said| !said.is_empty()));
     findings.push(Finding::ok("server", server(&session, version.as_deref(), site.as_deref())));
     findings.push(encryption(&session));
     findings.push(match session.has_pages() {
@@ -77,7 +79,10 @@ fn server(session: &Session, version: Option<&str>, site: Option<&str>) -> Strin
         (ServerFlags::IS_CACHE, "a caching proxy"),
         (ServerFlags::IS_PROXY, "a proxy"),
     ];
-    let role = roles.into_iter().find(|(flag, _)| session.flags.has(*flag)).map_or("a data server", |(_, role)| role);
+    let role = roles
+        .into_iter()
+        .find(|(flag, _)| session.flags.has(*flag))
+        .map_or("a data server", |(_, role)| role);
     let mut text = match version {
         Some(version) => format!("{}, {role}", printable(version)),
         None => role.to_owned(),

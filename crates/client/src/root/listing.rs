@@ -1,5 +1,7 @@
 //! A directory as `dirlist` tells it, part by part.
 
+use std::collections::HashSet;
+
 use gridlane_core::limits::LISTING_BATCH;
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::links::is_name;
@@ -23,14 +25,43 @@ pub(crate) struct Names {
     batches: mpsc::Receiver<Result<Vec<Entry>>>,
     /// What came first, which told that it is a directory.
     first: Option<Vec<Entry>>,
+    /// The same directory on other servers of a cluster, which are listed behind it.
+    others: Vec<Url>,
+    /// Names that were seen, where there are several servers: a file may be on more than one.
+    seen: Option<HashSet<Vec<u8>>>,
 }
 
 /// Begins to list a directory. What is no directory is an error, whatever the server calls it.
 pub(crate) async fn list(client: &Client, url: &Url) -> Result<Names> {
+    match begin(client, url).await {
+        // A manager lists its own disk, which has nothing.
+        Err(error) if error.kind() == ErrorKind::NotFound => match of_cluster(client, url).await {
+            Some(names) => names,
+            None => Err(error),
+        },
+        begun => begun,
+    }
+}
+
+/// The directory as the servers behind a manager have it; `None`: it is no manager, or knows nobody who has it.
+async fn of_cluster(client: &Client, url: &Url) -> Option<Result<Names>> {
+    if !client.greet(url).await.is_ok_and(|greeting| greeting.session.is_manager()) {
+        return None;
+    }
+    let mut others = client.locate(url).await.ok()?;
+    let first = others.pop()?;
+    Some(begin(client, &first).await.map(|names| {
+        let seen = (!others.is_empty()).then(HashSet::new);
+        Names { others, seen, ..names }
+    }))
+}
+
+async fn begin(client: &Client, url: &Url) -> Result<Names> {
     let (sender, mut batches) = mpsc::channel(BATCHES_WAITING_MAX);
     tokio::spawn(read(client.clone(), url.clone(), sender));
     let first = batches.recv().await.transpose()?;
-    Ok(Names { client: client.clone(), url: url.clone(), batches, first })
+    let (others, seen) = Default::default();
+    Ok(Names { client: client.clone(), url: url.clone(), batches, first, others, seen })
 }
 
 /// Asks, and hands on what comes. Ends when nobody listens any more.
@@ -50,7 +81,8 @@ async fn read(client: Client, url: Url, sender: mpsc::Sender<Result<Vec<Entry>>>
             }
             sent => sent.is_ok(),
         };
-        sent.then_some(()).ok_or_else(|| Error::new(ErrorKind::Interrupted, "nobody wants the listing any more"))
+        sent.then_some(())
+            .ok_or_else(|| Error::new(ErrorKind::Interrupted, "nobody wants the listing any more"))
     };
     let ask = |about| Dirlist { about: without_slash(about), options: DirlistOptions::STAT };
     let outcome = client.call_in_parts(&url, ask, &mut part).await;
@@ -67,14 +99,29 @@ impl Names {
             Some(batch) => batch,
             None => match self.batches.recv().await.transpose()? {
                 Some(batch) => batch,
-                None => return Ok(false),
+                None => return self.go_on().await,
             },
         };
         for found in batch {
+            let is_new = self.seen.as_mut().is_none_or(|seen| seen.insert(found.name.clone()));
             // A name that is a path would lead elsewhere.
-            if is_name(&found.name) {
+            if is_new && is_name(&found.name) {
                 items.extend(self.item(found).await);
             }
+        }
+        Ok(true)
+    }
+
+    /// Goes on with the next server, if there is one.
+    async fn go_on(&mut self) -> Result<bool> {
+        let Some(next) = self.others.pop() else { return Ok(false) };
+        match begin(&self.client, &next).await {
+            Ok(Names { url, batches, first, .. }) => {
+                (self.url, self.batches, self.first) = (url, batches, first)
+            }
+            // It has gone there meanwhile.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         Ok(true)
     }
@@ -88,9 +135,7 @@ impl Names {
         };
         let name = found.name;
         match known {
-            Ok(known) if is_special(&known) => {
-                Some(Item::Odd { name, kind: OddKind::Special("no file") })
-            }
+            Ok(known) if is_special(&known) => Some(Item::Odd { name, kind: OddKind::Special("no file") }),
             Ok(known) => Some(Item::Entry(entry(name, &known))),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => Some(Item::Odd { name, kind: OddKind::Unknown(error) }),

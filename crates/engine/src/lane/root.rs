@@ -1,4 +1,5 @@
-//! A lane over XRootD's protocol: a session of its own with the file open, and reads on it, many under way at once.
+//! A lane over XRootD's protocol: a session with the file open, and reads on it, many under way at once. Where another
+//! lane to the same server has one already, this one joins it (see `root::trunk`), or if that fails opens its own.
 //!
 //! What the plan asks for is cut into reads of a few megabytes. Their answers may overtake each other; the plan
 //! counts bytes as those of its oldest request, so what is early is told of when its turn comes.
@@ -7,23 +8,26 @@
 //! into: one call reads many of them. A wrong page is asked for again, alone and once.
 
 use std::collections::VecDeque;
+use std::future::Future;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX};
+use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX, ROOT_WRONG_PAGES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
 use gridlane_xrd::flags::OpenOptions;
+use gridlane_xrd::pages::PAGE_BYTES;
 use gridlane_xrd::request::{About, PgRead, Read, Stat};
-use gridlane_xrd::{Call, ErrorCode, PathId, StreamId};
+use gridlane_xrd::{Call, ErrorCode, StreamId};
 use tokio::time::Instant;
 
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
 use crate::notice::Notice;
-use crate::root::{Next, OpenFile, status_error};
+use crate::root::{Carrier, Connection, Joined, Next, OpenFile, Trunk, status_error};
 use crate::source::Identity;
 
 /// Reads under way on a connection: enough for a long path, and so few that a server need not set some aside.
@@ -58,7 +62,7 @@ struct Chunk {
 struct Reading {
     part: Part,
     unpaging: Option<Unpaging>,
-    /// Where the next byte belongs, without pages.
+    /// Where the bytes in the buffer belong, without pages.
     at: u64,
 }
 
@@ -81,16 +85,24 @@ struct Reader<'a> {
     delayed: Vec<(Instant, Chunk)>,
     reading: Option<Reading>,
     buf: AlignedBuf,
-    /// Raw bytes at the beginning of `buf` that are less than a page.
+    /// Bytes at the beginning of `buf` that are less than a page: with pages, raw ones.
     tail: usize,
     tally: Tally,
     has_answered: bool,
+    /// Wrong pages that came.
+    wrong_pages: usize,
+    /// Requests that have their numbers and are to be sent.
+    output: Vec<u8>,
+    /// The session that other lanes join.
+    carried: Weak<Trunk>,
+    /// The session that it has joined.
+    joined: Option<Arc<Trunk>>,
 }
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     let mut early = VecDeque::new();
-    let file = match open(lane, commands, &mut early).await {
-        Ok(file) => file,
+    let (file, mut carrier, mut joined) = match open(lane, commands, &mut early).await {
+        Ok(opened) => opened,
         Err(end) => return end,
     };
     let size_bytes = file.stat.as_ref().map_or(0, |stat| stat.size_bytes);
@@ -109,9 +121,13 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         tail: 0,
         tally: Tally::default(),
         has_answered: false,
+        wrong_pages: 0,
+        output: Vec::new(),
+        carried: carrier.as_ref().map(Carrier::trunk).unwrap_or_default(),
+        joined: joined.as_ref().map(|joined| joined.trunk.clone()),
     };
     early.into_iter().for_each(|range| reader.ask(range));
-    let end = match reader.run(commands).await {
+    let end = match reader.run(commands, &mut carrier, &mut joined).await {
         Ok(()) => End::Lost(Loss::Closed, None),
         Err(end) => end,
     };
@@ -121,11 +137,66 @@ pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
         lane.source.set_resolved(None);
         reader.file.lost();
     }
+    if let Some(trunk) = &reader.joined
+        && (!matches!(end, End::Lost(Loss::Closed, _)) || !reader.has_answered && !reader.chunks.is_empty())
+    {
+        // Nobody knows why: the next lane has a session of its own.
+        trunk.refuse();
+    }
+    if let Some(carrier) = carrier.filter(Carrier::is_used)
+        && matches!(end, End::Lost(Loss::Closed, _))
+    {
+        tokio::spawn(carrier.carry(reader.file));
+    }
     end
 }
 
-/// Opens the file, while orders come in.
-async fn open(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<ByteRange>) -> Step<OpenFile> {
+/// Opens the file, or joins a session that has it open, while orders come in.
+async fn open(
+    lane: &Lane,
+    commands: &mut Commands,
+    early: &mut VecDeque<ByteRange>,
+) -> Step<(OpenFile, Option<Carrier>, Option<Joined>)> {
+    if let Some(trunk) = lane.source.trunk() {
+        let join = lane.client.root.join(&trunk);
+        match with_orders(commands, early, join).await? {
+            Ok((file, joined)) => {
+                told(lane, &file)?;
+                return Ok((file, None, Some(joined)));
+            }
+            Err(_) => trunk.refuse(),
+        }
+    }
+    let mut file = open_anew(lane, commands, early).await?;
+    let carrier = Carrier::new(&mut file).map_err(End::Local)?;
+    if let Some(carrier) = &carrier {
+        lane.source.set_trunk(carrier.trunk());
+    }
+    told(lane, &file)?;
+    Ok((file, carrier, None))
+}
+
+/// Does something while orders come in.
+async fn with_orders<T>(
+    commands: &mut Commands,
+    early: &mut VecDeque<ByteRange>,
+    doing: impl Future<Output = T>,
+) -> Step<T> {
+    tokio::pin!(doing);
+    loop {
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                Some(Command::Request(range)) => early.push_back(range),
+                Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
+            },
+            outcome = &mut doing => return Ok(outcome),
+        }
+    }
+}
+
+/// Opens the file on a session of its own.
+async fn open_anew(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<ByteRange>) -> Step<OpenFile> {
     let url = lane.source.current_url();
     let options = OpenOptions::READ | OpenOptions::RETSTAT;
     let opened = async {
@@ -142,18 +213,7 @@ async fn open(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<ByteRan
             }
         }
     };
-    tokio::pin!(opened);
-    let outcome = loop {
-        tokio::select! {
-            biased;
-            command = commands.recv() => match command {
-                Some(Command::Request(range)) => early.push_back(range),
-                Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
-            },
-            outcome = &mut opened => break outcome,
-        }
-    };
-    let file = outcome.map_err(|error| {
+    let file = with_orders(commands, early, opened).await?.map_err(|error| {
         lane.source.set_resolved(None);
         match error.kind() {
             ErrorKind::Busy => {
@@ -165,10 +225,15 @@ async fn open(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<ByteRan
             _ => End::Dead { error, forget: false },
         }
     })?;
-    let identity = identity(lane, &file);
     if file.url != url {
         lane.source.set_resolved(Some(file.url.clone()));
     }
+    Ok(file)
+}
+
+/// Tells that there is a connection, and of which version of the file.
+fn told(lane: &Lane, file: &OpenFile) -> Step<()> {
+    let identity = identity(lane, file);
     let (round_trip, handshake_round_trips) = (file.round_trip(), file.handshake_round_trips());
     lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
     match lane.source.identify(&identity) {
@@ -180,7 +245,7 @@ async fn open(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<ByteRan
         Err(_) => return Err(changed(lane)),
     }
     lane.tell(Notice::Pipelines { lane: lane.id });
-    Ok(file)
+    Ok(())
 }
 
 /// Which version of the file this is.
@@ -190,14 +255,20 @@ fn identity(lane: &Lane, file: &OpenFile) -> Identity {
 }
 
 impl Reader<'_> {
-    async fn run(&mut self, commands: &mut Commands) -> Step<()> {
+    async fn run(
+        &mut self,
+        commands: &mut Commands,
+        carrier: &mut Option<Carrier>,
+        joined: &mut Option<Joined>,
+    ) -> Step<()> {
         let timer = tokio::time::sleep(DELAY_MAX);
         tokio::pin!(timer);
         loop {
             self.send().await?;
             let due = self.delayed.iter().map(|(due, _)| *due).min();
             let later = tokio::time::sleep_until(due.unwrap_or_else(Instant::now));
-            let is_waiting = !self.chunks.is_empty();
+            let is_used = carrier.as_ref().is_some_and(Carrier::is_used);
+            let is_waiting = !self.chunks.is_empty() || is_used;
             let came = tokio::select! {
                 biased;
                 command = commands.recv() => match command {
@@ -211,8 +282,18 @@ impl Reader<'_> {
                     self.tally.tell(self.lane);
                     continue;
                 }
+                requests = others(carrier) => {
+                    let sent = self.connection()?.send_numbered(&requests).await;
+                    sent.map_err(|error| self.broken(error))?;
+                    continue;
+                }
+                (stream, said) = elsewhere(joined) => {
+                    self.connection()?.forget(stream);
+                    self.said(stream, said)?;
+                    continue;
+                }
                 () = later, if due.is_some() => {
-                    self.send_delayed().await?;
+                    self.send_delayed()?;
                     continue;
                 }
                 came = self.receive(), if is_waiting => came?,
@@ -231,7 +312,7 @@ impl Reader<'_> {
                     }
                 }
             }
-            self.finish().await?;
+            self.finish()?;
         }
     }
 
@@ -247,7 +328,7 @@ impl Reader<'_> {
     async fn send(&mut self) -> Step<()> {
         let mut at = 0;
         while self.chunks.len() + self.delayed.len() < READS_AHEAD_MAX {
-            let Some(asked) = self.asked.get_mut(at) else { return Ok(()) };
+            let Some(asked) = self.asked.get_mut(at) else { break };
             if asked.next >= asked.range.end() {
                 at += 1;
                 continue;
@@ -258,17 +339,34 @@ impl Reader<'_> {
             asked.next = range.end();
             let (of, is_paged) = (self.over + at as u64, self.is_paged);
             let stream = StreamId::default();
-            self.read(Chunk { stream, of, range, came: 0, is_paged, is_retry: false }).await?;
+            self.read(Chunk { stream, of, range, came: 0, is_paged, is_retry: false })?;
         }
-        Ok(())
+        self.flush().await
     }
 
-    /// Sends a read.
-    async fn read(&mut self, mut chunk: Chunk) -> Step<()> {
-        let (handle, range, path_id) = (self.file.handle(), chunk.range, PathId::MAIN);
+    /// Sends what is to be sent.
+    async fn flush(&mut self) -> Step<()> {
+        if self.output.is_empty() {
+            return Ok(());
+        }
+        let output = std::mem::take(&mut self.output);
+        let sent = match &self.joined {
+            Some(trunk) => trunk.send(output),
+            None => self.connection()?.send_numbered(&output).await,
+        };
+        sent.map_err(|error| self.broken(error))
+    }
+
+    fn connection(&mut self) -> Step<&mut Connection> {
+        self.file.connection().map_err(End::Local)
+    }
+
+    /// Has a read sent next.
+    fn read(&mut self, mut chunk: Chunk) -> Step<()> {
+        let (handle, range, path_id) = (self.file.handle(), chunk.range, self.file.session().path_id);
         // A read is never longer than the limit.
         let (offset, len) = (range.start(), range.len() as u32);
-        let (request, expect) = match chunk.is_paged {
+        let (mut request, expect) = match chunk.is_paged {
             true => {
                 let is_retry = chunk.is_retry;
                 let read = PgRead { handle, offset, len, path_id, is_retry };
@@ -279,22 +377,20 @@ impl Reader<'_> {
                 (read.to_bytes(StreamId::default()), Expect::Bytes { offset, len: range.len() })
             }
         };
-        let sent = match self.file.connection() {
-            Ok(connection) => connection.send(&request, &[], expect).await,
-            Err(error) => Err(error),
-        };
-        chunk.stream = sent.map_err(|error| self.broken(error))?;
+        let numbered = self.connection()?.number(&mut request, expect);
+        chunk.stream = numbered.map_err(|error| self.broken(error))?;
+        self.output.append(&mut request);
         chunk.came = 0;
         self.chunks.push(chunk);
         Ok(())
     }
 
     /// Sends the reads again whose time has come.
-    async fn send_delayed(&mut self) -> Step<()> {
+    fn send_delayed(&mut self) -> Step<()> {
         let now = Instant::now();
         while let Some(at) = self.delayed.iter().position(|(due, _)| *due <= now) {
             let (_, chunk) = self.delayed.swap_remove(at);
-            self.read(chunk).await?;
+            self.read(chunk)?;
         }
         Ok(())
     }
@@ -316,9 +412,7 @@ impl Reader<'_> {
 
     /// An answer begins.
     fn begin(&mut self, next: Next) -> Step<()> {
-        if !self.has_answered {
-            self.has_answered = true;
-        }
+        self.has_answered = true;
         match next {
             Next::Part(part) => {
                 let unpaging = part.is_paged.then(|| Unpaging::new(part.offset, part.len));
@@ -334,7 +428,12 @@ impl Reader<'_> {
             return Ok(());
         }
         // What is no read of ours was sent beside them, and its answer is not waited for.
-        let Some(at) = self.chunks.iter().position(|chunk| chunk.stream == stream) else { return Ok(()) };
+        let Some(at) = self.chunks.iter().position(|chunk| chunk.stream == stream) else {
+            if let Some(trunk) = self.carried.upgrade() {
+                trunk.pass_on(stream, said);
+            }
+            return Ok(());
+        };
         let mut chunk = self.chunks.swap_remove(at);
         match said {
             Said::Later(_) => Ok(()),
@@ -371,18 +470,24 @@ impl Reader<'_> {
         self.lane.pace.spend(count);
         let Some(reading) = &mut self.reading else { return Ok(()) };
         let (stream, offset) = (reading.part.stream, reading.at);
+        let raw = self.tail + count;
         let Some(unpaging) = &mut reading.unpaging else {
-            reading.at += count as u64;
-            self.write(stream, offset, 0, count).await?;
+            // Written up to where a page of the file ends, so that no page is written in two halves.
+            let is_over = self.file.connection().map_err(End::Local)?.data_left() == 0;
+            let behind = (offset + raw as u64) % PAGE_BYTES as u64;
+            let rest = if is_over { 0 } else { raw.min(behind as usize) };
+            reading.at += (raw - rest) as u64;
+            self.write(stream, offset, 0, raw - rest).await?;
+            self.buf.copy_within(raw - rest..raw, 0);
+            self.tail = rest;
             return Ok(());
         };
-        let raw = self.tail + count;
         let unpaged = unpaging.take(&mut self.buf[..raw]);
         let mut from = 0;
         for (page, len) in &unpaged.wrong {
             let before = (page - unpaged.offset) as usize;
             self.write(stream, unpaged.offset + from as u64, from, before - from).await?;
-            self.mend(stream, *page, *len).await?;
+            self.mend(stream, *page, *len)?;
             from = before + len;
         }
         self.write(stream, unpaged.offset + from as u64, from, unpaged.len - from).await?;
@@ -418,24 +523,30 @@ impl Reader<'_> {
     }
 
     /// Asks for a page again that was not what its checksum says.
-    async fn mend(&mut self, stream: StreamId, offset: u64, len: usize) -> Step<()> {
+    fn mend(&mut self, stream: StreamId, offset: u64, len: usize) -> Step<()> {
         let Some(chunk) = self.chunks.iter_mut().find(|chunk| chunk.stream == stream) else { return Ok(()) };
-        if chunk.is_retry {
-            let message = format!(
-                "a page of {len} bytes at {offset} came twice with bytes that are not what its checksum says"
-            );
+        self.wrong_pages += 1;
+        if chunk.is_retry || self.wrong_pages > ROOT_WRONG_PAGES_MAX {
+            let message = match chunk.is_retry {
+                true => format!(
+                    "a page of {len} bytes at {offset} came twice with bytes that are not what its checksum says"
+                ),
+                false => format!(
+                    "more than {ROOT_WRONG_PAGES_MAX} pages came with bytes that are not what their checksum says"
+                ),
+            };
             let error = Error::new(ErrorKind::ChecksumMismatch, message).endpoint(&self.file.url);
             return Err(End::Dead { error, forget: false });
         }
         chunk.came += len as u64;
         let of = chunk.of;
         let range = ByteRange::at(offset, len as u64);
-        self.read(Chunk { stream, of, range, came: 0, is_paged: true, is_retry: true }).await
+        self.read(Chunk { stream, of, range, came: 0, is_paged: true, is_retry: true })
     }
 
     /// Ends the part, and what ends with it.
-    async fn finish(&mut self) -> Step<()> {
-        let left = self.file.connection().map_err(End::Local)?.data_left();
+    fn finish(&mut self) -> Step<()> {
+        let left = self.connection()?.data_left();
         let Some(reading) = self.reading.take_if(|_| left == 0) else { return Ok(()) };
         if self.tail > 0 {
             let error = Error::new(ErrorKind::Protocol, "it sent a page that is not whole");
@@ -487,6 +598,22 @@ impl Reader<'_> {
             _ if self.chunks.is_empty() && self.has_answered => End::Lost(Loss::Ended, None),
             _ => End::Lost(Loss::Failed, Some(error)),
         }
+    }
+}
+
+/// Requests of lanes that have joined the session, if it is there to be joined. May be dropped at any time.
+async fn others(carrier: &mut Option<Carrier>) -> Vec<u8> {
+    match carrier {
+        Some(carrier) => carrier.request().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What came on the first connection of the session that was joined. May be dropped at any time.
+async fn elsewhere(joined: &mut Option<Joined>) -> (StreamId, Said) {
+    match joined {
+        Some(joined) => joined.said().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! One question with one answer: sessions, redirects, waits, and errors that name the endpoint.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
@@ -18,6 +19,7 @@ use super::file::OpenFile;
 use super::habits::Habits;
 use super::redirect::{Way, cgi_for_servers};
 use super::status::{malformed, said, status_error};
+use super::trunk::{Joined, Trunk};
 use super::who::who;
 use super::{COLLECTED, Home, Pool, Server};
 use crate::pool::Purpose;
@@ -50,7 +52,7 @@ pub struct Answered {
 
 /// What a request came to.
 enum Came {
-    Done(Connection),
+    Done(Box<Connection>),
     Elsewhere(gridlane_xrd::answer::Redirect),
     Failed(Error, Option<ErrorCode>),
 }
@@ -149,6 +151,24 @@ impl Client {
         Ok(urls)
     }
 
+    /// Opens another connection of the session of an open file, on which answers to reads can come.
+    pub(crate) async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
+        let way = Way::new(trunk.url.clone());
+        let home = self.pool.home(Server::of(&trunk.url), Purpose::Lane).await;
+        let flight = if self.habits.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
+        let aim = Aim::Bind(trunk.session.id);
+        let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
+        let route = self.dialer.route(&way.at)?;
+        let opened = Connection::open(&self.dialer, &route, &way.at, opening, Answers::default()).await;
+        let mut connection = opened.map_err(|unopened| match unopened {
+            Unopened::Closed(error) | Unopened::Failed(error) => error,
+            Unopened::StepByStep => Error::new(ErrorKind::Denied, "it cannot be joined like that"),
+        })?;
+        let joined = trunk.join(connection.joined()?);
+        connection.keep_turn(home);
+        Ok((OpenFile::joined(self.clone(), connection, trunk), joined))
+    }
+
     /// A session whose connection broke: the next one to this server ends it.
     pub(crate) fn lost(&self, url: &Url, connection: &Connection) {
         self.habits.lost(&Server::of(url), connection.session().id);
@@ -179,7 +199,7 @@ impl Client {
             let request = make(PathArg::with_cgi(way.at.wire_path(), cgi));
             let came = self.ask(&way, purpose, &request, expect, take).await;
             let (error, code) = match came {
-                Ok(Came::Done(connection)) => return Ok((connection, way.at)),
+                Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                 Ok(Came::Elsewhere(redirect)) => {
                     way.follow(&redirect)?;
                     continue;
@@ -226,9 +246,12 @@ impl Client {
             None => self.connect(way, &home, request, expect).await?,
         };
         for session in self.habits.take_lost(home.key()) {
-            // Whatever it says to that: it knows nothing of it any more, or ends it by itself.
+            // Whatever it says to that: it knows nothing of it any more, or ends it by itself. A connection that is
+            // of no use shows so by the answer that does not come.
             let request = Endsess { session }.to_bytes(StreamId::default());
-            connection.send(&request, &[], COLLECTED).await?;
+            if connection.send(&request, &[], COLLECTED).await.is_err() {
+                break;
+            }
         }
         let mut answer_max = self.answer_max;
         loop {
@@ -238,7 +261,7 @@ impl Client {
                 return Err(Error::new(ErrorKind::Timeout, message));
             };
             match came {
-                Ok(None) => return Ok(Came::Done(connection)),
+                Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
                     return Ok(Came::Failed(status_error(&answer), Some(answer.code)));
                 }

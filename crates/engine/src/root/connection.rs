@@ -10,8 +10,8 @@ use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WORDS_BYTES_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_net::{Dialer, Dialled, Route, Stream};
 use gridlane_sys::AlignedBuf;
-use gridlane_xrd::StreamId;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
+use gridlane_xrd::{PathId, StreamId};
 use tokio::time::timeout;
 
 use super::Home;
@@ -184,9 +184,24 @@ impl Connection {
         })
     }
 
+    /// Says that it has joined a session, as which connection; an error when its number is not one that is used
+    /// here.
+    pub(super) fn joined(&mut self) -> Result<PathId> {
+        let path_id = self.session().path_id;
+        self.answers = Answers::of_path(path_id)
+            .ok_or_else(|| Error::new(ErrorKind::Unsupported, "too many connections of one session"))?;
+        Ok(path_id)
+    }
+
     /// Says where it goes when it is not needed any more.
     pub(super) fn set_home(&mut self, home: Home) {
         self.home = Some(home);
+    }
+
+    /// Counts among the connections of `home`, and never goes there: it is of no use without its session.
+    pub(super) fn keep_turn(&mut self, home: Home) {
+        self.home = Some(home);
+        self.give_up();
     }
 
     /// What is known of the session.
@@ -227,28 +242,51 @@ impl Connection {
         self.is_lost = true;
     }
 
-    /// Sends a request, with `data` behind it that its head counts.
-    pub(crate) async fn send(&mut self, request: &[u8], data: &[u8], expect: Expect) -> Result<StreamId> {
+    /// Requests of connections that joined the session go out here from now on.
+    pub(crate) fn hear_others(&mut self) {
+        self.answers.hear_others();
+    }
+
+    /// Awaits no more answer to a request: it came on another connection of the session.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        self.answers.forget(stream);
+    }
+
+    /// Numbers a request that is sent with [`send_numbered`](Connection::send_numbered), here or on the first
+    /// connection of the session.
+    pub(crate) fn number(&mut self, request: &mut [u8], expect: Expect) -> Result<StreamId> {
         let stream = self.answers.ask(expect).ok_or_else(|| {
             Error::new(ErrorKind::Other, "too many requests are under way on one connection")
         })?;
-        let mut request = request.to_vec();
         if let Some(id) = request.first_chunk_mut() {
             *id = stream.0;
         }
+        Ok(stream)
+    }
+
+    /// Sends requests that have their numbers.
+    pub(crate) async fn send_numbered(&mut self, requests: &[u8]) -> Result<()> {
         // Whoever drops this future, or fails in it, leaves a request that is cut short.
         self.is_writing = true;
         let Some(wire) = &mut self.wire else { return Err(ended()) };
-        let broken = |cause: io::Error| Error::network("cannot send", &cause);
+        wire.stream.write_all(requests).await.map_err(|cause| Error::network("cannot send", &cause))?;
+        self.is_writing = false;
+        Ok(())
+    }
+
+    /// Sends a request, with `data` behind it that its head counts.
+    pub(crate) async fn send(&mut self, request: &[u8], data: &[u8], expect: Expect) -> Result<StreamId> {
+        let mut request = request.to_vec();
+        let stream = self.number(&mut request, expect)?;
         // Small data travels with its request, large data is not copied for that.
         if data.len() <= HEAD_READ_BYTES {
             request.extend_from_slice(data);
-            wire.stream.write_all(&request).await.map_err(broken)?;
+            self.send_numbered(&request).await?;
         } else {
-            wire.stream.write_all(&request).await.map_err(broken)?;
-            wire.stream.write_all(data).await.map_err(broken)?;
+            self.send_numbered(&request).await?;
+            self.is_writing = true;
+            self.send_numbered(data).await?;
         }
-        self.is_writing = false;
         Ok(stream)
     }
 

@@ -15,6 +15,7 @@ use super::COLLECTED;
 use super::client::Client;
 use super::connection::{Connection, Next};
 use super::status::{malformed, said as cleaned, status_error};
+use super::trunk::Trunk;
 
 /// How long the end of a file that was read is waited for, in the background.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
@@ -36,6 +37,8 @@ pub struct OpenFile {
     collector: Collector,
     is_reading: bool,
     is_closed: bool,
+    /// Whether another connection has it open, which this one joined.
+    is_joined: bool,
 }
 
 /// The answer to one of several requests that are under way.
@@ -71,7 +74,25 @@ impl OpenFile {
     ) -> OpenFile {
         let OpenAnswer { handle, stat } = opened;
         let (connection, collector) = (Some(connection), Collector::default());
-        OpenFile { stat, url, handle, client, connection, collector, is_reading, is_closed: false }
+        OpenFile {
+            stat,
+            url,
+            handle,
+            client,
+            connection,
+            collector,
+            is_reading,
+            is_closed: false,
+            is_joined: false,
+        }
+    }
+
+    /// A file of a session that this connection has joined.
+    pub(super) fn joined(client: Client, connection: Connection, trunk: &Trunk) -> OpenFile {
+        let opened = OpenAnswer { handle: trunk.handle, stat: Some(trunk.stat.clone()) };
+        let mut file = OpenFile::new(client, connection, opened, trunk.url.clone(), true);
+        file.is_joined = true;
+        file
     }
 
     /// What its session calls it.
@@ -101,7 +122,7 @@ impl OpenFile {
     pub(crate) fn handshake_round_trips(&self) -> u32 {
         self.connection.as_ref().map_or(0, |connection| match connection.handshake_round_trips {
             0 => 0,
-            round_trips => round_trips + 1,
+            round_trips => round_trips + u32::from(!self.is_joined),
         })
     }
 
@@ -121,7 +142,7 @@ impl OpenFile {
 
     /// Says that the connection broke, so that the next session ends this one.
     pub(crate) fn lost(&mut self) {
-        if let Some(connection) = &mut self.connection {
+        if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_joined) {
             connection.give_up();
             self.client.lost(&self.url, connection);
         }
@@ -297,7 +318,7 @@ impl Drop for OpenFile {
         }
         let runtime = tokio::runtime::Handle::try_current();
         match runtime {
-            Ok(runtime) if self.is_reading && connection.unanswered() == 0 => {
+            Ok(runtime) if self.is_reading && !self.is_joined && connection.unanswered() == 0 => {
                 let request = Close { handle: self.handle }.to_bytes(StreamId::default());
                 runtime.spawn(async move {
                     let close = async {

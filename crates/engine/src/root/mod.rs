@@ -15,13 +15,15 @@ mod habits;
 mod questions;
 mod redirect;
 mod status;
+mod trunk;
 mod who;
 
 pub use client::{Answered, Client};
-pub(crate) use connection::Next;
+pub(crate) use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
 pub use questions::Greeting;
 pub use status::{malformed, status_error};
+pub(crate) use trunk::{Carrier, Joined, Trunk};
 
 use gridlane_core::Url;
 use gridlane_xrd::client::Expect;

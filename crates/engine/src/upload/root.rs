@@ -21,13 +21,15 @@ use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::{OpenOptions, StatFlags};
 use gridlane_xrd::request::{About, Rm, Stat};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::root::Client;
 use writing::Writing;
 
 /// Permissions of a file that is made. The server takes away from them what it does not allow.
 const FILE_MODE: u16 = 0o644;
+/// What files' times are told in.
+const SECOND: Duration = Duration::from_secs(1);
 /// How long giving up may take.
 const ABANDON_MAX: Duration = Duration::from_secs(5);
 
@@ -69,13 +71,42 @@ impl Upload {
     }
 
     async fn open(&self, size_bytes: u64, overwrite: bool) -> Result<Box<Writing>> {
+        let there = if overwrite { self.look(&self.url).await } else { None };
         let existing = if overwrite { OpenOptions::DELETE } else { OpenOptions::NEW };
-        let options = OpenOptions::UPDATE | OpenOptions::POSC | existing;
+        let mut options = OpenOptions::UPDATE | OpenOptions::POSC | OpenOptions::RETSTAT | existing;
         let cgi = format!("oss.asize={size_bytes}");
-        match self.client.open(&self.url, options, FILE_MODE, &cgi).await {
-            Ok(file) => Ok(Box::new(Writing::new(file))),
-            Err(error) => Err(self.refused(error, overwrite).await),
+        let mut opened = self.client.open(&self.url, options, FILE_MODE, &cgi).await;
+        if matches!(&opened, Err(error) if error.kind() == ErrorKind::NotFound) && self.has_directory().await
+        {
+            // Another server of a cluster has the directory that the file goes to.
+            options = options | OpenOptions::MKPATH;
+            opened = self.client.open(&self.url, options, FILE_MODE, &cgi).await;
         }
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) => return Err(self.refused(error, overwrite).await),
+        };
+        // A checksum that XRootD has of the old file counts for the new one, unless that was changed in a later
+        // second.
+        if let (Some(old), Some(new)) = (there, &file.stat)
+            && old.modified_s >= new.modified_s
+        {
+            sleep(SECOND).await;
+        }
+        Ok(Box::new(Writing::new(file, size_bytes)))
+    }
+
+    /// What is there, if the server says.
+    async fn look(&self, url: &Url) -> Option<StatText> {
+        let ask = |about| Stat { about: About::Path(about), is_vfs: false, wants: 0 };
+        let found = self.client.call(url, ask).await.ok()?;
+        StatText::parse(&found.body).ok()
+    }
+
+    /// Whether the directory is there that the file goes to.
+    async fn has_directory(&self) -> bool {
+        let Ok(directory) = self.url.join("./") else { return false };
+        self.look(&directory).await.is_some_and(|found| found.is_directory())
     }
 
     /// What a refusal to open the file means.
@@ -90,10 +121,7 @@ impl Upload {
         if overwrite || error.kind() != ErrorKind::Precondition {
             return error;
         }
-        let ask = |about| Stat { about: About::Path(about), is_vfs: false, wants: 0 };
-        let found = self.client.call(&self.url, ask).await;
-        let found = found.ok().and_then(|answered| StatText::parse(&answered.body).ok());
-        let what = match found {
+        let what = match self.look(&self.url).await {
             Some(found) if found.is_directory() => return error,
             Some(found) if found.flags.has(StatFlags::POSC_PENDING) => {
                 "somebody is writing the file, or has stopped and the server has not removed it yet"

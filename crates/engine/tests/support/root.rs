@@ -1,8 +1,10 @@
 //! A small server of XRootD's protocol with one file, and with faults.
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Hasher, Url};
 use gridlane_net::{Stream, tls};
@@ -13,11 +15,12 @@ use gridlane_xrd::answer::{
 use gridlane_xrd::flags::{ClientFlags, OpenOptions, ServerFlags, StatFlags};
 use gridlane_xrd::request::About;
 use gridlane_xrd::{
-    ErrorCode, Handle, PathArg, QueryKind, Request, RequestHead, RequestId, SessionId, Status, StreamId,
-    pages,
+    ErrorCode, Handle, PathArg, PathId, QueryKind, Request, RequestHead, RequestId, SessionId, Status,
+    StreamId, pages,
 };
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 
 /// What is wrong with a server, or particular to it.
 #[derive(Clone, Default)]
@@ -46,10 +49,18 @@ pub(crate) struct Faults {
     pub(crate) has_no_pages: bool,
     /// The answer to every second read goes out before the one in front of it.
     pub(crate) overtakes: bool,
+    /// Bytes per second; 0: as many as it can.
+    pub(crate) rate: u64,
     /// Reads fail with this.
     pub(crate) read_error: Option<ErrorCode>,
     /// Closes in place of the answer to every request that is not the first on its connection, once.
     pub(crate) closes_idle: bool,
+    /// What it says of where the file is.
+    pub(crate) locations: String,
+    /// Nobody may join a session.
+    pub(crate) has_no_binds: bool,
+    /// Reads that name a connection are not answered there: they fail on the first one.
+    pub(crate) fails_elsewhere: bool,
     /// The file is shorter than it says.
     pub(crate) ends_at: Option<u64>,
 }
@@ -60,25 +71,35 @@ pub(crate) struct Site {
     pub(crate) state: Arc<State>,
 }
 
+/// What is answered on a connection that joined.
+type Joined = mpsc::UnboundedSender<Vec<u8>>;
+
 pub(crate) struct State {
     bytes: Vec<u8>,
-    faults: Faults,
-    counts: [AtomicU64; 4],
+    pub(crate) faults: Faults,
+    counts: [AtomicU64; 6],
+    /// The connections that joined sessions, by session and number.
+    joined: Mutex<HashMap<(SessionId, u8), Joined>>,
     /// Names of the requests, in order.
     pub(crate) log: Mutex<Vec<String>>,
 }
+
+/// Bytes written at once.
+const PIECE_BYTES: usize = 256 * 1024;
 
 const CONNECTIONS: usize = 0;
 const WAITS: usize = 1;
 const BAD: usize = 2;
 const BREAKS: usize = 3;
+const SESSIONS: usize = 4;
+const BINDS: usize = 5;
 
 impl Site {
     pub(crate) async fn start(bytes: &[u8], faults: Faults) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (counts, log) = Default::default();
-        let state = Arc::new(State { bytes: bytes.to_vec(), faults, counts, log });
+        let (counts, log, joined) = Default::default();
+        let state = Arc::new(State { bytes: bytes.to_vec(), faults, counts, joined, log });
         let serving = state.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -168,6 +189,7 @@ impl State {
 
     async fn serve(&self, mut line: Line) -> io::Result<()> {
         let mut held = Vec::new();
+        let mut session = SessionId::default();
         let (mut is_in, mut served) = (self.faults.methods.is_empty(), 0);
         loop {
             let (head, payload) = line.request().await?;
@@ -183,6 +205,9 @@ impl State {
                 _ => String::new(),
             };
             self.log.lock().unwrap().push(format!("{name} {what}").trim().to_owned());
+            if let Request::Bind(bind) = &request {
+                return self.joined(line, head.stream, bind.session).await;
+            }
             if !is_in && !matches!(head.id, RequestId::LOGIN | RequestId::AUTH) {
                 line.write(&error(head.stream, ErrorCode::INVALID_REQUEST, "user not authenticated")).await?;
                 return Ok(());
@@ -191,11 +216,17 @@ impl State {
             if served > 2 && self.faults.closes_idle && self.counts[BREAKS].fetch_add(1, SeqCst) == 0 {
                 return Ok(());
             }
+            let path_id = match &request {
+                Request::Read(read) => read.path_id,
+                Request::PgRead(read) => read.path_id,
+                _ => PathId::MAIN,
+            };
             let answer = match request {
                 Request::Login(_) => {
                     let mut body = Vec::new();
                     let methods = self.faults.methods.as_bytes().to_vec();
-                    LoginAnswer { session: SessionId([7; 16]), methods }.encode(&mut body);
+                    session = SessionId([self.counts[SESSIONS].fetch_add(1, SeqCst) as u8 + 1; 16]);
+                    LoginAnswer { session, methods }.encode(&mut body);
                     ok(head.stream, &body)
                 }
                 Request::Auth(auth) if auth.kind == b"unix" => {
@@ -210,13 +241,49 @@ impl State {
                 line.write(&answer[..(self.faults.breaks_after as usize).min(answer.len())]).await?;
                 return Ok(());
             }
+            if path_id != PathId::MAIN {
+                let wanted = (session, path_id.0);
+                let joined = self.joined.lock().unwrap().get(&wanted).cloned();
+                if let Some(joined) = joined.filter(|_| !self.faults.fails_elsewhere) {
+                    let _ = joined.send(answer);
+                    continue;
+                }
+                line.write(&error(head.stream, ErrorCode::ARG_INVALID, "invalid path ID")).await?;
+                continue;
+            }
             if is_read && self.faults.overtakes && held.is_empty() && line.has_more() {
                 held = answer;
                 continue;
             }
-            line.write(&answer).await?;
+            self.write_slowly(&mut line, &answer).await?;
             line.write(&std::mem::take(&mut held)).await?;
         }
+    }
+
+    /// A connection that joined: what is read for it elsewhere is written here.
+    async fn joined(&self, mut line: Line, stream: StreamId, session: SessionId) -> io::Result<()> {
+        if self.faults.has_no_binds {
+            return line.write(&error(stream, ErrorCode::NOT_FOUND, "session not found")).await;
+        }
+        let path_id = self.counts[BINDS].fetch_add(1, SeqCst) as u8 + 1;
+        let (sender, mut answers) = mpsc::unbounded_channel();
+        self.joined.lock().unwrap().insert((session, path_id), sender);
+        line.write(&ok(stream, &[path_id])).await?;
+        while let Some(answer) = answers.recv().await {
+            self.write_slowly(&mut line, &answer).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_slowly(&self, line: &mut Line, answer: &[u8]) -> io::Result<()> {
+        for piece in answer.chunks(PIECE_BYTES) {
+            line.write(piece).await?;
+            if self.faults.rate > 0 {
+                let seconds = piece.len() as f64 / self.faults.rate as f64;
+                tokio::time::sleep(Duration::from_secs_f64(seconds)).await;
+            }
+        }
+        Ok(())
     }
 
     fn answer(&self, stream: StreamId, request: Request) -> Vec<u8> {
@@ -227,7 +294,6 @@ impl State {
                 About::Handle(_) => None,
             },
             Request::Query(query) => Some(PathArg::parse(&query.argument)),
-            Request::Locate(locate) => Some(locate.about.clone()),
             Request::Mkdir(mkdir) => Some(mkdir.about.clone()),
             Request::Dirlist(dirlist) => Some(dirlist.about.clone()),
             _ => None,
@@ -276,7 +342,7 @@ impl State {
                     false => ok(stream, &text),
                 }
             }
-            Request::Locate(_) => ok(stream, b"Sr[::127.0.0.1]:1 Mr[::127.0.0.1]:2 Sw[::127.0.0.2]:1094\0"),
+            Request::Locate(_) => ok(stream, self.faults.locations.as_bytes()),
             Request::Dirlist(_) => {
                 let parts = [message(stream, Status::OKSOFAR, b"a\nb\n"), ok(stream, b"c\0")];
                 parts.concat()

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits;
 use gridlane_net::Stream;
 use gridlane_xrd::answer::{self, LoginAnswer, StatusAnswer};
+use gridlane_xrd::frame::RESPONSE_HEAD_BYTES;
 use gridlane_xrd::path::pairs;
 use gridlane_xrd::request::{Auth, Bind, Login, WriteV};
 use gridlane_xrd::server::{Machine, Step};
@@ -58,6 +59,10 @@ const RELEASE_AFTER: Duration = Duration::from_secs(1);
 pub(crate) enum Event {
     /// A request was answered.
     Answered(Asked, Outcome),
+    /// The answer to this comes later.
+    ComesLater(StreamId),
+    /// It has come.
+    AnsweredLater(Asked, Result<Vec<u8>, Failure>),
     /// A part of a read that waited for a disk is there.
     Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
     /// The same of many reads.
@@ -220,20 +225,18 @@ impl Connection {
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         let outcome = self.run().await;
-        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, .. } = self;
+        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, incoming, .. } = self;
+        // What waits for files to be let go of must not be waited for by what holds them.
+        tasks.shutdown().await;
+        drop(incoming);
         match role {
             Role::Main(main, context) | Role::Unproved(main, context) => {
                 main.close();
-                // What runs still uses files, and what waits for them must not be waited for.
-                tasks.shutdown().await;
                 drop((jobs, told, outbox));
                 files::end_all(&context).await;
                 drop(main);
             }
-            Role::Bound(joined) => {
-                tasks.shutdown().await;
-                hand_back(joined, jobs, told, unsent, outbox.sent_bytes());
-            }
+            Role::Bound(joined) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
             Role::Stranger => {}
         }
         if outcome.is_ok() {
@@ -343,8 +346,12 @@ impl Connection {
             has_asked = true;
             match step {
                 Step::More(_) | Step::Ignored => {}
-                Step::Say(said) => self.outbox.push(&said),
+                Step::Say(said) => {
+                    self.outbox.begin();
+                    self.outbox.push(&said);
+                }
                 Step::End(said) => {
+                    self.outbox.begin();
                     self.outbox.push(&said);
                     self.is_ending = true;
                 }
@@ -405,7 +412,8 @@ impl Connection {
         self.outbox.answer(stream, Status::OK, body);
         self.machine.logged_in(!methods.is_empty());
         let link = Arc::new(self.link()?);
-        let context = Context { shared: Arc::clone(&self.shared), client: self.client, session, link };
+        let (shared, client, takes_later) = (Arc::clone(&self.shared), self.client, login.is_async());
+        let context = Context { shared, client, session, link, takes_later };
         self.role = match methods.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unproved(main, context),
@@ -583,9 +591,10 @@ impl Connection {
     fn handle(&mut self, event: Event) -> io::Result<()> {
         self.clock.active = Instant::now();
         match &event {
-            Event::Answered(..) => self.asking -= 1,
+            Event::Answered(..) | Event::AnsweredLater(..) => self.asking -= 1,
             Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
-            Event::Written(..)
+            Event::ComesLater(_)
+            | Event::Written(..)
             | Event::Taken(_)
             | Event::Delegated(_)
             | Event::Returned(_)
@@ -594,6 +603,12 @@ impl Connection {
         }
         match event {
             Event::Answered(asked, outcome) => self.answered(&asked, outcome),
+            Event::ComesLater(stream) => {
+                // In XRootD's words.
+                let (within_s, text) = (limits::ROOT_LATER.as_secs() as u32, "Job scheduled.");
+                self.outbox.push(&answer::wait(stream, Status::WAITRESP, within_s, text));
+            }
+            Event::AnsweredLater(asked, outcome) => self.answered_later(&asked, outcome),
             Event::Read(mut job, Ok((buffer, part, begin))) => {
                 let progress = job.push_read(&mut self.outbox, buffer, part, begin);
                 job.count_since(&self.shared, begin);
@@ -664,6 +679,7 @@ impl Connection {
                     data_len: u32::try_from(list.len()).unwrap_or(u32::MAX),
                     offset,
                 };
+                self.outbox.begin();
                 self.outbox.push(&status.encode());
                 self.outbox.push_vec(list);
                 None
@@ -675,12 +691,33 @@ impl Connection {
                 None
             }
             Ok(Answer::Wait(seconds, text)) => {
+                self.outbox.begin();
                 self.outbox.push(&answer::wait(stream, Status::WAIT, seconds, &text));
                 None
             }
             Err(failure) => {
                 self.outbox.failure(stream, &failure);
                 self.is_ending |= failure.closes;
+                Some(failure)
+            }
+        };
+        let bytes_out = self.outbox.pushed_bytes() - before;
+        self.record(asked, failure.as_ref(), bytes_out);
+    }
+
+    /// The same, after its client was told that the answer comes later.
+    fn answered_later(&mut self, asked: &Asked, outcome: Result<Vec<u8>, Failure>) {
+        self.unanswered -= 1;
+        let before = self.outbox.pushed_bytes();
+        let failure = match outcome {
+            Ok(body) => {
+                self.outbox.push_vec(answer::deferred(asked.stream, Status::OK, &body));
+                None
+            }
+            Err(failure) => {
+                let message = answer::error(asked.stream, failure.code, &failure.text);
+                let body = &message[RESPONSE_HEAD_BYTES..];
+                self.outbox.push_vec(answer::deferred(asked.stream, Status::ERROR, body));
                 Some(failure)
             }
         };

@@ -65,6 +65,8 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) session: Arc<Session>,
     pub(crate) link: Arc<Link>,
+    /// Whether the client understands answers that come later.
+    pub(crate) takes_later: bool,
 }
 
 impl Context {

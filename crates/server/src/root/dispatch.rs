@@ -1,18 +1,21 @@
 //! Which request is answered by what: at once, by a job that goes on whenever the socket takes something, or by a task
 //! that may wait.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
+use gridlane_core::limits;
 use gridlane_xrd::request::Endsess;
-use gridlane_xrd::{ErrorCode, PathId, Request};
+use gridlane_xrd::{ErrorCode, PathId, QueryKind, Request};
+use tokio::time::timeout;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
 use super::intake::Intake;
 use super::reading::{Asked, Kind, ReadJob, Source, VectorJob};
-use super::session::Connections;
+use super::session::{Connections, Inbox};
 use super::{
     chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, truncate,
 };
@@ -109,9 +112,11 @@ impl Connection {
         self.asking += 1;
         let events = self.events.clone();
         self.tasks.spawn(async move {
-            let outcome = answer(&context, &asked.request).await;
             // Nobody listens any longer when the connection has ended.
-            let _ = events.send(Event::Answered(asked, outcome));
+            let _ = events.send(match answer_in_time(&context, &asked, &events).await {
+                Ok(outcome) => Event::Answered(asked, outcome),
+                Err(outcome) => Event::AnsweredLater(asked, outcome),
+            });
         });
     }
 
@@ -201,10 +206,36 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Prepare(request) => prepare::prepare(context, request),
         Request::Set(request) => set::set(context, request),
         Request::Endsess(request) => end_session(context, &context.shared, request).await,
-        Request::Clone(_) => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
+        Request::Clone(_) => Err(Failure::new(ErrorCode::UNSUPPORTED, "cloning is not supported")),
         // What the machine keeps to itself, what brings data, and what is answered at once.
         _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
     }
+}
+
+/// Answers a request, or tells its client meanwhile that the answer comes later: then it is inside of `Err`.
+async fn answer_in_time(
+    context: &Context,
+    asked: &Asked,
+    events: &Inbox,
+) -> Result<Outcome, Result<Vec<u8>, Failure>> {
+    let mut answering = pin!(answer(context, &asked.request));
+    if !context.takes_later || !may_take_long(&asked.request) {
+        return Ok(answering.await);
+    }
+    if let Ok(outcome) = timeout(limits::ROOT_SOON, &mut answering).await {
+        return Ok(outcome);
+    }
+    let _ = events.send(Event::ComesLater(asked.stream));
+    Err(match answering.await {
+        Ok(Answer::Ok(body)) => Ok(body),
+        Ok(_) => Err(Failure::new(ErrorCode::SERVER_ERROR, "such an answer cannot come later")),
+        Err(failure) => Err(failure),
+    })
+}
+
+/// Whether an answer may take longer than clients wait for one.
+fn may_take_long(request: &Request) -> bool {
+    matches!(request, Request::Query(query) if query.kind == QueryKind::CHECKSUM)
 }
 
 /// Ends an earlier session of the same client, whose connection it may have lost without our having noticed. It is

@@ -2,7 +2,7 @@
 
 use gridlane_xrd::{ErrorCode, RequestId};
 
-use crate::metrics::{Counter, Gauge, Kind, Page};
+use crate::metrics::{Counter, Kind, Page};
 
 /// Requests are counted by name, of which a client cannot invent any; what has no name is `other`.
 const REQUESTS: usize = RequestId::KNOWN.len() + 1;
@@ -12,8 +12,6 @@ const ERRORS: usize = ErrorCode::KNOWN.len() + 1;
 
 /// What is counted.
 pub(crate) struct RootMetrics {
-    /// Sessions: logins whose first connection is there.
-    pub(crate) sessions: Gauge,
     /// Bytes of files received.
     received_bytes: Counter,
     /// Bytes of files sent.
@@ -26,7 +24,6 @@ pub(crate) struct RootMetrics {
 impl Default for RootMetrics {
     fn default() -> RootMetrics {
         RootMetrics {
-            sessions: Gauge::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             requests: std::array::from_fn(|_| Default::default()),
@@ -58,8 +55,6 @@ impl RootMetrics {
 
     /// Adds what is counted here to a page.
     pub(crate) fn render(&self, page: &mut Page) {
-        page.family("root_sessions_open", Kind::Gauge, "", "Sessions over root:// now.");
-        page.sample("", &[], self.sessions.get());
         page.family(
             "root_requests",
             Kind::Counter,

@@ -38,6 +38,8 @@ pub(crate) struct Outbox {
     pushed_bytes: u64,
     /// Bytes that were sent.
     sent_bytes: u64,
+    /// Where messages begin that are not sent, as `pushed_bytes` counts.
+    begins: VecDeque<u64>,
 }
 
 enum Item {
@@ -67,7 +69,14 @@ pub(crate) enum Sent {
 
 impl Outbox {
     pub(crate) fn new(buffers: Arc<Buffers>) -> Outbox {
-        Outbox { items: VecDeque::new(), buffers, held_bytes: 0, pushed_bytes: 0, sent_bytes: 0 }
+        Outbox {
+            items: VecDeque::new(),
+            buffers,
+            held_bytes: 0,
+            pushed_bytes: 0,
+            sent_bytes: 0,
+            begins: VecDeque::new(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -99,6 +108,13 @@ impl Outbox {
         self.buffers.lend()
     }
 
+    /// What is appended next is a message of its own: over TLS it gets records of its own. XRootD's clients (5.5.3,
+    /// 6.2.1) take one message out of a record and go to sleep until more comes from the network, whatever else
+    /// the record had.
+    pub(crate) fn begin(&mut self) {
+        self.begins.push_back(self.pushed_bytes);
+    }
+
     /// Appends bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         match self.room(bytes.len()) {
@@ -123,12 +139,14 @@ impl Outbox {
     /// Appends an answer.
     pub(crate) fn answer(&mut self, stream: StreamId, status: Status, body: Vec<u8>) {
         let len = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        self.begin();
         self.push(&ResponseHead { stream, status, len }.encode());
         self.push_vec(body);
     }
 
     /// Appends a failure.
     pub(crate) fn failure(&mut self, stream: StreamId, failure: &Failure) {
+        self.begin();
         self.push(&answer::error(stream, failure.code, &failure.text));
     }
 
@@ -208,10 +226,19 @@ impl Outbox {
                 }
                 return Ok(Sent::All);
             };
-            let allowance = allowed - *moved;
+            while self.begins.front().is_some_and(|at| *at <= self.sent_bytes) {
+                self.begins.pop_front();
+            }
+            let message = match self.begins.front() {
+                Some(next) if stream.is_tls() => {
+                    usize::try_from(next - self.sent_bytes).unwrap_or(usize::MAX)
+                }
+                _ => usize::MAX,
+            };
+            let allowance = (allowed - *moved).min(message);
             let (left, count) = match item {
                 Item::Buffer(buffer, part) => {
-                    let end = part.end.min(part.start + allowance);
+                    let end = part.end.min(part.start.saturating_add(allowance));
                     let Some(count) = stream.try_write(&buffer[part.start..end], has_more)? else {
                         return Ok(Sent::Full);
                     };
@@ -219,7 +246,7 @@ impl Outbox {
                     (part.len(), count)
                 }
                 Item::Bytes(bytes, at) => {
-                    let end = bytes.len().min(*at + allowance);
+                    let end = bytes.len().min(at.saturating_add(allowance));
                     let Some(count) = stream.try_write(&bytes[*at..end], has_more)? else {
                         return Ok(Sent::Full);
                     };

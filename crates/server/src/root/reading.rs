@@ -260,6 +260,7 @@ impl ReadJob {
         let left = self.source.left();
         if left == 0 {
             let head = self.head(0, self.source.at, true);
+            outbox.begin();
             outbox.push(head.bytes());
             return Ok(Progress::Done);
         }
@@ -277,6 +278,7 @@ impl ReadJob {
                 return Ok(Progress::Cold);
             }
             let head = self.head(stretch, begin, stretch == left);
+            outbox.begin();
             outbox.push(head.bytes());
             return Ok(self.rest(outbox, begin + stretch));
         }
@@ -353,6 +355,7 @@ impl ReadJob {
             return Err(cause);
         }
         head.copy_from_slice(&ResponseHead { stream, status: Status::OK, len: len as u32 }.encode());
+        outbox.begin();
         outbox.fill_room(RESPONSE_HEAD_BYTES + len);
         self.source.at += len as u64;
         Ok(Progress::Done)
@@ -371,6 +374,7 @@ impl ReadJob {
         let head = self.head(promised - begin, begin, promised == self.source.end);
         let from = part.start - head.bytes().len();
         buffer[from..part.start].copy_from_slice(head.bytes());
+        outbox.begin();
         outbox.push_buffer(buffer, from..part.end);
     }
 
@@ -506,6 +510,7 @@ impl VectorJob {
         let is_last = self.next + 1 == self.segments.len();
         let status = if is_last { Status::OK } else { Status::OKSOFAR };
         let len = Segment::BYTES as u32 + segment.len;
+        outbox.begin();
         outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
         outbox.push(&segment.encode());
         let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
@@ -574,6 +579,7 @@ impl VectorJob {
         let from = DATA_AT - RESPONSE_HEAD_BYTES;
         buffer[from..DATA_AT]
             .copy_from_slice(&ResponseHead { stream: self.asked.stream, status, len }.encode());
+        outbox.begin();
         outbox.push_buffer(buffer, from..end);
         if is_last { Progress::Done } else { Progress::More }
     }

@@ -28,6 +28,7 @@ pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings
         client: Client { address: std::net::Ipv4Addr::LOCALHOST.into() },
         session: Arc::new(Session::new(SessionId::default(), "ann", "xrdcp v5.5.3")),
         link: Arc::new(Link { local: address, peer, proxy: None, tls: None }),
+        takes_later: true,
     }
 }
 

@@ -1,12 +1,13 @@
 //! What comes on a connection that is logged in, taken apart.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use gridlane_core::limits::{ROOT_REQUESTS_MAX, ROOT_WORDS_BYTES_MAX};
 
 use crate::Malformed;
 use crate::answer::{ErrorAnswer, Redirect, STATUS_BYTES, StatusAnswer, WaitAnswer};
-use crate::frame::{RESPONSE_HEAD_BYTES, ResponseHead, StreamId};
+use crate::frame::{PathId, RESPONSE_HEAD_BYTES, ResponseHead, StreamId};
 use crate::pages;
 use crate::registry::{AttnAction, ErrorCode, RequestId, Status};
 
@@ -86,6 +87,10 @@ pub enum Step {
 #[derive(Debug, Default)]
 pub struct Answers {
     awaited: HashMap<StreamId, Awaited>,
+    /// Of the connection: its number in the session is in each of its requests.
+    path_id: PathId,
+    /// Whether there are other connections, whose requests went out on this one.
+    hears_others: bool,
     last: u16,
     state: State,
 }
@@ -117,11 +122,49 @@ enum State {
     },
 }
 
+/// Data that should have come on another connection: nobody takes it here.
+fn other(stream: StreamId, len: u32) -> Part {
+    let (is_paged, is_list, is_last) = (false, false, false);
+    Part { stream, len: u64::from(len), offset: 0, is_paged, is_list, is_last }
+}
+
 fn wrong(what: &'static str) -> Malformed {
     Malformed::new(ErrorCode::INVALID_REQUEST, what).closing()
 }
 
+/// Bits of a stream id that count; those above are the number of the connection that the answer comes on.
+const COUNTER_BITS: u32 = 12;
+const COUNTER_MAX: u16 = (1 << COUNTER_BITS) - 1;
+
+const _: () = assert!(ROOT_REQUESTS_MAX < COUNTER_MAX as usize);
+
 impl Answers {
+    /// For a connection that joined a session as `path_id`: its stream ids are none of the session's other ones.
+    /// `None` for a number that is too large for that.
+    pub fn of_path(path_id: PathId) -> Option<Answers> {
+        let fits = u32::from(path_id.0) < 1 << (u16::BITS - COUNTER_BITS);
+        fits.then(|| Answers { path_id, ..Answers::default() })
+    }
+
+    /// Says that requests of other connections go out on this one: what comes for them is passed on too.
+    pub fn hear_others(&mut self) {
+        self.hears_others = true;
+    }
+
+    /// The connection that the answer to `stream` is expected on.
+    pub fn path_of(stream: StreamId) -> PathId {
+        PathId((u16::from_be_bytes(stream.0) >> COUNTER_BITS) as u8)
+    }
+
+    /// Awaits no more answer to `stream`: it came another way.
+    pub fn forget(&mut self, stream: StreamId) {
+        self.awaited.remove(&stream);
+    }
+
+    fn is_of_other(&self, stream: StreamId) -> bool {
+        self.hears_others && Answers::path_of(stream) != self.path_id
+    }
+
     /// Numbers a request that is about to be sent. `None`: too many are unanswered.
     pub fn ask(&mut self, expect: Expect) -> Option<StreamId> {
         if self.awaited.len() >= ROOT_REQUESTS_MAX {
@@ -129,10 +172,10 @@ impl Answers {
         }
         loop {
             // 0 is what a server says unasked.
-            self.last = self.last.checked_add(1).unwrap_or(1);
-            let stream = StreamId(self.last.to_be_bytes());
-            if !self.awaited.contains_key(&stream) {
-                self.awaited.insert(stream, Awaited { expect, came: 0 });
+            self.last = self.last % COUNTER_MAX + 1;
+            let stream = StreamId((u16::from(self.path_id.0) << COUNTER_BITS | self.last).to_be_bytes());
+            if let Entry::Vacant(free) = self.awaited.entry(stream) {
+                free.insert(Awaited { expect, came: 0 });
                 return Some(stream);
             }
         }
@@ -247,11 +290,16 @@ impl Answers {
 
     /// What follows a head.
     fn begin(&mut self, head: ResponseHead) -> Result<Option<Step>, Malformed> {
-        let Some(awaited) = self.awaited.get_mut(&head.stream) else {
+        let is_of_other = self.is_of_other(head.stream);
+        let awaited = self.awaited.get_mut(&head.stream);
+        if awaited.is_none() && !is_of_other {
             return Err(wrong("an answer to no request"));
-        };
+        }
         match head.status {
             Status::OK | Status::OKSOFAR => {
+                let Some(awaited) = awaited else {
+                    return Ok(Some(self.part(other(head.stream, head.len))));
+                };
                 let len = u64::from(head.len);
                 let offset = match awaited.expect {
                     Expect::Text { bytes_max } if awaited.came + len <= bytes_max => 0,
@@ -311,10 +359,12 @@ impl Answers {
     fn status(&mut self, head: ResponseHead, words: &[u8]) -> Result<Step, Malformed> {
         let words = words.first_chunk().ok_or(wrong("an answer is too short"))?;
         let status = StatusAnswer::parse(words)?;
-        let awaited = self.awaited.get_mut(&head.stream).ok_or(wrong("an answer to no request"))?;
         if status.stream != head.stream {
             return Err(wrong("an answer names two requests"));
         }
+        let Some(awaited) = self.awaited.get_mut(&head.stream) else {
+            return Ok(self.part(other(head.stream, status.data_len)));
+        };
         let len = u64::from(status.data_len);
         let is_paged = match awaited.expect {
             Expect::Pages { offset, len: asked } => {

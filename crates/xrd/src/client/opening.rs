@@ -213,11 +213,6 @@ impl Opening {
         self.session
     }
 
-    /// Whether the server has said anything that a server of this protocol says.
-    pub fn has_answered(&self) -> bool {
-        self.state != State::Handshake
-    }
-
     /// Looks at bytes: what to do next, and how many of them were used. They are to be given again, with more behind
     /// them, as long as they are not used.
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(Turn, usize), Refused> {
@@ -389,8 +384,11 @@ impl Opening {
     }
 }
 
-/// The first message of `bytes`, and how long it is; `None` when it is not whole.
-fn message(bytes: &[u8]) -> Result<Option<(ResponseHead, &[u8], usize)>, Malformed> {
+/// A message, and how long it is with its head.
+type Message<'a> = (ResponseHead, &'a [u8], usize);
+
+/// The first message of `bytes`; `None` when it is not whole.
+fn message(bytes: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
     let Some((head, rest)) = bytes.split_first_chunk::<RESPONSE_HEAD_BYTES>() else { return Ok(None) };
     let head = ResponseHead::parse(head)?;
     let len = head.len as usize;

@@ -61,7 +61,11 @@ fn ls_lists_a_directory_of_many_files_in_parts() {
     assert_eq!(lines(&text), expected);
     let events = ask(&["ls", "--json", &server.url("many/")]).exits(0).events();
     assert_eq!(events.len(), 3000);
-    assert!(events.iter().all(|event| event["kind"] == "file" && event["size_bytes"] == 0), "{:?}", events[0]);
+    assert!(
+        events.iter().all(|event| event["kind"] == "file" && event["size_bytes"] == 0),
+        "{:?}",
+        events[0]
+    );
     assert_eq!(ask(&["ls", &server.url("none")]).exits(0).text(), "");
 }
 
@@ -145,7 +149,8 @@ fn mv_gives_names_and_replaces_nothing_unasked() {
     assert_eq!(fs::read(server.exported("sub dir/other")).unwrap(), b"twelve bytes");
     server.put("deep", b"another");
     ask(&["mv", &server.url("deep"), &server.url("sub dir/")]).exits(5);
-    ask(&["mv", &server.url("awkward/sp ace"), &server.url("awkward/100%"), &server.url("sub dir/")]).exits(0);
+    ask(&["mv", &server.url("awkward/sp ace"), &server.url("awkward/100%"), &server.url("sub dir/")])
+        .exits(0);
     assert_eq!(names(&server.exported("sub dir")), ["100%", "deep", "other", "sp ace"]);
     ask(&["mv", &server.url("sub dir"), &server.url("renamed dir")]).exits(0);
     assert_eq!(fs::read(server.exported("renamed dir/sp ace")).unwrap(), b"sp ace");

@@ -9,7 +9,7 @@ use crate::support::client::{cp, cp_r, run};
 use crate::support::serve::Server;
 use crate::support::tree::{assert_same_trees, read_tree, tree};
 use crate::support::xrootd::Xrootd;
-use crate::support::{Scratch, content, names, until};
+use crate::support::{Scratch, content, names};
 
 /// A tree with names that need care.
 fn awkward_tree(scratch: &Scratch) -> std::path::PathBuf {
@@ -74,10 +74,13 @@ fn only_what_has_changed_is_copied_again() {
     // Copies are younger than their source.
     run(cp_r(&source, server.url("up"))).ok();
     let again = run(with(cp_r(format!("{}/", source.display()), server.url("up")), "--update")).ok();
-    assert_eq!((again.number("files"), again.number("there_already")), (0, files(&source)), "{}", again.describe());
-    // XRootD takes a checksum for one of what is there now if that was not changed in a later second.
-    let copied = fs::metadata(server.exported("up/dir 0/sub/file ü 0")).unwrap().modified().unwrap();
-    until("the next second has come", || copied.elapsed().is_ok_and(|past| past > Duration::from_secs(1)));
+    assert_eq!(
+        (again.number("files"), again.number("there_already")),
+        (0, files(&source)),
+        "{}",
+        again.describe()
+    );
+    // Perhaps in the same second, in which XRootD takes the checksum of what was there for that of what is there.
     scratch.file("here/dir 0/sub/file ü 0", b"another size");
     let again = run(with(cp_r(format!("{}/", source.display()), server.url("up")), "--update")).ok();
     assert_eq!(again.number("files"), 1, "{}", again.describe());

@@ -117,6 +117,20 @@ fn a_copy_that_is_stopped_leaves_nothing() {
 }
 
 #[test]
+fn a_server_that_dies_ends_the_copy() {
+    let (scratch, mut server) = (Scratch::new(), Xrootd::start());
+    let source = scratch.file("source", &content(13, 32 * MIB));
+    let mut slow = cp(&source, server.url("up.dat"));
+    slow.args(["--limit-rate", "8MB/s"]);
+    let running = Running::start(slow);
+    let size = || fs::metadata(server.exported("up.dat")).map_or(0, |meta| meta.len());
+    until("the upload has begun", || size() > 0);
+    server.kill();
+    let outcome = running.wait_within(Duration::from_secs(30)).exits(6).says(&[&server.url("up.dat")]);
+    assert_eq!(outcome.error()["retryable"], true);
+}
+
+#[test]
 fn wrong_bytes_are_not_shown_and_not_left() {
     let (scratch, server) = (Scratch::new(), Xrootd::start());
     for size in [1000, 20 * MIB] {

@@ -168,9 +168,15 @@ async fn a_small_file_is_opened_and_then_written_and_closed_at_once() {
     assert!(*server.bytes.lock().unwrap() == bytes);
     assert_eq!(server.ids(), [RequestId::OPEN, RequestId::PGWRITE, RequestId::CLOSE, RequestId::QUERY]);
     let open = server.open();
-    assert_eq!(open.options, OpenOptions::UPDATE | OpenOptions::NEW | OpenOptions::POSC);
+    assert_eq!(
+        open.options.without(OpenOptions::RETSTAT),
+        OpenOptions::UPDATE | OpenOptions::NEW | OpenOptions::POSC
+    );
     assert!(!open.options.makes_parents());
-    assert_eq!((open.about.path.as_slice(), open.about.value("oss.asize")), (&b"/d/f"[..], Some(&b"9000"[..])));
+    assert_eq!(
+        (open.about.path.as_slice(), open.about.value("oss.asize")),
+        (&b"/d/f"[..], Some(&b"9000"[..]))
+    );
     // One connection was enough.
     let logins = server.asked().iter().filter(|request| request.id() == RequestId::LOGIN).count();
     assert_eq!(logins, 1);
@@ -180,8 +186,9 @@ async fn a_small_file_is_opened_and_then_written_and_closed_at_once() {
 async fn an_empty_file_is_opened_and_closed() {
     let server = Server::start(PAGES, |_, _, _| None).await;
     send(&mut server.upload(true), &[]).await.unwrap();
-    assert_eq!(server.ids(), [RequestId::OPEN, RequestId::CLOSE, RequestId::QUERY]);
-    assert_eq!(server.open().options, OpenOptions::UPDATE | OpenOptions::DELETE | OpenOptions::POSC);
+    assert_eq!(server.ids(), [RequestId::STAT, RequestId::OPEN, RequestId::CLOSE, RequestId::QUERY]);
+    let options = server.open().options;
+    assert!(options.has(OpenOptions::DELETE | OpenOptions::POSC) && !options.has(OpenOptions::NEW));
 }
 
 #[tokio::test]
@@ -228,7 +235,10 @@ async fn pages_that_came_wrong_are_sent_again() {
         assert!(retries.contains(&offset), "{retries:?}");
     }
     assert_eq!(server.ids().iter().filter(|id| **id == RequestId::CLOSE).count(), 1);
-    assert_eq!(server.ids().iter().rposition(|id| *id == RequestId::PGWRITE).unwrap() + 1, server.ids().iter().position(|id| *id == RequestId::CLOSE).unwrap());
+    assert_eq!(
+        server.ids().iter().rposition(|id| *id == RequestId::PGWRITE).unwrap() + 1,
+        server.ids().iter().position(|id| *id == RequestId::CLOSE).unwrap()
+    );
 }
 
 #[tokio::test]
@@ -314,7 +324,10 @@ async fn what_is_not_begun_is_not_removed() {
     for size in [10, 2 * 1024 * 1024] {
         let mut upload = server.upload(false);
         let error = send(&mut upload, &content(size)).await.unwrap_err();
-        assert_eq!((error.kind(), error.hint_text()), (ErrorKind::Precondition, Some("replace it with --force")));
+        assert_eq!(
+            (error.kind(), error.hint_text()),
+            (ErrorKind::Precondition, Some("replace it with --force"))
+        );
         upload.abandon().await;
         assert!(!server.ids().contains(&RequestId::RM));
     }
@@ -328,7 +341,10 @@ async fn a_missing_directory_is_named() {
     })
     .await;
     let error = send(&mut server.upload(false), b"x").await.unwrap_err();
-    assert_eq!((error.kind(), error.hint_text()), (ErrorKind::Precondition, Some("make the directory first")));
+    assert_eq!(
+        (error.kind(), error.hint_text()),
+        (ErrorKind::Precondition, Some("make the directory first"))
+    );
 }
 
 #[tokio::test]
@@ -355,4 +371,42 @@ async fn the_servers_checksum_is_asked_for() {
     .await;
     let said = send(&mut server.upload(false), b"x").await.unwrap().unwrap();
     assert_eq!((said.kind(), said.hex().as_str()), (ChecksumKind::Adler32, "353ad728"));
+}
+
+#[tokio::test]
+async fn a_directory_that_another_server_of_a_cluster_has_is_made() {
+    let server = Server::start(PAGES, |stream, request, _| match request {
+        Request::Open(open) if !open.options.has(OpenOptions::MKPATH) => {
+            Some(error(stream, ErrorCode::NOT_FOUND, "no such file or directory"))
+        }
+        Request::Stat(Stat { about: About::Path(about), .. }) => {
+            assert_eq!(about.path, b"/d/");
+            Some(ok(stream, b"1 4096 51 100\0"))
+        }
+        _ => None,
+    })
+    .await;
+    send(&mut server.upload(false), b"x").await.unwrap();
+    assert_eq!(*server.bytes.lock().unwrap(), b"x");
+}
+
+/// The server may have a checksum of what was there before, and take it for that of what is there now.
+#[tokio::test]
+async fn a_file_is_not_replaced_in_the_second_that_it_was_written_in() {
+    for (old, waits) in [(100, true), (99, false)] {
+        let server = Server::start(PAGES, move |stream, request, _| match request {
+            Request::Stat(_) => Some(ok(stream, format!("1 5 48 {old}\0").as_bytes())),
+            Request::Open(_) => {
+                let mut body = Vec::new();
+                let stat = StatText::parse(b"1 0 48 100").ok();
+                OpenAnswer { handle: Handle([1, 2, 3, 4]), stat }.encode(&mut body);
+                Some(ok(stream, &body))
+            }
+            _ => None,
+        })
+        .await;
+        let begun = std::time::Instant::now();
+        send(&mut server.upload(true), b"x").await.unwrap();
+        assert!(!waits || begun.elapsed() >= SECOND, "{old}");
+    }
 }

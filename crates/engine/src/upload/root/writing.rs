@@ -55,12 +55,13 @@ struct Chunk {
 }
 
 impl Writing {
-    pub(super) fn new(file: OpenFile) -> Writing {
+    pub(super) fn new(file: OpenFile, size_bytes: u64) -> Writing {
         let has_pages = file.uses_pages();
+        let first_bytes = pages::framed_len(0, size_bytes.min(ROOT_WRITE_BYTES as u64));
         Writing {
             file,
             has_pages,
-            buffer: Vec::new(),
+            buffer: Vec::with_capacity(first_bytes as usize),
             buffer_at: 0,
             buffer_bytes: 0,
             begun: Vec::new(),

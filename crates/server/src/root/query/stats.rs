@@ -40,7 +40,7 @@ pub(super) fn stats(context: &Context, letters: &[u8]) -> Answer {
         );
     }
     if wants(b'p') {
-        let _ = write!(out, "<stats id=\"xrootd\"><num>{}</num></stats>", metrics.root.sessions.get());
+        let _ = write!(out, "<stats id=\"xrootd\"><num>{}</num></stats>", shared.root_sessions.count());
     }
     out.push_str("</statistics>");
     Answer::text(out)

@@ -1,0 +1,191 @@
+//! The first connection of a session, for lanes on connections that joined it.
+//!
+//! ```text
+//!  lane 1 ── requests, and its answers ──────────────┐
+//!    ▲  requests of lane 2                            ├─ server
+//!  lane 2 ── answers to its requests only ───────────┘
+//! ```
+//!
+//! Requests of a session all go out on its first connection; a read names the connection that its answer comes on.
+//! Whoever has the first connection sends what others ask for, and passes on what comes for them there (errors).
+
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_xrd::answer::StatText;
+use gridlane_xrd::client::{Answers, Said, Session};
+use gridlane_xrd::{Handle, PathId, StreamId};
+use tokio::sync::mpsc;
+
+use super::connection::{Connection, Next};
+use super::file::OpenFile;
+
+/// Bytes that nobody waits for any more, at a time.
+const SCRATCH_BYTES: usize = 16 * 1024;
+
+/// A connection that joined, and what it is told.
+type Join = (PathId, mpsc::UnboundedSender<(StreamId, Said)>);
+
+/// A session with a file open on it. It lives as long as one of the connections that joined it.
+pub(crate) struct Trunk {
+    pub(super) session: Session,
+    pub(super) is_tls: bool,
+    pub(super) handle: Handle,
+    pub(super) stat: StatText,
+    pub(super) url: Url,
+    /// What is sent on the first connection. Each lane has a few requests under way, so it stays short.
+    requests: mpsc::UnboundedSender<Vec<u8>>,
+    joined: Mutex<Vec<Join>>,
+    /// Whether joining it has brought nothing.
+    is_useless: AtomicBool,
+}
+
+impl fmt::Debug for Trunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trunk({})", self.url)
+    }
+}
+
+/// The end of a trunk that has the connection.
+pub(crate) struct Carrier {
+    trunk: Option<Arc<Trunk>>,
+    requests: mpsc::UnboundedReceiver<Vec<u8>>,
+}
+
+/// The end of a trunk on a connection that joined.
+pub(crate) struct Joined {
+    pub(crate) trunk: Arc<Trunk>,
+    said: mpsc::UnboundedReceiver<(StreamId, Said)>,
+}
+
+impl Trunk {
+    /// Whether connections that join it are of use.
+    pub(crate) fn is_useful(&self) -> bool {
+        !self.is_useless.load(Relaxed) && !self.requests.is_closed()
+    }
+
+    /// Says that joining it brings nothing.
+    pub(crate) fn refuse(&self) {
+        self.is_useless.store(true, Relaxed);
+    }
+
+    /// Sends requests on the first connection.
+    pub(crate) fn send(&self, requests: Vec<u8>) -> Result<()> {
+        self.requests.send(requests).map_err(|_| {
+            Error::new(ErrorKind::Network, "the first connection of the session is gone").endpoint(&self.url)
+        })
+    }
+
+    /// A connection has joined.
+    pub(super) fn join(self: &Arc<Trunk>, path_id: PathId) -> Joined {
+        let (sender, said) = mpsc::unbounded_channel();
+        let mut joined = self.joined();
+        joined.retain(|(_, sender)| !sender.is_closed());
+        joined.push((path_id, sender));
+        Joined { trunk: self.clone(), said }
+    }
+
+    /// Passes on what came on the first connection for another one.
+    pub(crate) fn pass_on(&self, stream: StreamId, said: Said) {
+        let path_id = Answers::path_of(stream);
+        if let Some((_, sender)) = self.joined().iter().find(|(joined, _)| *joined == path_id) {
+            let _ = sender.send((stream, said));
+        }
+    }
+
+    fn joined(&self) -> MutexGuard<'_, Vec<Join>> {
+        // A panic elsewhere leaves nothing half-done here.
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Joined {
+    /// What came on the first connection for this one; never ends.
+    pub(crate) async fn said(&mut self) -> (StreamId, Said) {
+        match self.said.recv().await {
+            Some(said) => said,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Carrier {
+    /// Makes a trunk of the session of an open file.
+    pub(crate) fn new(file: &mut OpenFile) -> Result<Option<Carrier>> {
+        let session = file.session();
+        let is_server = session.flags.has(gridlane_xrd::flags::ServerFlags::IS_SERVER);
+        let (Some(stat), true) = (file.stat.clone(), is_server && !session.is_manager()) else {
+            return Ok(None);
+        };
+        let (handle, url) = (file.handle(), file.url.clone());
+        let connection = file.connection()?;
+        connection.hear_others();
+        let is_tls = connection.is_tls();
+        let (sender, requests) = mpsc::unbounded_channel();
+        let (joined, is_useless) = Default::default();
+        let trunk = Trunk { session, is_tls, handle, stat, url, requests: sender, joined, is_useless };
+        Ok(Some(Carrier { trunk: Some(Arc::new(trunk)), requests }))
+    }
+
+    /// For those who may join.
+    pub(crate) fn trunk(&self) -> Weak<Trunk> {
+        self.trunk.as_ref().map(Arc::downgrade).unwrap_or_default()
+    }
+
+    /// Whether any connection has joined that is there still.
+    pub(crate) fn is_used(&self) -> bool {
+        self.trunk.as_ref().is_some_and(|trunk| Arc::strong_count(trunk) > 1)
+    }
+
+    /// What is to be sent; never ends. May be dropped at any time.
+    pub(crate) async fn request(&mut self) -> Vec<u8> {
+        match self.requests.recv().await {
+            Some(requests) => requests,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Goes on for those who joined, until they have gone; the lane that had the connection is over.
+    pub(crate) async fn carry(mut self, mut file: OpenFile) {
+        let trunk = self.trunk();
+        self.trunk = None;
+        let Ok(connection) = file.connection() else { return };
+        let mut scratch = vec![0; SCRATCH_BYTES];
+        loop {
+            tokio::select! {
+                requests = self.requests.recv() => match requests {
+                    Some(requests) => {
+                        if connection.send_numbered(&requests).await.is_err() {
+                            return;
+                        }
+                    }
+                    // Nobody is left; the file is closed, and the session can be used again.
+                    None => return,
+                },
+                came = discard(connection, &mut scratch) => match came {
+                    Ok((stream, said)) => {
+                        if let Some(trunk) = trunk.upgrade() {
+                            trunk.pass_on(stream, said);
+                        }
+                    }
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+}
+
+/// Reads data away until something else comes. May be dropped at any time.
+async fn discard(connection: &mut Connection, scratch: &mut [u8]) -> Result<(StreamId, Said)> {
+    loop {
+        while connection.data_left() > 0 {
+            connection.read_data(scratch).await?;
+        }
+        if let Next::Said(stream, said) = connection.next().await? {
+            return Ok((stream, said));
+        }
+    }
+}

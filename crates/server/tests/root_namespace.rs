@@ -1,0 +1,289 @@
+//! What is asked of names over root://, through a real server: that each request is answered by what it should be, in
+//! parts and later where that is so, and that it is recorded.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gridlane_server::Export;
+use gridlane_store::fake::{Gate, SlowStorage};
+use gridlane_store::{Durability, MemoryStorage, ObjectPath, PosixStorage};
+use gridlane_xrd::answer::{AttnAnswer, DirlistReader, ErrorAnswer, StatText, WaitAnswer};
+use gridlane_xrd::flags::{
+    Abilities, ClientFlags, DirlistOptions, FattrOptions, LocateOptions, PrepareOptions, StatFlags,
+};
+use gridlane_xrd::frame::{REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, ResponseHead};
+use gridlane_xrd::registry::FattrKind;
+use gridlane_xrd::request::{
+    About, Chmod, Dirlist, Expect, Fattr, FattrAbout, Locate, Login, Mkdir, Mv, Prepare, Protocol, Query, Rm,
+    Rmdir, Set, Stat, Statx,
+};
+use gridlane_xrd::{Call, ErrorCode, PathArg, QueryKind, Request, Status, StreamId};
+use support::{Client, TestServer};
+
+/// Longer than anything that passes takes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A session that asks one thing after the other.
+struct Session(TcpStream);
+
+/// What came for a request: how many parts, and all of them together.
+struct Answered {
+    parts: usize,
+    outcome: Result<Vec<u8>, ErrorAnswer>,
+}
+
+impl Session {
+    fn open(server: &TestServer) -> Session {
+        let mut session = Session(TcpStream::connect(server.address).unwrap());
+        session.0.set_read_timeout(Some(PATIENCE)).unwrap();
+        let handshake: Vec<u8> =
+            [0, 0, 0, 4, 2012].into_iter().flat_map(|word: u32| word.to_be_bytes()).collect();
+        session.0.write_all(&handshake).unwrap();
+        session.message();
+        let (version, flags) = (0x511, ClientFlags::NONE);
+        session.ok(Protocol { version, flags, expect: Expect::Login });
+        session.ok(Login::new(1, b"ann", Abilities::NONE, b"xrd.appname=probe&xrd.rn=v5.5.3".to_vec()));
+        session
+    }
+
+    fn message(&mut self) -> (ResponseHead, Vec<u8>) {
+        let mut head = [0; RESPONSE_HEAD_BYTES];
+        self.0.read_exact(&mut head).unwrap();
+        let head = ResponseHead::parse(&head).unwrap();
+        let mut body = vec![0; head.len as usize];
+        self.0.read_exact(&mut body).unwrap();
+        (head, body)
+    }
+
+    fn send(&mut self, request: impl Into<Request>) {
+        let mut bytes = Vec::with_capacity(REQUEST_HEAD_BYTES);
+        request.into().encode_for(StreamId([7, 9]), 0, &mut bytes);
+        self.0.write_all(&bytes).unwrap();
+    }
+
+    fn ask(&mut self, request: impl Into<Request>) -> Answered {
+        self.send(request);
+        let (mut parts, mut bytes) = (1, Vec::new());
+        loop {
+            let (head, body) = self.message();
+            assert_eq!(head.stream, StreamId([7, 9]));
+            match head.status {
+                Status::OKSOFAR => parts += 1,
+                Status::OK => {}
+                Status::ERROR => return Answered { parts, outcome: Err(ErrorAnswer::parse(&body).unwrap()) },
+                other => panic!("{other}"),
+            }
+            bytes.extend_from_slice(&body);
+            if head.status == Status::OK {
+                return Answered { parts, outcome: Ok(bytes) };
+            }
+        }
+    }
+
+    #[track_caller]
+    fn ok(&mut self, request: impl Into<Request>) -> Vec<u8> {
+        self.ask(request).outcome.unwrap()
+    }
+
+    #[track_caller]
+    fn code(&mut self, request: impl Into<Request>) -> ErrorCode {
+        self.ask(request).outcome.unwrap_err().code
+    }
+
+    fn stat(&mut self, path: &str) -> Option<StatText> {
+        match self.ask(Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 }).outcome {
+            Ok(text) => Some(StatText::parse(&text).unwrap()),
+            Err(error) => {
+                assert_eq!(error.code, ErrorCode::NOT_FOUND);
+                None
+            }
+        }
+    }
+
+    fn query(&mut self, kind: QueryKind, argument: &str) -> String {
+        String::from_utf8(self.ok(Query::new(kind, argument))).unwrap()
+    }
+}
+
+fn arg(path: &str) -> PathArg {
+    PathArg::parse(path.as_bytes())
+}
+
+#[test]
+fn every_request_is_answered() {
+    let server = TestServer::start();
+    server.write("f", "hello");
+    let mut session = Session::open(&server);
+    assert_eq!(session.stat("/f").unwrap().flags, StatFlags::READABLE | StatFlags::WRITABLE);
+    assert_eq!(session.stat("/.gridlane"), None);
+    assert_eq!(session.ok(Mkdir { about: arg("/a/b"), parents: true, mode: 0o750 }), b"");
+    assert_eq!(session.stat("/a/b").unwrap().more.unwrap().mode, 0o750);
+    assert_eq!(session.ok(Statx { paths: vec![b"/a".to_vec(), b"/f".to_vec()] }), [2, 0]);
+    assert_eq!(session.ok(Mv { from: arg("/f"), to: arg("/a/g h") }), b"");
+    assert_eq!(server.read("a/g h"), Some(b"hello".to_vec()));
+    assert_eq!(session.ok(Chmod { about: arg("/a/g h"), mode: 0o444 }), b"");
+    assert_eq!(session.stat("/a/g h").unwrap().flags, StatFlags::READABLE);
+    assert_eq!(session.code(Rmdir { about: arg("/a") }), ErrorCode::ITEM_EXISTS);
+    assert_eq!(session.code(Rm { about: arg("/a/b") }), ErrorCode::IS_DIRECTORY);
+    assert_eq!(session.ok(Rmdir { about: arg("/a/b") }), b"");
+    let port = server.address.port();
+    let options = LocateOptions(0x0501);
+    let found = session.ok(Locate { about: arg("*/a"), options });
+    assert_eq!(found, format!("Sw[::127.0.0.1]:{port}\0").into_bytes());
+    assert_eq!(session.query(QueryKind::CONFIG, "readv_iov_max\nnothing"), "1024\nnothing\n");
+    assert_eq!(session.query(QueryKind::CHECKSUM, "/a/g h?cks.type=adler32"), "adler32 062c0215\0");
+    assert!(session.query(QueryKind::SPACE, "/").starts_with("oss.cgroup=public&oss.space="));
+    assert!(session.query(QueryKind::XATTR, "/a").contains("oss.type=d"));
+    assert!(session.query(QueryKind::STATS, "a").contains("pgm=\"gridlane\""));
+    assert_eq!(session.ok(Set { modifier: 0, text: b"appid job 7".to_vec() }), b"");
+    let lines = vec![b"/a/g h".to_vec()];
+    let options = PrepareOptions::STAGE;
+    let prepare = Prepare { options, priority: 0, port: 0, evicts: false, lines };
+    assert_eq!(session.code(prepare), ErrorCode::UNSUPPORTED);
+    assert_eq!(session.ok(Rm { about: arg("/a/g h?authz=secret") }), b"");
+    assert_eq!(session.code(Rm { about: arg("/a/g h") }), ErrorCode::NOT_FOUND);
+    drop(session);
+    let (_, records) = server.stop();
+    let of = |method: &str| records.iter().find(|record| record["method"] == method).unwrap().clone();
+    let removed = of("root:rm");
+    assert_eq!((&removed["path"], &removed["status"]), (&"/a/b".into(), &3016.into()));
+    assert_eq!(removed["user"], "ann");
+    assert!(removed["user_agent"].as_str().unwrap().contains("probe"), "{removed}");
+    assert_eq!(of("root:mv")["destination"], "/a/g h");
+    assert_eq!(of("root:query.checksum")["status"], 0);
+    assert!(!format!("{records:?}").contains("secret"));
+}
+
+#[test]
+fn attributes_are_kept() {
+    let server = TestServer::start();
+    server.write("f", "hello");
+    let mut session = Session::open(&server);
+    let mut fattr = |kind, flags, attributes: &[(&str, &str)]| {
+        let attributes =
+            attributes.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+        let about = FattrAbout::Path(arg("/f"));
+        session.ok(Fattr { about, kind, options: FattrOptions(flags), attributes: attributes.collect() })
+    };
+    assert_eq!(fattr(FattrKind::SET, 0, &[("k", "vv")]), b"\0\x01\0\0k\0");
+    assert_eq!(
+        fattr(FattrKind::GET, 0, &[("k", ""), ("zz", "")]),
+        b"\x01\x02\0\0k\0\x0b\xd3zz\0\0\0\0\x02vv\0\0\0\0"
+    );
+    assert_eq!(fattr(FattrKind::LIST, 0x10, &[]), b"k\0\0\0\0\x02vv");
+    assert_eq!(fattr(FattrKind::DELETE, 0, &[("k", "")]), b"\0\x01\0\0k\0");
+    assert_eq!(fattr(FattrKind::LIST, 0, &[]), b"");
+}
+
+#[test]
+fn a_long_listing_comes_in_parts() {
+    let storage = MemoryStorage::new();
+    for number in 0..20_000 {
+        storage.add_file(&ObjectPath::new([format!("file-{number:06}").as_bytes()]).unwrap(), Vec::new());
+    }
+    let server = TestServer::of(Arc::new(storage), |_| {});
+    let mut session = Session::open(&server);
+    for options in [DirlistOptions::NONE, DirlistOptions::STAT, DirlistOptions::CHECKSUM] {
+        let answered = session.ask(Dirlist { about: arg("/"), options });
+        let mut entries = Vec::new();
+        DirlistReader::default().read(&answered.outcome.unwrap(), true, &mut entries).unwrap();
+        assert_eq!(entries.len(), 20_000);
+        assert!(answered.parts > 3 && entries[0].stat.is_none() == (options == DirlistOptions::NONE));
+    }
+}
+
+#[test]
+fn a_checksum_that_takes_long_comes_later() {
+    let storage = MemoryStorage::new();
+    storage.add_file(&ObjectPath::new([&b"f"[..]]).unwrap(), b"hello".to_vec());
+    let gate = Gate::new();
+    let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |_| {});
+    let mut session = Session::open(&server);
+    gate.close();
+    session.send(Query::new(QueryKind::CHECKSUM, "/f"));
+    let (head, body) = session.message();
+    assert_eq!((head.stream, head.status), (StreamId([7, 9]), Status::WAITRESP));
+    assert!(WaitAnswer::parse(&body).unwrap().seconds > 0);
+    gate.open();
+    let (head, body) = session.message();
+    assert_eq!((head.stream, head.status), (StreamId::default(), Status::ATTN));
+    let AttnAnswer::Response(head, body) = AttnAnswer::parse(&body).unwrap() else { panic!("no answer") };
+    assert_eq!((head.stream, head.status), (StreamId([7, 9]), Status::OK));
+    assert_eq!(body, b"adler32 062c0215\0");
+    // And now it is known.
+    assert_eq!(session.query(QueryKind::CHECKSUM, "/f"), "adler32 062c0215\0");
+}
+
+#[test]
+fn several_exports_and_what_is_above_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let export = |path: &str| {
+        let place = directory.path().join(path);
+        std::fs::create_dir(&place).unwrap();
+        std::fs::write(place.join("f"), "x").unwrap();
+        Export {
+            path: gridlane_dav::ResourcePath::parse(&format!("/data/{path}")).unwrap(),
+            ..Export::new(Arc::new(PosixStorage::open(&place, Durability::None).unwrap()))
+        }
+    };
+    let server = TestServer::with(|settings| {
+        settings.exports = vec![export("one"), Export { allow_write: true, ..export("two") }];
+    });
+    let mut session = Session::open(&server);
+    assert_eq!(session.ok(Dirlist { about: arg("/data"), options: DirlistOptions::NONE }), b"one\ntwo\0");
+    assert_eq!(session.stat("/").unwrap().flags, StatFlags(19));
+    assert_eq!(session.stat("/data/one/f").unwrap().flags, StatFlags::READABLE);
+    assert_eq!(session.code(Rm { about: arg("/data/one/f") }), ErrorCode::NOT_AUTHORIZED);
+    assert_eq!(
+        session.code(Mv { from: arg("/data/two/f"), to: arg("/data/one/g") }),
+        ErrorCode::NOT_AUTHORIZED
+    );
+    assert_eq!(session.ok(Rm { about: arg("/data/two/f") }), b"");
+    assert_eq!(session.stat("/data/two/f"), None);
+    let not_there = session.code(Dirlist { about: arg("/other"), options: DirlistOptions::NONE });
+    assert_eq!(not_there, ErrorCode::NOT_FOUND);
+}
+
+#[test]
+fn what_is_counted() {
+    let server = TestServer::with(|settings| settings.admin = Some("127.0.0.1:0".parse().unwrap()));
+    let mut session = Session::open(&server);
+    assert_eq!(session.stat("/nope"), None);
+    let page = || {
+        let mut client = Client::connect(server.admin.unwrap());
+        client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        client.response(false).text()
+    };
+    let lines = [
+        "gridlane_root_sessions_open 1",
+        "gridlane_root_files_open 0",
+        "gridlane_root_requests_total{request=\"stat\",outcome=\"error\"} 1",
+        "gridlane_root_errors_total{error=\"NotFound\"} 1",
+    ];
+    // A request is counted when its answer is out, which the client may see a moment earlier.
+    let began = Instant::now();
+    loop {
+        let text = page();
+        let Some(line) = lines.iter().find(|line| !text.lines().any(|other| other == **line)) else { break };
+        assert!(began.elapsed() < PATIENCE, "no {line} in\n{text}");
+    }
+}
+
+#[test]
+fn where_it_is_not_spoken() {
+    let server = TestServer::with(|settings| settings.root.is_enabled = false);
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&gridlane_xrd::frame::HANDSHAKE).unwrap();
+    let mut rest = Vec::new();
+    // Ended with or without a word of the kernel's, and without one of the server's.
+    let _ = stream.read_to_end(&mut rest);
+    assert_eq!(rest, b"");
+    assert_eq!(server.request("GET /", "").status(), 200);
+}
