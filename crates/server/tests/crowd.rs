@@ -9,26 +9,17 @@
 mod support;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::mpsc::RecvTimeoutError;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::{Client, TestServer};
-
-const CROWD: usize = 10_000;
-
-/// Descriptors that either side needs: the server has three more for each upload.
-const DESCRIPTORS: u64 = CROWD as u64 + 3 * (CROWD as u64 / 10) + 500;
+use support::TestServer;
+use support::crowd::{
+    CROWD, Crowd, PATIENCE, be_the_crowd, connect, metrics, raise_descriptors, until_quiet,
+};
 
 /// Of memory that the allocator keeps, in no particular amount. A leak of 2 kB by each client would be more.
 const MARGIN_BYTES: u64 = 40 << 20;
-
-/// For a machine that has a lot else to do.
-const PATIENCE: Duration = Duration::from_secs(100);
 
 #[test]
 fn a_crowd_leaves_no_trace() {
@@ -104,136 +95,17 @@ fn set_deadlines(settings: &mut gridlane_server::Settings, deadline: Duration) {
     deadlines.linger = Duration::from_millis(100);
 }
 
-/// Serves somebody else until all of the crowd were cut; returns the metrics then.
-fn until_quiet(server: &TestServer) -> HashMap<String, u64> {
-    let began = Instant::now();
-    loop {
-        let mut other = Client::from([127, 0, 0, 9].into(), server.address);
-        let asked = Instant::now();
-        let got = other.request("GET /f", "Connection: close\r\n");
-        assert_eq!(got.status(), 200, "{}", got.text());
-        assert!(asked.elapsed() < PATIENCE / 5, "others wait for {:?}", asked.elapsed());
-        assert!(other.is_ended());
-        drop(other);
-        let metrics = metrics(server);
-        // The one that was just here may be ending.
-        if metrics["connections_open"] <= 1 {
-            return metrics;
-        }
-        assert!(began.elapsed() < PATIENCE, "{} connections are not cut", metrics["connections_open"]);
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-/// Everything that is one number.
-fn metrics(server: &TestServer) -> HashMap<String, u64> {
-    let mut client = Client::connect(server.admin.unwrap());
-    client.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    let page = client.response(false).text();
-    page.lines()
-        .filter_map(|line| line.strip_prefix("gridlane_")?.split_once(' '))
-        .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
-        .collect()
-}
-
-/// As root, or where the hard limit is large enough.
-fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= DESCRIPTORS) {
-        return;
-    }
-    let maximum = limit.maximum.map(|maximum| maximum.max(DESCRIPTORS));
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    assert!(
-        raised.is_ok(),
-        "this test needs {DESCRIPTORS} descriptors: ulimit -n allows {:?}",
-        limit.maximum
-    );
-}
-
-/// The other process.
-struct Crowd {
-    child: Child,
-    to: ChildStdin,
-    from: BufReader<ChildStdout>,
-}
-
-impl Crowd {
-    fn start(address: SocketAddr) -> Crowd {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "the_crowd", "--nocapture", "--test-threads", "1"])
-            .env("GRIDLANE_CROWD", address.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (to, from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
-        Crowd { child, to, from }
-    }
-
-    /// Has it done.
-    fn say(&mut self, what: &str) {
-        writeln!(self.to, "{what}").unwrap();
-        let mut line = String::new();
-        while line.trim() != "done" {
-            line.clear();
-            assert!(self.from.read_line(&mut line).unwrap() > 0, "the crowd has left");
-        }
-    }
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// What the crowd does, as it is told on its standard input. In the process of the test above it does nothing.
 #[test]
 fn the_crowd() {
-    let Ok(address) = std::env::var("GRIDLANE_CROWD") else { return };
-    let address: SocketAddr = address.parse().unwrap();
-    raise_descriptors();
-    let mut kept: Vec<TcpStream> = Vec::new();
-    let (told, orders) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lines() {
-            told.send(line.unwrap()).unwrap();
-        }
-    });
-    let mut round = 0;
-    loop {
-        match orders.recv_timeout(Duration::from_millis(500)).as_deref() {
-            Ok("round") => {
-                kept = (0..CROWD).map(|index| come(address, round, index)).collect();
-                round += 1;
-            }
-            Ok(_) => kept.clear(),
-            Err(RecvTimeoutError::Timeout) => {
-                // Another byte of each head that comes byte by byte, until it is not wanted any longer.
-                for (_, slow) in kept.iter_mut().enumerate().filter(|(index, _)| index % 10 < 3) {
-                    let _ = slow.write(b"x");
-                }
-                continue;
-            }
-            Err(RecvTimeoutError::Disconnected) => return,
-        }
-        println!("\ndone");
-    }
+    // Another byte of each head that comes byte by byte, until it is not wanted any longer.
+    be_the_crowd(come, |index| index % 10 < 3);
 }
 
 /// One client, of the kind that its number says.
 fn come(address: SocketAddr, round: usize, index: usize) -> TcpStream {
-    let source = Ipv4Addr::new(127, 0, 1 + round as u8, 1 + (index / 2500) as u8);
-    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     let takes_nothing = index % 100 == 8;
-    if takes_nothing {
-        sockopt::set_socket_recv_buffer_size(&socket, 4096).unwrap();
-    }
-    rustix::net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
-    rustix::net::connect(&socket, &address).unwrap();
-    let mut stream = TcpStream::from(socket);
+    let mut stream = connect(address, round, index, takes_nothing);
     let said: &[u8] = match index % 10 {
         // Heads that come byte by byte, see below, or stop.
         0..3 => b"GET /f HTTP/1.1\r\nX-Slow: ",

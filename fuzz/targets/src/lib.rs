@@ -51,7 +51,7 @@ impl Target {
     pub fn all_seeds(&self) -> Seeds {
         let mut seeds = Seeds::parse(self.seeds);
         let is_client = match self.name {
-            "root_requests" => true,
+            "root_requests" | "root_server" => true,
             "root_answers" => false,
             _ => return seeds,
         };
@@ -103,6 +103,7 @@ targets! {
     root::root_pages, 2000;
     root::root_dirlist, 5000;
     root::root_client, 2000;
+    root::root_server, 3000;
 }
 
 /// The target of this name.

@@ -1,10 +1,11 @@
 //! What comes over root://: requests, answers, pages, listings, and the client's side of a connection.
 
-use gridlane_core::limits::ROOT_REQUESTS_MAX;
+use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_REQUESTS_MAX};
 use gridlane_xrd::answer::*;
 use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Part, Step, Turn, Unpaging, Who};
 use gridlane_xrd::frame::{HANDSHAKE, REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, RequestHead, ResponseHead};
 use gridlane_xrd::request::carries_data;
+use gridlane_xrd::server::{Machine, Step as ServerStep};
 use gridlane_xrd::{Request, SessionId, Status, StreamId, pages};
 
 use crate::random::Random;
@@ -351,4 +352,68 @@ fn heard(pieces: &[&[u8]]) -> (Vec<String>, String) {
         }
     }
     (events, format!("{} unanswered", answers.unanswered()))
+}
+
+/// What a client sends to a server of ours, which believes whatever it says of itself.
+pub(crate) fn root_server(data: &[u8]) {
+    let mut random = Random::of(data);
+    let pieces = random.pieces(data);
+    for has_tls in [false, true] {
+        for proves in [false, true] {
+            let whole = served(has_tls, proves, &[data]);
+            assert_eq!(served(has_tls, proves, &pieces), whole, "it depends on where it is cut");
+        }
+    }
+}
+
+/// Everything that a server's connection is told to do, until it ends or has nothing more to read.
+fn served(has_tls: bool, proves: bool, pieces: &[&[u8]]) -> Vec<String> {
+    let mut machine = Machine::new(has_tls);
+    let (mut events, mut there, mut data_left) = (Vec::new(), Vec::new(), 0);
+    for piece in pieces {
+        there.extend_from_slice(piece);
+        for steps in 0.. {
+            assert!(steps < STEPS_MAX, "it does not get on");
+            let data = there.len().min(data_left);
+            there.drain(..data);
+            data_left -= data;
+            if data_left > 0 {
+                break;
+            }
+            let was_in = machine.is_in();
+            let (used, step) = machine.step(&there);
+            assert!(used <= there.len());
+            there.drain(..used);
+            match &step {
+                ServerStep::More(count) => {
+                    assert!(used == 0 && *count > there.len(), "it wants what it has");
+                    assert!(*count <= REQUEST_HEAD_BYTES + ROOT_ARGUMENT_BYTES_MAX as usize);
+                    break;
+                }
+                ServerStep::Say(said) | ServerStep::End(said) => assert!(said.len() < 200),
+                ServerStep::StartTls(_) => {
+                    assert!(has_tls);
+                    machine.tls_begun();
+                }
+                ServerStep::Login(..) => machine.logged_in(proves),
+                ServerStep::Auth(..) => machine.authenticated(),
+                ServerStep::Bind(..) => machine.bound(),
+                ServerStep::Request(_, request) => {
+                    let is_small = matches!(request, Request::Ping(_) | Request::Protocol(_));
+                    assert!(was_in || is_small, "{request:?} of somebody who is not in");
+                }
+                ServerStep::Data(head) => {
+                    assert!(was_in, "data of somebody who is not in");
+                    data_left = head.payload_len as usize;
+                }
+                ServerStep::Ignored => assert!(was_in),
+            }
+            assert!(used > 0 || matches!(step, ServerStep::End(_)), "nothing was used: {step:?}");
+            events.push(format!("{step:?}"));
+            if let ServerStep::End(_) = step {
+                return events;
+            }
+        }
+    }
+    events
 }

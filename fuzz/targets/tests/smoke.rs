@@ -35,7 +35,7 @@ smoke! {
     multipart listing
     url resource_path
     smuggling
-    root_requests root_answers root_pages root_dirlist root_client
+    root_requests root_answers root_pages root_dirlist root_client root_server
 }
 
 /// The project for libFuzzer is built by no one in `make test`: at least it names the same targets.

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its part")]
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+pub(crate) mod crowd;
 pub(crate) mod root;
 
 use std::io::{self, Read, Write};

@@ -33,7 +33,7 @@ fn files_behind_a_manager() {
     // Up, to the server that the manager chooses.
     let source = scratch.file("up", &bytes);
     let mut command = gridlane();
-    command.arg("cp").arg(&source).arg(cluster.url("new/up")).arg("--json");
+    command.arg("cp").arg(&source).arg(cluster.url("dir/up")).arg("--json");
     run(command).ok();
-    assert_copied(&cluster.exported("new/up"), &bytes);
+    assert_copied(&cluster.exported("dir/up"), &bytes);
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{random, server_with, wrong};
 use crate::support::client::{Running, cp_from, run};
 use crate::support::nginx::Nginx;
+use crate::support::relay::{Relay, Ways};
 use crate::support::serve::Server;
 use crate::support::xrootd::Xrootd;
 use crate::support::{MIB, Scratch, assert_copied, occupied_bytes, part_of, until};
@@ -107,4 +108,28 @@ fn the_root_one_can_have_another_file() {
     let outcome = run(site.copy(&sources)).ok().verified(true);
     assert_copied(&site.target, &site.bytes);
     assert!(!outcome.source(&sources[0])["error"].is_null(), "{}", outcome.describe());
+}
+
+#[test]
+fn our_server_gives_over_root_what_xrootd_gives() {
+    let site = Site::new(26, 48 * MIB, <[u8]>::to_vec);
+    let ours = |scheme: &str| site.gridlane.url_over(scheme, "/f");
+    let sources = [site.xrootd.url("f"), ours("root"), ours("roots"), site.gridlane.url_over("https", "f")];
+    let outcome = run(site.copy(&sources)).ok().verified(true);
+    assert_copied(&site.target, &site.bytes);
+    for url in &sources {
+        let bytes = outcome.source(url)["bytes"].as_u64().unwrap();
+        assert!(bytes > MIB as u64, "{url}\n{}", outcome.describe());
+    }
+}
+
+#[test]
+fn a_damaged_page_from_our_server_is_mended_as_well() {
+    let site = Site::new(27, 24 * MIB, <[u8]>::to_vec);
+    let url = site.gridlane.url_over("root", "");
+    let port = url.trim_end_matches('/').rsplit(':').next().unwrap().parse().unwrap();
+    let relay = Relay::to(port, Ways { damages: 2, ..Ways::default() });
+    let outcome = run(site.copy(&[relay.url("root", "f")])).ok().verified(true);
+    assert_copied(&site.target, &site.bytes);
+    assert_eq!(relay.damaged(), 2, "{}", outcome.describe());
 }

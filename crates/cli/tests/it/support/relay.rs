@@ -86,10 +86,6 @@ impl Relay {
         format!("{scheme}://{}//{path}", self.address)
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.address.port()
-    }
-
     /// Connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Relaxed)
