@@ -390,7 +390,8 @@ fn served(has_tls: bool, proves: bool, pieces: &[&[u8]]) -> Vec<String> {
                     assert!(*count <= REQUEST_HEAD_BYTES + ROOT_ARGUMENT_BYTES_MAX as usize);
                     break;
                 }
-                ServerStep::Say(said) | ServerStep::End(said) => assert!(said.len() < 200),
+                ServerStep::Say(said) => assert!(said.len() < 200),
+                ServerStep::Refused(..) | ServerStep::End => {}
                 ServerStep::StartTls(_) => {
                     assert!(has_tls);
                     machine.tls_begun();
@@ -408,9 +409,13 @@ fn served(has_tls: bool, proves: bool, pieces: &[&[u8]]) -> Vec<String> {
                 }
                 ServerStep::Ignored => assert!(was_in),
             }
-            assert!(used > 0 || matches!(step, ServerStep::End(_)), "nothing was used: {step:?}");
+            assert!(used > 0 || matches!(step, ServerStep::End), "nothing was used: {step:?}");
             events.push(format!("{step:?}"));
-            if let ServerStep::End(_) = step {
+            let ends = match &step {
+                ServerStep::Refused(_, _, wrong) => wrong.closes,
+                step => *step == ServerStep::End,
+            };
+            if ends {
                 return events;
             }
         }
