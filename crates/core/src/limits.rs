@@ -257,6 +257,9 @@ pub const BACKLOG_FILES_MAX: u64 = 1_000_000;
 pub const DIRECTORIES_KNOWN_MAX: usize = 16_384;
 /// Files of a tree that are copied at the same time, at most.
 pub const TREE_PARALLEL_MAX: usize = 64;
+/// Sources of one command that are looked at at the same time before anything is copied: as many as files are copied then,
+/// on the same connections.
+pub const SOURCES_LOOKED_AT_MAX: usize = 8;
 /// Failures of a tree's files one after the other that would strike any other file too (a host that cannot be
 /// reached, no space left): a million of them help nobody, and each may take as long as patience allows.
 pub const TREE_FAILURES_ALIKE_MAX: u32 = 50;

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gridlane_core::limits::SOURCES_LOOKED_AT_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::EntryKind;
+use tokio::task::JoinSet;
 
 use super::Root;
 use crate::listing::Lister;
@@ -48,9 +50,9 @@ pub async fn resolve_roots(
     }
     let target = Place::of(&target_url);
     let mut roots = Vec::new();
-    for text in sources {
-        let url = Url::parse(text, current_dir)?;
-        let is_directory = lister.is_directory(&url).await?;
+    let urls = sources.iter().map(|text| Url::parse(text, current_dir)).collect::<Result<Vec<_>>>()?;
+    let kinds = are_directories(lister, &urls).await?;
+    for ((text, url), is_directory) in sources.iter().zip(urls).zip(kinds) {
         if is_directory && !recursive {
             return Err(usage("it is a directory", &url).hint("copy it with -r"));
         }
@@ -83,6 +85,25 @@ pub async fn resolve_roots(
         roots.push(root);
     }
     Ok(Roots { roots, target, target_exists: kind == Some(EntryKind::Directory) })
+}
+
+/// Which of them are directories. Several are asked at a time: a round trip for each in turn would be waited for before
+/// the first one is copied.
+async fn are_directories(lister: &Lister, urls: &[Url]) -> Result<Vec<bool>> {
+    let mut found = Vec::with_capacity(urls.len());
+    for some in urls.chunks(SOURCES_LOOKED_AT_MAX) {
+        let mut looks = JoinSet::new();
+        for (at, url) in some.iter().cloned().enumerate() {
+            let lister = lister.clone();
+            looks.spawn(async move { (at, lister.is_directory(&url).await) });
+        }
+        let mut kinds = looks.join_all().await;
+        kinds.sort_by_key(|(at, _)| *at);
+        for (_, is_directory) in kinds {
+            found.push(is_directory?);
+        }
+    }
+    Ok(found)
 }
 
 /// `.`, `..` and what ends in them have no name of their own.

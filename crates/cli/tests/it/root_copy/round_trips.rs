@@ -81,8 +81,7 @@ fn the_second_file_needs_one_to_be_opened() {
         relay.arrivals().last().unwrap().round_trips - before
     };
     let (two, four) = (one_after_another(2), one_after_another(4));
-    // What each more of them costs: open; read. What else is asked is asked beside that, or behind it while the next
-    // one is opened.
+    // What each more of them costs: open; read. What else is asked is asked beside that.
     let each = (four - two).div_ceil(2);
-    assert!(each <= 3, "{each} round trips for each file: {two} for two, {four} for four");
+    assert!(each <= 2, "{each} round trips for each file: {two} for two, {four} for four");
 }
