@@ -398,6 +398,9 @@ pub const ROOT_TASKS_MAX: usize = 16;
 /// Bytes of answers to small requests that wait to be sent on one connection; when there are so many, no other
 /// request is read.
 pub const ROOT_ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of requests of one connection that wait for their turn or their answer; when there are so many, no other is
+/// read. Room for a few of the largest, and for thousands of those that clients send.
+pub const ROOT_ASKED_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of one answer to a plain read: what its length was promised for cannot be interrupted by other answers.
 pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Pages of one message of `pgread`: as XRootD's servers send them.

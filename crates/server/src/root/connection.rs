@@ -128,6 +128,8 @@ pub(crate) struct Connection {
     pub(super) unanswered: usize,
     /// Those of them that have a task.
     pub(super) asking: usize,
+    /// Bytes of requests that wait, or have a task.
+    asked_bytes: usize,
     /// Parts of answers that have one.
     pub(super) cold: usize,
     /// Of a bound connection: the reads whose answer was made, and where in all that it sends each ends.
@@ -192,6 +194,7 @@ impl Connection {
             told,
             unanswered: 0,
             asking: 0,
+            asked_bytes: 0,
             cold: 0,
             unsent: VecDeque::new(),
             is_ending: false,
@@ -311,6 +314,7 @@ impl Connection {
     fn is_overfull(&self) -> bool {
         self.unanswered >= limits::ROOT_REQUESTS_MAX
             || self.outbox.held_bytes() >= limits::ROOT_ANSWERS_BYTES_MAX
+            || self.asked_bytes >= limits::ROOT_ASKED_BYTES_MAX
     }
 
     /// Begins what the client has asked for; whether it has asked for something.
@@ -342,7 +346,7 @@ impl Connection {
                 Step::Login(stream, login) => self.login(stream, &login)?,
                 Step::Auth(stream, auth) => self.authenticate(stream, &auth)?,
                 Step::Bind(stream, bind) => self.bind(stream, &bind)?,
-                Step::Request(stream, request) => self.ask(stream, request),
+                Step::Request(stream, request) => self.ask(stream, request, used),
                 Step::Data(head) => self.begin_intake(&head),
             }
         }
@@ -354,16 +358,17 @@ impl Connection {
     }
 
     /// A request of somebody who is logged in.
-    fn ask(&mut self, stream: StreamId, request: Request) {
+    fn ask(&mut self, stream: StreamId, request: Request, len: usize) {
         self.renew();
         let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
-        let asked = Asked { stream, request, began: Instant::now() };
+        let asked = Asked { stream, request, len, began: Instant::now() };
         if let Err(wait) = self.allowance() {
             return self.answered(&asked, Ok(wait));
         }
         if let Some(asked) = self.answer_at_once(asked, &all, &context) {
+            self.asked_bytes += asked.len;
             self.waiting.push_back(asked);
         }
     }
@@ -392,7 +397,10 @@ impl Connection {
     fn handle(&mut self, event: Event) -> io::Result<()> {
         self.clock.active = Instant::now();
         match &event {
-            Event::Answered(..) | Event::AnsweredLater(..) => self.asking -= 1,
+            Event::Answered(asked, _) | Event::AnsweredLater(asked, _) => {
+                self.asking -= 1;
+                self.asked_bytes -= asked.len;
+            }
             Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
             Event::ComesLater(_)
             | Event::Written(..)
@@ -467,7 +475,7 @@ impl Connection {
                     self.outbox.answer(stream, Status::OKSOFAR, first);
                 }
                 self.unanswered += 1;
-                let asked = Asked { stream, request: asked.request.clone(), began: asked.began };
+                let asked = Asked { stream, request: asked.request.clone(), ..*asked };
                 self.jobs.push_back(Job::Pieces(asked, rest));
                 return;
             }
