@@ -104,6 +104,7 @@ fn every_request_is_answered() {
     let removed = of("root:rm");
     assert_eq!((&removed["path"], &removed["status"]), (&"/a/b".into(), &3016.into()));
     assert_eq!(removed["user"], "tester");
+    assert_eq!(of("root:login")["status"], 0);
     assert!(removed["user_agent"].as_str().unwrap().contains("probe"), "{removed}");
     assert_eq!(of("root:mv")["destination"], "/a/g h");
     assert_eq!(of("root:query.checksum")["status"], 0);
@@ -166,6 +167,11 @@ fn a_long_listing_comes_in_parts() {
         assert_eq!(entries.len(), 20_000);
         assert!(parts > 3 && entries[0].stat.is_none() == (options == DirlistOptions::NONE));
     }
+    drop(session);
+    let (_, records) = server.stop();
+    let lists: Vec<_> = records.iter().filter(|record| record["method"] == "root:dirlist").collect();
+    // Names of eleven bytes and a line break.
+    assert!(lists.len() == 3 && lists[0]["bytes_out"].as_u64().is_some_and(|bytes| bytes >= 20_000 * 12));
 }
 
 #[test]

@@ -80,6 +80,8 @@ fn links_work_inside_and_lead_nowhere_outside() {
         assert!(matches!(export.storage.stat(&path(outside)), Err(StoreError::NotFound)), "{outside}");
         let nowait = export.storage.open_nowait(&path(outside));
         assert!(matches!(nowait, Err(StoreError::NotFound) | Ok(None)), "{outside}");
+        let nowait = export.storage.look_nowait(&path(outside));
+        assert!(matches!(nowait, Err(StoreError::NotFound) | Ok(None)), "{outside}");
     }
     for outside in ["out-absolute/new", "out-directory/new", "out-magic/tmp/new"] {
         assert!(matches!(export.storage.create(&path(outside), None), Err(StoreError::ParentMissing)));

@@ -363,7 +363,7 @@ impl Connection {
         let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
-        let asked = Asked { stream, request, len, began: Instant::now() };
+        let asked = Asked { stream, request, len, began: Instant::now(), parts_bytes: 0 };
         if let Err(wait) = self.allowance() {
             return self.answered(&asked, Ok(wait));
         }
@@ -434,9 +434,11 @@ impl Connection {
                 let (buffer, part, source) = read?;
                 self.outbox.refill(buffer, part, source);
             }
-            Event::Piece(asked, rest, Ok((piece, has_more))) => match has_more {
+            Event::Piece(mut asked, rest, Ok((piece, has_more))) => match has_more {
                 true => {
+                    let before = self.outbox.pushed_bytes();
                     self.outbox.answer(asked.stream, Status::OKSOFAR, piece);
+                    asked.parts_bytes += self.outbox.pushed_bytes() - before;
                     self.jobs.push_back(Job::Pieces(asked, rest));
                 }
                 false => self.answered(&asked, Ok(Answer::Ok(piece))),
@@ -475,7 +477,8 @@ impl Connection {
                     self.outbox.answer(stream, Status::OKSOFAR, first);
                 }
                 self.unanswered += 1;
-                let asked = Asked { stream, request: asked.request.clone(), ..*asked };
+                let parts_bytes = self.outbox.pushed_bytes() - before;
+                let asked = Asked { request: asked.request.clone(), parts_bytes, ..*asked };
                 self.jobs.push_back(Job::Pieces(asked, rest));
                 return;
             }
@@ -505,7 +508,7 @@ impl Connection {
                 Some(failure)
             }
         };
-        let bytes_out = self.outbox.pushed_bytes() - before;
+        let bytes_out = asked.parts_bytes + self.outbox.pushed_bytes() - before;
         self.record(asked, failure.as_ref(), bytes_out);
     }
 

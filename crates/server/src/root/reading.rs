@@ -227,6 +227,8 @@ pub(crate) struct Asked {
     pub(crate) len: usize,
     /// When it came.
     pub(crate) began: Instant,
+    /// Bytes of the parts of its answer that were made already.
+    pub(crate) parts_bytes: u64,
 }
 
 /// What was asked for, and why there is nothing to begin.

@@ -207,6 +207,17 @@ mod tests {
     }
 
     #[test]
+    fn without_waiting_it_is_the_same() {
+        let context = context();
+        for path in ["/d/f", "/d", "/", "/nope", "d"] {
+            let request = of(path, false);
+            let (one, other) = (stat(&context, &request), stat_nowait(&context, &request).unwrap());
+            assert_eq!(one.map(|one| bytes(Ok(one))), other.map(|other| bytes(Ok(other))), "{path}");
+        }
+        assert!(stat_nowait(&context, &of("/d", true)).is_none());
+    }
+
+    #[test]
     fn where_nobody_may_write() {
         let context = context_of(vec![export_at("/a/b"), export_at("/a/c")], |_| {});
         assert_eq!(stat_of(&context, "/a/b/f").unwrap().flags, StatFlags::READABLE);

@@ -233,6 +233,10 @@ impl Storage for MemoryStorage {
         self.open(path).map(Some)
     }
 
+    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
+        self.look(path).map(Some)
+    }
+
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
         let tree = self.lock();
         if !tree.is_directory(path) {

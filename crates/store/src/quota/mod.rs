@@ -236,6 +236,10 @@ impl Storage for QuotaStorage {
         self.inner.names(path)
     }
 
+    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
+        self.inner.look_nowait(path)
+    }
+
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
         self.inner.open_nowait(path)
     }

@@ -162,6 +162,12 @@ fn opening_without_waiting_is_opening(storage: &dyn Storage) {
             Ok(Some(opened)) => assert_eq!(kind(Ok(opened)), kind(storage.open(&path(at))), "{at}"),
             Err(error) => assert_eq!(kind(Err(error)), kind(storage.open(&path(at))), "{at}"),
         }
+        let text = |looked: Result<_, StoreError>| looked.map_err(|error| error.to_string());
+        match storage.look_nowait(&path(at)) {
+            Ok(None) => {}
+            Ok(Some(metadata)) => assert_eq!(Ok(metadata), text(storage.look(&path(at))), "{at}"),
+            Err(error) => assert_eq!(text(Err(error)), text(storage.look(&path(at))), "{at}"),
+        }
     }
 }
 

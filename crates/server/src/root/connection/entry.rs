@@ -7,7 +7,7 @@ use gridlane_core::limits;
 use gridlane_xrd::answer::LoginAnswer;
 use gridlane_xrd::path::pairs;
 use gridlane_xrd::request::{Auth, Bind, Login};
-use gridlane_xrd::{ErrorCode, RequestId, Status, StreamId};
+use gridlane_xrd::{ErrorCode, Request, RequestId, Status, StreamId};
 use tokio::time::timeout;
 
 use super::{Connection, Role};
@@ -71,6 +71,10 @@ impl Connection {
             true => Role::Main(main, context),
             false => Role::Unproved(main, context),
         };
+        if let Some(context) = self.context() {
+            let request = Request::Login(login.clone());
+            log::answered(context, &request, self.clock.active, None, 0);
+        }
         Ok(())
     }
 
