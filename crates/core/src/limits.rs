@@ -388,13 +388,12 @@ pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
 /// Without a request from a session: its clients keep connections that they may use again for 5 to 20 minutes, and
 /// open files for as long as an event takes to be looked at.
 pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
-/// Requests on one connection over root:// that have no answer yet: a client asks for no more, a server reads no more.
 /// Bytes of a path over root://: twice what Linux opens (`PATH_MAX`), for slashes that do not count. Over HTTP a request
 /// line has no more.
 pub const ROOT_PATH_BYTES_MAX: usize = 8192;
 /// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
 pub const ROOT_BOUND_MAX: usize = 15;
-/// Requests of one connection that were read and not answered; when there are so many, no other is read.
+/// Requests on one connection over root:// that have no answer yet: a client asks for no more, a server reads no more.
 pub const ROOT_REQUESTS_MAX: usize = 256;
 /// Those of them that wait for a disk, or for something else, at the same time: some of the many that all clients
 /// together may have.
@@ -402,6 +401,12 @@ pub const ROOT_TASKS_MAX: usize = 16;
 /// Bytes of answers to small requests that wait to be sent on one connection; when there are so many, no other
 /// request is read.
 pub const ROOT_ANSWERS_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of requests of one connection that wait for their turn or their answer; when there are so many, no other is
+/// read. Room for a few of the largest, and for thousands of those that clients send.
+pub const ROOT_ASKED_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes that one read over root:// asks for, as XRootD's clients do, and of one answer to a plain read: what its length
+/// was promised for cannot be interrupted by other answers.
+pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Pages of one message of `pgread`: as XRootD's servers send them.
 pub const ROOT_PAGES_MAX: u64 = 512;
 /// Elements of `readv`, `writev` and `clone`: what XRootD's servers take and its clients ask for before they split.
@@ -432,9 +437,6 @@ pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 pub const ROOT_WORDS_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer over root:// that is collected before it is looked at.
 pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Bytes that one read over root:// asks for, as XRootD's clients do, and of one answer to a plain read: what its length
-/// was promised for cannot be interrupted by other answers.
-pub const ROOT_READ_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Wrong pages of one lane over root:// that are asked for again: a network that makes more of them, or a server,
 /// is broken.
 pub const ROOT_WRONG_PAGES_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Sessions to storage: the server behind `gridlane serve`, HTTP/1.1 and HTTPS on one port.
+//! Sessions to storage: the server behind `gridlane serve`, HTTP/1.1, HTTPS and XRootD's protocol on one port.
 //!
 //! A request passes these phases, each with one place in the code:
 //!
@@ -15,6 +15,9 @@
 //! It is a WebDAV server of class 1 (RFC 4918): each method has a module of its own, what several of them ask of a
 //! request is in `conditions` and `origin`, and copies of files and trees are in `copying`. There are no locks and no
 //! dead properties.
+//!
+//! XRootD's protocol has its own way through: `root::connection` reads requests and sends answers, several at a time,
+//! `root::dispatch` says which is answered by what. Storage, exports, rules, limits, logs and metrics are the same.
 //!
 //! What it guarantees: a client costs a task and never a thread, however slow or silent; every wait has a
 //! deadline; a disk never stalls another client; nothing half-written is visible; an answer is never padded.

@@ -12,6 +12,11 @@
 //! which tells what came of it ([`Event`]). When too much was asked for and not answered, or not taken by the client, no
 //! further request is read.
 
+mod deadlines;
+mod ending;
+mod entry;
+mod incoming;
+
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
@@ -20,19 +25,19 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
 use gridlane_net::Stream;
-use gridlane_xrd::answer::{self, LoginAnswer, StatusAnswer};
+use gridlane_xrd::answer::{self, StatusAnswer};
 use gridlane_xrd::frame::RESPONSE_HEAD_BYTES;
-use gridlane_xrd::path::pairs;
-use gridlane_xrd::request::{Auth, Bind, Login, WriteV};
 use gridlane_xrd::server::{Machine, Step};
-use gridlane_xrd::{ErrorCode, Request, RequestHead, RequestId, Status, StreamId};
+use gridlane_xrd::{ErrorCode, Request, Status, StreamId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
-use tokio::time::{Instant as Deadline, sleep_until, timeout};
+use tokio::time::{Instant as Deadline, sleep_until};
 
+use self::ending::{hand_back, linger};
+use self::incoming::Incoming;
 use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, Link};
+use super::context::Context;
 use super::intake::Intake;
 use super::outbox::{Outbox, Sent};
 use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
@@ -42,21 +47,11 @@ use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::reply::Pieces;
 use crate::rules::Client;
-use crate::settings::RootAuth;
 use crate::shared::{Current, Pace, Phase, Shared};
 use crate::transfer::{Patience, told};
 
-/// A write that takes longer has waited for a device.
-const FAST_WRITE_MAX: Duration = Duration::from_millis(2);
-
-/// Between two looks, when everything else is done, at whether bound connections are done as well.
-const ELSEWHERE_PAUSE: Duration = Duration::from_millis(20);
-
 /// Answers are made ahead of the socket up to here.
 const AHEAD_BYTES: usize = 256 * 1024;
-
-/// Without a request for this long, a connection gives back its buffers.
-const RELEASE_AFTER: Duration = Duration::from_secs(1);
 
 /// What a connection is told.
 pub(crate) enum Event {
@@ -133,6 +128,8 @@ pub(crate) struct Connection {
     pub(super) unanswered: usize,
     /// Those of them that have a task.
     pub(super) asking: usize,
+    /// Bytes of requests that wait, or have a task.
+    asked_bytes: usize,
     /// Parts of answers that have one.
     pub(super) cold: usize,
     /// Of a bound connection: the reads whose answer was made, and where in all that it sends each ends.
@@ -142,27 +139,6 @@ pub(crate) struct Connection {
     clock: Clock,
     /// The client's rate limit, if it has one.
     pace: Option<Arc<Pace>>,
-}
-
-/// A request whose bytes are coming.
-struct Incoming {
-    head: RequestHead,
-    /// Not here while it writes.
-    intake: Option<Box<Intake>>,
-    began: Instant,
-    /// The client is waited for since then.
-    waits_since: Instant,
-    patience: Patience,
-    /// The client's rate limit lets nothing be taken before.
-    held_until: Option<Instant>,
-    /// What was written last was written at once.
-    is_fast: bool,
-}
-
-impl Incoming {
-    fn wants_input(&self) -> bool {
-        self.intake.is_some() && self.held_until.is_none_or(|until| until <= Instant::now())
-    }
 }
 
 /// What happened when.
@@ -218,6 +194,7 @@ impl Connection {
             told,
             unanswered: 0,
             asking: 0,
+            asked_bytes: 0,
             cold: 0,
             unsent: VecDeque::new(),
             is_ending: false,
@@ -337,6 +314,7 @@ impl Connection {
     fn is_overfull(&self) -> bool {
         self.unanswered >= limits::ROOT_REQUESTS_MAX
             || self.outbox.held_bytes() >= limits::ROOT_ANSWERS_BYTES_MAX
+            || self.asked_bytes >= limits::ROOT_ASKED_BYTES_MAX
     }
 
     /// Begins what the client has asked for; whether it has asked for something.
@@ -371,7 +349,7 @@ impl Connection {
                 Step::Login(stream, login) => self.login(stream, &login)?,
                 Step::Auth(stream, auth) => self.authenticate(stream, &auth)?,
                 Step::Bind(stream, bind) => self.bind(stream, &bind)?,
-                Step::Request(stream, request) => self.ask(stream, request),
+                Step::Request(stream, request) => self.ask(stream, request, used),
                 Step::Data(head) => self.begin_intake(&head),
             }
         }
@@ -382,215 +360,20 @@ impl Connection {
         Ok(has_asked)
     }
 
-    /// Tells a client what is wrong with what it sent.
-    fn refuse(&mut self, stream: StreamId, id: RequestId, failure: Failure) -> io::Result<()> {
-        log::refused(&self.shared, &self.link()?, id, self.clock.active, &failure);
-        self.outbox.failure(stream, &failure);
-        self.is_ending |= failure.closes;
-        Ok(())
-    }
-
-    /// Sends what there is in clear text, and begins with TLS.
-    async fn start_tls(&mut self) -> io::Result<()> {
-        let deadline = self.shared.deadlines.head;
-        let flushed = async {
-            loop {
-                let mut moved = 0;
-                match self.outbox.send(&mut self.wire.stream, usize::MAX, &mut moved)? {
-                    Sent::Full => self.wire.stream.ready(false, true).await?,
-                    _ => return Ok::<(), io::Error>(()),
-                }
-            }
-        };
-        timeout(deadline, flushed).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        let ahead = std::mem::take(&mut self.wire.inbox);
-        let upgraded = self.shared.acceptor.upgrade(&mut self.wire.stream, ahead.unread()).await;
-        upgraded.map_err(io::Error::other)?;
-        self.machine.tls_begun();
-        Ok(())
-    }
-
-    fn login(&mut self, stream: StreamId, login: &Login) -> io::Result<()> {
-        self.renew();
-        let user = String::from_utf8_lossy(&login.user);
-        let user = user.chars().filter(|char| !char.is_control()).collect();
-        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
-        let begun =
-            self.shared.root_sessions.begin(user, agent_of(login), address, is_tls, self.events.clone());
-        let main = begun?;
-        let methods: &[u8] = match self.shared.root.auth {
-            RootAuth::None => b"",
-            RootAuth::Host => b"&P=host",
-            RootAuth::Unix => b"&P=unix",
-        };
-        let session = Arc::clone(&main.all.session);
-        let mut body = Vec::new();
-        LoginAnswer { session: session.id, methods: methods.to_vec() }.encode(&mut body);
-        self.outbox.answer(stream, Status::OK, body);
-        self.machine.logged_in(!methods.is_empty());
-        let link = Arc::new(self.link()?);
-        let (shared, client, takes_later) = (Arc::clone(&self.shared), self.client, login.is_async());
-        let context = Context { shared, client, session, link, takes_later };
-        self.role = match methods.is_empty() {
-            true => Role::Main(main, context),
-            false => Role::Unproved(main, context),
-        };
-        if let Some(context) = self.context() {
-            let request = Request::Login(login.clone());
-            log::answered(context, &request, self.clock.active, None, 0);
-        }
-        Ok(())
-    }
-
-    fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
-        let offered: &[u8] = match self.shared.root.auth {
-            RootAuth::Host => b"host",
-            RootAuth::None | RootAuth::Unix => b"unix",
-        };
-        if auth.kind != offered {
-            let kind = String::from_utf8_lossy(&auth.kind).replace(char::is_control, "");
-            let text = format!("{kind} security protocol is not supported.");
-            return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
-        }
-        self.role = match std::mem::replace(&mut self.role, Role::Stranger) {
-            Role::Unproved(main, context) => Role::Main(main, context),
-            other => other,
-        };
-        self.machine.authenticated();
-        self.outbox.answer(stream, Status::OK, Vec::new());
-        Ok(())
-    }
-
-    fn bind(&mut self, stream: StreamId, bind: &Bind) -> io::Result<()> {
-        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
-        let joined = self.shared.root_sessions.join(bind.session, address, is_tls, self.events.clone());
-        match joined {
-            Ok(joined) => {
-                self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
-                let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&joined.all.session));
-                let link = Arc::new(self.link()?);
-                let context = Context { shared, client: self.client, session, link, takes_later: false };
-                self.role = Role::Bound(joined, context);
-                self.machine.bound();
-                Ok(())
-            }
-            Err(failure) => self.refuse(stream, RequestId::BIND, failure),
-        }
-    }
-
-    /// The connection, for logs.
-    fn link(&self) -> io::Result<Link> {
-        let stream = &self.wire.stream;
-        Ok(Link {
-            local: stream.local()?,
-            peer: stream.peer(),
-            proxy: stream.proxy(),
-            tls: stream.tls_version(),
-        })
-    }
-
     /// A request of somebody who is logged in.
-    fn ask(&mut self, stream: StreamId, request: Request) {
+    fn ask(&mut self, stream: StreamId, request: Request, len: usize) {
         self.renew();
         let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
-        let asked = Asked { stream, request, began: Instant::now(), parts_bytes: 0 };
+        let asked = Asked { stream, request, len, began: Instant::now(), parts_bytes: 0 };
         if let Err(wait) = self.allowance() {
             return self.answered(&asked, Ok(wait));
         }
         if let Some(asked) = self.answer_at_once(asked, &all, &context) {
+            self.asked_bytes += asked.len;
             self.waiting.push_back(asked);
         }
-    }
-
-    /// A request whose bytes follow.
-    fn begin_intake(&mut self, head: &RequestHead) {
-        self.renew();
-        let Some(context) = self.context() else { return };
-        let intake = Box::new(Intake::new(context, head));
-        self.unanswered += 1;
-        let now = Instant::now();
-        let patience = Patience::new(&self.shared.deadlines);
-        self.incoming = Some(Incoming {
-            head: *head,
-            intake: Some(intake),
-            began: now,
-            waits_since: now,
-            patience,
-            held_until: None,
-            is_fast: false,
-        });
-    }
-
-    /// Takes what has come for the request in hand; whether anything happened.
-    async fn take_data(&mut self) -> io::Result<bool> {
-        let Some(incoming) = &mut self.incoming else { return Ok(false) };
-        let Some(intake) = &mut incoming.intake else { return Ok(false) };
-        let now = Instant::now();
-        if incoming.held_until.is_some_and(|until| until > now) {
-            return Ok(false);
-        }
-        let room = intake.room();
-        if !room.is_empty() {
-            let ahead = self.wire.inbox.unread();
-            let count = match ahead.is_empty() {
-                true => match self.wire.stream.try_read(room)? {
-                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                    Some(count) => count,
-                    None => return Ok(false),
-                },
-                false => {
-                    let count = ahead.len().min(room.len());
-                    room[..count].copy_from_slice(&ahead[..count]);
-                    self.wire.inbox.consume(count);
-                    count
-                }
-            };
-            intake.took(count);
-            let waited = now.saturating_duration_since(incoming.waits_since);
-            incoming.patience.note(count as u64, waited).map_err(|slow| slow.of_sending())?;
-            incoming.waits_since = now;
-            incoming.held_until = self.pace.as_ref().map(|pace| now + pace.owe(count as u64));
-            self.clock.active = now;
-            return Ok(true);
-        }
-        let (is_done, is_fast) = (intake.is_done(), incoming.is_fast);
-        let Some(mut intake) = incoming.intake.take() else { return Ok(false) };
-        match is_done {
-            // `writev` may bring things to the device at its end.
-            true if incoming.head.id == RequestId::WRITEV => self.finish_elsewhere(*intake),
-            true => {
-                let outcome = intake.finish().await;
-                self.taken(outcome);
-            }
-            false if is_fast => {
-                intake.write().await;
-                self.written(intake, now.elapsed());
-            }
-            false => self.write_elsewhere(intake),
-        }
-        Ok(true)
-    }
-
-    /// Bytes of the request in hand were written, in so long a time.
-    fn written(&mut self, intake: Box<Intake>, took: Duration) {
-        if let Some(incoming) = &mut self.incoming {
-            incoming.intake = Some(intake);
-            incoming.waits_since = Instant::now();
-            // The next ones may be written here, if these were only copied to memory.
-            incoming.is_fast = took < FAST_WRITE_MAX;
-        }
-    }
-
-    /// The request in hand has come to this.
-    fn taken(&mut self, outcome: Outcome) {
-        let Some(incoming) = self.incoming.take() else { return };
-        let Incoming { head, began, .. } = incoming;
-        let request = Request::parse(head.id, &head.body, &[]);
-        // A list of ranges is not kept for the log.
-        let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-        self.answered(&Asked { stream: head.stream, request, began, parts_bytes: 0 }, outcome);
     }
 
     /// Takes a request from what the client may ask; else how long it has to wait.
@@ -617,7 +400,10 @@ impl Connection {
     fn handle(&mut self, event: Event) -> io::Result<()> {
         self.clock.active = Instant::now();
         match &event {
-            Event::Answered(..) | Event::AnsweredLater(..) => self.asking -= 1,
+            Event::Answered(asked, _) | Event::AnsweredLater(asked, _) => {
+                self.asking -= 1;
+                self.asked_bytes -= asked.len;
+            }
             Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
             Event::ComesLater(_)
             | Event::Written(..)
@@ -695,9 +481,8 @@ impl Connection {
                     self.outbox.answer(stream, Status::OKSOFAR, first);
                 }
                 self.unanswered += 1;
-                let (request, began) = (asked.request.clone(), asked.began);
                 let parts_bytes = self.outbox.pushed_bytes() - before;
-                let asked = Asked { stream, request, began, parts_bytes };
+                let asked = Asked { request: asked.request.clone(), parts_bytes, ..*asked };
                 self.jobs.push_back(Job::Pieces(asked, rest));
                 return;
             }
@@ -909,142 +694,4 @@ impl Connection {
         }
         Ok(is_full)
     }
-
-    /// When to look again at the latest; an error when it is too late for something.
-    fn next_deadline(&mut self) -> io::Result<Option<Instant>> {
-        let now = Instant::now();
-        let deadlines = &self.shared.deadlines;
-        let mut next: Option<Instant> = None;
-        let mut earliest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
-        if let Some(until) = self.clock.held_until {
-            earliest(until);
-        }
-        if self.is_ending && self.is_answered_elsewhere() {
-            earliest(now + ELSEWHERE_PAUSE);
-        }
-        if let Some(incoming) = &self.incoming
-            && incoming.intake.is_some()
-        {
-            if let Some(until) = incoming.held_until {
-                earliest(until);
-            }
-            // While it is held it waits for us.
-            let since =
-                incoming.held_until.map_or(incoming.waits_since, |held| held.max(incoming.waits_since));
-            let end = since + deadlines.body_stall;
-            if now >= end {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            earliest(end);
-        }
-        if let Some(since) = self.clock.full_since {
-            let end = since + deadlines.body_stall;
-            if now >= end {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            earliest(end);
-        }
-        if self.is_overfull() {
-            // The rest of it waits for us.
-            self.clock.request_began = self.clock.request_began.map(|_| now);
-        }
-        if let Some(began) = self.clock.request_began {
-            let end = began + deadlines.head;
-            if now >= end {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            earliest(end);
-        }
-        if !self.machine.is_in() {
-            let end = self.clock.began + deadlines.head;
-            if now >= end {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            earliest(end);
-        } else if self.unanswered == 0 && self.outbox.is_empty() {
-            if !self.clock.has_released {
-                let end = self.clock.active + RELEASE_AFTER;
-                if now >= end {
-                    self.clock.has_released = true;
-                    self.wire.inbox.release();
-                    self.wire.stream.release_buffers();
-                } else {
-                    earliest(end);
-                }
-            }
-            // One that was joined lives as long as its session.
-            if matches!(self.role, Role::Main(..)) {
-                let end = self.clock.active + deadlines.root_idle;
-                if now >= end {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                earliest(end);
-            }
-        }
-        Ok(next)
-    }
-}
-
-/// What a client says that it is: its program's name and version.
-fn agent_of(login: &Login) -> String {
-    let value = |key: &[u8]| {
-        let found = pairs(&login.cgi).find(|(name, _)| *name == key).map(|(_, value)| value);
-        let text = String::from_utf8_lossy(found.unwrap_or_default()).replace(char::is_control, "");
-        text.chars().take(limits::LOGGED_FIELD_BYTES_MAX / 4).collect::<String>()
-    };
-    [value(b"xrd.appname"), value(b"xrd.rn")].join(" ").trim().to_owned()
-}
-
-/// Gives back to the main connection what this one was to answer: what was begun is lost.
-fn hand_back(
-    joined: Joined,
-    jobs: VecDeque<Job>,
-    mut told: mpsc::UnboundedReceiver<Event>,
-    unsent: VecDeque<(StreamId, u64)>,
-    sent_bytes: u64,
-) {
-    let all = Arc::clone(&joined.all);
-    let main = all.main().clone();
-    // From here on nothing comes in.
-    drop(joined);
-    told.close();
-    let mut left: Vec<ReadJob> = Vec::new();
-    left.extend(jobs.into_iter().filter_map(|job| match job {
-        Job::Read(job) => Some(job),
-        Job::Vector(_) | Job::Pieces(..) => None,
-    }));
-    while let Ok(event) = told.try_recv() {
-        if let Event::Delegated(job) | Event::Read(job, _) = event {
-            left.push(job);
-        }
-    }
-    // When the main one is gone as well, nobody waits.
-    for (stream, _) in unsent.into_iter().filter(|(_, end)| *end > sent_bytes) {
-        let _ = main.send(Event::Lost(stream));
-    }
-    for job in left {
-        all.undelegate();
-        let _ = main.send(match job.has_begun() {
-            false => Event::Returned(job),
-            true => Event::Lost(job.asked.stream),
-        });
-    }
-}
-
-/// Ends our direction, then reads and drops what the client still sends.
-async fn linger(mut stream: Stream, deadline: Duration) {
-    let drained = async {
-        stream.shutdown().await?;
-        let mut buffer = [0; 4096];
-        let mut dropped = 0;
-        while dropped < limits::BODY_DRAIN_BYTES_MAX {
-            match stream.read(&mut buffer).await? {
-                0 => break,
-                count => dropped += count as u64,
-            }
-        }
-        Ok::<(), io::Error>(())
-    };
-    // Whatever comes of it, the connection ends now.
-    let _ = timeout(deadline, drained).await;
 }

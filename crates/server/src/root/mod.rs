@@ -8,7 +8,7 @@
 //! request becomes an [`Outcome`](answer::Outcome): an answer, or a failure with the code that a client of XRootD
 //! expects. What moves the bytes of files is the data plane's loop, as for HTTP.
 //!
-//! Read first: [`answer`], [`context`], then `connection`.
+//! Read first: [`answer`], [`context`], then [`connection`] and [`dispatch`].
 
 pub(crate) mod answer;
 pub(crate) mod chmod;

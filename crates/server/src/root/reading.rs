@@ -223,6 +223,8 @@ impl Source {
 pub(crate) struct Asked {
     pub(crate) stream: StreamId,
     pub(crate) request: Request,
+    /// Bytes that it had on the wire.
+    pub(crate) len: usize,
     /// When it came.
     pub(crate) began: Instant,
     /// Bytes of the parts of its answer that were made already.

@@ -1,0 +1,85 @@
+//! How long things may take: what is waited for, until when, and what is given back while nothing happens.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::{Connection, Role};
+
+/// Without a request for this long, a connection gives back its buffers.
+const RELEASE_AFTER: Duration = Duration::from_secs(1);
+
+/// Between two looks, when everything else is done, at whether bound connections are done as well.
+const ELSEWHERE_PAUSE: Duration = Duration::from_millis(20);
+
+impl Connection {
+    /// When to look again at the latest; an error when it is too late for something.
+    pub(super) fn next_deadline(&mut self) -> io::Result<Option<Instant>> {
+        let now = Instant::now();
+        let deadlines = &self.shared.deadlines;
+        let mut next: Option<Instant> = None;
+        let mut earliest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        if let Some(until) = self.clock.held_until {
+            earliest(until);
+        }
+        if self.is_ending && self.is_answered_elsewhere() {
+            earliest(now + ELSEWHERE_PAUSE);
+        }
+        if let Some(incoming) = &self.incoming
+            && incoming.intake.is_some()
+        {
+            if let Some(until) = incoming.held_until {
+                earliest(until);
+            }
+            let end = incoming.waits_since.max(incoming.held_until.unwrap_or(now)) + deadlines.body_stall;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        }
+        if let Some(since) = self.clock.full_since {
+            let end = since + deadlines.body_stall;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        }
+        if self.is_overfull() {
+            // The rest of it waits for us.
+            self.clock.request_began = self.clock.request_began.map(|_| now);
+        }
+        if let Some(began) = self.clock.request_began {
+            let end = began + deadlines.head;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        }
+        if !self.machine.is_in() {
+            let end = self.clock.began + deadlines.head;
+            if now >= end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            earliest(end);
+        } else if self.unanswered == 0 && self.outbox.is_empty() {
+            if !self.clock.has_released {
+                let end = self.clock.active + RELEASE_AFTER;
+                if now >= end {
+                    self.clock.has_released = true;
+                    self.wire.inbox.release();
+                    self.wire.stream.release_buffers();
+                } else {
+                    earliest(end);
+                }
+            }
+            // One that was joined lives as long as its session.
+            if matches!(self.role, Role::Main(..)) {
+                let end = self.clock.active + deadlines.root_idle;
+                if now >= end {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                earliest(end);
+            }
+        }
+        Ok(next)
+    }
+}

@@ -1,0 +1,128 @@
+//! The data of writes: taken as it comes, and written where it may wait, while answers go on.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use gridlane_xrd::request::WriteV;
+use gridlane_xrd::{Request, RequestHead, RequestId};
+
+use super::Connection;
+use crate::root::answer::Outcome;
+use crate::root::intake::Intake;
+use crate::root::reading::Asked;
+use crate::transfer::Patience;
+
+/// A write that takes longer has waited for a device.
+const FAST_WRITE_MAX: Duration = Duration::from_millis(2);
+
+/// A request whose bytes are coming.
+pub(super) struct Incoming {
+    pub(super) head: RequestHead,
+    /// Not here while it writes.
+    pub(super) intake: Option<Box<Intake>>,
+    pub(super) began: Instant,
+    /// The client is waited for since then.
+    pub(super) waits_since: Instant,
+    pub(super) patience: Patience,
+    /// The client's rate limit lets nothing be taken before.
+    pub(super) held_until: Option<Instant>,
+    /// What was written last was written at once.
+    pub(super) is_fast: bool,
+}
+
+impl Incoming {
+    pub(super) fn wants_input(&self) -> bool {
+        self.intake.is_some() && self.held_until.is_none_or(|until| until <= Instant::now())
+    }
+}
+
+impl Connection {
+    /// A request whose bytes follow.
+    pub(super) fn begin_intake(&mut self, head: &RequestHead) {
+        self.renew();
+        let Some(context) = self.context() else { return };
+        let intake = Box::new(Intake::new(context, head));
+        self.unanswered += 1;
+        let now = Instant::now();
+        let patience = Patience::new(&self.shared.deadlines);
+        self.incoming = Some(Incoming {
+            head: *head,
+            intake: Some(intake),
+            began: now,
+            waits_since: now,
+            patience,
+            held_until: None,
+            is_fast: false,
+        });
+    }
+
+    /// Takes what has come for the request in hand; whether anything happened.
+    pub(super) async fn take_data(&mut self) -> io::Result<bool> {
+        let Some(incoming) = &mut self.incoming else { return Ok(false) };
+        let Some(intake) = &mut incoming.intake else { return Ok(false) };
+        let now = Instant::now();
+        if incoming.held_until.is_some_and(|until| until > now) {
+            return Ok(false);
+        }
+        let room = intake.room();
+        if !room.is_empty() {
+            let ahead = self.wire.inbox.unread();
+            let count = match ahead.is_empty() {
+                true => match self.wire.stream.try_read(room)? {
+                    Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Some(count) => count,
+                    None => return Ok(false),
+                },
+                false => {
+                    let count = ahead.len().min(room.len());
+                    room[..count].copy_from_slice(&ahead[..count]);
+                    self.wire.inbox.consume(count);
+                    count
+                }
+            };
+            intake.took(count);
+            let waited = now.saturating_duration_since(incoming.waits_since);
+            incoming.patience.note(count as u64, waited).map_err(|slow| slow.of_sending())?;
+            incoming.waits_since = now;
+            incoming.held_until = self.pace.as_ref().map(|pace| now + pace.owe(count as u64));
+            self.clock.active = now;
+            return Ok(true);
+        }
+        let (is_done, is_fast) = (intake.is_done(), incoming.is_fast);
+        let Some(mut intake) = incoming.intake.take() else { return Ok(false) };
+        match is_done {
+            // `writev` may bring things to the device at its end.
+            true if incoming.head.id == RequestId::WRITEV => self.finish_elsewhere(*intake),
+            true => {
+                let outcome = intake.finish().await;
+                self.taken(outcome);
+            }
+            false if is_fast => {
+                intake.write().await;
+                self.written(intake, now.elapsed());
+            }
+            false => self.write_elsewhere(intake),
+        }
+        Ok(true)
+    }
+
+    /// Bytes of the request in hand were written, in so long a time.
+    pub(super) fn written(&mut self, intake: Box<Intake>, took: Duration) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.intake = Some(intake);
+            incoming.waits_since = Instant::now();
+            // The next ones may be written here, if these were only copied to memory.
+            incoming.is_fast = took < FAST_WRITE_MAX;
+        }
+    }
+
+    /// The request in hand has come to this.
+    pub(super) fn taken(&mut self, outcome: Outcome) {
+        let Some(incoming) = self.incoming.take() else { return };
+        let Incoming { head, began, .. } = incoming;
+        let request = Request::parse(head.id, &head.body, &[]);
+        // A list of ranges is not kept for the log.
+        let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
+        self.answered(&Asked { stream: head.stream, request, len: 0, began, parts_bytes: 0 }, outcome);
+    }
+}
