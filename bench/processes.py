@@ -181,6 +181,7 @@ xrootd.trace off
 ofs.trace off
 xrootd.chksum max 4 adler32 crc32c md5
 xrd.tls {certificate} {key}
+xrd.tlsca noverify
 xrootd.tls capable none
 """
 
