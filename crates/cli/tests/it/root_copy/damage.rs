@@ -24,7 +24,6 @@ fn a_page_that_is_wrong_once_is_fetched_again_alone() {
 fn several_wrong_pages_are_mended() {
     let bytes = random(32, 48 * MIB);
     let server = server_with(&bytes);
-    // Every second answer, about: what is fetched again is an answer as well.
     let relay = Relay::to(server.port(), Ways { damages: 3, ..Ways::default() });
     let scratch = Scratch::new();
     let target = scratch.join("f");

@@ -16,7 +16,8 @@ pub(crate) struct Ways {
     pub(crate) delay: Duration,
     /// Bytes per second from the server to the client on each connection; 0: as fast as it goes.
     pub(crate) rate: u64,
-    /// How many answers with pages get a wrong byte in their first page.
+    /// How many answers with pages get a wrong byte in their first page. Those of a single page, which may have been
+    /// asked for again, only when all do.
     pub(crate) damages: usize,
 }
 
@@ -174,8 +175,10 @@ fn answer(mut server: TcpStream, mut client: TcpStream, asked: &AtomicUsize, sha
             Ok(count) => {
                 let mut bytes = buf[..count].to_vec();
                 if shared.ways.damages > 0 {
-                    frames.pass(&mut bytes, || {
-                        let damages = shared.damaged.load(Relaxed) < shared.ways.damages;
+                    frames.pass(&mut bytes, |is_one_page| {
+                        let most = shared.ways.damages;
+                        let spares = is_one_page && most != usize::MAX;
+                        let damages = !spares && shared.damaged.load(Relaxed) < most;
                         shared.damaged.fetch_add(usize::from(damages), Relaxed);
                         damages
                     });
@@ -202,7 +205,7 @@ struct Frames {
 }
 
 impl Frames {
-    fn pass(&mut self, bytes: &mut [u8], damages: impl Fn() -> bool) {
+    fn pass(&mut self, bytes: &mut [u8], damages: impl Fn(bool) -> bool) {
         let mut at = 0;
         while at < bytes.len() {
             if self.left > 0 {
@@ -228,7 +231,7 @@ impl Frames {
                 // 24 bytes about the pages; the length of the pages is at their twelfth.
                 32 => {
                     self.left = u64::from(number(20));
-                    self.until = (self.left > 10 && damages()).then_some(7);
+                    self.until = (self.left > 10 && damages(self.left <= 4100)).then_some(7);
                 }
                 _ => continue,
             }
