@@ -73,8 +73,10 @@ cms.delay startup 1 servers 1 lookup 1
         let mut ended = false;
         until("the manager knows its data server", || {
             ended = this.children.iter_mut().any(|child| child.try_wait().unwrap().is_some());
-            ended || answers(manager) && answers(member) && this.knows()
+            ended || answers(manager) && answers(member) && this.knows() && this.takes()
         });
+        // What the last question left.
+        let _ = fs::remove_file(this.exported("taken"));
         (!ended).then_some(this)
     }
 
@@ -82,6 +84,13 @@ cms.delay startup 1 servers 1 lookup 1
     fn knows(&self) -> bool {
         let mut command = tool("xrdfs", "xrootd-client");
         command.args([&format!("127.0.0.1:{}", self.manager), "stat", "/known"]);
+        super::client::run(command).code == Some(0)
+    }
+
+    /// Whether the manager sends writers there as well: it does not before it was told how much room there is.
+    fn takes(&self) -> bool {
+        let mut command = tool("xrdcp", "xrootd-client");
+        command.args(["--silent", "--force"]).arg(self.exported("known")).arg(self.url("taken"));
         super::client::run(command).code == Some(0)
     }
 
