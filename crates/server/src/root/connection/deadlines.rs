@@ -30,7 +30,10 @@ impl Connection {
             if let Some(until) = incoming.held_until {
                 earliest(until);
             }
-            let end = incoming.waits_since.max(incoming.held_until.unwrap_or(now)) + deadlines.body_stall;
+            // While it is held it waits for us.
+            let since =
+                incoming.held_until.map_or(incoming.waits_since, |held| held.max(incoming.waits_since));
+            let end = since + deadlines.body_stall;
             if now >= end {
                 return Err(io::ErrorKind::TimedOut.into());
             }
