@@ -340,6 +340,24 @@ fn one_writes_or_many_read() {
 }
 
 #[test]
+fn two_who_insist_leave_no_checksum_of_other_bytes() {
+    let server = TestServer::start();
+    let mut first = RootClient::connect(server.address);
+    let mut second = RootClient::connect(server.address);
+    let one = first.open("/f", NEW).unwrap();
+    let other = second.open("/f", UPDATE | OpenOptions::FORCE).unwrap();
+    first.write(one, 0, b"0123456789").unwrap();
+    second.write(other, 3, b"abc").unwrap();
+    second.close(other).unwrap();
+    // It has written all bytes that there are, and some are others now.
+    first.close(one).unwrap();
+    let sum = adler32(b"012abc6789");
+    assert_eq!(first.checksum("/f").unwrap(), format!("adler32 {sum:08x}"));
+    let response = server.request("HEAD /f", "Want-Digest: adler32\r\n");
+    assert_eq!(response.field("digest"), Some(format!("adler32={sum:08x}").as_str()));
+}
+
+#[test]
 fn who_leaves_leaves_nothing_open() {
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
