@@ -113,7 +113,7 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 16;
 pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the metrics wait for an export to tell how much room it has.
 pub const ADMIN_SPACE_MAX: Duration = Duration::from_secs(1);
-/// How long one of them may take, from connecting to the end of the answer.
+/// How long a request on the admin address may take, from connecting to the end of the answer.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;

@@ -104,9 +104,12 @@ async fn a_file_that_was_read_is_closed_when_it_is_dropped() {
     let read = file.call(|handle| Read { handle, offset: 1, len: 9, path_id: PathId::MAIN }).await.unwrap();
     assert_eq!(read, b"ytes");
     drop(file);
-    while site.count("close") == 0 {
-        tokio::task::yield_now().await;
-    }
+    let closed = async {
+        while site.count("close") == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), closed).await.unwrap();
     // What was to be written is not closed in good order.
     let file = client.root.open(&site.url, OpenOptions::UPDATE | OpenOptions::POSC, 0o644, "").await.unwrap();
     drop(file);

@@ -24,14 +24,17 @@ use support::TestServer;
 use support::crowd::{metrics, until_quiet};
 use support::root::RootClient;
 
+/// On the slowest of machines.
+const ROUNDS_MIN: usize = 200;
+
 #[test]
 fn whatever_comes() {
     let server = TestServer::with(|settings| {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
         settings.exports[0].allow_write = true;
         let deadlines = &mut settings.deadlines;
-        (deadlines.detect, deadlines.head) = (Duration::from_millis(50), Duration::from_millis(50));
-        (deadlines.body_stall, deadlines.linger) = (Duration::from_millis(50), Duration::from_millis(50));
+        // Who hangs up is not waited for. Shorter ones would cut those who are slow because this machine is.
+        deadlines.linger = Duration::from_millis(50);
     });
     // Whoever changes an open into one that empties the file may do so: nobody in the conversations has this one.
     server.write("untouched", b"untouched");
@@ -40,7 +43,7 @@ fn whatever_comes() {
     let seconds = std::env::var("GRIDLANE_GARBAGE_SECONDS").map_or(4, |text| text.parse().unwrap());
     let conversations = recorded();
     let (mut random, began, mut rounds) = (Random(0x5eed), Instant::now(), 0);
-    while began.elapsed() < Duration::from_secs(seconds) {
+    while began.elapsed() < Duration::from_secs(seconds) || rounds <= ROUNDS_MIN {
         rounds += 1;
         match random.below(5) {
             // From the first byte on.
@@ -89,7 +92,6 @@ fn whatever_comes() {
             assert_eq!(server.request("GET /untouched", "").body, b"untouched");
         }
     }
-    assert!(rounds > 50, "only {rounds} in {seconds} s");
     server.write("f", b"x");
     let last = until_quiet(&server);
     for name in ["tasks_alive", "descriptors_open", "root_sessions_open", "root_files_open"] {

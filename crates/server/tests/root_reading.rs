@@ -12,6 +12,7 @@ use gridlane_store::{Durability, PosixStorage};
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::{Ping, Read, ReadV, Segment};
 use gridlane_xrd::{ErrorCode, Handle, PathId, Status};
+use support::crowd::{PATIENCE, metrics};
 use support::root::RootClient;
 use support::{TestServer, noise};
 
@@ -221,7 +222,8 @@ fn a_file_that_changes_is_an_error_in_the_end() {
 #[test]
 fn a_client_that_takes_nothing_is_given_up() {
     let server = TestServer::with(|settings| {
-        settings.deadlines.body_stall = std::time::Duration::from_millis(300);
+        settings.admin = Some("127.0.0.1:0".parse().unwrap());
+        settings.deadlines.body_stall = std::time::Duration::from_secs(1);
     });
     let file = std::fs::File::create(server.path("f")).unwrap();
     file.set_len(1 << 30).unwrap();
@@ -234,10 +236,14 @@ fn a_client_that_takes_nothing_is_given_up() {
     let mut other = RootClient::connect(server.address);
     let handle = other.open("/f", READ).unwrap();
     assert_eq!(other.read(handle, 0, 10_000_000).unwrap().len(), 10_000_000);
+    let began = std::time::Instant::now();
+    while metrics(&server)["root_sessions_open"] > 1 {
+        assert!(began.elapsed() < PATIENCE, "it is not given up");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     // The end of all answers comes before the end of what was asked for.
     let mut taken = 0;
     let mut buffer = vec![0; 1 << 20];
-    std::thread::sleep(std::time::Duration::from_millis(600));
     loop {
         match std::io::Read::read(&mut client.stream, &mut buffer) {
             Ok(0) => break,

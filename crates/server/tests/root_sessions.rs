@@ -23,6 +23,7 @@ use gridlane_xrd::request::{
     About, Auth, Bind, Call, Endsess, Expect, Login, Ping, Protocol, Read, Sigver, Stat,
 };
 use gridlane_xrd::{ErrorCode, PathArg, PathId, RequestHead, RequestId, SessionId, Status, StreamId};
+use support::crowd::{metrics, raise_descriptors};
 use support::root::RootClient;
 use support::{TestServer, noise};
 
@@ -36,11 +37,7 @@ fn refused<T: std::fmt::Debug>(outcome: Result<T, (ErrorCode, String)>, code: Er
 
 /// Fetches the admin page's value.
 fn metric(server: &TestServer, name: &str) -> u64 {
-    let mut client = support::Client::connect(server.admin.unwrap());
-    client.send("GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
-    let text = client.response(false).text();
-    let line = text.lines().find(|line| line.starts_with(&format!("gridlane_{name} ")));
-    line.unwrap_or_else(|| panic!("{name}: {text}")).rsplit(' ').next().unwrap().parse().unwrap()
+    metrics(server)[name]
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -48,6 +45,17 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     while !holds() {
         assert!(std::time::Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A deadline that is waited for, and that who is only slow does not miss.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Waits for the end of a connection, whatever is said first.
+#[track_caller]
+fn ends(mut stream: TcpStream) {
+    if let Err(cause) = std::io::copy(&mut stream, &mut std::io::sink()) {
+        assert_eq!(cause.kind(), std::io::ErrorKind::ConnectionReset, "{cause}");
     }
 }
 
@@ -226,25 +234,22 @@ fn another_client_may_neither_join_nor_end_a_session() {
 fn who_says_nothing_or_half_of_something_is_not_waited_for() {
     let server = TestServer::with(|settings| {
         with_admin(settings);
-        settings.deadlines.head = Duration::from_millis(200);
-        settings.deadlines.detect = Duration::from_millis(200);
-        settings.deadlines.root_idle = Duration::from_millis(700);
+        (settings.deadlines.head, settings.deadlines.detect) = (SOON, SOON);
+        settings.deadlines.root_idle = SOON;
     });
-    let ends = |bytes: &[u8]| {
+    let mut half = RootClient::connect(server.address);
+    half.send_bytes(&Ping.to_bytes(StreamId::default())[..10]);
+    let mut idle = RootClient::connect(server.address);
+    idle.ping().unwrap();
+    let half_of_a_request = [&HANDSHAKE[..], &Ping.to_bytes(StreamId::default())[..10]].concat();
+    let strangers = [&b"\0\0"[..], &HANDSHAKE, &half_of_a_request].map(|bytes| {
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         stream.write_all(bytes).unwrap();
-        std::io::copy(&mut stream, &mut std::io::sink()).ok();
-    };
-    ends(b"\0\0");
-    ends(&HANDSHAKE);
-    ends(&[&HANDSHAKE[..], &Ping.to_bytes(StreamId::default())[..10]].concat());
-    let mut half = RootClient::connect(server.address);
-    half.send_bytes(&Ping.to_bytes(StreamId::default())[..10]);
-    assert!(half.is_ended());
-    let mut idle = RootClient::connect(server.address);
-    idle.ping().unwrap();
-    assert!(idle.is_ended());
+        stream
+    });
+    assert!(half.is_ended() && idle.is_ended());
+    strangers.into_iter().for_each(ends);
     eventually("all is gone", || metric(&server, "connections_open") == 0);
 }
 
@@ -281,6 +286,7 @@ fn garbage_is_garbage() {
 
 #[test]
 fn a_thousand_connections_come_and_go() {
+    raise_descriptors();
     let server = TestServer::with(with_admin);
     server.write("f", "hello");
     for _ in 0..2 {
@@ -404,7 +410,7 @@ fn a_handshake_of_tls_that_never_comes_is_not_waited_for() {
     let config = tls::server_config(&certificate, &key).unwrap();
     let server = TestServer::with(|settings| {
         settings.tls = Some(config);
-        settings.deadlines.detect = Duration::from_millis(200);
+        settings.deadlines.detect = SOON;
     });
     let mut client = RootClient::stranger(server.address);
     flags(&mut client, ClientFlags::WANTS_TLS);
@@ -414,7 +420,7 @@ fn a_handshake_of_tls_that_never_comes_is_not_waited_for() {
     client.send_bytes(&noise(100, 1));
     client.finish();
     // An alert, and the end.
-    client.is_ended();
+    ends(client.stream);
 }
 
 #[test]

@@ -86,11 +86,19 @@ fn what_is_there_and_what_is_asked_for_decide_what_opens() {
     assert_eq!(server.read("made").unwrap(), b"maXYZ");
 }
 
+/// This process's own. The system call sets it as well, for all other tests that run.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:")).unwrap();
+    u32::from_str_radix(line.trim(), 8).unwrap()
+}
+
 #[test]
 fn an_open_tells_what_there_is_and_keeps_to_the_rules_of_modes() {
     use std::os::unix::fs::PermissionsExt;
     let server = TestServer::start();
     let mut client = RootClient::connect(server.address);
+    let umask = umask();
     for (path, mode, expected) in [("/a", 0, 0o600), ("/b", 0o777, 0o775), ("/c", 0o444, 0o644)] {
         let options = OpenOptions(NEW.0 | OpenOptions::RETSTAT.0);
         let (handle, stat) = client.open_with(path, options, mode).unwrap();
@@ -98,10 +106,8 @@ fn an_open_tells_what_there_is_and_keeps_to_the_rules_of_modes() {
         assert_eq!((stat.size_bytes, stat.flags.has(StatFlags::POSC_PENDING)), (0, false));
         assert!(stat.flags.has(StatFlags::WRITABLE));
         client.close(handle).unwrap();
-        let umask = rustix::process::umask(rustix::fs::Mode::empty());
-        rustix::process::umask(umask);
         let mode = std::fs::metadata(server.path(&path[1..])).unwrap().permissions().mode();
-        assert_eq!(mode & 0o7777, expected & !umask.bits() | 0o600, "{path}");
+        assert_eq!(mode & 0o7777, expected & !umask | 0o600, "{path}");
     }
     let (_, stat) = client.open_with("/p", OpenOptions(POSC.0 | OpenOptions::RETSTAT.0), 0o644).unwrap();
     assert!(stat.unwrap().flags.has(StatFlags::POSC_PENDING));
@@ -333,15 +339,22 @@ fn one_writes_or_many_read() {
     assert_eq!(server.read("p").unwrap(), b"by root");
 }
 
-/// Opens until nobody else has it open any longer.
-fn open_when_free(client: &mut RootClient, path: &str, options: OpenOptions) -> Handle {
-    loop {
-        match client.open(path, options) {
-            Ok(handle) => return handle,
-            Err((ErrorCode::FILE_LOCKED, _)) => std::thread::yield_now(),
-            Err(other) => panic!("{other:?}"),
-        }
-    }
+#[test]
+fn two_who_insist_leave_no_checksum_of_other_bytes() {
+    let server = TestServer::start();
+    let mut first = RootClient::connect(server.address);
+    let mut second = RootClient::connect(server.address);
+    let one = first.open("/f", NEW).unwrap();
+    let other = second.open("/f", UPDATE | OpenOptions::FORCE).unwrap();
+    first.write(one, 0, b"0123456789").unwrap();
+    second.write(other, 3, b"abc").unwrap();
+    second.close(other).unwrap();
+    // It has written all bytes that there are, and some are others now.
+    first.close(one).unwrap();
+    let sum = adler32(b"012abc6789");
+    assert_eq!(first.checksum("/f").unwrap(), format!("adler32 {sum:08x}"));
+    let response = server.request("HEAD /f", "Want-Digest: adler32\r\n");
+    assert_eq!(response.field("digest"), Some(format!("adler32={sum:08x}").as_str()));
 }
 
 #[test]
@@ -365,10 +378,10 @@ fn who_leaves_leaves_nothing_open() {
             leaving.send_bytes(&bytes);
         }
         drop(leaving);
-        let handle = open_when_free(&mut client, "/kept", READ);
+        let handle = client.open_when_free("/kept", READ);
         assert_eq!(client.read(handle, 0, 100).unwrap(), b"as written");
         client.close(handle).unwrap();
-        let handle = open_when_free(&mut client, "/gone", POSC);
+        let handle = client.open_when_free("/gone", POSC);
         assert_eq!(server.leftovers(), 1);
         client.write(handle, 0, b"seen").unwrap();
         client.close(handle).unwrap();

@@ -6,7 +6,6 @@ mod support;
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_store::{ObjectPath, Opened};
-use gridlane_xrd::ErrorCode;
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::pages::{self, CRC_BYTES};
 use proptest::prelude::*;
@@ -70,13 +69,8 @@ fn damage_is_repaired_page_by_page() {
         let mut client = RootClient::connect(server.address);
         let mut options = OpenOptions::DELETE | OpenOptions::UPDATE;
         options = if is_posc { options | OpenOptions::POSC } else { options };
-        // Another client, which has gone, may have it open for a moment still.
-        let handle = loop {
-            match client.open("/f", options) {
-                Err((ErrorCode::FILE_LOCKED, _)) => std::thread::yield_now(),
-                opened => break opened.unwrap(),
-            }
-        };
+        // After the one before.
+        let handle = client.open_when_free("/f", options);
         for piece in &pieces {
             let all: Vec<(u64, usize)> =
                 pages::pages(piece.begin as u64, (piece.end - piece.begin) as u64).collect();

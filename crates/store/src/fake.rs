@@ -15,6 +15,9 @@ use crate::path::ObjectPath;
 use crate::storage::{Committed, Entries, Expectation, Metadata, Object, Opened, Space, Storage, Upload};
 use crate::writable::{WritableFile, WriteOptions};
 
+/// Far longer than anything takes in a test that passes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A gate in front of a disk: closed, every blocking read waits; open, none does.
 #[derive(Clone, Default)]
 pub struct Gate {
@@ -44,13 +47,15 @@ impl Gate {
         self.change(|state| state.is_closed = false);
     }
 
-    /// Returns when at least `count` reads wait: no test needs to sleep.
+    /// Returns when at least `count` reads wait: no test needs to sleep. Panics when they do not come.
     pub fn wait_for_waiting(&self, count: usize) {
         let (lock, changed) = &*self.state;
-        let mut state = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        while state.waiting < count {
-            state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+        let state = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = changed.wait_timeout_while(state, PATIENCE, |state| state.waiting < count);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let waiting = state.waiting;
+        drop(state);
+        assert!(waiting >= count, "{waiting} of {count} reads wait after {PATIENCE:?}");
     }
 
     /// How many reads went through so far.

@@ -3,7 +3,7 @@
 //! [`storage`] says in traits what a server needs of an export, [`writable`] what it needs of files that are
 //! changed in place. [`posix`] is a directory of this
 //! machine, [`quota`] a limit around one; [`memory`] and [`fake`] are for tests: one that shows what the traits
-//! mean, and ones that are slow or broken. All of them pass one conformance suite (`tests/conformance.rs`).
+//! mean, and ones that are slow or broken. All of them pass one conformance suite (`tests/conformance/`).
 //!
 //! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
 //! what of it is verified, so that a killed copy goes on.

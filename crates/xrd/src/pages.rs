@@ -80,7 +80,8 @@ pub fn frame(offset: u64, bytes: &[u8], out: &mut Vec<u8>) {
 /// Pages that are not what their checksum says: where each begins, and its length.
 pub type WrongPages = Vec<(u64, usize)>;
 
-/// Takes the checksums out of `framed`, which begins at `offset`: the bytes, and the wrong pages. `None` when the framing makes no sense.
+/// Takes the checksums out of `framed`, which begins at `offset`: the bytes, and the wrong pages. `None` when the
+/// framing makes no sense.
 pub fn unframe(offset: u64, framed: &[u8]) -> Option<(Vec<u8>, WrongPages)> {
     let len = data_len(offset, framed.len() as u64)?;
     let mut bytes = Vec::with_capacity(framed.len());

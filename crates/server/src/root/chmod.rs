@@ -6,15 +6,15 @@ use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
 use crate::rules::Operation;
 
-/// Permissions that clients can give: as in XRootD never to everybody to write.
-const GIVEN: u32 = 0o775;
+/// Permissions that a client can give: not that anybody may write, as in XRootD.
+pub(super) const MODE_MAX: u32 = 0o775;
 
 /// Answers `chmod`. May wait for the disk.
 pub(crate) fn chmod(context: &Context, request: &Chmod) -> Outcome {
     // "Change" is XRootD's word.
     const ACT: &str = "change";
     let spot = context.spot(&request.about, ACT, Operation::Write)?;
-    let changed = spot.storage().set_mode(&spot.object, u32::from(request.mode) & GIVEN);
+    let changed = spot.storage().set_mode(&spot.object, u32::from(request.mode) & MODE_MAX);
     changed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
     Ok(Answer::done())
 }

@@ -229,7 +229,9 @@ impl FileState {
         }
         let checksums: &[Checksum] = checksum.as_slice();
         let committed = changing.file.close(checksums).map_err(|error| failed(&error))?;
-        for checksum in checksums {
+        // A file that others see may have been changed by others too: there only the storage knows whether the checksum
+        // is that of its bytes, and has kept it if so.
+        for checksum in checksums.iter().filter(|_| changing.is_pending) {
             shared.digests.remember(&committed.metadata, checksum.clone());
         }
         lacks.map_or(Ok(()), Err)

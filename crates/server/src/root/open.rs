@@ -10,6 +10,7 @@ use gridlane_xrd::request::Open;
 use gridlane_xrd::{ErrorCode, path};
 
 use super::answer::{Answer, Failure, Outcome, shown};
+use super::chmod::MODE_MAX;
 use super::context::Context;
 use super::files::{Content, New};
 use super::locks::{Key, Lock, Usage};
@@ -17,8 +18,6 @@ use super::stat::{Rights, stat_text};
 use crate::export::Spot;
 use crate::rules::Operation;
 
-/// Permissions that a client may choose: not that anybody may write, as in XRootD.
-const MODE_MAX: u32 = 0o775;
 /// Permissions that the owner has whatever a client chooses, as in XRootD.
 const MODE_MIN: u32 = 0o600;
 

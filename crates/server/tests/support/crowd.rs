@@ -151,5 +151,9 @@ pub(crate) fn connect(address: SocketAddr, round: usize, index: usize, takes_not
     }
     rustix::net::bind(&socket, &SocketAddr::from((source, 0))).unwrap();
     rustix::net::connect(&socket, &address).unwrap();
-    TcpStream::from(socket)
+    let stream = TcpStream::from(socket);
+    // Whoever waits for an answer that does not come fails, and with it the test.
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
 }

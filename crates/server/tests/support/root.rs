@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
 use gridlane_xrd::answer::{Corrections, ErrorAnswer, OpenAnswer, StatText, StatusAnswer};
@@ -181,6 +181,18 @@ impl RootClient {
 
     pub(crate) fn open(&mut self, path: &str, options: OpenOptions) -> Result<Handle, Refusal> {
         self.open_with(path, options, 0o644).map(|(handle, _)| handle)
+    }
+
+    /// The same, as soon as nobody else has it open: a client that has gone may have it for a moment still.
+    pub(crate) fn open_when_free(&mut self, path: &str, options: OpenOptions) -> Handle {
+        let began = Instant::now();
+        loop {
+            match self.open(path, options) {
+                Err((ErrorCode::FILE_LOCKED, why)) => assert!(began.elapsed() < PATIENCE, "{why}"),
+                opened => return opened.unwrap(),
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     pub(crate) fn write(&mut self, handle: Handle, offset: u64, bytes: &[u8]) -> Result<(), Refusal> {

@@ -12,8 +12,9 @@
 //! It goes by the identity of files and holds for all exports of the process: they may overlap.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::error::StoreResult;
 use crate::storage::FileIdentity;
@@ -23,14 +24,20 @@ use crate::storage::FileIdentity;
 const EPOCHS: usize = 4096;
 
 static CHANGES: [AtomicU64; EPOCHS] = [const { AtomicU64::new(0) }; EPOCHS];
-static OPEN: LazyLock<Mutex<HashMap<FileIdentity, OpenFile>>> = LazyLock::new(Mutex::default);
+static KNOWN: LazyLock<Mutex<HashMap<FileIdentity, Known>>> = LazyLock::new(Mutex::default);
 
-/// What is known of a file that somebody has open for changing it.
+/// A file that somebody has open for changing it, or keeps a checksum of.
 #[derive(Default)]
-struct OpenFile {
+struct Known {
     /// By how many.
     handles: usize,
-    /// How many of them have begun to change it.
+    state: Arc<Mutex<State>>,
+}
+
+/// Its lock is held while the disk is waited for, so each file has its own: none waits for another's disk.
+#[derive(Default)]
+struct State {
+    /// How many have begun to change it.
     changing: usize,
     /// How often one of them began, or ended.
     events: u64,
@@ -47,9 +54,9 @@ pub(super) fn unless_changed(
     epoch: u64,
     keep: impl FnOnce() -> StoreResult<()>,
 ) -> StoreResult<()> {
-    let open = lock();
-    let is_changing = open.get(&identity).is_some_and(|file| file.changing > 0);
-    if is_changing || self::epoch(identity) != epoch { Ok(()) } else { keep() }
+    let handle = Handle::of(identity);
+    let state = handle.lock();
+    if state.changing > 0 || self::epoch(identity) != epoch { Ok(()) } else { keep() }
 }
 
 fn slot(identity: FileIdentity) -> &'static AtomicU64 {
@@ -58,13 +65,43 @@ fn slot(identity: FileIdentity) -> &'static AtomicU64 {
     &CHANGES[(mixed >> (64 - EPOCHS.ilog2())) as usize]
 }
 
-fn lock() -> MutexGuard<'static, HashMap<FileIdentity, OpenFile>> {
-    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_known() -> MutexGuard<'static, HashMap<FileIdentity, Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What keeps a file known.
+struct Handle {
+    identity: FileIdentity,
+    state: Arc<Mutex<State>>,
+}
+
+impl Handle {
+    fn of(identity: FileIdentity) -> Handle {
+        let mut known = lock_known();
+        let file = known.entry(identity).or_default();
+        file.handles += 1;
+        Handle { identity, state: Arc::clone(&file.state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut file) = lock_known().entry(self.identity) {
+            file.get_mut().handles -= 1;
+            if file.get().handles == 0 {
+                file.remove();
+            }
+        }
+    }
 }
 
 /// One of those who have a file open for changing it.
 pub(super) struct Changer {
-    identity: FileIdentity,
+    handle: Handle,
     /// The file's events when it was opened.
     opened_at: u64,
     is_changing: bool,
@@ -72,21 +109,19 @@ pub(super) struct Changer {
 
 impl Changer {
     pub(super) fn new(identity: FileIdentity) -> Changer {
-        let mut open = lock();
-        let file = open.entry(identity).or_default();
-        file.handles += 1;
-        Changer { identity, opened_at: file.events, is_changing: false }
+        let handle = Handle::of(identity);
+        let opened_at = handle.lock().events;
+        Changer { handle, opened_at, is_changing: false }
     }
 
     /// To be called before the first byte changes. `forget` forgets what was kept; if it fails, nothing may change.
     pub(super) fn begin<T>(&mut self, forget: impl FnOnce() -> StoreResult<T>) -> StoreResult<T> {
-        let mut open = lock();
+        let mut state = self.handle.lock();
         // First, so that who reads what is written from now on has another epoch.
-        slot(self.identity).fetch_add(1, Ordering::AcqRel);
+        slot(self.handle.identity).fetch_add(1, Ordering::AcqRel);
         let forgotten = forget()?;
-        let file = open.entry(self.identity).or_default();
-        file.changing += 1;
-        file.events += 1;
+        state.changing += 1;
+        state.events += 1;
         self.is_changing = true;
         Ok(forgotten)
     }
@@ -100,29 +135,20 @@ impl Changer {
         if !std::mem::take(&mut self.is_changing) {
             return;
         }
-        let mut open = lock();
-        slot(self.identity).fetch_add(1, Ordering::AcqRel);
-        if let Some(file) = open.get_mut(&self.identity) {
-            // One event was our own beginning.
-            if file.changing == 1 && file.events == self.opened_at + 1 {
-                keep();
-            }
-            file.changing -= 1;
-            file.events += 1;
+        let mut state = self.handle.lock();
+        slot(self.handle.identity).fetch_add(1, Ordering::AcqRel);
+        // One event was our own beginning.
+        if state.changing == 1 && state.events == self.opened_at + 1 {
+            keep();
         }
+        state.changing -= 1;
+        state.events += 1;
     }
 }
 
 impl Drop for Changer {
     fn drop(&mut self) {
         self.end(|| ());
-        let mut open = lock();
-        if let Some(file) = open.get_mut(&self.identity) {
-            file.handles -= 1;
-            if file.handles == 0 {
-                open.remove(&self.identity);
-            }
-        }
     }
 }
 
@@ -164,7 +190,7 @@ mod tests {
         drop(changer);
         assert!(!keeps(identity, before) && !keeps(identity, during));
         assert!(keeps(identity, epoch(identity)));
-        assert!(!lock().contains_key(&identity));
+        assert!(!lock_known().contains_key(&identity));
     }
 
     #[test]
@@ -198,5 +224,23 @@ mod tests {
         let refused: StoreResult<()> = changer.begin(|| Err(crate::StoreError::Denied));
         assert!(refused.is_err() && !keeps(identity, before));
         assert!(keeps(identity, epoch(identity)), "it is as it was");
+    }
+
+    #[test]
+    fn a_file_whose_disk_takes_long_holds_up_no_other() {
+        let (slow, other) = (file(4), file(5));
+        let mut changer = Changer::new(slow);
+        let forgets = changer.begin(|| {
+            std::thread::scope(|scope| {
+                let all = scope.spawn(|| {
+                    let mut quick = Changer::new(other);
+                    quick.begin(|| Ok(())).unwrap();
+                    drop(quick);
+                    keeps(other, epoch(other))
+                });
+                Ok(all.join().unwrap())
+            })
+        });
+        assert!(forgets.unwrap());
     }
 }

@@ -3,8 +3,8 @@
 //! Nothing outside of the directory can be reached: every path is resolved by the kernel with
 //! `openat2(RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)` from the directory's own descriptor, so that `..`,
 //! absolute links and links that leave it fail in the kernel, in every component, without a race. Links
-//! that stay inside work, but for those that lead into a hidden directory. Without the system call (Linux before 5.6, some sandboxes) the export is
-//! refused.
+//! that stay inside work, but for those that lead into a hidden directory. Without the system call (Linux before
+//! 5.6, some sandboxes) the export is refused.
 //!
 //! Only regular files and directories are served. Opening never blocks (`O_NONBLOCK`: a FIFO would wait
 //! for its other end) and never makes a terminal ours (`O_NOCTTY`).

@@ -7,8 +7,7 @@
 use crate::Malformed;
 use crate::registry::RequestId;
 use crate::request::Call;
-use crate::wire::Body;
-use crate::wire::Reader;
+use crate::wire::{Body, Reader};
 use std::fmt;
 
 /// Credentials.

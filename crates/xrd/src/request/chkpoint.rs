@@ -6,11 +6,9 @@
 
 use crate::Malformed;
 use crate::frame::Handle;
-use crate::registry::ChkpointKind;
-use crate::registry::RequestId;
+use crate::registry::{ChkpointKind, RequestId};
 use crate::request::Call;
-use crate::wire::Body;
-use crate::wire::Reader;
+use crate::wire::{Body, Reader};
 
 /// What is to be done with a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

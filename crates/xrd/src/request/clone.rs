@@ -7,8 +7,7 @@
 
 use crate::Malformed;
 use crate::frame::Handle;
-use crate::registry::ErrorCode;
-use crate::registry::RequestId;
+use crate::registry::{ErrorCode, RequestId};
 use crate::request::Call;
 use crate::wire::{Body, Reader, signed};
 use gridlane_core::limits::ROOT_VECTOR_ELEMENTS_MAX;

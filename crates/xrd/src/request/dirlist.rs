@@ -9,8 +9,7 @@ use crate::flags::DirlistOptions;
 use crate::path::PathArg;
 use crate::registry::RequestId;
 use crate::request::Call;
-use crate::wire::Body;
-use crate::wire::Reader;
+use crate::wire::{Body, Reader};
 
 /// Which directory, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]

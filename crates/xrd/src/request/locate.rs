@@ -9,8 +9,7 @@ use crate::flags::LocateOptions;
 use crate::path::PathArg;
 use crate::registry::RequestId;
 use crate::request::Call;
-use crate::wire::Body;
-use crate::wire::Reader;
+use crate::wire::{Body, Reader};
 
 /// What is looked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,7 @@ use crate::Malformed;
 use crate::flags::Abilities;
 use crate::registry::RequestId;
 use crate::request::Call;
-use crate::wire::Body;
-use crate::wire::Reader;
+use crate::wire::{Body, Reader};
 
 /// "Understands asynchronous answers", and the generation of clients that knows TLS.
 const VERSION: u8 = 0x80 | 5;

@@ -8,8 +8,7 @@ use crate::Malformed;
 use crate::path::PathArg;
 use crate::registry::RequestId;
 use crate::request::Call;
-use crate::wire::Body;
-use crate::wire::Reader;
+use crate::wire::{Body, Reader};
 
 /// A new directory.
 #[derive(Clone, Debug, PartialEq, Eq)]

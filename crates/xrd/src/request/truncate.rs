@@ -7,8 +7,7 @@
 use crate::Malformed;
 use crate::frame::Handle;
 use crate::registry::RequestId;
-use crate::request::About;
-use crate::request::Call;
+use crate::request::{About, Call};
 use crate::wire::{Body, Reader, signed};
 
 /// Of which file, and what length.

@@ -7,8 +7,7 @@
 
 use crate::Malformed;
 use crate::registry::RequestId;
-use crate::request::Call;
-use crate::request::Segment;
+use crate::request::{Call, Segment};
 use crate::wire::Body;
 
 /// Where the bytes belong that follow.

@@ -18,7 +18,7 @@ use crate::answer::{self, HandshakeAnswer, ProtocolAnswer, Signing};
 use crate::flags::{ClientFlags, ServerFlags};
 use crate::frame::{HANDSHAKE, HANDSHAKE_BYTES, PROTOCOL_VERSION, REQUEST_HEAD_BYTES, RequestHead, StreamId};
 use crate::registry::{ErrorCode, RequestId};
-use crate::request::{Auth, Bind, Call, Login, Protocol, Request};
+use crate::request::{Auth, Bind, Call, Login, Protocol, Request, carries_data};
 
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,7 +233,7 @@ impl Machine {
 
 /// Whether a request brings data for files, in its payload, behind it, or in a request inside of it.
 fn brings_data(id: RequestId) -> bool {
-    matches!(id, RequestId::WRITE | RequestId::PGWRITE | RequestId::WRITEV | RequestId::CHKPOINT)
+    carries_data(id) || matches!(id, RequestId::WRITEV | RequestId::CHKPOINT)
 }
 
 #[cfg(test)]

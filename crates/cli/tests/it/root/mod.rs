@@ -198,7 +198,7 @@ impl Site {
             .env("XRD_STREAMTIMEOUT", "30")
             .env("XRD_STREAMERRORWINDOW", "0")
             .env("XRD_TIMEOUTRESOLUTION", "1")
-            // It looks this machine's name up, and a name server may be far away or silent.
+            // For scripts, which are no tools.
             .env("RES_OPTIONS", "timeout:1 attempts:1")
             .env("X509_CERT_DIR", &self.authorities);
         command

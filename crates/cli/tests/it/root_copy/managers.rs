@@ -25,7 +25,7 @@ fn files_behind_a_manager() {
     // A list is that of the servers.
     let mut command = gridlane();
     command.args(["ls", &cluster.url("dir")]);
-    assert!(run(command).ok().text().contains('f'));
+    assert_eq!(run(command).ok().text(), "f\n");
     let mut command = gridlane();
     command.args(["stat", &cluster.url("dir/f")]);
     let said = run(command).ok().text();

@@ -30,7 +30,8 @@ fn roots_wants_a_certificate_that_is_trusted() {
     run(command).ok().verified(true);
     assert_copied(&target, &bytes);
     let log = server.log();
-    assert!(log.contains("TLS"), "{log}");
+    let mut logins = log.lines().filter(|line| line.ends_with(" login")).peekable();
+    assert!(logins.peek().is_some() && logins.all(|line| line.contains(" TLSv1")), "{log}");
 }
 
 #[test]

@@ -2,17 +2,15 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
 
 use super::nginx::free_port;
 use super::tools::tool;
-use super::wan::is_root;
-use super::xrootd::{USER, answers, give, open_to_all};
+use super::xrootd::{Daemon, answers, give, open_to_all};
 use super::{Scratch, until};
 
 /// A manager and a data server. They are killed when the value is dropped.
 pub(crate) struct Cluster {
-    children: Vec<Child>,
+    daemons: Vec<Daemon>,
     manager: u16,
     member: u16,
     scratch: Scratch,
@@ -27,7 +25,7 @@ impl Cluster {
 
     fn try_start() -> Option<Cluster> {
         let (manager, member, cluster) = (free_port(), free_port(), free_port());
-        let mut this = Cluster { children: Vec::new(), manager, member, scratch: Scratch::new() };
+        let mut this = Cluster { daemons: Vec::new(), manager, member, scratch: Scratch::new() };
         open_to_all(this.scratch.path());
         for (role, port) in [("manager", manager), ("server", member)] {
             let home = this.scratch.dir(role);
@@ -46,6 +44,7 @@ xrd.port {port}
 xrd.port {cluster} if exec cmsd
 xrootd.chksum max 4 adler32 crc32c md5
 cms.delay startup 1 servers 1 lookup 1
+cms.space min 1m 2m
 "
             );
             // Only the manager's cmsd is called by others.
@@ -61,18 +60,14 @@ cms.delay startup 1 servers 1 lookup 1
                 let mut command = tool(program, "xrootd-server");
                 command.arg("-s").arg(home.join(format!("admin/{program}.pid")));
                 command.arg("-c").arg(home.join("cfg")).current_dir(home.join("admin"));
-                if is_root() {
-                    command.args(["-R", USER]);
-                }
-                command.stdout(Stdio::from(log.try_clone().unwrap())).stderr(Stdio::from(log));
-                this.children.push(command.spawn().unwrap());
+                this.daemons.push(Daemon::start(command, log));
             }
         }
         fs::write(this.exported("known"), b"known").unwrap();
         this.give();
         let mut ended = false;
         until("the manager knows its data server", || {
-            ended = this.children.iter_mut().any(|child| child.try_wait().unwrap().is_some());
+            ended = this.daemons.iter_mut().any(Daemon::has_ended);
             ended || answers(manager) && answers(member) && this.knows() && this.takes()
         });
         // What the last question left.
@@ -112,14 +107,5 @@ cms.delay startup 1 servers 1 lookup 1
     /// The data server's port.
     pub(crate) fn member(&self) -> u16 {
         self.member
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }

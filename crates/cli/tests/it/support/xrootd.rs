@@ -5,7 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::client::run;
@@ -15,12 +15,38 @@ use super::wan::is_root;
 use super::{Scratch, until};
 
 /// Who it works as when root runs the tests: it refuses to be root.
-pub(super) const USER: &str = "xrootd";
+const USER: &str = "xrootd";
+
+/// A running server. It is killed when the value is dropped.
+pub(super) struct Daemon(Child);
+
+impl Daemon {
+    /// Starts one that writes to this log.
+    pub(super) fn start(mut command: Command, log: fs::File) -> Daemon {
+        if is_root() {
+            command.args(["-R", USER]);
+        }
+        Daemon(
+            command.stdout(Stdio::from(log.try_clone().unwrap())).stderr(Stdio::from(log)).spawn().unwrap(),
+        )
+    }
+
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
 
 /// A running xrootd with a directory of its own, which anyone may read and write. It is killed when the value is
 /// dropped.
 pub(crate) struct Xrootd {
-    child: Child,
+    daemon: Daemon,
     port: u16,
     prefix: Scratch,
 }
@@ -49,8 +75,6 @@ impl Xrootd {
             fs::write(&file, configuration(prefix.path(), port, lines)).unwrap();
             let log = fs::File::create(prefix.join("log")).unwrap();
             let mut command = tool("xrootd", "xrootd-server");
-            // It looks this machine's name up, and a name server may be far away or silent.
-            command.env("RES_OPTIONS", "timeout:1 attempts:1");
             // Without a name for the process's number it leaves a file in /tmp.
             command
                 .arg("-s")
@@ -58,21 +82,14 @@ impl Xrootd {
                 .arg("-c")
                 .arg(&file)
                 .current_dir(prefix.join("admin"));
-            if is_root() {
-                command.args(["-R", USER]);
-            }
-            let mut child = command
-                .stdout(Stdio::from(log.try_clone().unwrap()))
-                .stderr(Stdio::from(log))
-                .spawn()
-                .unwrap();
+            let mut daemon = Daemon::start(command, log);
             let mut ended = false;
             until("xrootd answers", || {
-                ended = child.try_wait().unwrap().is_some();
+                ended = daemon.has_ended();
                 ended || answers(port)
             });
             if !ended {
-                return Xrootd { child, port, prefix };
+                return Xrootd { daemon, port, prefix };
             }
             let log = fs::read_to_string(prefix.join("log")).unwrap_or_default();
             assert!(log.contains("in use"), "xrootd does not start: {log}");
@@ -125,15 +142,8 @@ impl Xrootd {
 
     /// Kills it as a crash would.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Xrootd {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.daemon.0.kill().unwrap();
+        self.daemon.0.wait().unwrap();
     }
 }
 
