@@ -298,3 +298,27 @@ fn answers_come_on_the_connection_that_they_are_wanted_on() {
     // And its place is there for another.
     assert_eq!(client.bind().1, path_id);
 }
+
+#[test]
+fn so_much_may_be_asked_for_on_other_connections() {
+    let server = TestServer::start();
+    let bytes = noise(1 << 18, 9);
+    server.write("f", &bytes);
+    let mut client = RootClient::connect(server.address);
+    let handle = client.open("/f", READ).unwrap();
+    let (mut bound, path_id) = client.bind();
+    let count = limits::ROOT_REQUESTS_MAX + 300;
+    for _ in 0..count {
+        client.send(Read { handle, offset: 0, len: 1 << 18, path_id }, &[]);
+    }
+    // Nothing is taken on the other one, so nothing more is looked at on this one.
+    let ping = client.send(Ping {}, &[]);
+    client.stream.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+    let silence = client.try_answer().unwrap_err();
+    assert_eq!(silence.kind(), std::io::ErrorKind::WouldBlock, "{silence}");
+    client.stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    for _ in 0..count {
+        assert!(bound.answer().body == bytes);
+    }
+    assert!(client.answer_to(ping).is_ok());
+}

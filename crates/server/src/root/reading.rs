@@ -30,6 +30,7 @@ use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
 use super::answer::{Failure, shown};
 use super::files::{Files, OpenFile};
 use super::outbox::Outbox;
+use super::session::Delegation;
 use crate::buffers::Lent;
 use crate::shared::Shared;
 use crate::transfer::{self, is_in_page_cache};
@@ -243,6 +244,8 @@ pub(crate) struct ReadJob {
     source: Source,
     /// A part of the answer was sent.
     has_begun: bool,
+    /// When it was asked for on another connection.
+    pub(crate) delegation: Option<Delegation>,
 }
 
 /// What comes of a step of a job.
@@ -271,7 +274,7 @@ impl ReadJob {
         };
         let end = offset.saturating_add(len.into()).min(size_bytes).max(offset);
         let source = Source { file, object, kind, at: offset, end, is_last: true };
-        Ok(ReadJob { asked, source, has_begun: false })
+        Ok(ReadJob { asked, source, has_begun: false, delegation: None })
     }
 
     /// Whether the answer is a few bytes that can stand with others.
@@ -297,6 +300,11 @@ impl ReadJob {
     /// Where in the file it is.
     pub(crate) fn at(&self) -> u64 {
         self.source.at
+    }
+
+    /// What was read from there on is not sent, and has to be read again.
+    pub(crate) fn back_to(&mut self, at: u64) {
+        self.source.at = at;
     }
 
     /// Appends the next message, if that needs no wait.
