@@ -25,6 +25,7 @@ use super::locks::{Lock, Locks};
 use super::log::{self, Closed};
 use super::written::Written;
 use crate::export::Spot;
+use crate::metrics::CountedIn;
 use crate::rules::Operation;
 use crate::shared::Shared;
 
@@ -104,6 +105,8 @@ pub(crate) struct FileState {
     /// Given back when it is closed.
     _locks: Vec<Lock>,
     _room: OwnedSemaphorePermit,
+    /// One of the uploads, while it may be written to.
+    _upload: Option<CountedIn>,
 }
 
 /// What an open made.
@@ -113,6 +116,8 @@ pub(crate) struct New {
     pub(crate) content: Content,
     pub(crate) locks: Vec<Lock>,
     pub(crate) room: OwnedSemaphorePermit,
+    /// Of a file that is to be changed: counted as an upload.
+    pub(crate) upload: Option<CountedIn>,
 }
 
 /// An open file's bytes.
@@ -229,8 +234,11 @@ impl FileState {
         }
         let checksums: &[Checksum] = checksum.as_slice();
         let committed = changing.file.close(checksums).map_err(|error| failed(&error))?;
-        for checksum in checksums {
-            shared.digests.remember(&committed.metadata, checksum.clone());
+        // Of what was changed in place the storage knows whether others changed it meanwhile, and keeps it only if not.
+        if changing.is_pending {
+            for checksum in checksums {
+                shared.digests.remember(&committed.metadata, checksum.clone());
+            }
         }
         lacks.map_or(Ok(()), Err)
     }
@@ -370,6 +378,7 @@ impl Files {
             changing,
             _locks: new.locks,
             _room: new.room,
+            _upload: new.upload,
         });
         let (_left, left) = oneshot::channel();
         let entry = Entry { file: Arc::new(OpenFile { state, _left }), left };
