@@ -343,6 +343,22 @@ fn limits_count_as_over_http() {
 }
 
 #[test]
+fn files_that_are_open_for_writing_count_as_uploads() {
+    let server = TestServer::with(|settings| {
+        with_admin(settings);
+        settings.exports[0].allow_write = true;
+    });
+    server.write("f", "x");
+    let mut client = RootClient::connect(server.address);
+    client.open("/f", OpenOptions::READ).unwrap();
+    assert_eq!(metric(&server, "uploads_running"), 0);
+    let handle = client.open("/new", OpenOptions(OpenOptions::NEW.0 | OpenOptions::UPDATE.0)).unwrap();
+    assert_eq!(metric(&server, "uploads_running"), 1);
+    client.close(handle).unwrap();
+    assert_eq!(metric(&server, "uploads_running"), 0);
+}
+
+#[test]
 fn a_server_that_stops_finishes_what_runs() {
     let data = tempfile::tempdir().unwrap();
     std::fs::write(data.path().join("f"), noise(1000, 1)).unwrap();

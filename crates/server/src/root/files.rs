@@ -172,6 +172,15 @@ impl FileState {
         }
     }
 
+    /// How long it is now, which may be more or less than when it was opened.
+    pub(crate) fn size_bytes(&self) -> StoreResult<u64> {
+        match (&self.changing, self.object.as_file()) {
+            (Some(changing), _) => Ok(changing.file.metadata()?.size_bytes),
+            (None, Some(file)) => Ok(file.metadata()?.len()),
+            (None, None) => Ok(self.object.metadata().size_bytes),
+        }
+    }
+
     /// Whether it is gone unless it is closed in good order.
     pub(crate) fn is_pending(&self) -> bool {
         self.changing.as_ref().is_some_and(|changing| changing.is_pending)
