@@ -208,7 +208,12 @@ impl Metrics {
         page.sample("_total", &[], self.bytes_in.get());
         page.family("sent_bytes", Kind::Counter, "bytes", "Bytes of bodies sent, and of files over root://.");
         page.sample("_total", &[], self.bytes_out.get());
-        page.family("uploads_running", Kind::Gauge, "", "PUT requests in progress.");
+        page.family(
+            "uploads_running",
+            Kind::Gauge,
+            "",
+            "PUT requests in progress, and files open for writing over root://.",
+        );
         page.sample("", &[], self.uploads.get());
         page.family("config_reloads", Kind::Counter, "", "Reloads of the configuration that succeeded.");
         page.sample("_total", &[], self.reloads.get());

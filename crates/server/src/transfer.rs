@@ -337,7 +337,7 @@ pub(crate) fn told(cause: &io::Error) -> String {
     }
 }
 
-pub(crate) fn changed() -> io::Error {
+fn changed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "the file was changed while it was sent")
 }
 

@@ -194,7 +194,7 @@ fn reads_that_are_asked_for_at_once_are_all_answered() {
 }
 
 #[test]
-fn a_file_that_changes_is_an_error_in_the_end() {
+fn a_read_is_of_what_is_there_now() {
     let server = TestServer::start();
     let bytes = noise(1_000_000, 7);
     server.write("f", &bytes);
@@ -204,19 +204,22 @@ fn a_file_that_changes_is_an_error_in_the_end() {
     // In place: the same file, and others are its bytes.
     let file = std::fs::File::options().write(true).open(server.path("f")).unwrap();
     file.set_len(500_000).unwrap();
-    for (offset, len) in [(0, 1000), (600_000, 1000)] {
-        let (code, text) = client.read(handle, offset, len).unwrap_err();
-        assert_eq!(code, ErrorCode::IO_ERROR, "{text}");
-        assert_eq!(client.pgread(handle, offset, len).unwrap_err().0, ErrorCode::IO_ERROR);
-        assert_eq!(client.readv(&[segment(handle, offset, len)]).unwrap_err().0, ErrorCode::IO_ERROR);
+    for (offset, len) in [(0, 1000), (499_990, 1000), (600_000, 1000), (0, 1_000_000), (499_000, 300_000)] {
+        let from = offset.min(500_000) as usize;
+        let expected = &bytes[from..(from + len as usize).min(500_000)];
+        assert!(client.read(handle, offset, len).unwrap() == expected, "{offset} {len}");
+        assert!(client.pgread(handle, offset, len).unwrap() == expected, "{offset} {len}");
     }
-    client.ping().unwrap();
-    // What was promised cannot be taken back: then the connection ends, and nothing is padded.
-    client.send(Read { handle, offset: 0, len: 1_000_000, path_id: PathId::MAIN }, &[]);
-    match client.try_answer() {
-        Ok(answer) => assert_eq!(answer.status, Status::ERROR),
-        Err(cause) => assert_ne!(cause.kind(), std::io::ErrorKind::WouldBlock),
-    }
+    assert!(client.readv(&[segment(handle, 0, 1000)]).unwrap()[0] == bytes[..1000]);
+    assert_eq!(client.readv(&[segment(handle, 600_000, 1000)]).unwrap_err().0, ErrorCode::FS_ERROR);
+    // It grows beyond what it was, as the logs do that are followed.
+    std::os::unix::fs::FileExt::write_all_at(&file, b"more", 1_000_000).unwrap();
+    assert_eq!(client.read(handle, 1_000_000, 1000).unwrap(), b"more");
+    assert_eq!(client.pgread(handle, 999_999, 1000).unwrap(), b"\0more");
+    assert_eq!(client.readv(&[segment(handle, 1_000_001, 3)]).unwrap()[0], b"ore");
+    // Another name changes nothing.
+    std::fs::rename(server.path("f"), server.path("g")).unwrap();
+    assert_eq!(client.read(handle, 0, 1_000_004).unwrap().len(), 1_000_004);
 }
 
 #[test]
@@ -303,4 +306,28 @@ fn answers_come_on_the_connection_that_they_are_wanted_on() {
     }
     // And its place is there for another.
     assert_eq!(client.bind().1, path_id);
+}
+
+#[test]
+fn so_much_may_be_asked_for_on_other_connections() {
+    let server = TestServer::start();
+    let bytes = noise(1 << 18, 9);
+    server.write("f", &bytes);
+    let mut client = RootClient::connect(server.address);
+    let handle = client.open("/f", READ).unwrap();
+    let (mut bound, path_id) = client.bind();
+    let count = limits::ROOT_REQUESTS_MAX + 300;
+    for _ in 0..count {
+        client.send(Read { handle, offset: 0, len: 1 << 18, path_id }, &[]);
+    }
+    // Nothing is taken on the other one, so nothing more is looked at on this one.
+    let ping = client.send(Ping {}, &[]);
+    client.stream.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
+    let silence = client.try_answer().unwrap_err();
+    assert_eq!(silence.kind(), std::io::ErrorKind::WouldBlock, "{silence}");
+    client.stream.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+    for _ in 0..count {
+        assert!(bound.answer().body == bytes);
+    }
+    assert!(client.answer_to(ping).is_ok());
 }

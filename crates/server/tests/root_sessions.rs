@@ -20,9 +20,11 @@ use gridlane_xrd::answer::{ErrorAnswer, ProtocolAnswer};
 use gridlane_xrd::flags::{ClientFlags, OpenOptions, ServerFlags};
 use gridlane_xrd::frame::HANDSHAKE;
 use gridlane_xrd::request::{
-    About, Auth, Bind, Call, Endsess, Expect, Login, Ping, Protocol, Read, Sigver, Stat,
+    About, Auth, Bind, Call, Endsess, Expect, Login, Ping, Protocol, Read, Rm, Sigver, Stat,
 };
-use gridlane_xrd::{ErrorCode, PathArg, PathId, RequestHead, RequestId, SessionId, Status, StreamId};
+use gridlane_xrd::{
+    ErrorCode, Handle, PathArg, PathId, Request, RequestHead, RequestId, SessionId, Status, StreamId,
+};
 use support::crowd::{metrics, raise_descriptors};
 use support::root::RootClient;
 use support::{TestServer, noise};
@@ -311,6 +313,22 @@ fn limits_count_as_over_http() {
     let statuses: Vec<Status> = (0..20).map(|_| client.ask(Ping, &[]).unwrap().status).collect();
     assert_eq!(statuses[0], Status::OK);
     assert!(statuses.contains(&Status::WAIT));
+    // What is to be asked again was not done, and no log says that it was.
+    let removed = Request::from(Rm { about: PathArg::parse(b"/f") });
+    while client.ask(removed.clone(), &[]).is_err() {}
+    let (_, records) = server.stop();
+    let of_rm: Vec<_> = records.iter().filter(|record| record["method"] == "root:rm").collect();
+    assert!(!of_rm.is_empty() && of_rm.iter().all(|record| record["status"] != 0), "{of_rm:?}");
+    let server = TestServer::with(|settings| {
+        settings.client_limits = ClientLimits { requests_per_s: Some(5), ..ClientLimits::default() };
+    });
+    // Writes cannot be told to wait, and are held back.
+    let mut client = RootClient::connect(server.address);
+    let began = std::time::Instant::now();
+    for _ in 0..10 {
+        assert!(client.write(Handle([9; 4]), 0, b"x").is_err());
+    }
+    assert!(began.elapsed() > Duration::from_millis(500), "{:?}", began.elapsed());
     let server = TestServer::with(|settings| {
         settings.client_limits = ClientLimits { connections_max: Some(2), ..ClientLimits::default() };
     });
@@ -328,6 +346,22 @@ fn limits_count_as_over_http() {
     let began = std::time::Instant::now();
     assert_eq!(client.read(handle, 0, 3_000_000).unwrap().len(), 3_000_000);
     assert!(began.elapsed() > Duration::from_millis(400), "{:?}", began.elapsed());
+}
+
+#[test]
+fn files_that_are_open_for_writing_count_as_uploads() {
+    let server = TestServer::with(|settings| {
+        with_admin(settings);
+        settings.exports[0].allow_write = true;
+    });
+    server.write("f", "x");
+    let mut client = RootClient::connect(server.address);
+    client.open("/f", OpenOptions::READ).unwrap();
+    assert_eq!(metric(&server, "uploads_running"), 0);
+    let handle = client.open("/new", OpenOptions(OpenOptions::NEW.0 | OpenOptions::UPDATE.0)).unwrap();
+    assert_eq!(metric(&server, "uploads_running"), 1);
+    client.close(handle).unwrap();
+    assert_eq!(metric(&server, "uploads_running"), 0);
 }
 
 #[test]

@@ -256,9 +256,7 @@ fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
     let begin = Chkpoint { handle, kind: ChkpointKind::BEGIN, inner: Vec::new() };
     assert_eq!(code(client.ask(begin, &[])), ErrorCode::UNSUPPORTED);
     let range = CloneRange { handle, offset: 0, len: 1, target_offset: 0 };
-    // Servers of protocol 5.1, which is what is announced, do not know it.
-    let refused = code(client.ask(Clone { handle, ranges: vec![range] }, &[]));
-    assert!(matches!(refused, ErrorCode::INVALID_REQUEST | ErrorCode::UNSUPPORTED), "{refused}");
+    assert_eq!(code(client.ask(Clone { handle, ranges: vec![range] }, &[])), ErrorCode::UNSUPPORTED);
     // What a checkpoint is to do brings bytes of its own, which are counted apart.
     let write = gridlane_xrd::request::Write { handle, offset: 0, path_id: gridlane_xrd::PathId::MAIN };
     let inner = client.encode(&Request::from(write), much.len());
@@ -554,4 +552,20 @@ fn a_slow_disk_keeps_only_its_own_client_waiting() {
     }
     let response = server.request("GET /slow3", "");
     assert_eq!(response.body, b"late");
+}
+
+#[test]
+fn a_checksum_is_of_what_all_have_written() {
+    let server = TestServer::start();
+    let mut client = RootClient::connect(server.address);
+    let force = |options: OpenOptions| OpenOptions(options.0 | OpenOptions::FORCE.0);
+    let first = client.open("/f", force(NEW)).unwrap();
+    client.write(first, 0, b"0123456789").unwrap();
+    let second = client.open("/f", force(UPDATE)).unwrap();
+    client.write(second, 3, b"x").unwrap();
+    client.close(second).unwrap();
+    client.close(first).unwrap();
+    assert_eq!(server.read("f").unwrap(), b"012x456789");
+    let expected = format!("adler32 {:08x}", adler32(b"012x456789"));
+    assert_eq!(client.checksum("/f").unwrap(), expected);
 }

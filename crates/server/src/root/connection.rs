@@ -41,7 +41,7 @@ use super::context::Context;
 use super::intake::Intake;
 use super::outbox::{Outbox, Sent};
 use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
-use super::session::{Joined, Main};
+use super::session::{Delegation, Joined, Main};
 use super::{files, log};
 use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
@@ -79,6 +79,8 @@ pub(crate) enum Event {
     Returned(ReadJob),
     /// It has ended with a part of this answer sent.
     Lost(StreamId),
+    /// Other connections have fewer answers in hand again than the session may have.
+    HasRoom,
     /// The session is over.
     End,
 }
@@ -133,7 +135,7 @@ pub(crate) struct Connection {
     /// Parts of answers that have one.
     pub(super) cold: usize,
     /// Of a bound connection: the reads whose answer was made, and where in all that it sends each ends.
-    unsent: VecDeque<(StreamId, u64)>,
+    unsent: VecDeque<(Delegation, u64)>,
     /// Nothing more is read, and what is to be sent ends with what there is.
     pub(super) is_ending: bool,
     clock: Clock,
@@ -242,8 +244,11 @@ impl Connection {
             }
             is_busy |= self.take_requests().await?;
             is_busy |= self.take_data().await?;
+            let was_overfull = self.is_overfull();
             self.make_answers();
             let is_full = self.send()?;
+            // What was left in the inbox is not told of by the socket.
+            is_busy |= was_overfull && !self.is_overfull();
             if self.is_over() {
                 return Ok(());
             }
@@ -261,7 +266,8 @@ impl Connection {
                     None => {}
                 }
             }
-            if is_busy || (!self.jobs.is_empty() && self.has_room()) {
+            let goes_on = !self.jobs.is_empty() && self.has_room();
+            if is_busy || goes_on || (!self.waiting.is_empty() && self.may_begin()) {
                 continue;
             }
             let deadline = self.next_deadline()?.map(Deadline::from_std);
@@ -315,6 +321,7 @@ impl Connection {
         self.unanswered >= limits::ROOT_REQUESTS_MAX
             || self.outbox.held_bytes() >= limits::ROOT_ANSWERS_BYTES_MAX
             || self.asked_bytes >= limits::ROOT_ASKED_BYTES_MAX
+            || matches!(&self.role, Role::Main(main, _) if main.all.is_full())
     }
 
     /// Begins what the client has asked for; whether it has asked for something.
@@ -366,6 +373,7 @@ impl Connection {
         let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
+        let len = len + room_of_paths(&request);
         let asked = Asked { stream, request, len, began: Instant::now(), parts_bytes: 0 };
         if let Err(wait) = self.allowance() {
             return self.answered(&asked, Ok(wait));
@@ -391,7 +399,9 @@ impl Connection {
         if self.current.has_changed().unwrap_or(false) {
             self.shared = Arc::clone(&self.current.borrow_and_update());
             self.pace = self.shared.throttle.pace(self.client.address, &self.shared.client_limits);
-            if let Role::Main(_, context) | Role::Unproved(_, context) = &mut self.role {
+            if let Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) =
+                &mut self.role
+            {
                 context.shared = Arc::clone(&self.shared);
             }
         }
@@ -411,6 +421,7 @@ impl Connection {
             | Event::Delegated(_)
             | Event::Returned(_)
             | Event::Lost(_)
+            | Event::HasRoom
             | Event::End => {}
         }
         match event {
@@ -427,7 +438,7 @@ impl Connection {
                 job.count_since(&self.shared, begin);
                 self.went_on_reading(job, progress);
             }
-            Event::Read(job, Err(cause)) => self.answered(&job.asked, Err(job.failure(&cause))),
+            Event::Read(job, Err(cause)) => self.failed_reading(job, &cause),
             Event::Vector(job, Ok((buffer, end, before))) => {
                 let progress = job.push_read(&mut self.outbox, buffer, end);
                 job.count_since(&self.shared, before);
@@ -452,6 +463,7 @@ impl Connection {
                 self.answered(&asked, Err(failure));
             }
             Event::Delegated(job) | Event::Returned(job) => {
+                self.renew();
                 self.unanswered += 1;
                 self.jobs.push_back(Job::Read(job));
             }
@@ -459,6 +471,7 @@ impl Connection {
                 let what = "the connection that the answer came on has ended";
                 self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
             }
+            Event::HasRoom => {}
             Event::Written(intake, took) => self.written(intake, took),
             Event::Taken(outcome) => self.taken(outcome),
             Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
@@ -503,14 +516,12 @@ impl Connection {
             Ok(Answer::Wait(seconds, text)) => {
                 self.outbox.begin();
                 self.outbox.push(&answer::wait(stream, Status::WAIT, seconds, &text));
-                None
+                // It was not done.
+                Some(Failure::new(ErrorCode::OVERLOADED, text))
             }
             Err(failure) => {
                 self.outbox.failure(stream, &failure);
                 self.is_ending |= failure.closes;
-                if let Role::Bound(joined, _) = &self.role {
-                    joined.all.undelegate();
-                }
                 Some(failure)
             }
         };
@@ -559,12 +570,17 @@ impl Connection {
             let Some(job) = self.jobs.pop_front() else { break };
             self.advance(job);
         }
-        while self.asking < limits::ROOT_TASKS_MAX {
+        while self.may_begin() {
             let Role::Main(main, context) = &self.role else { break };
             let (all, context) = (Arc::clone(&main.all), context.clone());
             let Some(asked) = self.waiting.pop_front() else { break };
             self.begin_task(asked, &all, context);
         }
+    }
+
+    /// Whether a request can be begun with that has to be a task. Each may have an answer that is long.
+    fn may_begin(&self) -> bool {
+        self.asking < limits::ROOT_TASKS_MAX && self.outbox.held_bytes() < limits::ROOT_ANSWERS_BYTES_MAX
     }
 
     /// Whether the next answer can be gone on with.
@@ -583,7 +599,7 @@ impl Connection {
                 job.count_since(&self.shared, before);
                 match outcome {
                     Ok(progress) => self.went_on_reading(job, progress),
-                    Err(cause) => self.answered(&job.asked, Err(job.failure(&cause))),
+                    Err(cause) => self.failed_reading(job, &cause),
                 }
             }
             Job::Vector(mut job) => {
@@ -606,12 +622,19 @@ impl Connection {
             Progress::Done => {
                 self.unanswered -= 1;
                 self.record(&job.asked, None, 0);
-                if let Role::Bound(joined, _) = &self.role {
-                    joined.all.undelegate();
-                    self.unsent.push_back((job.asked.stream, self.outbox.pushed_bytes()));
-                }
+                self.keep_until_sent(job);
             }
         }
+    }
+
+    fn failed_reading(&mut self, job: ReadJob, cause: &io::Error) {
+        self.answered(&job.asked, Err(job.failure(cause)));
+        self.keep_until_sent(job);
+    }
+
+    /// What was asked for on another connection counts there until all of the answer was sent.
+    fn keep_until_sent(&mut self, job: ReadJob) {
+        self.unsent.extend(job.delegation.map(|delegation| (delegation, self.outbox.pushed_bytes())));
     }
 
     fn went_on_with_vector(&mut self, job: VectorJob, progress: Progress) {
@@ -660,8 +683,9 @@ impl Connection {
             if self.shared.pace.is_some() {
                 self.clock.allowed -= moved.min(self.clock.allowed);
             }
-            while self.unsent.front().is_some_and(|(_, end)| *end <= self.outbox.sent_bytes()) {
-                self.unsent.pop_front();
+            let sent_bytes = self.outbox.sent_bytes();
+            while let Some((delegation, _)) = self.unsent.pop_front_if(|(_, end)| *end <= sent_bytes) {
+                delegation.settle();
             }
             if moved > 0 {
                 self.clock.active = now;
@@ -694,4 +718,15 @@ impl Connection {
         }
         Ok(is_full)
     }
+}
+
+/// What a list of paths takes in memory beside its bytes: a path may be a single letter.
+fn room_of_paths(request: &Request) -> usize {
+    let paths = match request {
+        Request::Statx(statx) => statx.paths.len(),
+        Request::Prepare(prepare) => prepare.lines.len(),
+        _ => 0,
+    };
+    // A vector, and the smallest allocation.
+    paths * (size_of::<Vec<u8>>() + 32)
 }

@@ -9,6 +9,7 @@ use gridlane_xrd::PathArg;
 use gridlane_xrd::answer::{STAT_SENTINEL, StatText, finish_dirlist, is_listable, write_entry, write_name};
 use gridlane_xrd::flags::DirlistOptions;
 use gridlane_xrd::request::Dirlist;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::{Context, allowed};
@@ -38,6 +39,8 @@ pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let spot = context.spot(&request.about, ACT, Operation::Look)?;
     allowed(&spot, &request.about, ACT, Operation::List)?;
     let failed = |error| failed(&request.about, &error);
+    // A directory that is being listed is a descriptor as well, for as long as its client takes.
+    let room = context.shared.open_files.room()?;
     let listed: Listed = match has_stat {
         true => Box::new(
             spot.storage()
@@ -50,7 +53,7 @@ pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let rights = Rights::of(&spot);
     // Who may only list a directory is not told what is in the files.
     let digests = checksum.filter(|_| rights.read).map(|_| context.shared.digests.clone());
-    let mut lister = Lister { spot, rights, form, digests, listed, next: None };
+    let mut lister = Lister { spot, rights, form, digests, listed, next: None, _room: room };
     lister.next = lister.advance().map_err(failed)?;
     Ok(match lister.fill(&mut first).map_err(failed)? {
         true => Answer::Pieces { first, rest: Box::new(lister) },
@@ -96,6 +99,7 @@ struct Lister {
     listed: Listed,
     /// What comes next: only the last one ends without a line break, so one has to be known in advance.
     next: Option<Entry>,
+    _room: OwnedSemaphorePermit,
 }
 
 impl Lister {
@@ -234,6 +238,7 @@ mod tests {
         let context = writable(storage);
         for options in [DirlistOptions::NONE, DirlistOptions::STAT] {
             let Answer::Pieces { first, mut rest } = list(&context, "/", options).unwrap() else { panic!() };
+            assert_eq!(context.shared.open_files.count(), 1);
             let (mut found, mut reader) = (Vec::new(), DirlistReader::default());
             let mut piece = first;
             loop {

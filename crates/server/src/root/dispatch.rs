@@ -73,7 +73,7 @@ impl Connection {
         };
         if path_id == PathId::MAIN {
             // Not behind what takes long: it stands with other answers.
-            return if job.is_small() {
+            return if job.is_small() && self.cold < limits::ROOT_TASKS_MAX {
                 self.advance(Job::Read(job))
             } else {
                 self.jobs.push_back(Job::Read(job))
@@ -200,8 +200,9 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Prepare(request) => prepare::prepare(context, request),
         Request::Set(request) => set::set(context, request),
         Request::Endsess(request) => end_session(context, &context.shared, request).await,
-        // What the machine keeps to itself, what brings data, and what is answered at once; and `clone`, which is not in
-        // the version of the protocol that is announced.
+        // It is not in the version of the protocol that is announced.
+        Request::Clone(_) => Err(Failure::new(ErrorCode::UNSUPPORTED, "ranges of files are not cloned")),
+        // What the machine keeps to itself, what brings data, and what is answered at once.
         _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
     }
 }

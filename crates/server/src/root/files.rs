@@ -25,6 +25,7 @@ use super::locks::{Lock, Locks};
 use super::log::{self, Closed};
 use super::written::Written;
 use crate::export::Spot;
+use crate::metrics::CountedIn;
 use crate::rules::Operation;
 use crate::shared::Shared;
 
@@ -104,6 +105,8 @@ pub(crate) struct FileState {
     /// Given back when it is closed.
     _locks: Vec<Lock>,
     _room: OwnedSemaphorePermit,
+    /// One of the uploads, while it may be written to.
+    _upload: Option<CountedIn>,
 }
 
 /// What an open made.
@@ -113,6 +116,8 @@ pub(crate) struct New {
     pub(crate) content: Content,
     pub(crate) locks: Vec<Lock>,
     pub(crate) room: OwnedSemaphorePermit,
+    /// Of a file that is to be changed: counted as an upload.
+    pub(crate) upload: Option<CountedIn>,
 }
 
 /// An open file's bytes.
@@ -164,6 +169,15 @@ impl FileState {
         match &self.changing {
             Some(changing) => changing.file.metadata(),
             None => Ok(self.object.metadata().clone()),
+        }
+    }
+
+    /// How long it is now, which may be more or less than when it was opened.
+    pub(crate) fn size_bytes(&self) -> StoreResult<u64> {
+        match (&self.changing, self.object.as_file()) {
+            (Some(changing), _) => Ok(changing.file.metadata()?.size_bytes),
+            (None, Some(file)) => Ok(file.metadata()?.len()),
+            (None, None) => Ok(self.object.metadata().size_bytes),
         }
     }
 
@@ -372,6 +386,7 @@ impl Files {
             changing,
             _locks: new.locks,
             _room: new.room,
+            _upload: new.upload,
         });
         let (_left, left) = oneshot::channel();
         let entry = Entry { file: Arc::new(OpenFile { state, _left }), left };

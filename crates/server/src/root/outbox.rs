@@ -34,6 +34,10 @@ const TLS_BYTES: usize = 68 * 1024;
 /// Larger answers are sent from where they are.
 const COPIED_MAX: usize = 32 * 1024;
 
+/// Parts of buffers up to this length are copied to where other answers are: a client that asks for much and takes nothing
+/// would have a whole buffer for each.
+const SHARED_MAX: usize = 16 * 1024;
+
 /// What a connection has to send.
 pub(crate) struct Outbox {
     items: VecDeque<Item>,
@@ -158,6 +162,9 @@ impl Outbox {
 
     /// Appends a part of a buffer.
     pub(crate) fn push_buffer(&mut self, buffer: Lent, part: Range<usize>) {
+        if part.len() <= SHARED_MAX {
+            return self.push(&buffer[part]);
+        }
         self.held_bytes += part.len();
         self.pushed_bytes += part.len() as u64;
         self.items.push_back(Item::Buffer(buffer, part));
@@ -301,5 +308,24 @@ impl Outbox {
             }
         }
         Ok(Sent::Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_bytes_hold_no_buffer() {
+        let mut outbox = Outbox::new(Arc::default());
+        for _ in 0..1000 {
+            let buffer = outbox.lend();
+            outbox.push_buffer(buffer, 64..164);
+        }
+        assert_eq!((outbox.items.len(), outbox.held_bytes(), outbox.pushed_bytes()), (1, 100_000, 100_000));
+        let buffer = outbox.lend();
+        let len = buffer.len();
+        outbox.push_buffer(buffer, 0..len);
+        assert_eq!(outbox.items.len(), 2);
     }
 }

@@ -5,6 +5,10 @@
 //! megabytes. What is not there is read by a task where blocking is allowed, a buffer at a time, each of them a message;
 //! meanwhile the connection answers other requests.
 //!
+//! As in XRootD each read is of what is in the file now: one that grows can be followed, and one that is written to is
+//! the reader's own business, who may ask for its checksum. What fails is an answer of which more was promised than
+//! is there.
+//!
 //! Pages ([`Kind::Pages`]) are read to where they are sent from, with a gap for the checksum in front of each, which is
 //! computed while they are in cache:
 //!
@@ -30,6 +34,7 @@ use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
 use super::answer::{Failure, shown};
 use super::files::{Files, OpenFile};
 use super::outbox::Outbox;
+use super::session::Delegation;
 use crate::buffers::Lent;
 use crate::shared::Shared;
 use crate::transfer::{self, is_in_page_cache};
@@ -63,8 +68,6 @@ pub(crate) struct Source {
     kind: Kind,
     at: u64,
     end: u64,
-    /// With these bytes the answer ends: before them one look tells whether the file was changed.
-    is_last: bool,
 }
 
 impl Source {
@@ -96,7 +99,6 @@ impl Source {
         if !is_in_page_cache(self.object.as_ref(), self.at, step)? {
             return Ok(None);
         }
-        self.check_last(step as u64)?;
         match stream.try_send_file(file, self.at, step)? {
             Some(0) => Err(transfer::shrunk()),
             Some(count) => {
@@ -163,7 +165,6 @@ impl Source {
         if done == 0 {
             return Ok(None);
         }
-        self.check_last(done as u64)?;
         self.at += done as u64;
         Ok(Some(data_at..data_at + done))
     }
@@ -198,7 +199,6 @@ impl Source {
                 return Ok(None);
             }
         }
-        self.check_last(done)?;
         let mut to = from;
         for (_, len) in pages::pages(self.at, done) {
             let (crc, page) = buffer[to..to + CRC_BYTES + len].split_at_mut(CRC_BYTES);
@@ -207,15 +207,6 @@ impl Source {
         }
         self.at += done;
         Ok(Some(from..to))
-    }
-
-    /// Before the last `step` bytes of an answer: whether those before them may be a mixture of what the file had and
-    /// what it has now.
-    fn check_last(&self, step: u64) -> io::Result<()> {
-        match !self.is_last || step < self.left() || self.object.is_unchanged() {
-            true => Ok(()),
-            false => Err(transfer::changed()),
-        }
     }
 }
 
@@ -243,6 +234,8 @@ pub(crate) struct ReadJob {
     source: Source,
     /// A part of the answer was sent.
     has_begun: bool,
+    /// When it was asked for on another connection.
+    pub(crate) delegation: Option<Delegation>,
 }
 
 /// What comes of a step of a job.
@@ -264,14 +257,22 @@ impl ReadJob {
         offset: u64,
         len: u32,
     ) -> Result<ReadJob, Box<Refused>> {
-        let known = file.object().and_then(|object| Ok((Arc::clone(object), size_of(&file)?)));
+        let wanted_end = offset.saturating_add(len.into());
+        let known = file.object().and_then(|object| {
+            // A few bytes of what was there need no look at the length: if they are not there any longer, the answer is
+            // short.
+            let is_plain = kind == Kind::Plain && u64::from(len) <= COPIED_BYTES_MAX && !file.is_changing();
+            let is_inside = is_plain && wanted_end <= object.metadata().size_bytes;
+            let size_bytes = if is_inside { wanted_end } else { size_of(&file)? };
+            Ok((Arc::clone(object), size_bytes))
+        });
         let (object, size_bytes) = match known {
             Ok(known) => known,
             Err(failure) => return Err(Box::new(Refused { asked, failure })),
         };
-        let end = offset.saturating_add(len.into()).min(size_bytes).max(offset);
-        let source = Source { file, object, kind, at: offset, end, is_last: true };
-        Ok(ReadJob { asked, source, has_begun: false })
+        let end = wanted_end.min(size_bytes).max(offset);
+        let source = Source { file, object, kind, at: offset, end };
+        Ok(ReadJob { asked, source, has_begun: false, delegation: None })
     }
 
     /// Whether the answer is a few bytes that can stand with others.
@@ -297,6 +298,11 @@ impl ReadJob {
     /// Where in the file it is.
     pub(crate) fn at(&self) -> u64 {
         self.source.at
+    }
+
+    /// What was read from there on is not sent, and has to be read again.
+    pub(crate) fn back_to(&mut self, at: u64) {
+        self.source.at = at;
     }
 
     /// Appends the next message, if that needs no wait.
@@ -328,11 +334,9 @@ impl ReadJob {
         }
         let mut buffer = outbox.lend();
         let whole_end = std::mem::replace(&mut self.source.end, begin + stretch);
-        self.source.is_last = stretch == left;
         let limit = if is_tls && is_plain { DATA_AT + TLS_BYTES } else { buffer.len() };
         let filled = self.source.fill_nowait(&mut buffer[..limit], StatusAnswer::BYTES);
         self.source.end = whole_end;
-        self.source.is_last = true;
         let Some(part) = filled? else { return Ok(Progress::Cold) };
         let rest = begin + stretch - self.source.at;
         let is_whole =
@@ -349,11 +353,9 @@ impl ReadJob {
         if self.source.kind == Kind::Pages {
             let border = begin + PAGES_BORDER - begin % PAGES_BORDER;
             self.source.end = whole_end.min(border);
-            self.source.is_last = self.source.end == whole_end;
         }
         let filled = self.source.fill_waiting(buffer, StatusAnswer::BYTES);
         self.source.end = whole_end;
-        self.source.is_last = true;
         filled.map(|part| (part, begin))
     }
 
@@ -389,19 +391,11 @@ impl ReadJob {
                 }
             }
         }
-        let whole = match done < len {
-            true => Err(transfer::shrunk()),
-            false if !object.is_unchanged() => Err(transfer::changed()),
-            false => Ok(()),
-        };
-        if let Err(cause) = whole {
-            outbox.fill_room(0);
-            return Err(cause);
-        }
-        head.copy_from_slice(&ResponseHead { stream, status: Status::OK, len: len as u32 }.encode());
+        // Less than that when the file has become shorter.
+        head.copy_from_slice(&ResponseHead { stream, status: Status::OK, len: done as u32 }.encode());
         outbox.begin();
-        outbox.fill_room(RESPONSE_HEAD_BYTES + len);
-        self.source.at += len as u64;
+        outbox.fill_room(RESPONSE_HEAD_BYTES + done);
+        self.source.at += done as u64;
         Ok(Progress::Done)
     }
 
@@ -432,7 +426,6 @@ impl ReadJob {
             kind: self.source.kind,
             at: self.source.at,
             end: promised,
-            is_last,
         });
         self.source.at = promised;
         if is_last { Progress::Done } else { Progress::More }
@@ -554,7 +547,7 @@ impl VectorJob {
         outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
         outbox.push(&segment.encode());
         let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
-        outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, is_last: true });
+        outbox.push_source(Source { file, object, kind: Kind::Plain, at, end });
         self.next += 1;
         Ok(if is_last { Progress::Done } else { Progress::More })
     }
@@ -604,10 +597,6 @@ impl VectorJob {
             end = data_at + len;
             self.next += 1;
         }
-        if self.next == self.segments.len() && !self.files.iter().all(|(_, _, object)| object.is_unchanged())
-        {
-            return Err(transfer::changed());
-        }
         Ok(end)
     }
 
@@ -627,10 +616,7 @@ impl VectorJob {
 
 /// How long it is now.
 fn size_of(file: &OpenFile) -> Result<u64, Failure> {
-    match file.metadata() {
-        Ok(metadata) => Ok(metadata.size_bytes),
-        Err(error) => Err(Failure::of_store("read", &file.path, &error)),
-    }
+    file.size_bytes().map_err(|error| Failure::of_store("read", &file.path, &error))
 }
 
 /// What a client is told of a read that failed.

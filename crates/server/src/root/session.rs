@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::limits;
-use gridlane_xrd::{ErrorCode, PathId, SessionId};
+use gridlane_xrd::{ErrorCode, PathId, SessionId, StreamId};
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{mpsc, watch};
 
@@ -163,25 +163,31 @@ impl Connections {
     }
 
     /// Gives a read to a bound connection; it comes back when that has ended meanwhile.
-    pub(crate) fn delegate(&self, path: &Inbox, job: ReadJob) -> Result<(), Box<ReadJob>> {
+    pub(crate) fn delegate(
+        self: &Arc<Connections>,
+        path: &Inbox,
+        mut job: ReadJob,
+    ) -> Result<(), Box<ReadJob>> {
         self.delegated.fetch_add(1, Ordering::Relaxed);
+        job.delegation =
+            Some(Delegation { all: Arc::clone(self), stream: job.asked.stream, is_settled: false });
         match path.send(Event::Delegated(job)) {
-            Err(SendError(Event::Delegated(job))) => {
-                self.undelegate();
+            Err(SendError(Event::Delegated(mut job))) => {
+                job.delegation.take().into_iter().for_each(Delegation::settle);
                 Err(Box::new(job))
             }
             _ => Ok(()),
         }
     }
 
-    /// One of those is answered, or has come back.
-    pub(crate) fn undelegate(&self) {
-        self.delegated.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// How many bound connections have to answer.
+    /// How many reads bound connections have to answer: until all of an answer was sent.
     pub(crate) fn delegated(&self) -> usize {
         self.delegated.load(Ordering::Relaxed)
+    }
+
+    /// Whether they are so many that nothing else is to be asked for.
+    pub(crate) fn is_full(&self) -> bool {
+        self.delegated() >= limits::ROOT_REQUESTS_MAX
     }
 
     /// Whether a connection has had this path.
@@ -197,6 +203,33 @@ impl Connections {
     fn lock(&self) -> MutexGuard<'_, Bound> {
         // Every change is complete in itself.
         self.bound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A read that a bound connection has to answer. Whatever becomes of it there, its client is answered: when this is
+/// dropped before it was settled, the main connection tells that the answer was lost.
+pub(crate) struct Delegation {
+    all: Arc<Connections>,
+    stream: StreamId,
+    is_settled: bool,
+}
+
+impl Delegation {
+    /// All of the answer was sent, or somebody else sends it.
+    pub(crate) fn settle(mut self) {
+        self.is_settled = true;
+    }
+}
+
+impl Drop for Delegation {
+    fn drop(&mut self) {
+        // When the main one is gone, nobody waits.
+        if !self.is_settled {
+            let _ = self.all.main.send(Event::Lost(self.stream));
+        }
+        if self.all.delegated.fetch_sub(1, Ordering::Relaxed) == limits::ROOT_REQUESTS_MAX {
+            let _ = self.all.main.send(Event::HasRoom);
+        }
     }
 }
 

@@ -24,7 +24,9 @@ pub(super) struct Incoming {
     /// The client is waited for since then.
     pub(super) waits_since: Instant,
     pub(super) patience: Patience,
-    /// The client's rate limit lets nothing be taken before.
+    /// The client may ask for it. Before that nothing is taken: it has begun to send, and cannot be told to wait.
+    pub(super) is_allowed: bool,
+    /// The client's limits let nothing be taken before.
     pub(super) held_until: Option<Instant>,
     /// What was written last was written at once.
     pub(super) is_fast: bool,
@@ -51,6 +53,7 @@ impl Connection {
             began: now,
             waits_since: now,
             patience,
+            is_allowed: false,
             held_until: None,
             is_fast: false,
         });
@@ -61,8 +64,22 @@ impl Connection {
         let Some(incoming) = &mut self.incoming else { return Ok(false) };
         let Some(intake) = &mut incoming.intake else { return Ok(false) };
         let now = Instant::now();
-        if incoming.held_until.is_some_and(|until| until > now) {
-            return Ok(false);
+        if let Some(until) = incoming.held_until {
+            if until > now {
+                return Ok(false);
+            }
+            // Until then the client waited, not we.
+            incoming.held_until = None;
+            incoming.waits_since = incoming.waits_since.max(until);
+        }
+        if !incoming.is_allowed {
+            let limits = &self.shared.client_limits;
+            if let Err(wait) = self.shared.throttle.request(self.client.address, limits) {
+                self.shared.metrics.throttled.add(1);
+                incoming.held_until = Some(now + wait);
+                return Ok(false);
+            }
+            incoming.is_allowed = true;
         }
         let room = intake.room();
         if !room.is_empty() {
