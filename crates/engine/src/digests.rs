@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
+use gridlane_core::limits::{DIGEST_BYTES_PER_S_MIN, DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
@@ -55,14 +55,11 @@ pub(crate) fn ask(
     notices: mpsc::UnboundedSender<Notice>,
 ) {
     tokio::spawn(async move {
-        let mut said = word(&client, &source, Some(kind)).await;
-        for pause in PAUSES {
-            match &said {
-                Err(error) if error.is_retryable() => tokio::time::sleep(pause).await,
-                _ => break,
-            }
-            said = word(&client, &source, Some(kind)).await;
-        }
+        // Nobody wants to know any more when the copy is over.
+        let mut said = tokio::select! {
+            said = patiently(&client, &source, kind) => said,
+            () = notices.closed() => return,
+        };
         let served = match &mut said {
             Ok(word) if follow_links => std::mem::take(&mut word.served),
             _ => Served::default(),
@@ -80,6 +77,31 @@ pub(crate) fn ask(
             let _ = notices.send(Notice::Served { source: source.number, served });
         }
     });
+}
+
+/// Asks again when the answer may be another one soon.
+async fn patiently(client: &Client, source: &Source, kind: ChecksumKind) -> Result<Word> {
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        let said = word(client, source, Some(kind)).await;
+        let is_doubtful = match &said {
+            Err(error) => error.is_retryable(),
+            Ok(word) => {
+                source.set_asked_bytes(word.identity.size_bytes);
+                source.two_sizes().is_some()
+            }
+        };
+        match pauses.next().filter(|_| is_doubtful) {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => return said,
+        }
+    }
+}
+
+/// How long a checksum is waited for when there is nothing else to do: as long as silence is borne, and as long as a
+/// slow server reads the file.
+pub(crate) fn wait_max(patience: Duration, size_bytes: u64) -> Duration {
+    patience.saturating_add(Duration::from_secs(size_bytes / DIGEST_BYTES_PER_S_MIN)).min(DIGEST_WAIT_MAX)
 }
 
 /// Asks a source which version it has and, with `kind`, for its checksum.

@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use gridlane_core::limits::DIGEST_WAIT_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
 use gridlane_plan::{self as plan, SourcePath, SourceState, fluid_bound_s};
 use gridlane_store::journal::JournaledRange;
@@ -101,6 +100,34 @@ impl Run<'_> {
         }
     }
 
+    /// Stops using sources that have told two sizes: their bytes may be of another file, or not all of it. Only a
+    /// checksum that was told otherwise could still say that they are right.
+    fn drop_contradictory(&mut self) {
+        if self.told().is_some() || self.is_described() {
+            return;
+        }
+        for number in 0..self.replicas.len() {
+            let replica = &self.replicas[number];
+            let Some((sent, asked)) = replica.source.two_sizes().filter(|_| replica.dead.is_none()) else {
+                continue;
+            };
+            let message = format!("it says that the file has {sent} bytes, and that it has {asked}");
+            let error = Error::new(ErrorKind::Precondition, message)
+                .fault(Fault::Peer)
+                .hint("copy it again when nobody writes it")
+                .retryable(true)
+                .endpoint(&replica.source.url);
+            self.kill(number, error, true);
+        }
+    }
+
+    /// Why somebody is not believed whose bytes are among those that cannot be called back.
+    fn disproved(&self) -> Option<Error> {
+        let ledger = self.target.ledger();
+        let mut wrong = self.replicas.iter().filter(|replica| replica.distrusted);
+        wrong.find(|replica| ledger.bytes_of(replica.source.number) > 0)?.dead.clone()
+    }
+
     /// Compares the whole. `true`: the copy is as right as can be known; `false`: bytes are missing again.
     pub(crate) async fn judge(&mut self) -> Result<bool> {
         // A lane that lost a race for bytes may have told of them before the winner had written them.
@@ -115,10 +142,11 @@ impl Run<'_> {
         self.verifying = true;
         // A lane that had nothing to fetch has not asked either.
         self.ask_instead();
-        let until = self.pace.now() + DIGEST_WAIT_MAX;
+        let until = self.pace.now() + digests::wait_max(self.options.patience, self.size_bytes.unwrap_or(0));
         let is_late = move |run: &Run<'_>| run.pace.now() >= until;
         self.drive(|run| !run.plan.is_complete() || !matches!(run.last_verdict(is_late(run)), Verdict::Open))
             .await?;
+        self.drop_contradictory();
         if !self.plan.is_complete() || self.disbelieve() || self.refetch_missing() {
             self.verifying = false;
             return Ok(false);
@@ -150,7 +178,7 @@ impl Run<'_> {
             Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum),
             Verdict::Split(values) => Err(split(&values)),
             Verdict::Nothing if self.has_unvouched() => Err(unvouched()),
-            Verdict::Nothing => Ok(true),
+            Verdict::Nothing => self.disproved().map_or(Ok(true), Err),
             // A source that had said nothing, and was not waited for, has begun to answer since: what it says is
             // on its way, and counts.
             Verdict::Open => Ok(false),

@@ -192,7 +192,7 @@ impl<'a> Run<'a> {
             }
             TargetSpec::Upload { url, overwrite, modified } => {
                 let kind = digests::kinds(&options)[0];
-                let upload = Upload::new(&client, url.clone(), overwrite, modified, kind);
+                let upload = Upload::new(&client, url.clone(), overwrite, modified, kind, options.patience);
                 modified_accepted = upload.modified_accepted();
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))

@@ -75,6 +75,8 @@ struct Known {
     /// Where redirects led.
     resolved: Option<Url>,
     identity: Option<Identity>,
+    /// How large it said its object is when it was asked for the checksum.
+    asked_bytes: Option<u64>,
     /// A session with the file open, which other lanes may join.
     trunk: Weak<Trunk>,
 }
@@ -117,6 +119,21 @@ impl Source {
     /// Which version it has, if it has said so.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.known().identity.clone()
+    }
+
+    /// Remembers how large it said its object is when it was asked for the checksum.
+    pub(crate) fn set_asked_bytes(&self, size_bytes: Option<u64>) {
+        self.known().asked_bytes = size_bytes;
+    }
+
+    /// The sizes that it has told, when they are two: those who sent bytes, and who was asked for the checksum, heard
+    /// of two different files. One of the numbers may also have been damaged on its way.
+    pub(crate) fn two_sizes(&self) -> Option<(u64, u64)> {
+        let known = self.known();
+        let (sent, asked) = (known.identity.as_ref()?.size_bytes?, known.asked_bytes?);
+        // Some servers say of anything that is not sent along that it has no bytes.
+        let is_vague = asked == 0 && self.url.scheme().is_http();
+        (sent != asked && !is_vague).then_some((sent, asked))
     }
 
     /// Compares with what it has said before. `Ok(true)`: this is the first time; `Err`: it contradicts

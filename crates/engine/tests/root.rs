@@ -17,7 +17,7 @@ use gridlane_net::{Dialer, tls::Trust};
 use gridlane_xrd::answer::{Redirect, StatText};
 use gridlane_xrd::flags::{DirlistOptions, OpenOptions, ServerFlags};
 use gridlane_xrd::request::{About, Dirlist, Mkdir, PgWrite, Read, Stat, Sync};
-use gridlane_xrd::{ErrorCode, PathArg, PathId, pages};
+use gridlane_xrd::{ErrorCode, PathArg, PathId, RequestId, pages};
 use support::{Faults, Site, certificate};
 
 const MANY: u64 = u64::MAX;
@@ -479,4 +479,91 @@ async fn questions_with_long_answers() {
     let found = client().root.locate(&site.url).await.unwrap();
     let found: Vec<_> = found.iter().map(Url::typed).collect();
     assert_eq!(found, ["root://127.0.0.1:1//f?k=v", "root://127.0.0.2//f?k=v"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_of_two_sizes_is_none() {
+    let bytes = noise(100_000);
+    // A digit of the size was damaged on its way: the checksum of the whole says nothing about a part, and must not be
+    // left out for that.
+    let faults = Faults { opens_with: Some(90_000), ..Faults::default() };
+    let site = Site::start(&bytes, faults).await;
+    let (outcome, found) = fetch(&client(), &[&site.url]).await;
+    let error = outcome.result.unwrap_err();
+    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Precondition, true), "{error}");
+    assert!(error.message().contains("90000") && error.message().contains("100000"), "{error}");
+    assert!(found.is_none());
+    // What a stream has taken cannot be called back.
+    let dir = tempfile::tempdir().unwrap();
+    let target = TargetSpec::Stream(std::fs::File::create(dir.path().join("f")).unwrap());
+    let spec = CopySpec { target, ..spec(&[&site.url], dir.path()) };
+    let outcome = copy(spec, client(), &mut Quiet, std::future::pending()).await;
+    assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::Precondition);
+    // Another source may say what is right.
+    let honest = Site::start(&bytes, Faults::default()).await;
+    let (outcome, found) = fetch(&client(), &[&site.url, &honest.url]).await;
+    assert!(outcome.result.is_err() || found.unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_checksum_that_never_comes_is_not_waited_for() {
+    let bytes = noise(100_000);
+    let site = Site::start(&bytes, Faults { has_no_word: true, ..Faults::default() }).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = spec(&[&site.url], dir.path());
+    spec.options.patience = Duration::from_secs(1);
+    let mut quiet = Quiet;
+    let copying = copy(spec, client(), &mut quiet, std::future::pending());
+    let outcome = tokio::time::timeout(Duration::from_secs(60), copying).await.unwrap();
+    outcome.result.unwrap();
+    assert!(outcome.report.verified.is_none());
+    assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_listing_may_take_longer_than_an_answer() {
+    let slow_listing = Some((10, Duration::from_millis(250)));
+    let site = Site::start(b"", Faults { slow_listing, ..Faults::default() }).await;
+    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(2)).root;
+    let mut names = Vec::new();
+    let mut part = |bytes: &[u8], _| {
+        names.extend_from_slice(bytes);
+        Ok(())
+    };
+    let dirlist = |about| Dirlist { about, options: DirlistOptions::NONE };
+    client.call_in_parts(&site.url, dirlist, &mut part).await.unwrap();
+    assert_eq!(names, b"0\n1\n2\n3\n4\n5\n6\n7\n8\n9\nlast\0");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_have_been_done_is_not_done_elsewhere() {
+    let dying = Site::start(b"", Faults { dies_at: Some(RequestId::MKDIR), ..Faults::default() }).await;
+    let other = Site::start(b"", Faults::default()).await;
+    let redirects = vec![dying.redirect(), other.redirect()];
+    let manager = Site::start(b"", Faults { redirects, ..Faults::default() }).await;
+    let client = client().root;
+    let mkdir = |about| Mkdir { about, parents: false, mode: 0o755 };
+    let error = client.call(&manager.url, mkdir).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network);
+    assert_eq!((dying.count("mkdir"), other.count("mkdir")), (1, 0));
+    // What changes nothing is asked elsewhere, and so is what nobody can have heard.
+    client.call(&manager.url, stat).await.unwrap();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let nowhere = Redirect::Host { host: "127.0.0.1".into(), port: gone, cgi: Vec::new(), token: Vec::new() };
+    let redirects = vec![nowhere, other.redirect()];
+    let manager = Site::start(b"", Faults { redirects, ..Faults::default() }).await;
+    client.call(&manager.url, mkdir).await.unwrap();
+    assert_eq!(other.count("mkdir"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_login_is_not_put_off_for_ever() {
+    let site = Site::start(b"", Faults { puts_off: true, ..Faults::default() }).await;
+    let asking = tokio::spawn(async move {
+        let mkdir = |about| Mkdir { about, parents: false, mode: 0o755 };
+        (client().root.call(&site.url, mkdir).await.map(|_| ()), site)
+    });
+    let (outcome, site) = asking.await.unwrap();
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Busy);
+    assert!(site.count("login") < 1000);
 }

@@ -12,7 +12,7 @@ use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Said, is_repea
 use gridlane_xrd::flags::{LocateOptions, OpenMore, OpenOptions};
 use gridlane_xrd::request::{Endsess, Locate, Open, Query};
 use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Next, Unopened};
 use super::file::OpenFile;
@@ -193,12 +193,12 @@ impl Client {
             return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
         }
         let mut way = Way::new(url.clone());
-        let mut has_taken = false;
+        let (mut was_sent, mut has_taken) = (false, false);
         loop {
             let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
             let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
             let request = make(PathArg::with_cgi(way.at.wire_path(), cgi));
-            let came = self.ask(&way, purpose, &request, expect, take, &mut has_taken).await;
+            let came = self.ask(&way, purpose, (&request, expect), take, &mut was_sent, &mut has_taken).await;
             let (error, code) = match came {
                 Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                 Ok(Came::Elsewhere(redirect)) => {
@@ -216,22 +216,28 @@ impl Client {
                 // Whoever took a part of the answer cannot give it back.
                 return Err(error);
             }
+            if was_sent && code.is_none() && !is_repeatable(&request) {
+                // It may have been done: another server would do it once more.
+                return Err(error);
+            }
             way.avoid(error, code)?;
         }
     }
 
-    /// Asks one server, for as long as it says that we should wait.
+    /// Asks one server, for as long as it says that we should wait. `was_sent` becomes whether it may have heard the
+    /// request.
     async fn ask(
         &self,
         way: &Way,
         purpose: Purpose,
-        request: &[u8],
-        expect: Expect,
+        (request, expect): (&[u8], Expect),
         take: &mut Take<'_>,
+        was_sent: &mut bool,
         has_taken: &mut bool,
     ) -> Result<Came> {
         let home = self.pool.home(Server::of(&way.at), purpose).await;
         let mut waited = Duration::ZERO;
+        *was_sent = false;
         let idle = match way.token {
             // The login says the token.
             Some(_) => None,
@@ -240,15 +246,16 @@ impl Client {
         let (mut connection, mut stream) = match idle {
             Some(wire) => {
                 let mut connection = Connection::resumed(wire, home.clone());
+                *was_sent = true;
                 match connection.send(request, &[], expect).await {
                     Ok(stream) => (connection, stream),
                     Err(error) if connection.was_stale(&error) && is_repeatable(request) => {
-                        self.connect(way, &home, request, expect).await?
+                        self.connect(way, &home, (request, expect), was_sent).await?
                     }
                     Err(error) => return Err(error),
                 }
             }
-            None => self.connect(way, &home, request, expect).await?,
+            None => self.connect(way, &home, (request, expect), was_sent).await?,
         };
         for session in self.habits.take_lost(home.key()) {
             // Whatever it says to that: it knows nothing of it any more, or ends it by itself. A connection that is
@@ -258,14 +265,10 @@ impl Client {
                 break;
             }
         }
-        let mut answer_max = self.answer_max;
+        let mut asked_at = Instant::now();
+        let mut until = asked_at + self.answer_max;
         loop {
-            let came = timeout(answer_max, self.hear(&mut connection, stream, take, has_taken)).await;
-            let Ok(came) = came else {
-                let message = format!("no answer within {} s", answer_max.as_secs());
-                return Err(Error::new(ErrorKind::Timeout, message));
-            };
-            match came {
+            match self.hear(&mut connection, (stream, expect), &mut until, take, has_taken).await {
                 Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
                     return Ok(Came::Failed(status_error(&answer), Some(answer.code)));
@@ -285,10 +288,14 @@ impl Client {
                     }
                     tokio::time::sleep(wanted).await;
                     stream = connection.send(request, &[], expect).await?;
+                    asked_at = Instant::now();
+                    until = asked_at + self.answer_max;
                 }
                 Ok(Some(Said::Later(later))) => {
-                    let later = Duration::from_secs(u64::from(later.seconds));
-                    answer_max = later.min(self.answer_max.max(ROOT_WAIT_MAX));
+                    let later = Instant::now() + Duration::from_secs(u64::from(later.seconds));
+                    // However often it says that.
+                    let last = asked_at + self.answer_max.max(ROOT_WAIT_MAX);
+                    until = later.min(last).max(until);
                 }
                 Ok(Some(_)) => {
                     connection.give_up();
@@ -296,24 +303,32 @@ impl Client {
                     return Err(Error::new(ErrorKind::Protocol, message));
                 }
                 Err(error) if connection.was_stale(&error) && !*has_taken && is_repeatable(request) => {
-                    (connection, stream) = self.connect(way, &home, request, expect).await?;
+                    (connection, stream) = self.connect(way, &home, (request, expect), was_sent).await?;
+                    asked_at = Instant::now();
+                    until = asked_at + self.answer_max;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Waits for the answer to `stream`: `None` when all of it was taken.
+    /// Waits for the answer to a request: `None` when all of it was taken. An answer that is not collected may take as
+    /// long as its bytes keep coming, any other one has come before `until`.
     async fn hear(
         &self,
         connection: &mut Connection,
-        stream: StreamId,
+        (stream, expect): (StreamId, Expect),
+        until: &mut Instant,
         take: &mut Take<'_>,
         has_taken: &mut bool,
     ) -> Result<Option<Said>> {
         let mut buf: Option<AlignedBuf> = None;
+        let late = |_| {
+            let message = format!("no whole answer within {} s", self.answer_max.as_secs());
+            Error::new(ErrorKind::Timeout, message)
+        };
         loop {
-            let part = match connection.next().await? {
+            let part = match timeout_at(*until, connection.next()).await.map_err(late)?? {
                 Next::Part(part) => part,
                 Next::Said(of, said) if of == stream => return Ok(Some(said)),
                 // To something that was sent beside it, and whose answer nobody needs.
@@ -326,12 +341,12 @@ impl Client {
             }
             while connection.data_left() > 0 {
                 let buf = buf.get_or_insert_with(|| AlignedBuf::new(PART_BYTES));
-                let count = match timeout(self.answer_max, connection.read_data(buf)).await {
-                    Ok(count) => count?,
-                    Err(_) => return Err(Error::new(ErrorKind::Timeout, "the answer stopped half-way")),
-                };
+                let count = timeout_at(*until, connection.read_data(buf)).await.map_err(late)??;
                 if is_ours {
                     take(&buf[..count], part.is_last && connection.data_left() == 0)?;
+                    if expect != COLLECTED {
+                        *until = Instant::now() + self.answer_max;
+                    }
                 }
             }
             if is_ours && part.is_last {
@@ -340,13 +355,13 @@ impl Client {
         }
     }
 
-    /// A new session, on which `request` has been sent.
+    /// A new session, on which `request` has been sent. `was_sent`, see [`ask`](Client::ask).
     async fn connect(
         &self,
         way: &Way,
         home: &Home,
-        request: &[u8],
-        expect: Expect,
+        (request, expect): (&[u8], Expect),
+        was_sent: &mut bool,
     ) -> Result<(Connection, StreamId)> {
         let server = home.key();
         let habit = self.habits.of(server);
@@ -364,6 +379,7 @@ impl Client {
                 let (is_safe, error) = match unopened {
                     Unopened::StepByStep => (true, None),
                     Unopened::Closed(error) => {
+                        *was_sent |= flight == Flight::Whole;
                         (flight != Flight::Whole || is_repeatable(request), Some(error))
                     }
                     Unopened::Failed(error) => (false, Some(error)),
@@ -387,6 +403,7 @@ impl Client {
             }
         };
         let (mut connection, stream) = opened?;
+        *was_sent = true;
         if way.token.is_none() {
             connection.set_home(home.clone());
         }

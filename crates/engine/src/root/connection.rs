@@ -6,13 +6,13 @@
 use std::io;
 use std::time::Duration;
 
-use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WORDS_BYTES_MAX};
+use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_net::{Dialer, Dialled, Route, Stream};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
 use gridlane_xrd::{PathId, StreamId};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Home;
 use super::status::{malformed, said, status_error};
@@ -117,10 +117,18 @@ impl Connection {
             let message = "the connection ended before there was a session";
             Unopened::Closed(Error::network(message, cause).endpoint(url))
         };
+        let late = |_| {
+            let message = format!("it did not open a session within {} s", CONNECT_MAX.as_secs());
+            Unopened::Closed(Error::new(ErrorKind::Timeout, message).endpoint(url))
+        };
+        // However slowly the bytes drip.
+        let mut until = Instant::now() + CONNECT_MAX;
+        let mut waited = Duration::ZERO;
         loop {
             let output = opening.output();
             if !output.is_empty() {
-                wire.stream.write_all(&output).await.map_err(|cause| closed(&cause))?;
+                let sent = timeout_at(until, wire.stream.write_all(&output)).await.map_err(late)?;
+                sent.map_err(|cause| closed(&cause))?;
                 handshake_round_trips += 1;
             }
             let (mut turn, used) =
@@ -135,12 +143,21 @@ impl Connection {
                 let secured = dialer.secure(wire.stream, route).await.map_err(failed)?;
                 wire.stream = secured.stream;
                 handshake_round_trips += secured.handshake_round_trips;
+                until = Instant::now() + CONNECT_MAX;
                 turn = opening.secured();
             }
             match turn {
                 Turn::Ready => break,
                 Turn::Wait(seconds) => {
-                    tokio::time::sleep(Duration::from_secs(u64::from(seconds)).min(CONNECT_MAX)).await;
+                    let wanted = Duration::from_secs(u64::from(seconds));
+                    // What waits for nothing would ask for ever.
+                    waited += wanted.max(Duration::from_secs(1));
+                    if waited > ROOT_WAIT_MAX {
+                        let message = format!("the server asks for a pause of {seconds} s before the login");
+                        return Err(failed(Error::new(ErrorKind::Busy, message).retry_after(Some(wanted))));
+                    }
+                    tokio::time::sleep(wanted).await;
+                    until = Instant::now() + CONNECT_MAX;
                     opening.again();
                     continue;
                 }
@@ -148,23 +165,21 @@ impl Connection {
             }
             let output = opening.output();
             if !output.is_empty() {
-                wire.stream.write_all(&output).await.map_err(|cause| closed(&cause))?;
+                let sent = timeout_at(until, wire.stream.write_all(&output)).await.map_err(late)?;
+                sent.map_err(|cause| closed(&cause))?;
                 handshake_round_trips += 1;
             }
-            match timeout(CONNECT_MAX, wire.stream.read(&mut ahead[end..])).await {
-                Ok(Ok(0)) => return Err(closed(&io::ErrorKind::UnexpectedEof.into())),
-                Ok(Ok(count)) => end += count,
-                Ok(Err(cause)) => return Err(closed(&cause)),
-                Err(_) => {
-                    let message = format!("it did not open a session within {} s", CONNECT_MAX.as_secs());
-                    return Err(Unopened::Closed(Error::new(ErrorKind::Timeout, message).endpoint(url)));
-                }
+            match timeout_at(until, wire.stream.read(&mut ahead[end..])).await.map_err(late)? {
+                Ok(0) => return Err(closed(&io::ErrorKind::UnexpectedEof.into())),
+                Ok(count) => end += count,
+                Err(cause) => return Err(closed(&cause)),
             }
         }
         wire.session = opening.session();
         let output = opening.output();
         if !output.is_empty() {
-            wire.stream.write_all(&output).await.map_err(|cause| closed(&cause))?;
+            let sent = timeout_at(until, wire.stream.write_all(&output)).await.map_err(late)?;
+            sent.map_err(|cause| closed(&cause))?;
         } else {
             // The request was in the flight.
             handshake_round_trips -= 1;

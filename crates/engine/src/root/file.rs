@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::BODY_STALL_MAX;
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_xrd::answer::{Corrections, OpenAnswer, StatText};
+use gridlane_xrd::answer::{Corrections, OpenAnswer, Redirect, StatText};
 use gridlane_xrd::client::{Expect, Part, Said, Session};
 use gridlane_xrd::request::Close;
 use gridlane_xrd::{Call, Handle, RequestId, StreamId};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::COLLECTED;
 use super::client::Client;
 use super::connection::{Connection, Next};
-use super::status::{malformed, said as cleaned, status_error};
+use super::status::{malformed, status_error};
 use super::trunk::Trunk;
 
 /// How long the end of a file that was read is waited for, in the background.
@@ -301,7 +301,11 @@ fn outcome(said: Said) -> Outcome {
         Said::Wait(wait) | Said::Later(wait) => Outcome::Wait(Duration::from_secs(u64::from(wait.seconds))),
         Said::Error(answer) => Outcome::Failed(status_error(&answer)),
         Said::Redirect(redirect) => {
-            let message = format!("it redirects an open file to {}", cleaned(&format!("{redirect:?}")));
+            // Without its CGI and token, which may be secret.
+            let message = match redirect {
+                Redirect::Host { host, port, .. } => format!("it redirects an open file to {host}:{port}"),
+                Redirect::Url { .. } => "it redirects an open file to another URL".to_owned(),
+            };
             Outcome::Failed(Error::new(ErrorKind::Unsupported, message))
         }
     }

@@ -7,7 +7,7 @@ mod root;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Result, Scheme, Url};
 
@@ -23,18 +23,20 @@ pub(crate) enum Upload {
 
 impl Upload {
     /// An upload to `url`, which replaces an existing file only when `overwrite` says so, and tells the
-    /// server when the file was `modified`. The server is asked for a checksum of `kind`.
+    /// server when the file was `modified`. The server is asked for a checksum of `kind`;
+    /// `patience` is how long its silence is borne.
     pub(crate) fn new(
         client: &Client,
         url: Url,
         overwrite: bool,
         modified: Option<SystemTime>,
         kind: ChecksumKind,
+        patience: Duration,
     ) -> Upload {
         match url.scheme() {
             Scheme::Root | Scheme::Roots => {
                 let client = client.root.clone();
-                Upload::Root(root::Upload::new(client, url, overwrite, kind))
+                Upload::Root(root::Upload::new(client, url, overwrite, kind, patience))
             }
             Scheme::Http | Scheme::Https | Scheme::File => {
                 let client = client.http.clone();

@@ -16,13 +16,14 @@ mod writing;
 
 use std::time::Duration;
 
-use gridlane_core::limits::{DIGEST_WAIT_MAX, SMALL_UPLOAD_BYTES_MAX};
+use gridlane_core::limits::SMALL_UPLOAD_BYTES_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::{OpenOptions, StatFlags};
 use gridlane_xrd::request::{About, Rm, Stat};
 use tokio::time::{sleep, timeout};
 
+use crate::digests;
 use crate::root::Client;
 use writing::Writing;
 
@@ -40,6 +41,8 @@ pub(crate) struct Upload {
     overwrite: bool,
     /// The kind of checksum that the server is asked for.
     kind: ChecksumKind,
+    /// How long silence is borne.
+    patience: Duration,
     state: State,
 }
 
@@ -54,8 +57,14 @@ enum State {
 
 impl Upload {
     /// An upload to `url`, which replaces an existing file only when `overwrite` says so.
-    pub(crate) fn new(client: Client, url: Url, overwrite: bool, kind: ChecksumKind) -> Upload {
-        Upload { client, url, overwrite, kind, state: State::New }
+    pub(crate) fn new(
+        client: Client,
+        url: Url,
+        overwrite: bool,
+        kind: ChecksumKind,
+        patience: Duration,
+    ) -> Upload {
+        Upload { client, url, overwrite, kind, patience, state: State::New }
     }
 
     /// Opens the file, unless it is small; does nothing the second time.
@@ -169,10 +178,10 @@ impl Upload {
             self.close().await?;
         }
         let State::Open(writing) = std::mem::replace(&mut self.state, State::Over) else { return Ok(None) };
-        let at = writing.file().url.clone();
+        let (at, size_bytes) = (writing.file().url.clone(), writing.written_bytes());
         // Its connection is free now.
         drop(writing);
-        Ok(self.checksum(&at).await)
+        Ok(self.checksum(&at, size_bytes).await)
     }
 
     /// Writes a small file. What closes it goes out together with its bytes.
@@ -205,10 +214,11 @@ impl Upload {
     }
 
     /// The server's word for the checksum of what is `at` a URL now, if it has one.
-    async fn checksum(&self, at: &Url) -> Option<Checksum> {
+    async fn checksum(&self, at: &Url, size_bytes: u64) -> Option<Checksum> {
         let mut client = self.client.clone();
-        client.answer_max = DIGEST_WAIT_MAX;
-        client.checksum(at, self.kind).await.ok().flatten()
+        client.answer_max = digests::wait_max(self.patience, size_bytes);
+        // Nor does a server make it longer by saying that the answer comes later.
+        timeout(client.answer_max, client.checksum(at, self.kind)).await.ok()?.ok().flatten()
     }
 
     /// Leaves nothing of a file that was begun and not finished.

@@ -63,6 +63,16 @@ pub(crate) struct Faults {
     pub(crate) fails_elsewhere: bool,
     /// The file is shorter than it says.
     pub(crate) ends_at: Option<u64>,
+    /// What it says when the file is opened of how long that is; asked otherwise, it tells the truth.
+    pub(crate) opens_with: Option<u64>,
+    /// Never answers when it is asked for a checksum; or it says, again and again, that it will.
+    pub(crate) has_no_word: bool,
+    /// A listing comes in so many parts with this time between them.
+    pub(crate) slow_listing: Option<(u64, Duration)>,
+    /// Closes in place of the answer to the request of this name, and says nothing.
+    pub(crate) dies_at: Option<RequestId>,
+    /// Asks everybody who logs in to come again now.
+    pub(crate) puts_off: bool,
 }
 
 pub(crate) struct Site {
@@ -216,12 +226,25 @@ impl State {
             if served > 2 && self.faults.closes_idle && self.counts[BREAKS].fetch_add(1, SeqCst) == 0 {
                 return Ok(());
             }
+            if self.faults.dies_at == Some(head.id) {
+                return Ok(());
+            }
+            if let (Some((parts, pause)), Request::Dirlist(_)) = (self.faults.slow_listing, &request) {
+                for number in 0..parts {
+                    tokio::time::sleep(pause).await;
+                    line.write(&message(head.stream, Status::OKSOFAR, format!("{number}\n").as_bytes()))
+                        .await?;
+                }
+                line.write(&ok(head.stream, b"last\0")).await?;
+                continue;
+            }
             let path_id = match &request {
                 Request::Read(read) => read.path_id,
                 Request::PgRead(read) => read.path_id,
                 _ => PathId::MAIN,
             };
             let answer = match request {
+                Request::Login(_) if self.faults.puts_off => wait(head.stream, Status::WAIT, 0, "again"),
                 Request::Login(_) => {
                     let mut body = Vec::new();
                     let methods = self.faults.methods.as_bytes().to_vec();
@@ -328,6 +351,8 @@ impl State {
         let mut text = Vec::new();
         match request {
             Request::Open(open) => {
+                let size_bytes = self.faults.opens_with.unwrap_or(stat.size_bytes);
+                let stat = StatText { size_bytes, ..stat };
                 let stat = open.options.has(OpenOptions::RETSTAT).then_some(stat);
                 OpenAnswer { handle: Handle([1, 2, 3, 4]), stat }.encode(&mut text);
                 ok(stream, &text)
@@ -335,6 +360,9 @@ impl State {
             Request::Stat(_) => {
                 stat.write(&mut text);
                 ok(stream, &text)
+            }
+            Request::Query(query) if query.kind == QueryKind::CHECKSUM && self.faults.has_no_word => {
+                wait(stream, Status::WAITRESP, 3600, "")
             }
             Request::Query(query) if query.kind == QueryKind::CHECKSUM => {
                 let text = checksum_text(&self.checksum());

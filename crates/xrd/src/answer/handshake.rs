@@ -6,7 +6,7 @@ use crate::registry::Status;
 use crate::wire::Reader;
 
 /// Bytes of the answer behind its head.
-const BYTES: usize = 8;
+pub const HANDSHAKE_ANSWER_BYTES: usize = 8;
 
 /// What a server says first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,11 @@ pub struct HandshakeAnswer {
 impl HandshakeAnswer {
     /// The answer with its head.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let head = ResponseHead { stream: StreamId::default(), status: Status::OK, len: BYTES as u32 };
+        let head = ResponseHead {
+            stream: StreamId::default(),
+            status: Status::OK,
+            len: HANDSHAKE_ANSWER_BYTES as u32,
+        };
         out.extend_from_slice(&head.encode());
         out.extend_from_slice(&self.version.to_be_bytes());
         out.extend_from_slice(&u32::from(!self.is_manager).to_be_bytes());

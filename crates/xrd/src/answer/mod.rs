@@ -20,7 +20,7 @@ pub use dirlist::{
 pub use fattr::{
     Attribute, FattrAnswer, Outcome, parse_list as parse_fattr_list, write_list as write_fattr_list,
 };
-pub use handshake::HandshakeAnswer;
+pub use handshake::{HANDSHAKE_ANSWER_BYTES, HandshakeAnswer};
 pub use locate::Location;
 pub use login::LoginAnswer;
 pub use open::OpenAnswer;

@@ -13,7 +13,9 @@
 use gridlane_core::limits::ROOT_WORDS_BYTES_MAX;
 
 use crate::Malformed;
-use crate::answer::{AttnAnswer, ErrorAnswer, HandshakeAnswer, LoginAnswer, ProtocolAnswer, WaitAnswer};
+use crate::answer::{
+    AttnAnswer, ErrorAnswer, HANDSHAKE_ANSWER_BYTES, HandshakeAnswer, LoginAnswer, ProtocolAnswer, WaitAnswer,
+};
 use crate::flags::{Abilities, ClientFlags, ServerFlags};
 use crate::frame::{
     HANDSHAKE, PROTOCOL_VERSION, PathId, RESPONSE_HEAD_BYTES, ResponseHead, SessionId, StreamId,
@@ -218,6 +220,10 @@ impl Opening {
     pub fn receive(&mut self, bytes: &[u8]) -> Result<(Turn, usize), Refused> {
         let mut used = 0;
         while !matches!(self.state, State::FirstTls | State::LastTls | State::Ready) {
+            if self.state == State::Handshake && !begins_as_answer(&bytes[used..]) {
+                // What more would it have to say? Something else is spoken there.
+                return Err(wrong("it does not answer the handshake as XRootD's servers do").into());
+            }
             let Some((head, body, count)) = message(&bytes[used..])? else { break };
             used += count;
             let turn = self.hear(head, body)?;
@@ -382,6 +388,15 @@ impl Opening {
         self.output.append(&mut self.first);
         Turn::Ready
     }
+}
+
+/// Whether these can be the first bytes of the answer to the handshake, as far as they have come.
+fn begins_as_answer(bytes: &[u8]) -> bool {
+    let Some(head) = bytes.first_chunk() else { return true };
+    ResponseHead::parse(head).is_ok_and(|head| {
+        let is_answer = head.status == Status::OK && head.len as usize == HANDSHAKE_ANSWER_BYTES;
+        head.stream == StreamId::default() && (is_answer || head.status == Status::ERROR)
+    })
 }
 
 /// A message, and how long it is with its head.

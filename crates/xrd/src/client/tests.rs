@@ -474,3 +474,20 @@ fn what_is_no_server_of_this_protocol() {
         assert!(matches!(refused, Err(Refused::Malformed(_))), "{bytes:?}");
     }
 }
+
+#[test]
+fn what_does_not_answer_the_handshake_is_not_waited_for() {
+    for begin in [
+        // More is promised than there is to say.
+        &b"\0\0\0\0\0\0\0\x10"[..],
+        b"\0\0\0\0\0\0\0\x04",
+        b"\0\x01\0\0\0\0\0\x08",
+        b"\0\0\x0f\xa5\0\0\0\x08",
+        b"+OK ready",
+    ] {
+        let mut opening = Opening::new(who(), Aim::Login, Flight::Steps, false, Vec::new());
+        assert!(matches!(opening.receive(begin), Err(Refused::Malformed(_))), "{begin:?}");
+    }
+    let mut opening = Opening::new(who(), Aim::Login, Flight::Steps, false, Vec::new());
+    assert_eq!(opening.receive(b"\0\0\0\0\0\0\0\x08\0\0"), Ok((Turn::Receive, 0)));
+}

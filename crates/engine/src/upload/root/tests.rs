@@ -54,7 +54,7 @@ impl Server {
 
     fn upload(&self, overwrite: bool) -> Upload {
         let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));
-        Upload::new(client, self.url.clone(), overwrite, ChecksumKind::Adler32)
+        Upload::new(client, self.url.clone(), overwrite, ChecksumKind::Adler32, Duration::from_secs(20))
     }
 
     fn asked(&self) -> Vec<Request> {

@@ -76,6 +76,11 @@ impl Writing {
         &self.file
     }
 
+    /// Bytes that were sent.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.buffer_at
+    }
+
     /// Takes the next bytes. Returns when they are collected or sent, as far as what is not answered leaves room.
     pub(super) async fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
