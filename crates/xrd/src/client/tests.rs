@@ -474,3 +474,14 @@ fn what_is_no_server_of_this_protocol() {
         assert!(matches!(refused, Err(Refused::Malformed(_))), "{bytes:?}");
     }
 }
+
+#[test]
+fn a_server_of_http_is_known_by_its_answer() {
+    let bytes = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    match turn(&mut opening(Flight::Whole, false), bytes) {
+        Err(Refused::Malformed(wrong)) => {
+            assert!(wrong.message.contains("answers in HTTP"), "{}", wrong.message)
+        }
+        other => panic!("{other:?}"),
+    }
+}
