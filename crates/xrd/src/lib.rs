@@ -2,7 +2,8 @@
 //!
 //! Both sides use it. Every number that has a name is in [`registry`], every set of bits in [`flags`]. A message
 //! is a [`frame`] head and what follows: [`request`]s and [`answer`]s have a file each, with layout, limits, codec and
-//! round-trip tests. [`server`] is a machine: bytes in, what there is to do out. [`pages`] is how bytes travel with a checksum for each 4096 of them.
+//! round-trip tests. [`server`] and [`client`] are machines: bytes in, what there is to do out. [`pages`] is how bytes
+//! travel with a checksum for each 4096 of them.
 //!
 //! It is no XRootD: who opens which file, and what moves the bytes, is decided by `gridlane-server` and
 //! `gridlane-engine`, which own their sockets.
