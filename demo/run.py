@@ -91,6 +91,7 @@ class Demo:
         self.from_one()
         self.from_three()
         self.from_three("http+https, three replicas", ["https", "http", "https"])
+        self.from_three("root+https, three replicas", ["root", "https", "root"])
         self.one_killed()
         self.one_damaged()
         self.one_lies()

@@ -18,7 +18,7 @@ use gridlane_store::posix::Durability;
 pub(crate) use filter::FilterArgs;
 pub(crate) use paths::Paths;
 
-/// Moves big scientific data between storage sites: serves directories over HTTP, HTTPS and WebDAV, and copies
+/// Moves big scientific data between storage sites: serves directories over HTTP, WebDAV and root://, and copies
 /// files and trees, each file from all of its replicas at once.
 #[derive(Debug, Parser)]
 #[command(name = "gridlane", version, max_term_width = 100)]

@@ -64,7 +64,7 @@ pub(crate) async fn mkdir(client: &Client, url: &Url, parents: bool) -> Result<b
     if let Some(found) = look(client, url).await? {
         return match found.is_directory() {
             true => Ok(false),
-            false => Err(there_already("it is there and is no directory", url)),
+            false => Err(precondition("it is there and is no directory", url)),
         };
     }
     let order = |parents| {
@@ -85,7 +85,7 @@ pub(crate) async fn mkdir(client: &Client, url: &Url, parents: bool) -> Result<b
         Err(error) if error.kind() == ErrorKind::Precondition && is_directory(client, url).await => Ok(false),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let message = "the server cannot make the directory: there is none that it could be in";
-            Err(there_already(message, url).hint("make that directory first"))
+            Err(precondition(message, url).hint("make that directory first"))
         }
         Err(error) => Err(error),
     }
@@ -95,7 +95,7 @@ async fn is_directory(client: &Client, url: &Url) -> bool {
     stat(client, url).await.is_ok_and(|found| found.is_directory())
 }
 
-fn there_already(message: &str, url: &Url) -> Error {
+fn precondition(message: &str, url: &Url) -> Error {
     Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).endpoint(url)
 }
 
@@ -140,7 +140,15 @@ pub(crate) async fn mv(client: &Client, from: &Url, to: &Url) -> Result<()> {
         return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(to));
     }
     let name = without_slash(PathArg::with_cgi(to.wire_path(), to.cgi().unwrap_or_default()));
-    client.call(from, |about| Mv { from: without_slash(about), to: name.clone() }).await.map(|_| ())
+    let moved = client.call(from, |about| Mv { from: without_slash(about), to: name.clone() }).await;
+    match moved {
+        // The server does not say which of the two.
+        Err(error) if error.kind() == ErrorKind::NotFound && stat(client, from).await.is_ok() => {
+            let message = "the server cannot move it there: there is no such directory";
+            Err(precondition(message, to).hint("make the directory first"))
+        }
+        moved => moved.map(|_| ()),
+    }
 }
 
 /// How much room there is below a directory.

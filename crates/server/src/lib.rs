@@ -20,7 +20,8 @@
 //! `root::dispatch` says which is answered by what. Storage, exports, rules, limits, logs and metrics are the same.
 //!
 //! What it guarantees: a client costs a task and never a thread, however slow or silent; every wait has a
-//! deadline; a disk never stalls another client; nothing half-written is visible; an answer is never padded.
+//! deadline; a disk never stalls another client; nothing half-written is visible, but what a client of XRootD's protocol
+//! writes in place; an answer is never padded.
 //! Every limit is in [`gridlane_core::limits`].
 //!
 //! What an operator decides is one generation of settings; a reload makes the next, with which requests that begin

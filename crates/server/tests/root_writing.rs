@@ -445,7 +445,9 @@ fn what_may_not_be_written_is_not() {
         settings.exports[0].upload_bytes_max = 10;
     });
     let mut client = RootClient::connect(server.address);
-    assert_eq!(code(client.open("/f?oss.asize=11", NEW)), ErrorCode::NO_SPACE);
+    let (code_of_size, text) = client.open("/f?oss.asize=11", NEW).unwrap_err();
+    assert_eq!(code_of_size, ErrorCode::NO_SPACE);
+    assert!(text.ends_with("file too large: an upload may have at most 10 bytes"), "{text}");
     let handle = client.open("/f?oss.asize=x&cks.type=adler32", POSC).unwrap();
     client.write(handle, 0, b"0123456789").unwrap();
     assert_eq!(code(client.write(handle, 10, b"a")), ErrorCode::NO_SPACE);

@@ -322,6 +322,26 @@ async fn a_question_mark_is_in_no_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_to_where_no_directory_is_blames_the_new_name() {
+    let server = Server::start(|stream, request| match (request, path(request).as_str()) {
+        (Request::Mv(_), _) => one(error(stream, ErrorCode::NOT_FOUND, "no such file or directory")),
+        (Request::Stat(_), "/d/here") => one(ok(stream, FILE)),
+        (Request::Stat(_), _) => one(error(stream, ErrorCode::NOT_FOUND, "no such file or directory")),
+        _ => None,
+    })
+    .await;
+    let client = server.client();
+    let to = server.below("no/there");
+    let failed = mv(&client.root, &server.below("here"), &to).await.unwrap_err();
+    assert_eq!(
+        (failed.kind(), failed.endpoint_text()),
+        (ErrorKind::Precondition, Some(to.to_string().as_str()))
+    );
+    let failed = mv(&client.root, &server.below("gone"), &to).await.unwrap_err();
+    assert_eq!(failed.kind(), ErrorKind::NotFound);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_manager_is_asked_who_has_the_directory() {
     let node = |text: &'static [u8]| {
         Server::start(move |stream, request| match request {

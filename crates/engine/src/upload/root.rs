@@ -19,7 +19,7 @@ use std::time::Duration;
 use gridlane_core::limits::SMALL_UPLOAD_BYTES_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_xrd::answer::StatText;
-use gridlane_xrd::flags::{OpenOptions, StatFlags};
+use gridlane_xrd::flags::{OpenOptions, ServerFlags, StatFlags};
 use gridlane_xrd::request::{About, Rm, Stat};
 use tokio::time::{sleep, timeout};
 
@@ -221,11 +221,20 @@ impl Upload {
         timeout(client.answer_max, client.checksum(at, self.kind)).await.ok()?.ok().flatten()
     }
 
-    /// Leaves nothing of a file that was begun and not finished.
+    /// Leaves nothing of a file that was begun and not finished, and an old one that still has its name.
     pub(crate) async fn abandon(&mut self) {
         let State::Open(writing) = std::mem::replace(&mut self.state, State::Over) else { return };
-        let removing = self.client.call(&writing.file().url, |about| Rm { about });
-        // If the server does not let us, it removes the file by itself when the connection is closed.
+        let file = writing.file();
+        let can_vanish = file.session().flags.has(ServerFlags::CAN_POSC);
+        let removing = async {
+            // Where the file is out of sight until it is closed (gridlane), another one may have its name: it vanishes
+            // with the connection, and only what is marked as waiting for its close (XRootD) is to be removed.
+            let is_ours = |found: StatText| found.flags.has(StatFlags::POSC_PENDING);
+            if !can_vanish || self.look(&file.url).await.is_some_and(is_ours) {
+                // If the server does not let us, it removes the file by itself when the connection is closed.
+                let _ = self.client.call(&file.url, |about| Rm { about }).await;
+            }
+        };
         let _ = timeout(ABANDON_MAX, removing).await;
     }
 }

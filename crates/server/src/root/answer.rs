@@ -102,6 +102,13 @@ impl Failure {
         }
         failure
     }
+
+    /// A file would be larger than an export takes.
+    pub(crate) fn of_size(act: &str, path: &[u8], bytes_max: u64) -> Failure {
+        let mut failure = Failure::of_store(act, path, &StoreError::TooLarge);
+        failure.text.push_str(&format!(": an upload may have at most {bytes_max} bytes"));
+        failure
+    }
 }
 
 impl From<Malformed> for Failure {

@@ -201,8 +201,9 @@ impl FileState {
 
     /// Refuses a length that the export does not take.
     pub(crate) fn check_size(&self, act: &str, size_bytes: u64) -> Result<(), Failure> {
-        match size_bytes > self.spot.export.upload_bytes_max {
-            true => Err(Failure::of_store(act, &self.path, &StoreError::TooLarge)),
+        let bytes_max = self.spot.export.upload_bytes_max;
+        match size_bytes > bytes_max {
+            true => Err(Failure::of_size(act, &self.path, bytes_max)),
             false => Ok(()),
         }
     }

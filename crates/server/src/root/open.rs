@@ -131,7 +131,7 @@ async fn open_to_change(
     let request = how.request;
     let expected_bytes = expected_bytes(request);
     if expected_bytes.is_some_and(|bytes| bytes > spot.export.upload_bytes_max) {
-        return Err(how.failed(&StoreError::TooLarge));
+        return Err(Failure::of_size(how.verb(), &request.about.path, spot.export.upload_bytes_max));
     }
     let is_pending = request.options.has(OpenOptions::POSC) && disposition != Disposition::Existing;
     let options = WriteOptions {

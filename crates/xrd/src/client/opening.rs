@@ -407,6 +407,11 @@ fn message(bytes: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
     let Some((head, rest)) = bytes.split_first_chunk::<RESPONSE_HEAD_BYTES>() else { return Ok(None) };
     let head = ResponseHead::parse(head)?;
     let len = head.len as usize;
+    if bytes.starts_with(b"HTTP/") {
+        return Err(wrong(
+            "it answers in HTTP; another port, or a URL with http:// or https://, may be meant",
+        ));
+    }
     if len > ROOT_WORDS_BYTES_MAX {
         return Err(wrong("what a session begins with is too long"));
     }

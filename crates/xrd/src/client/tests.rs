@@ -491,3 +491,14 @@ fn what_does_not_answer_the_handshake_is_not_waited_for() {
     let mut opening = Opening::new(who(), Aim::Login, Flight::Steps, false, Vec::new());
     assert_eq!(opening.receive(b"\0\0\0\0\0\0\0\x08\0\0"), Ok((Turn::Receive, 0)));
 }
+
+#[test]
+fn a_server_of_http_is_known_by_its_answer() {
+    let bytes = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    match turn(&mut opening(Flight::Whole, false), bytes) {
+        Err(Refused::Malformed(wrong)) => {
+            assert!(wrong.message.contains("answers in HTTP"), "{}", wrong.message)
+        }
+        other => panic!("{other:?}"),
+    }
+}

@@ -297,6 +297,7 @@ async fn a_page_that_was_never_sent_is_not_sent_again() {
 async fn a_full_server_ends_the_upload_and_nothing_stays() {
     let server = Server::start(PAGES, |stream, request, _| match request {
         Request::PgWrite(write) if write.offset > 0 => Some(error(stream, ErrorCode::NO_SPACE, "full")),
+        Request::Stat(_) => Some(ok(stream, b"1 5 112 100\0")), // it waits for its close
         _ => None,
     })
     .await;
@@ -311,6 +312,23 @@ async fn a_full_server_ends_the_upload_and_nothing_stays() {
     let asked = server.asked().len();
     upload.abandon().await;
     assert_eq!(server.asked().len(), asked);
+}
+
+#[tokio::test]
+async fn an_old_file_that_still_has_its_name_is_not_removed() {
+    // A server that does not promise that the file vanishes has only the new one.
+    for (flags, removals) in [(PAGES, 0), (ServerFlags(0x20_0001), 1)] {
+        let server = Server::start(flags, |stream, request, _| match request {
+            Request::PgWrite(write) if write.offset > 0 => Some(error(stream, ErrorCode::NO_SPACE, "full")),
+            Request::Stat(_) => Some(ok(stream, b"1 5 48 100\0")),
+            _ => None,
+        })
+        .await;
+        let mut upload = server.upload(true);
+        send(&mut upload, &content(8 * 1024 * 1024)).await.unwrap_err();
+        upload.abandon().await;
+        assert_eq!(server.ids().iter().filter(|id| **id == RequestId::RM).count(), removals, "{flags:?}");
+    }
 }
 
 #[tokio::test]
