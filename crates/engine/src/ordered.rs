@@ -19,7 +19,7 @@ use crate::notice::Notice;
 use crate::upload::Upload;
 use gridlane_plan::LaneId;
 
-/// Waiting longer than this for one's turn to write is told to the plan.
+/// Waiting longer than this, for one's turn to write or for a server to take bytes, is told to the plan.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The plan is told that the target has taken bytes when there are so many.
 const RELEASE_BYTES: u64 = REORDER_BYTES_MAX / 16;
@@ -91,16 +91,22 @@ impl Feed {
         if drain.next != offset {
             return drain.keep(offset, bytes);
         }
-        if self.may_wait {
-            // The target may be slower than the sources: silence of this lane is nobody's fault now.
-            self.tell(Notice::Blocked { lane, blocked: true });
-        }
-        let outcome = drain.write(bytes).await;
+        // The target may be slower than the sources: silence of this lane is nobody's fault then.
+        let outcome = match (self.may_wait, drain.is_upload()) {
+            (false, _) => drain.write(bytes).await,
+            (true, false) => self.blocked(lane, drain.write(bytes)).await,
+            (true, true) => {
+                let write = drain.write(bytes);
+                tokio::pin!(write);
+                // Telling costs a wake-up, and mostly there is room: as with one's turn, patience first.
+                match timeout(PATIENCE, &mut write).await {
+                    Ok(outcome) => outcome,
+                    Err(_) => self.blocked(lane, write).await,
+                }
+            }
+        };
         let released = drain.released();
         drop(drain);
-        if self.may_wait {
-            self.tell(Notice::Blocked { lane, blocked: false });
-        }
         if let Some(up_to_bytes) = released {
             self.tell(Notice::Released { up_to_bytes });
         }
@@ -111,10 +117,15 @@ impl Feed {
         if let Ok(drain) = timeout(PATIENCE, self.drain.lock()).await {
             return drain;
         }
+        self.blocked(lane, self.drain.lock()).await
+    }
+
+    /// Does something during which the plan knows that the lane cannot go on.
+    async fn blocked<T>(&self, lane: LaneId, doing: impl Future<Output = T>) -> T {
         self.tell(Notice::Blocked { lane, blocked: true });
-        let drain = self.drain.lock().await;
+        let outcome = doing.await;
         self.tell(Notice::Blocked { lane, blocked: false });
-        drain
+        outcome
     }
 
     /// Tells the size of the object: an upload needs it before its first byte.

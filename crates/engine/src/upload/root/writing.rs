@@ -138,10 +138,19 @@ impl Writing {
         }
         self.send(chunk).await?;
         // What has been answered by now is looked at now: a server that refuses is not sent all the rest.
-        while let Ok(answer) = timeout(Duration::ZERO, self.file.answer()).await {
+        while let Some(answer) = self.answer_there().await {
             self.answered(answer?).await?;
         }
         Ok(())
+    }
+
+    /// The next answer, if it has come. A timer would not do: the shortest there is takes a millisecond.
+    async fn answer_there(&mut self) -> Option<Result<Answer>> {
+        tokio::select! {
+            biased;
+            answer = self.file.answer() => Some(answer),
+            () = std::future::ready(()) => None,
+        }
     }
 
     async fn send(&mut self, chunk: Chunk) -> Result<()> {
