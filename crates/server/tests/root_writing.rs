@@ -389,6 +389,24 @@ fn who_leaves_leaves_nothing_open() {
 }
 
 #[test]
+fn an_upload_that_brings_nothing_more_is_cut() {
+    for rate in [None, Some(10_000_000)] {
+        let server = TestServer::with(|settings| {
+            settings.exports[0].allow_write = true;
+            settings.limit_rate_bytes_per_s = rate;
+            settings.deadlines.body_stall = std::time::Duration::from_secs(1);
+        });
+        let mut client = RootClient::connect(server.address);
+        let handle = client.open("/f", POSC).unwrap();
+        let write = gridlane_xrd::request::Write { handle, offset: 0, path_id: gridlane_xrd::PathId::MAIN };
+        let bytes = client.encode(&Request::from(write), 1 << 20);
+        client.send_bytes(&[&bytes[..], b"half of it"].concat());
+        assert!(client.is_ended(), "{rate:?}");
+        RootClient::connect(server.address).open_when_free("/f", POSC);
+    }
+}
+
+#[test]
 fn lengths_change_by_handle_and_by_path() {
     let server = TestServer::start();
     server.write("f", "0123456789");

@@ -27,12 +27,12 @@ impl Connection {
         if let Some(incoming) = &self.incoming
             && incoming.intake.is_some()
         {
-            if let Some(until) = incoming.held_until {
+            // What is held back is not waited for. Once it is over, it is no reason to look again.
+            if let Some(until) = incoming.held_until.filter(|until| *until > now) {
                 earliest(until);
             }
-            // While it is held it waits for us.
             let since =
-                incoming.held_until.map_or(incoming.waits_since, |held| held.max(incoming.waits_since));
+                incoming.held_until.map_or(incoming.waits_since, |until| until.max(incoming.waits_since));
             let end = since + deadlines.body_stall;
             if now >= end {
                 return Err(io::ErrorKind::TimedOut.into());
