@@ -123,8 +123,10 @@ pub(crate) async fn rmdir(client: &Client, url: &Url) -> Result<Removed> {
     };
     // There is a code for it ("it is there already, or not empty"); older servers have one for everything, and the
     // words of the C library.
-    let said = error.message().to_ascii_lowercase();
-    if said.contains("not empty") {
+    let message = error.message().to_ascii_lowercase();
+    // Behind the name, which may say anything.
+    let said = message.rsplit_once("; ").map_or(message.as_str(), |(_, reason)| reason);
+    if said.contains("not empty") || message.contains(": it is there already, or not empty") {
         return Ok(Removed::NotEmpty);
     }
     match said.contains("not a directory") {

@@ -439,6 +439,8 @@ pub const ROOT_ATTRIBUTES_MAX: usize = 16;
 pub const ROOT_WORDS_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer over root:// that is collected before it is looked at.
 pub const ROOT_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Servers of one answer to `locate` that are looked at: more than any cluster has. Each is compared with all others.
+pub const ROOT_LOCATIONS_MAX: usize = 4096;
 /// Wrong pages of one lane over root:// that are asked for again: a network that makes more of them, or a server,
 /// is broken.
 pub const ROOT_WRONG_PAGES_MAX: usize = 64;

@@ -204,8 +204,10 @@ impl<K: Key, C: Rests> Home<K, C> {
         }
         let until = Instant::now() + rest;
         idle.resting.push(Resting { key: self.key.clone(), connection, until, is_doubtful });
-        if !idle.is_swept {
-            idle.is_swept = true;
+        let is_swept = std::mem::replace(&mut idle.is_swept, true);
+        // A runtime that ends drops the sweeper at once, which needs the lock.
+        drop(idle);
+        if !is_swept {
             runtime.spawn(Sweeper { pool: Arc::downgrade(&pool), is_done: false }.run());
         }
     }
@@ -255,6 +257,45 @@ mod tests {
 
     fn key() -> Route {
         route("http://h/")
+    }
+
+    struct Wire;
+
+    impl Rests for Wire {
+        fn is_quiet(&mut self) -> bool {
+            true
+        }
+
+        fn release(&mut self) {}
+    }
+
+    struct GivesBack(Home<&'static str, Wire>);
+
+    impl Drop for GivesBack {
+        fn drop(&mut self) {
+            self.0.take_back(Wire, None, false);
+        }
+    }
+
+    #[test]
+    fn what_is_given_back_while_the_runtime_ends_holds_nobody_up() {
+        let (done, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let pool = Pool::default();
+            let runtime =
+                tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            let held = GivesBack(runtime.block_on(pool.home("h", Purpose::Lane)));
+            let (begins, begun) = std::sync::mpsc::channel();
+            runtime.spawn(async move {
+                let _held = held;
+                begins.send(()).unwrap();
+                std::future::pending::<()>().await;
+            });
+            begun.recv().unwrap();
+            drop(runtime);
+            done.send(()).unwrap();
+        });
+        ended.recv_timeout(Duration::from_secs(60)).unwrap();
     }
 
     #[tokio::test]

@@ -72,7 +72,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
 /// happens, but its texts end with those of the C library.
 fn of_words(text: &str) -> (ErrorKind, Fault, &'static str) {
     use ErrorKind::*;
-    let text = text.to_ascii_lowercase();
+    let text = reason(text).to_ascii_lowercase();
     let meanings = [
         ("not a directory", NotFound, Fault::Caller, "what should be a directory is none"),
         ("not empty", Precondition, Fault::Caller, "it is not empty"),
@@ -81,6 +81,11 @@ fn of_words(text: &str) -> (ErrorKind, Fault, &'static str) {
     ];
     let found = meanings.into_iter().find(|(words, ..)| text.contains(words));
     found.map_or((Network, Fault::Peer, "it failed"), |(_, kind, fault, meaning)| (kind, fault, meaning))
+}
+
+/// Why it failed, of a text like "Unable to open /a name; not a directory": the name may say anything.
+fn reason(text: &str) -> &str {
+    text.rsplit_once("; ").map_or(text, |(_, reason)| reason)
 }
 
 /// The error of a peer that does not keep to the protocol.
@@ -117,6 +122,7 @@ mod tests {
             ("Unable to remove /d; directory not empty", ErrorKind::Precondition),
             ("Unable to create /f; file path marked read/only", ErrorKind::Denied),
             ("Unable to open /f; no idea", ErrorKind::Network),
+            ("Unable to open /not empty/f; no idea", ErrorKind::Network),
         ] {
             let error = of(ErrorCode::FS_ERROR, text);
             assert_eq!((error.kind(), error.is_retryable()), (kind, false), "{text}");

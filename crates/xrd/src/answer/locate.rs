@@ -2,6 +2,8 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use gridlane_core::limits::ROOT_LOCATIONS_MAX;
+
 use crate::wire::without_nul;
 
 /// A server that has a file, or knows who has it.
@@ -38,10 +40,10 @@ impl Location {
         out.extend_from_slice(format!("{kind}{access}{host}:{}", self.port).as_bytes());
     }
 
-    /// Reads the words; those that make no sense are left out.
+    /// Reads the words, up to [`ROOT_LOCATIONS_MAX`]; those that make no sense are left out.
     pub fn parse_all(text: &[u8]) -> Vec<Location> {
         let Ok(text) = std::str::from_utf8(without_nul(text)) else { return Vec::new() };
-        text.split([' ', '\0']).filter_map(Location::parse).collect()
+        text.split([' ', '\0']).filter_map(Location::parse).take(ROOT_LOCATIONS_MAX).collect()
     }
 
     fn parse(word: &str) -> Option<Location> {
@@ -76,6 +78,12 @@ impl Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[test]
+    fn an_answer_has_an_end() {
+        let many = "Sr1.2.3.4:5 ".repeat(ROOT_LOCATIONS_MAX + 1);
+        assert_eq!(Location::parse_all(many.as_bytes()).len(), ROOT_LOCATIONS_MAX);
+    }
+
     #[test]
     fn what_servers_send() {
         let found = Location::parse_all(
