@@ -46,6 +46,7 @@ xrd.port {port}
 xrd.port {cluster} if exec cmsd
 xrootd.chksum max 4 adler32 crc32c md5
 cms.delay startup 1 servers 1 lookup 1
+cms.space min 1m 2m
 "
             );
             // Only the manager's cmsd is called by others.
