@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_net::tls;
+use gridlane_server::RootAuth;
 use gridlane_store::{ObjectPath, PosixStorage, Storage};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, XattrFlags, accessat, fsetxattr, getxattr};
 use rustix::io::Errno;
@@ -47,10 +48,17 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     for plan in &plans {
         found.export(plan);
     }
-    found.facts.push(match root.is_enabled {
-        true => "root://: spoken on the same addresses".to_owned(),
-        false => "root://: not spoken".to_owned(),
-    });
+    found.facts.push(
+        match (root.is_enabled, root.auth) {
+            (false, _) => "root://: not spoken",
+            (true, RootAuth::None) => "root://: spoken on the same addresses, nobody is asked who they are",
+            (true, RootAuth::Host) => {
+                "root://: spoken on the same addresses, clients say their machine's name"
+            }
+            (true, RootAuth::Unix) => "root://: spoken on the same addresses, clients say their user's name",
+        }
+        .to_owned(),
+    );
     match settings::certificate(args) {
         Ok(certificate) => found.certificate(&certificate),
         Err(error) => found.errors.push(error.to_string()),

@@ -144,6 +144,8 @@ fn a_check_says_what_would_be_served_and_leaves_nothing_behind() {
     let before = (scratch.names(), names(&scratch.join("in")));
     check(&[]).exits(0).says(&["/open", "/closed", "writable", "quota", "certificate", "ok"]);
     assert_eq!((scratch.names(), names(&scratch.join("in"))), before);
+    write_config(&scratch, &format!("{TABLES}\n[root]\nauth = \"unix\"\n"));
+    check(&[]).exits(0).says(&["root://: spoken", "their user's name"]);
     for (tables, words) in [
         (TABLES.replace("@/open", "@/missing"), &["missing"][..]),
         (TABLES.replace("\"/closed\"", "\"/open/closed\""), &["lies in"]),

@@ -126,6 +126,15 @@ impl Upload {
     async fn refused(&self, error: Error, overwrite: bool) -> Error {
         if error.kind() == ErrorKind::NotFound {
             let message = format!("the server cannot put a file there: {}", error.message());
+            if self.has_directory().await {
+                // A manager that has nobody to send to.
+                return Error::new(ErrorKind::Network, message)
+                    .fault(Fault::Peer)
+                    .hint(
+                        "the directory is there, but its servers may be full or down: ask whoever runs them",
+                    )
+                    .endpoint(&self.url);
+            }
             return Error::new(ErrorKind::Precondition, message)
                 .fault(Fault::Caller)
                 .hint("make the directory first")

@@ -75,6 +75,29 @@ fn an_existing_file_is_replaced_only_by_force() {
     }
 }
 
+/// gridlane's server keeps it until the new one is closed; XRootD's empties it when the upload begins.
+#[test]
+fn a_replacing_upload_that_is_wrong_leaves_the_old_file() {
+    let (scratch, xrootd) = (Scratch::new(), Xrootd::start());
+    let export = scratch.dir("export");
+    let server = Server::with(&export, &["--allow-write"]);
+    fs::write(export.join("f"), b"precious").unwrap();
+    xrootd.put("f", b"gone in any case");
+    for size in [10, 3 * MIB] {
+        let source = scratch.file("source", &content(12, size));
+        for url in [server.url_over("root", "f"), xrootd.url("f")] {
+            let mut upload = with(cp(&source, &url), "--force");
+            upload.args(["--checksum", "adler32:00000001"]);
+            let outcome = run(upload);
+            assert_eq!(outcome.code, Some(8), "{}", outcome.describe());
+        }
+        assert_eq!(fs::read(export.join("f")).unwrap(), b"precious");
+        // Nothing half-written has the name, at least.
+        let left = fs::read(xrootd.exported("f")).unwrap_or_default();
+        assert!(left.is_empty() || left == b"gone in any case", "{} bytes", left.len());
+    }
+}
+
 #[test]
 fn directories_are_not_made_by_the_way() {
     let (scratch, server) = (Scratch::new(), Xrootd::start());

@@ -332,6 +332,21 @@ async fn an_old_file_that_still_has_its_name_is_not_removed() {
 }
 
 #[tokio::test]
+async fn a_manager_without_servers_is_not_a_missing_directory() {
+    for (directory, kind) in [(&b"1 4096 51 100\0"[..], ErrorKind::Network), (b"", ErrorKind::Precondition)] {
+        let server = Server::start(PAGES, move |stream, request, _| match request {
+            Request::Open(_) => Some(error(stream, ErrorCode::NOT_FOUND, "No servers are available")),
+            Request::Stat(_) if !directory.is_empty() => Some(ok(stream, directory)),
+            Request::Stat(_) => Some(error(stream, ErrorCode::NOT_FOUND, "no such file")),
+            _ => None,
+        })
+        .await;
+        let failed = send(&mut server.upload(false), &content(10)).await.unwrap_err();
+        assert_eq!(failed.kind(), kind, "{failed}");
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_begun_is_not_removed() {
     let server = Server::start(PAGES, |stream, request, _| match request {
         Request::Open(_) => Some(error(stream, ErrorCode::ITEM_EXISTS, "file exists")),
