@@ -8,7 +8,7 @@ use std::sync::Arc;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::webdav::{Depth, Destination, overwrites};
 use gridlane_dav::{Method, Multistatus, ResourcePath, Status, multistatus};
-use gridlane_store::{Expectation, Metadata, ObjectPath, Storage, StoreError};
+use gridlane_store::{Expectation, Metadata, ObjectPath, Overwrite, Storage, StoreError};
 
 use crate::conditions::{self, refused};
 use crate::copying::{Copying, Outcome};
@@ -262,7 +262,13 @@ impl Task<'_> {
         {
             storage.remove_directory(to)?;
         }
-        rename(self.shared, storage, (from, to), self.overwrites, (&before.source, &before.expectation))
+        rename(
+            self.shared,
+            storage,
+            (from, to),
+            self.overwrites.into(),
+            (&before.source, &before.expectation),
+        )
     }
 
     /// Removes what a copy cannot replace by itself.
@@ -287,17 +293,17 @@ pub(crate) fn rename(
     shared: &Shared,
     storage: &dyn Storage,
     (from, to): (&ObjectPath, &ObjectPath),
-    overwrites: bool,
+    overwrite: Overwrite,
     (before, expectation): (&Metadata, &Expectation),
 ) -> Result<bool, StoreError> {
     let known = shared.digests.known(before);
     if known.is_empty() {
-        return storage.rename(from, to, overwrites, expectation);
+        return storage.rename(from, to, overwrite, expectation);
     }
     // The checksums are of these bytes: a file that was changed since is moved without them.
     let same = Expectation::Tag(before.tag.clone());
-    let replaced = match storage.rename(from, to, overwrites, &same) {
-        Err(StoreError::Unexpected) => return storage.rename(from, to, overwrites, expectation),
+    let replaced = match storage.rename(from, to, overwrite, &same) {
+        Err(StoreError::Unexpected) => return storage.rename(from, to, overwrite, expectation),
         renamed => renamed?,
     };
     // A new name makes a new tag. Whoever wrote to the file since has made another time as well.

@@ -14,8 +14,8 @@ use gridlane_core::{Checksum, limits};
 use gridlane_dav::Status;
 use gridlane_store::storage::{Entries, Space};
 use gridlane_store::{
-    Committed, DirectoryEntry, Expectation, MemoryStorage, Metadata, Object, ObjectPath, Opened, Storage,
-    StoreError, StoreResult, Upload,
+    Committed, DirectoryEntry, Expectation, MemoryStorage, Metadata, Object, ObjectPath, Opened, Overwrite,
+    Storage, StoreError, StoreResult, Upload,
 };
 use support::TestServer;
 
@@ -176,7 +176,7 @@ impl Storage for Endless {
         self.inner.remove_tree(at)
     }
 
-    fn rename(&self, _: &ObjectPath, _: &ObjectPath, _: bool, _: &Expectation) -> StoreResult<bool> {
+    fn rename(&self, _: &ObjectPath, _: &ObjectPath, _: Overwrite, _: &Expectation) -> StoreResult<bool> {
         Err(StoreError::AcrossDevices)
     }
 

@@ -12,7 +12,9 @@ use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::storage::{Committed, Entries, Expectation, Metadata, Object, Opened, Space, Storage, Upload};
+use crate::storage::{
+    Committed, Entries, Expectation, Metadata, Object, Opened, Overwrite, Space, Storage, Upload,
+};
 use crate::writable::{WritableFile, WriteOptions};
 
 /// Far longer than anything takes in a test that passes.
@@ -117,7 +119,7 @@ macro_rules! delegate_names {
             &self,
             from: &ObjectPath,
             to: &ObjectPath,
-            overwrite: bool,
+            overwrite: Overwrite,
             expectation: &Expectation,
         ) -> StoreResult<bool> {
             self.inner.rename(from, to, overwrite, expectation)

@@ -33,6 +33,6 @@ pub use posix::{Durability, PosixOptions, PosixStorage};
 pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{
     Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object, Opened,
-    Space, Storage, Upload,
+    Overwrite, Space, Storage, Upload,
 };
 pub use writable::{Disposition, Visibility, WritableFile, WriteOptions};

@@ -262,6 +262,23 @@ pub(crate) fn copy_by_reading(
     Ok(copied)
 }
 
+/// What a [`rename`](Storage::rename) may replace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Overwrite {
+    /// Nothing: whatever is there is [`Unexpected`](StoreError::Unexpected).
+    Nothing,
+    /// A file, by another: a directory on either side is [`NotAFile`](StoreError::NotAFile). A link is replaced itself.
+    Files,
+    /// Anything: a directory goes with all that is in it.
+    Anything,
+}
+
+impl From<bool> for Overwrite {
+    fn from(overwrites: bool) -> Overwrite {
+        if overwrites { Overwrite::Anything } else { Overwrite::Nothing }
+    }
+}
+
 /// An export: a tree of files and directories.
 ///
 /// Where a path goes through a link, the link is followed if it stays inside. What is at the end of a path
@@ -362,14 +379,14 @@ pub trait Storage: Send + Sync {
     fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()>;
 
     /// Moves the file or directory at `from`, which has to be as expected, to `to`, all at once; returns
-    /// whether something was replaced. With `overwrite`, what is at `to` is replaced, a directory with all
-    /// that is in it, and there is no moment without either; else it is [`Unexpected`](StoreError::Unexpected).
+    /// whether something was replaced. What is at `to` is replaced if `overwrite` lets it, and there is no moment
+    /// without either.
     /// [`AcrossDevices`](StoreError::AcrossDevices): copy it and remove the source.
     fn rename(
         &self,
         from: &ObjectPath,
         to: &ObjectPath,
-        overwrite: bool,
+        overwrite: Overwrite,
         expectation: &Expectation,
     ) -> StoreResult<bool>;
 

@@ -7,7 +7,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use gridlane_store::{Durability, Expectation, ObjectPath, Opened, PosixStorage, Storage, StoreError};
+use gridlane_store::{
+    Durability, Expectation, ObjectPath, Opened, Overwrite, PosixStorage, Storage, StoreError,
+};
 
 struct Export {
     storage: PosixStorage,
@@ -169,7 +171,10 @@ fn no_link_leads_into_the_hidden_directory() {
         assert!(matches!(storage.set_modified(&hidden, SystemTime::now()), Err(StoreError::NotFound)));
         assert!(storage.remove(&hidden, &Expectation::Anything).is_err(), "{hidden}");
         assert!(storage.remove_tree(&hidden).is_err(), "{hidden}");
-        assert!(storage.rename(&hidden, &path("mine"), true, &Expectation::Anything).is_err(), "{hidden}");
+        assert!(
+            storage.rename(&hidden, &path("mine"), Overwrite::Anything, &Expectation::Anything).is_err(),
+            "{hidden}"
+        );
     }
     assert!(matches!(storage.create(&path("link/checksums"), None), Err(StoreError::ParentMissing)));
     assert!(matches!(storage.make_directory(&path("tree/new")), Err(StoreError::ParentMissing)));

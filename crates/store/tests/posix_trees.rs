@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gridlane_store::{
-    Durability, Expectation, ObjectPath, PosixOptions, PosixStorage, QuotaStorage, Storage, StoreError,
+    Durability, Expectation, ObjectPath, Overwrite, PosixOptions, PosixStorage, QuotaStorage, Storage,
+    StoreError,
 };
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
@@ -74,7 +75,7 @@ fn links_are_removed_and_never_followed() {
     }
     symlink("kept", export.at("link")).unwrap();
     storage.remove_directory(&path("link")).unwrap();
-    let moved = storage.rename(&path("out"), &path("new"), true, &Expectation::Anything);
+    let moved = storage.rename(&path("out"), &path("new"), Overwrite::Anything, &Expectation::Anything);
     assert!(matches!(moved, Err(StoreError::NotFound)));
     assert!(storage.make_directory(&path("out/new")).is_err());
     // Following the link would never end.
@@ -208,7 +209,11 @@ fn a_replaced_directory_is_never_missing() {
         for _ in 0..200 {
             storage.make_directories(&path("next/sub")).unwrap();
             put(storage, "next/f", b"next");
-            assert!(storage.rename(&path("next"), &path("live"), true, &Expectation::Anything).unwrap());
+            assert!(
+                storage
+                    .rename(&path("next"), &path("live"), Overwrite::Anything, &Expectation::Anything)
+                    .unwrap()
+            );
         }
         is_done.store(true, Ordering::Relaxed);
         reader.join().unwrap();
@@ -249,7 +254,9 @@ fn of_those_who_expect_the_same_state_one_wins() {
             .map(|mover| {
                 let expectation = Expectation::Tag(tag.clone());
                 let to = path(&format!("moved-{mover}"));
-                scope.spawn(move || storage.rename(&path("counter"), &to, true, &expectation).is_ok())
+                scope.spawn(move || {
+                    storage.rename(&path("counter"), &to, Overwrite::Anything, &expectation).is_ok()
+                })
             })
             .collect();
         movers.into_iter().map(|mover| usize::from(mover.join().unwrap())).sum()
@@ -268,7 +275,7 @@ fn a_link_is_no_way_into_itself() {
         [("a", "link/new"), ("a", "link/b"), ("link/b", "a"), ("link/b/c", "a"), ("a/f", "link")]
     {
         let onto_link = to == "link";
-        let moved = storage.rename(&path(from), &path(to), true, &Expectation::Anything);
+        let moved = storage.rename(&path(from), &path(to), Overwrite::Anything, &Expectation::Anything);
         if onto_link {
             // The link itself is replaced.
             assert!(matches!(moved, Ok(true)), "{moved:?}");
@@ -286,7 +293,9 @@ fn two_names_of_one_file_become_one() {
     let export = Export::new();
     put(&export.storage, "f", b"one");
     fs::hard_link(export.at("f"), export.at("g")).unwrap();
-    assert!(export.storage.rename(&path("f"), &path("g"), true, &Expectation::Anything).unwrap());
+    assert!(
+        export.storage.rename(&path("f"), &path("g"), Overwrite::Anything, &Expectation::Anything).unwrap()
+    );
     assert!(!export.at("f").exists());
     assert_eq!(fs::read(export.at("g")).unwrap(), b"one");
 }
@@ -397,13 +406,22 @@ fn what_is_mounted_inside_is_neither_removed_nor_left() {
         storage.make_directories(&path("holds/mnt/a/b")).unwrap();
         put(storage, "holds/mnt/a/f", b"one");
         put(storage, "g", b"two");
-        let across = storage.rename(&path("g"), &path("holds/mnt/g"), true, &Expectation::Anything);
+        let across =
+            storage.rename(&path("g"), &path("holds/mnt/g"), Overwrite::Anything, &Expectation::Anything);
         assert!(matches!(across, Err(StoreError::AcrossDevices)), "{across:?}");
-        let across = storage.rename(&path("holds/mnt/a"), &path("a"), true, &Expectation::Anything);
+        let across =
+            storage.rename(&path("holds/mnt/a"), &path("a"), Overwrite::Anything, &Expectation::Anything);
         assert!(matches!(across, Err(StoreError::AcrossDevices)), "{across:?}");
         storage.make_directories(&path("holds/mnt/c/d")).unwrap();
         assert!(
-            storage.rename(&path("holds/mnt/a"), &path("holds/mnt/c"), true, &Expectation::Anything).unwrap()
+            storage
+                .rename(
+                    &path("holds/mnt/a"),
+                    &path("holds/mnt/c"),
+                    Overwrite::Anything,
+                    &Expectation::Anything
+                )
+                .unwrap()
         );
         storage.remove_tree(&path("holds/mnt/c/b")).unwrap();
         storage.remove(&path("holds/mnt/c/f"), &Expectation::Anything).unwrap();
@@ -412,7 +430,7 @@ fn what_is_mounted_inside_is_neither_removed_nor_left() {
         storage.remove_directory(&path("holds/mnt/c")).unwrap();
         // A directory that holds a mount is not replaced, and may be moved.
         storage.make_directory(&path("new")).unwrap();
-        let onto = storage.rename(&path("new"), &path("holds"), true, &Expectation::Anything);
+        let onto = storage.rename(&path("new"), &path("holds"), Overwrite::Anything, &Expectation::Anything);
         assert!(matches!(onto, Err(StoreError::InUse)), "{onto:?}");
         assert!(export.is_precious_there());
         rustix::mount::unmount(export.at("holds/mnt"), rustix::mount::UnmountFlags::empty()).unwrap();
@@ -444,14 +462,14 @@ fn what_no_rename_can_move_is_removed_where_it_is() {
             return;
         }
         let storage = PosixStorage::open(&export, Durability::File).unwrap();
-        let moved = storage.rename(&path("tree"), &path("new"), false, &Expectation::Anything);
+        let moved = storage.rename(&path("tree"), &path("new"), Overwrite::Nothing, &Expectation::Anything);
         match moved {
             // Where it may (redirect_dir), there is nothing to see here.
             Ok(_) => return,
             Err(error) => assert!(matches!(error, StoreError::AcrossDevices), "{error}"),
         }
         storage.make_directory(&path("made")).unwrap();
-        let onto = storage.rename(&path("made"), &path("other"), true, &Expectation::Anything);
+        let onto = storage.rename(&path("made"), &path("other"), Overwrite::Anything, &Expectation::Anything);
         assert!(matches!(onto, Err(StoreError::AcrossDevices)), "{onto:?}");
         assert!(export.join("made").exists() && export.join("other/f").exists());
         storage.remove_tree(&path("tree")).unwrap();

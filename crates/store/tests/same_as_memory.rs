@@ -134,7 +134,7 @@ fn apply(storage: &dyn Storage, operation: &Operation) -> StoreResult<String> {
         Operation::RemoveTree(at) => storage.remove_tree(at).map(|()| String::new()),
         Operation::Rename { from, to, overwrite, expect } => {
             let expectation = expect.of(storage, from);
-            storage.rename(from, to, *overwrite, &expectation).map(|replaced| replaced.to_string())
+            storage.rename(from, to, (*overwrite).into(), &expectation).map(|replaced| replaced.to_string())
         }
         Operation::Change { at, options, offset, len, cut, closes } => {
             let file = storage.open_writable(at, options)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gridlane_store::{Expectation, StoreError};
+use gridlane_store::{Expectation, Overwrite, StoreError};
 use gridlane_xrd::request::Mv;
 
 use super::answer::{Answer, Failure, Outcome};
@@ -52,9 +52,9 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
     }
     let shared = &context.shared;
     let ends = (&from.object, &to.object);
-    // Where nothing is, nothing is replaced: a directory that somebody makes there meanwhile stays.
-    relocate::rename(shared, storage, ends, target.is_some(), (&source, &Expectation::Anything))
-        .map_err(failed)?;
+    // Whatever somebody makes there meanwhile, no directory is replaced.
+    let overwrite = if target.is_some() { Overwrite::Files } else { Overwrite::Nothing };
+    relocate::rename(shared, storage, ends, overwrite, (&source, &Expectation::Anything)).map_err(failed)?;
     Ok(Answer::done())
 }
 

@@ -10,7 +10,8 @@ use std::time::SystemTime;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    DirectoryEntry, Entries, Expectation, FileIdentity, Metadata, NodeKind, Opened, Space, Storage, Upload,
+    DirectoryEntry, Entries, Expectation, FileIdentity, Metadata, NodeKind, Opened, Overwrite, Space,
+    Storage, Upload,
 };
 use crate::writable::{
     Disposition, Visibility, WritableFile, WriteOptions, check_attribute, check_attribute_name,
@@ -297,7 +298,7 @@ impl Storage for MemoryStorage {
         &self,
         from: &ObjectPath,
         to: &ObjectPath,
-        overwrite: bool,
+        overwrite: Overwrite,
         expectation: &Expectation,
     ) -> StoreResult<bool> {
         if from.is_root() || to.is_root() {
@@ -311,8 +312,15 @@ impl Storage for MemoryStorage {
         tree.require_parent(to)?;
         tree.check(from, expectation)?;
         let replaced = tree.nodes.contains_key(to);
-        if replaced && !overwrite {
+        if replaced && overwrite == Overwrite::Nothing {
             return Err(StoreError::Unexpected);
+        }
+        if replaced && overwrite == Overwrite::Files {
+            for end in [from, to] {
+                if tree.get(end)?.is_directory() {
+                    return Err(StoreError::NotAFile);
+                }
+            }
         }
         tree.take_tree(to);
         for (path, node) in tree.take_tree(from) {

@@ -45,7 +45,7 @@ use rustix::io::Errno;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Space, Storage, Upload,
+    Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Overwrite, Space, Storage, Upload,
 };
 use crate::writable::{WritableFile, WriteOptions};
 use metadata::{kind_of, look_at, look_in, metadata_of};
@@ -309,7 +309,7 @@ impl Storage for PosixStorage {
         &self,
         from: &ObjectPath,
         to: &ObjectPath,
-        overwrite: bool,
+        overwrite: Overwrite,
         expectation: &Expectation,
     ) -> StoreResult<bool> {
         names::rename(&self.shared, from, to, overwrite, expectation)

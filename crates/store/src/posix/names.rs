@@ -23,7 +23,7 @@ use super::metadata::{identity_of, kind_of, look_at, look_in};
 use super::{Shared, hidden, tree};
 use crate::error::{StoreError, StoreResult};
 use crate::path::{HIDDEN_NAME, ObjectPath};
-use crate::storage::{Expectation, FileIdentity, NodeKind};
+use crate::storage::{Expectation, FileIdentity, NodeKind, Overwrite};
 
 /// For `mkdir` before its umask.
 const DIRECTORY_PERMISSIONS: u32 = 0o777;
@@ -199,7 +199,7 @@ pub(super) fn rename(
     shared: &Shared,
     from_path: &ObjectPath,
     to_path: &ObjectPath,
-    overwrite: bool,
+    overwrite: Overwrite,
     expectation: &Expectation,
 ) -> StoreResult<bool> {
     let (from_parent_path, from) = from_path.split_last().ok_or(StoreError::InUse)?;
@@ -225,8 +225,11 @@ pub(super) fn rename(
         shared.check(from_path, expectation)?;
         match moving.onto_nothing() {
             Ok(()) => (false, None),
-            Err(Errno::EXIST) if !overwrite => return Err(StoreError::Unexpected),
-            Err(Errno::EXIST) => (true, moving.onto_something(shared, &from_parent_path, &to_parent_path)?),
+            Err(Errno::EXIST) if overwrite == Overwrite::Nothing => return Err(StoreError::Unexpected),
+            Err(Errno::EXIST) => {
+                let only_files = overwrite == Overwrite::Files;
+                (true, moving.onto_something(shared, &from_parent_path, &to_parent_path, only_files)?)
+            }
             Err(cause) => return Err(move_error(cause)),
         }
     };
@@ -260,6 +263,7 @@ impl Move<'_> {
         shared: &Shared,
         from_parent_path: &ObjectPath,
         to_parent_path: &ObjectPath,
+        only_files: bool,
     ) -> StoreResult<Option<(OwnedFd, String)>> {
         let (old, new) = (look_in(&self.to_parent, self.to)?, look_in(&self.from_parent, self.from)?);
         let is_name_of_file = |kind| matches!(kind, FileType::RegularFile | FileType::Symlink);
@@ -274,6 +278,9 @@ impl Move<'_> {
                 unlinkat(&self.from_parent, self.from, AtFlags::empty())?;
             }
             return Ok(None);
+        }
+        if only_files {
+            return Err(StoreError::NotAFile);
         }
         if old_kind == FileType::Directory && tree::holds_mounts(&self.to_parent, self.to) {
             return Err(StoreError::InUse);

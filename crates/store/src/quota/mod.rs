@@ -21,7 +21,8 @@ use gridlane_core::Checksum;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    Committed, Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Space, Storage, Upload,
+    Committed, Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Overwrite, Space, Storage,
+    Upload,
 };
 use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions, existing_or_new};
 use in_place::{Files, QuotaInPlace, QuotaWhenClosed};
@@ -302,12 +303,12 @@ impl Storage for QuotaStorage {
         &self,
         from: &ObjectPath,
         to: &ObjectPath,
-        overwrite: bool,
+        overwrite: Overwrite,
         expectation: &Expectation,
     ) -> StoreResult<bool> {
         // Onto itself, or onto what holds it, is refused in any case: no need to count.
         let before = self.account.before();
-        let counts = overwrite && from != to && !from.is_below(to);
+        let counts = overwrite != Overwrite::Nothing && from != to && !from.is_below(to);
         let replaced_bytes = if counts { self.bytes_at(to)? } else { 0 };
         let replaced = self.inner.rename(from, to, overwrite, expectation)?;
         if replaced {

@@ -39,14 +39,14 @@ fn every_change_is_counted() {
     assert_eq!(used(&quota), (37, 0));
     quota.remove(&path("h"), &Expectation::Anything).unwrap();
     assert_eq!(used(&quota), (30, 0));
-    quota.rename(&path("f"), &path("sub/f"), true, &Expectation::Anything).unwrap();
+    quota.rename(&path("f"), &path("sub/f"), Overwrite::Anything, &Expectation::Anything).unwrap();
     assert_eq!(used(&quota), (30, 0));
     put(&quota, "f", 3).unwrap();
     // A file onto a file, then a file onto a directory with 30 bytes.
-    quota.rename(&path("f"), &path("sub/f"), true, &Expectation::Anything).unwrap();
+    quota.rename(&path("f"), &path("sub/f"), Overwrite::Anything, &Expectation::Anything).unwrap();
     assert_eq!(used(&quota), (23, 0));
     put(&quota, "f", 1).unwrap();
-    quota.rename(&path("f"), &path("sub"), true, &Expectation::Anything).unwrap();
+    quota.rename(&path("f"), &path("sub"), Overwrite::Anything, &Expectation::Anything).unwrap();
     assert_eq!(used(&quota), (1, 0));
     quota.make_directories(&path("a/b/c")).unwrap();
     put(&quota, "a/b/c/f", 50).unwrap();
@@ -170,7 +170,7 @@ impl Storage for Watched {
         &self,
         from: &ObjectPath,
         to: &ObjectPath,
-        overwrite: bool,
+        overwrite: Overwrite,
         expectation: &Expectation,
     ) -> StoreResult<bool> {
         self.inner.rename(from, to, overwrite, expectation)
@@ -198,10 +198,10 @@ fn what_a_walk_met_is_never_counted_too_small() {
     // A file is moved from where the walk has not been to where it was.
     for (event, from, to) in [("after /b", "a/f", "b/f"), ("after /a", "b/f", "a/f")] {
         let (watched, quota) = Watched::quota();
-        quota.rename(&path("a/f"), &path(from), true, &Expectation::Anything).ok();
+        quota.rename(&path("a/f"), &path(from), Overwrite::Anything, &Expectation::Anything).ok();
         let mover = Arc::clone(&quota);
         watched.once(event, move || {
-            mover.rename(&path(from), &path(to), false, &Expectation::Anything).unwrap();
+            mover.rename(&path(from), &path(to), Overwrite::Nothing, &Expectation::Anything).unwrap();
         });
         assert!(quota.recount().unwrap().used_bytes >= 10, "{event}");
         assert_eq!(quota.recount().unwrap().used_bytes, 10);

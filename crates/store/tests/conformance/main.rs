@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{
-    Disposition, Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, PosixOptions,
-    PosixStorage, QuotaStorage, Storage, StoreError, Visibility, WriteOptions,
+    Disposition, Durability, Expectation, MemoryStorage, NodeKind, ObjectPath, Opened, Overwrite,
+    PosixOptions, PosixStorage, QuotaStorage, Storage, StoreError, Visibility, WriteOptions,
 };
 
 /// One thing that has to hold.
@@ -367,8 +367,8 @@ fn trees_are_removed(storage: &dyn Storage) {
 
 fn files_are_moved(storage: &dyn Storage) {
     write(storage, "f", b"one", &Expectation::Anything).unwrap();
-    let rename = |from: &str, to: &str, overwrite, expectation: &Expectation| {
-        storage.rename(&path(from), &path(to), overwrite, expectation)
+    let rename = |from: &str, to: &str, overwrite: bool, expectation: &Expectation| {
+        storage.rename(&path(from), &path(to), Overwrite::from(overwrite), expectation)
     };
     assert!(!rename("f", "sub/g", false, &Expectation::Anything).unwrap());
     assert!(matches!(read(storage, "f"), Err(StoreError::NotFound)));
@@ -387,8 +387,8 @@ fn files_are_moved(storage: &dyn Storage) {
 }
 
 fn directories_are_moved(storage: &dyn Storage) {
-    let rename = |from: &str, to: &str, overwrite| {
-        storage.rename(&path(from), &path(to), overwrite, &Expectation::Anything)
+    let rename = |from: &str, to: &str, overwrite: bool| {
+        storage.rename(&path(from), &path(to), Overwrite::from(overwrite), &Expectation::Anything)
     };
     storage.make_directories(&path("sub/a/b")).unwrap();
     write(storage, "sub/a/b/f", b"one", &Expectation::Anything).unwrap();
@@ -410,11 +410,26 @@ fn directories_are_moved(storage: &dyn Storage) {
     assert!(rename("g", "f", true).unwrap());
     assert_eq!(read(storage, "f").unwrap(), b"four");
     assert_eq!(names(storage, &ObjectPath::root()), ["f"]);
+    // Where only files are to be replaced, no directory is, and none takes a file's place.
+    storage.make_directories(&path("full/sub")).unwrap();
+    write(storage, "full/g", b"five", &Expectation::Anything).unwrap();
+    let only_files = |from: &str, to: &str| {
+        storage.rename(&path(from), &path(to), Overwrite::Files, &Expectation::Anything)
+    };
+    for (from, to) in [("f", "full"), ("full", "f"), ("f", "full/sub"), ("full/sub", "f")] {
+        assert!(matches!(only_files(from, to), Err(StoreError::NotAFile)), "{from} {to}");
+    }
+    assert_eq!(read(storage, "full/g").unwrap(), b"five");
+    assert!(only_files("full/g", "f").unwrap());
+    assert!(!only_files("f", "full/g").unwrap());
+    assert_eq!(read(storage, "full/g").unwrap(), b"five");
+    storage.remove_tree(&path("full")).unwrap();
+    write(storage, "f", b"four", &Expectation::Anything).unwrap();
 }
 
 fn moves_that_cannot_be(storage: &dyn Storage) {
     let rename = |from: &str, to: &str| {
-        storage.rename(&path(from), &path(to), true, &Expectation::Anything).unwrap_err()
+        storage.rename(&path(from), &path(to), Overwrite::Anything, &Expectation::Anything).unwrap_err()
     };
     storage.make_directories(&path("sub/a/b")).unwrap();
     write(storage, "f", b"one", &Expectation::Anything).unwrap();
@@ -427,7 +442,7 @@ fn moves_that_cannot_be(storage: &dyn Storage) {
     assert!(matches!(rename("f", "none/g"), StoreError::ParentMissing));
     assert!(matches!(rename("sub", "f/g"), StoreError::ParentMissing));
     for (from, to) in [(ObjectPath::root(), path("g")), (path("f"), ObjectPath::root())] {
-        let refused = storage.rename(&from, &to, true, &Expectation::Anything);
+        let refused = storage.rename(&from, &to, Overwrite::Anything, &Expectation::Anything);
         assert!(matches!(refused, Err(StoreError::InUse)));
     }
     assert_eq!(names(storage, &ObjectPath::root()), ["f", "sub/"]);
@@ -502,10 +517,10 @@ fn checksums_stay_with_the_file(storage: &dyn Storage) {
     let mut timed = upload("sub/g");
     timed.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777)).unwrap();
     timed.commit(&Expectation::Anything).unwrap();
-    storage.rename(&path("sub/g"), &path("g"), false, &Expectation::Anything).unwrap();
-    storage.rename(&path("sub"), &path("h"), false, &Expectation::Anything).unwrap();
-    storage.rename(&path("g"), &path("h/g"), false, &Expectation::Anything).unwrap();
-    storage.rename(&path("h"), &path("sub"), false, &Expectation::Anything).unwrap();
+    storage.rename(&path("sub/g"), &path("g"), Overwrite::Nothing, &Expectation::Anything).unwrap();
+    storage.rename(&path("sub"), &path("h"), Overwrite::Nothing, &Expectation::Anything).unwrap();
+    storage.rename(&path("g"), &path("h/g"), Overwrite::Nothing, &Expectation::Anything).unwrap();
+    storage.rename(&path("h"), &path("sub"), Overwrite::Nothing, &Expectation::Anything).unwrap();
     assert_eq!(kept(storage, "sub/g", adler32).as_ref(), Some(&checksums[0]));
     // One of these bytes is not one of others.
     let mut longer = upload("f");

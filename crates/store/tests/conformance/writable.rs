@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_store::{
-    Disposition, Expectation, NodeKind, ObjectPath, Opened, Storage, StoreError, StoreResult, Visibility,
-    WritableFile, WriteOptions,
+    Disposition, Expectation, NodeKind, ObjectPath, Opened, Overwrite, Storage, StoreError, StoreResult,
+    Visibility, WritableFile, WriteOptions,
 };
 
 use super::{Check, kept, names, path, read, write};
@@ -273,7 +273,7 @@ fn a_closed_file_stays_as_it_is(storage: &dyn Storage) {
 fn it_outlives_its_name(storage: &dyn Storage) {
     let file = open(storage, "f", &at_once(Disposition::New)).unwrap();
     file.write_at(b"one", 0).unwrap();
-    storage.rename(&path("f"), &path("sub/g"), false, &Expectation::Anything).unwrap();
+    storage.rename(&path("f"), &path("sub/g"), Overwrite::Nothing, &Expectation::Anything).unwrap();
     assert!(file.has_name());
     file.write_at(b"more", 3).unwrap();
     assert_eq!(read(storage, "sub/g").unwrap(), b"onemore");
@@ -472,7 +472,7 @@ fn attributes(storage: &dyn Storage) {
     }
     // They go with the file, stay when its bytes are changed in place, and are not those of another one.
     storage.set_attribute(&path("f"), b"a", b"1", true).unwrap();
-    storage.rename(&path("f"), &path("sub/f"), false, &Expectation::Anything).unwrap();
+    storage.rename(&path("f"), &path("sub/f"), Overwrite::Nothing, &Expectation::Anything).unwrap();
     open(storage, "sub/f", &at_once(Disposition::Replace)).unwrap().close(&[]).unwrap();
     assert_eq!(storage.attribute_names(&path("sub/f")).unwrap(), [b"a"]);
     write(storage, "sub/f", b"two", &Expectation::Anything).unwrap();
