@@ -167,6 +167,14 @@ impl FileState {
         }
     }
 
+    /// How long it is now.
+    pub(crate) fn size_bytes(&self) -> StoreResult<u64> {
+        match &self.changing {
+            Some(changing) => Ok(changing.file.metadata()?.size_bytes),
+            None => Ok(self.object.metadata().size_bytes),
+        }
+    }
+
     /// Whether it is gone unless it is closed in good order.
     pub(crate) fn is_pending(&self) -> bool {
         self.changing.as_ref().is_some_and(|changing| changing.is_pending)

@@ -65,6 +65,8 @@ pub(crate) struct Source {
     end: u64,
     /// With these bytes the answer ends: before them one look tells whether the file was changed.
     is_last: bool,
+    /// Up to there they were seen in memory, a moment ago.
+    seen_to: u64,
 }
 
 impl Source {
@@ -93,8 +95,11 @@ impl Source {
         step: usize,
     ) -> io::Result<Option<Option<usize>>> {
         let Some(file) = self.object.as_file() else { return Ok(None) };
-        if !is_in_page_cache(self.object.as_ref(), self.at, step)? {
-            return Ok(None);
+        if self.at + step as u64 > self.seen_to {
+            if !is_in_page_cache(self.object.as_ref(), self.at, step)? {
+                return Ok(None);
+            }
+            self.seen_to = self.at + step as u64;
         }
         self.check_last(step as u64)?;
         match stream.try_send_file(file, self.at, step)? {
@@ -103,8 +108,16 @@ impl Source {
                 self.at += count as u64;
                 Ok(Some(Some(count)))
             }
-            None => Ok(Some(None)),
+            None => {
+                self.forget_seen();
+                Ok(Some(None))
+            }
         }
+    }
+
+    /// The client may take long for what is in front of them: what was seen may be gone by then.
+    pub(crate) fn forget_seen(&mut self) {
+        self.seen_to = self.at;
     }
 
     /// Puts as much as fits into `buffer`, from `from` on; where it lies. `None` when it is not in memory.
@@ -270,7 +283,7 @@ impl ReadJob {
             Err(failure) => return Err(Box::new(Refused { asked, failure })),
         };
         let end = offset.saturating_add(len.into()).min(size_bytes).max(offset);
-        let source = Source { file, object, kind, at: offset, end, is_last: true };
+        let source = Source { file, object, kind, at: offset, end, is_last: true, seen_to: offset };
         Ok(ReadJob { asked, source, has_begun: false })
     }
 
@@ -321,6 +334,7 @@ impl ReadJob {
             if !is_in_page_cache(self.source.object.as_ref(), begin, stretch as usize)? {
                 return Ok(Progress::Cold);
             }
+            self.source.seen_to = begin + stretch;
             let head = self.head(stretch, begin, stretch == left);
             outbox.begin();
             outbox.push(head.bytes());
@@ -433,6 +447,7 @@ impl ReadJob {
             at: self.source.at,
             end: promised,
             is_last,
+            seen_to: self.source.seen_to,
         });
         self.source.at = promised;
         if is_last { Progress::Done } else { Progress::More }
@@ -554,7 +569,7 @@ impl VectorJob {
         outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
         outbox.push(&segment.encode());
         let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
-        outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, is_last: true });
+        outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, is_last: true, seen_to: at });
         self.next += 1;
         Ok(if is_last { Progress::Done } else { Progress::More })
     }
@@ -627,10 +642,7 @@ impl VectorJob {
 
 /// How long it is now.
 fn size_of(file: &OpenFile) -> Result<u64, Failure> {
-    match file.metadata() {
-        Ok(metadata) => Ok(metadata.size_bytes),
-        Err(error) => Err(Failure::of_store("read", &file.path, &error)),
-    }
+    file.size_bytes().map_err(|error| Failure::of_store("read", &file.path, &error))
 }
 
 /// What a client is told of a read that failed.
