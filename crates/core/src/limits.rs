@@ -420,6 +420,8 @@ pub const ROOT_VECTOR_ELEMENT_BYTES_MAX: u32 = 2_097_136;
 pub const ROOT_PATHS_MAX: usize = 16_384;
 /// Bytes of a line of a listing that a client reads: a name of the longest kind, or a stat text with a checksum.
 pub const ROOT_LISTING_LINE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a listing that are made at a time: each part is a task of its own, and a slow reader holds two of them.
+pub const ROOT_LISTING_PIECE_BYTES: usize = 256 * 1024;
 /// Files that one session has open at the same time: each is a descriptor. A cache in front of us has one session for
 /// all of its readers.
 pub const ROOT_OPEN_FILES_PER_SESSION_MAX: usize = 4096;

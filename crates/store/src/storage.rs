@@ -107,6 +107,11 @@ pub trait Object: Send + Sync {
         read_each(targets, offset, |target, at| self.read_at_nowait(target, at))
     }
 
+    /// Whether its bytes are memory that is never read from a device: then nobody need ask for some of them first.
+    fn never_waits(&self) -> bool {
+        false
+    }
+
     /// Reads at `offset`, waiting as long as it takes. 0 is the end of the file.
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
 

@@ -5,7 +5,7 @@ use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::fs::fstatfs;
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 
 /// `f_type` of tmpfs and ramfs (linux/magic.h).
 const TMPFS_MAGIC: i128 = 0x0102_1994;
@@ -36,7 +36,15 @@ impl CacheProbe {
     /// `None`: the read would wait for the device, or nobody can tell: network file systems and FUSE do
     /// not know the flag, and a plain read of theirs may wait for ever.
     pub fn read_at(self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.read_vectored_at(file, &mut [IoSliceMut::new(buf)], offset)
+        if self == CacheProbe::Device {
+            return self.read_vectored_at(file, &mut [IoSliceMut::new(buf)], offset);
+        }
+        // Without a flag there is nothing that the plain call cannot do, and it costs less.
+        match pread(file, buf, offset) {
+            Ok(read) => Ok(Some(read)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(cause) => Err(cause.into()),
+        }
     }
 
     /// The same into several buffers, one behind the other: at most 1024 (`IOV_MAX`).

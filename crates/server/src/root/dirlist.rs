@@ -22,6 +22,9 @@ use crate::rules::Operation;
 
 const ACT: &str = "open directory";
 
+/// Room for the entry that a part ends with.
+const PIECE_ROOM_BYTES: usize = 1024;
+
 /// Answers `dirlist`. May wait for the disk.
 pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let wants_checksums = request.options.has(DirlistOptions::CHECKSUM);
@@ -53,7 +56,7 @@ pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let rights = Rights::of(&spot);
     // Who may only list a directory is not told what is in the files.
     let digests = checksum.filter(|_| rights.read).map(|_| context.shared.digests.clone());
-    let mut lister = Lister { spot, rights, form, digests, listed, next: None, _room: room };
+    let mut lister = Lister { spot, rights, form, digests, listed, next: None, goes_on: false, _room: room };
     lister.next = lister.advance().map_err(failed)?;
     Ok(match lister.fill(&mut first).map_err(failed)? {
         true => Answer::Pieces { first, rest: Box::new(lister) },
@@ -99,17 +102,24 @@ struct Lister {
     listed: Listed,
     /// What comes next: only the last one ends without a line break, so one has to be known in advance.
     next: Option<Entry>,
+    /// It is more than one part.
+    goes_on: bool,
     _room: OwnedSemaphorePermit,
 }
 
 impl Lister {
     /// Appends entries until there is a piece; whether there are more.
     fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
-        let end = out.len() + limits::STREAM_PIECE_BYTES;
+        let end = out.len() + limits::ROOT_LISTING_PIECE_BYTES;
+        // Most listings are short; one that goes on has a first part already.
+        if self.goes_on {
+            out.reserve(limits::ROOT_LISTING_PIECE_BYTES + PIECE_ROOM_BYTES);
+        }
         while let Some(entry) = self.next.take() {
             self.write(out, &entry);
             self.next = self.advance()?;
             if self.next.is_some() && out.len() >= end {
+                self.goes_on = true;
                 return Ok(true);
             }
         }
@@ -231,7 +241,7 @@ mod tests {
     #[test]
     fn a_long_one_comes_in_pieces() {
         let storage = MemoryStorage::new();
-        for number in 0..10_000 {
+        for number in 0..30_000 {
             storage.add_file(&path(&format!("file-{number:06}")), Vec::new());
         }
         storage.add_file(&ObjectPath::new([&b"two\nlines"[..]]).unwrap(), Vec::new());
@@ -242,7 +252,7 @@ mod tests {
             let (mut found, mut reader) = (Vec::new(), DirlistReader::default());
             let mut piece = first;
             loop {
-                assert!(piece.len() < limits::STREAM_PIECE_BYTES + 1000 && !piece.contains(&0));
+                assert!(piece.len() < limits::ROOT_LISTING_PIECE_BYTES + 1000 && !piece.contains(&0));
                 assert_eq!(piece.last(), Some(&b'\n'), "cut between entries");
                 reader.read(&piece, false, &mut found).unwrap();
                 piece = Vec::new();
@@ -252,7 +262,7 @@ mod tests {
             }
             assert_eq!(piece.iter().position(|byte| *byte == 0), Some(piece.len() - 1));
             reader.read(&piece, true, &mut found).unwrap();
-            assert_eq!(found.len(), 10_000);
+            assert_eq!(found.len(), 30_000);
         }
     }
 }

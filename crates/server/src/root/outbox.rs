@@ -253,7 +253,7 @@ impl Outbox {
                 Item::Buffer(buffer, part) => {
                     let end = part.end.min(part.start.saturating_add(allowance));
                     let Some(count) = stream.try_write(&buffer[part.start..end], has_more)? else {
-                        return Ok(Sent::Full);
+                        return Ok(self.full());
                     };
                     part.start += count;
                     (part.len(), count)
@@ -261,7 +261,7 @@ impl Outbox {
                 Item::Bytes(bytes, at) => {
                     let end = bytes.len().min(at.saturating_add(allowance));
                     let Some(count) = stream.try_write(&bytes[*at..end], has_more)? else {
-                        return Ok(Sent::Full);
+                        return Ok(self.full());
                     };
                     *at += count;
                     (bytes.len() - *at, count)
@@ -308,6 +308,16 @@ impl Outbox {
             }
         }
         Ok(Sent::Some)
+    }
+
+    /// The socket is full, for nobody knows how long.
+    fn full(&mut self) -> Sent {
+        for item in &mut self.items {
+            if let Item::Source(source) = item {
+                source.forget_seen();
+            }
+        }
+        Sent::Full
     }
 }
 

@@ -68,6 +68,8 @@ pub(crate) struct Source {
     kind: Kind,
     at: u64,
     end: u64,
+    /// Up to there they were seen in memory, a moment ago.
+    seen_to: u64,
 }
 
 impl Source {
@@ -96,8 +98,11 @@ impl Source {
         step: usize,
     ) -> io::Result<Option<Option<usize>>> {
         let Some(file) = self.object.as_file() else { return Ok(None) };
-        if !is_in_page_cache(self.object.as_ref(), self.at, step)? {
-            return Ok(None);
+        if self.at + step as u64 > self.seen_to {
+            if !is_in_page_cache(self.object.as_ref(), self.at, step)? {
+                return Ok(None);
+            }
+            self.seen_to = self.at + step as u64;
         }
         match stream.try_send_file(file, self.at, step)? {
             Some(0) => Err(transfer::shrunk()),
@@ -105,8 +110,16 @@ impl Source {
                 self.at += count as u64;
                 Ok(Some(Some(count)))
             }
-            None => Ok(Some(None)),
+            None => {
+                self.forget_seen();
+                Ok(Some(None))
+            }
         }
+    }
+
+    /// The client may take long for what is in front of them: what was seen may be gone by then.
+    pub(crate) fn forget_seen(&mut self) {
+        self.seen_to = self.at;
     }
 
     /// Puts as much as fits into `buffer`, from `from` on; where it lies. `None` when it is not in memory.
@@ -271,7 +284,7 @@ impl ReadJob {
             Err(failure) => return Err(Box::new(Refused { asked, failure })),
         };
         let end = wanted_end.min(size_bytes).max(offset);
-        let source = Source { file, object, kind, at: offset, end };
+        let source = Source { file, object, kind, at: offset, end, seen_to: offset };
         Ok(ReadJob { asked, source, has_begun: false, delegation: None })
     }
 
@@ -327,6 +340,7 @@ impl ReadJob {
             if !is_in_page_cache(self.source.object.as_ref(), begin, stretch as usize)? {
                 return Ok(Progress::Cold);
             }
+            self.source.seen_to = begin + stretch;
             let head = self.head(stretch, begin, stretch == left);
             outbox.begin();
             outbox.push(head.bytes());
@@ -426,6 +440,7 @@ impl ReadJob {
             kind: self.source.kind,
             at: self.source.at,
             end: promised,
+            seen_to: self.source.seen_to,
         });
         self.source.at = promised;
         if is_last { Progress::Done } else { Progress::More }
@@ -547,7 +562,7 @@ impl VectorJob {
         outbox.push(&ResponseHead { stream: self.asked.stream, status, len }.encode());
         outbox.push(&segment.encode());
         let (at, end) = (segment.offset, segment.offset + u64::from(segment.len));
-        outbox.push_source(Source { file, object, kind: Kind::Plain, at, end });
+        outbox.push_source(Source { file, object, kind: Kind::Plain, at, end, seen_to: at });
         self.next += 1;
         Ok(if is_last { Progress::Done } else { Progress::More })
     }

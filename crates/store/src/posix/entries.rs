@@ -10,7 +10,7 @@ use rustix::fs::{Dir, DirEntry, FileType, OFlags};
 use super::Shared;
 use super::metadata::{kind_of, look_at, look_in, metadata_of};
 use crate::error::{StoreError, StoreResult};
-use crate::path::ObjectPath;
+use crate::path::{ObjectPath, is_hidden};
 use crate::storage::{DirectoryEntry, Metadata};
 
 /// Holds one descriptor and one buffer of names, however many entries there are.
@@ -52,8 +52,10 @@ impl PosixEntries {
             );
             let name = entry.file_name().to_bytes();
             // There is no path to what is hidden, to `.` and to `..`.
-            let Some(below) = self.path.join(name).filter(|_| is_served) else { continue };
-            if let Some(found) = look(&self.shared, directory.fd()?, &entry, &below) {
+            if !is_served || matches!(name, b"." | b"..") || is_hidden(name) {
+                continue;
+            }
+            if let Some(found) = look(&self.shared, directory.fd()?, &entry, &self.path) {
                 return Ok(Some((name.to_vec(), found)));
             }
         }
@@ -73,7 +75,7 @@ impl PosixEntries {
     }
 }
 
-/// What a listing says of `name`, and whether it is a link; `None` for what is not served.
+/// What a listing says of `name` in the directory at `path`, and whether it is a link; `None` for what is not served.
 fn describe(
     shared: &Shared,
     directory: BorrowedFd<'_>,
@@ -83,7 +85,8 @@ fn describe(
     let mut stat = look_in(directory, OsStr::from_bytes(name)).ok()?;
     let is_link = kind_of(&stat) == FileType::Symlink;
     if is_link {
-        stat = look_at(shared.resolve(path.as_relative(), OFlags::PATH).ok()?).ok()?;
+        let below = path.join(name)?;
+        stat = look_at(shared.resolve(below.as_relative(), OFlags::PATH).ok()?).ok()?;
     }
     Some((metadata_of(&stat)?, is_link))
 }

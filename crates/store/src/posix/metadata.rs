@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, statx};
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, fstat, statx};
 use rustix::io::Errno;
 
 use crate::storage::{FileIdentity, Metadata, NodeKind};
@@ -32,6 +32,43 @@ pub(super) fn identity_of(stat: &Statx) -> FileIdentity {
     FileIdentity { device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), number: stat.stx_ino }
 }
 
+/// What tells whether a file's bytes are still the same: what its tag is made of, but not as text, since every answer
+/// to a read ends with a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    number: u64,
+    size_bytes: u64,
+    modified_ns: i128,
+    changed_ns: i128,
+}
+
+impl Stamp {
+    pub(super) fn of(stat: &Statx) -> Stamp {
+        Stamp {
+            number: stat.stx_ino,
+            size_bytes: stat.stx_size,
+            modified_ns: nanoseconds_of(stat.stx_mtime),
+            changed_ns: nanoseconds_of(stat.stx_ctime),
+        }
+    }
+
+    /// Whether it still is the stamp of an open file. `fstat` costs less than `statx`, which is given a path, if an
+    /// empty one.
+    pub(super) fn is_of(&self, file: impl AsFd) -> bool {
+        let ns = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        fstat(file).is_ok_and(|stat| {
+            // The types of the fields differ between architectures.
+            let now = Stamp {
+                number: stat.st_ino as u64,
+                size_bytes: stat.st_size as u64,
+                modified_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+                changed_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+            };
+            now == *self
+        })
+    }
+}
+
 /// The metadata of a file or directory; `None` for everything else.
 ///
 /// The tag is made of inode, size, and the times of the last change of bytes and of inode, in
@@ -53,16 +90,36 @@ pub(super) fn metadata_of(stat: &Statx) -> Option<Metadata> {
         modified: modified_of(stat),
         changed: changed_of(stat),
         created: (stat.stx_mask & StatxFlags::BTIME.bits() != 0).then(|| moment_of(stat.stx_btime)),
-        tag: format!(
-            "{:x}-{size_bytes:x}-{modified:x}-{:x}",
-            stat.stx_ino,
-            changed.wrapping_sub(modified) as u64
-        ),
+        tag: tag(stat.stx_ino, size_bytes, modified, changed.wrapping_sub(modified) as u64),
         identity: identity_of(stat),
         mode: stat.stx_mode.into(),
         owner: stat.stx_uid,
         group: stat.stx_gid,
     })
+}
+
+/// Four numbers in hexadecimal digits. By hand: a listing makes one for each entry, and `format!` takes longer than the
+/// kernel takes to look at the file.
+fn tag(inode: u64, size_bytes: u64, modified_ns: i128, later_ns: u64) -> String {
+    // Before 1970 and after 2554.
+    let Ok(modified_ns) = u64::try_from(modified_ns) else {
+        return format!("{inode:x}-{size_bytes:x}-{modified_ns:x}-{later_ns:x}");
+    };
+    let mut digits = [b'-'; 4 * 17];
+    let mut begin = digits.len();
+    for mut number in [later_ns, modified_ns, size_bytes, inode] {
+        loop {
+            begin -= 1;
+            digits[begin] = b"0123456789abcdef"[(number & 0xf) as usize];
+            number >>= 4;
+            if number == 0 {
+                break;
+            }
+        }
+        // The dash that stands there already: one is in front of the first number too.
+        begin -= 1;
+    }
+    String::from_utf8_lossy(&digits[begin + 1..]).into_owned()
 }
 
 /// When the bytes were last changed.
@@ -88,4 +145,30 @@ fn moment_of(time: StatxTimestamp) -> SystemTime {
     moment
         .and_then(|moment| moment.checked_add(Duration::from_nanos(time.tv_nsec.into())))
         .unwrap_or(UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_what_format_makes() {
+        let times =
+            [0, 1, 0x1f, -1, 1_700_000_000_123_456_789, i128::from(u64::MAX), i128::from(u64::MAX) + 1];
+        for modified in times {
+            for (inode, size, later) in [(0, 0, 0), (10, 255, u64::MAX), (u64::MAX, u64::MAX, u64::MAX)] {
+                let expected = format!("{inode:x}-{size:x}-{modified:x}-{later:x}");
+                assert_eq!(tag(inode, size, modified, later), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn stamps_are_the_same_by_both_calls() {
+        let file = tempfile::tempfile().unwrap();
+        let stamp = Stamp::of(&look_at(&file).unwrap());
+        assert!(stamp.is_of(&file));
+        file.set_len(1).unwrap();
+        assert!(!stamp.is_of(&file));
+    }
 }

@@ -48,7 +48,7 @@ use crate::storage::{
     Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Overwrite, Space, Storage, Upload,
 };
 use crate::writable::{WritableFile, WriteOptions};
-use metadata::{kind_of, look_at, look_in, metadata_of};
+use metadata::{Stamp, kind_of, look_at, look_in, metadata_of};
 
 pub use options::{Durability, PosixOptions};
 
@@ -215,6 +215,7 @@ impl Shared {
             NodeKind::File => Opened::File(Arc::new(PosixObject {
                 probe: self.probe(metadata.identity.device, &descriptor),
                 metadata,
+                stamp: Stamp::of(&stat),
                 epoch,
                 file: File::from(descriptor),
                 shared: Arc::clone(self),
@@ -381,6 +382,8 @@ struct PosixObject {
     file: File,
     probe: CacheProbe,
     metadata: Metadata,
+    /// Of `metadata`.
+    stamp: Stamp,
     /// Of in-place [changes] when it was opened.
     epoch: u64,
     shared: Arc<Shared>,
@@ -407,14 +410,16 @@ impl Object for PosixObject {
         self.probe.read_vectored_at(&self.file, targets, offset)
     }
 
+    fn never_waits(&self) -> bool {
+        self.probe == CacheProbe::Memory
+    }
+
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file.read_at(target, offset)
     }
 
     fn is_unchanged(&self) -> bool {
-        // The tag changes with everything that there is.
-        let now = look_at(&self.file).ok().and_then(|stat| metadata_of(&stat));
-        now.is_some_and(|now| now.tag == self.metadata.tag)
+        self.stamp.is_of(&self.file)
     }
 
     fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {

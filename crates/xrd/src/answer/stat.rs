@@ -43,6 +43,31 @@ pub struct StatMore {
     pub group: Vec<u8>,
 }
 
+/// Appends a number to this base, with at least `least` digits.
+fn push_digits<const BASE: u64>(out: &mut Vec<u8>, mut number: u64, least: usize) {
+    // 22 octal digits are the longest.
+    let mut digits = [b'0'; 22];
+    let mut begin = digits.len();
+    while number > 0 {
+        begin -= 1;
+        digits[begin] = b'0' + (number % BASE) as u8;
+        number /= BASE;
+    }
+    let begin = begin.min(digits.len() - least);
+    out.extend_from_slice(&digits[begin..]);
+}
+
+fn push_number(out: &mut Vec<u8>, number: u64) {
+    push_digits::<10>(out, number, 1);
+}
+
+fn push_signed(out: &mut Vec<u8>, number: i64) {
+    if number < 0 {
+        out.push(b'-');
+    }
+    push_number(out, number.unsigned_abs());
+}
+
 impl StatText {
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
@@ -51,10 +76,22 @@ impl StatText {
 
     /// Appends the text, without a NUL.
     pub fn write(&self, out: &mut Vec<u8>) {
-        // Writing to memory does not fail.
-        let _ = write!(out, "{} {} {} {}", self.id, self.size_bytes, self.flags.0, self.modified_s);
+        // By hand: a listing has one of them for each entry, and `write!` takes as long as the look at the file.
+        push_number(out, self.id);
+        out.push(b' ');
+        push_number(out, self.size_bytes);
+        out.push(b' ');
+        push_number(out, self.flags.0.into());
+        out.push(b' ');
+        push_signed(out, self.modified_s);
         if let Some(more) = &self.more {
-            let _ = write!(out, " {} {} {:04o} ", more.changed_s, more.accessed_s, more.mode);
+            out.push(b' ');
+            push_signed(out, more.changed_s);
+            out.push(b' ');
+            push_signed(out, more.accessed_s);
+            out.push(b' ');
+            push_digits::<8>(out, more.mode.into(), 4);
+            out.push(b' ');
             out.extend_from_slice(&more.user);
             out.push(b' ');
             out.extend_from_slice(&more.group);
@@ -146,6 +183,22 @@ mod tests {
         for wrong in [&b""[..], b"1 2 3", b"1 -2 3 4", b"a b c d", b"1 99999999999999999999 3 4"] {
             assert!(StatText::parse(wrong).is_err());
         }
+    }
+
+    #[test]
+    fn numbers_are_what_format_makes() {
+        for number in [0, 1, 9, 10, 0o777, 0o7777, 0o10000, u64::MAX] {
+            let (mut octal, mut decimal, mut signed) = (Vec::new(), Vec::new(), Vec::new());
+            push_digits::<8>(&mut octal, number, 4);
+            push_number(&mut decimal, number);
+            push_signed(&mut signed, number as i64);
+            assert_eq!(octal, format!("{number:04o}").into_bytes());
+            assert_eq!(decimal, number.to_string().into_bytes());
+            assert_eq!(signed, (number as i64).to_string().into_bytes());
+        }
+        let mut least = Vec::new();
+        push_signed(&mut least, i64::MIN);
+        assert_eq!(least, i64::MIN.to_string().into_bytes());
     }
 
     #[test]
