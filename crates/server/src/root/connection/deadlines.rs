@@ -30,7 +30,8 @@ impl Connection {
             if let Some(until) = incoming.held_until {
                 earliest(until);
             }
-            let end = incoming.waits_since.max(incoming.held_until.unwrap_or(now)) + deadlines.body_stall;
+            let end = incoming.waits_since.max(incoming.held_until.unwrap_or(incoming.waits_since))
+                + deadlines.body_stall;
             if now >= end {
                 return Err(io::ErrorKind::TimedOut.into());
             }
