@@ -589,3 +589,17 @@ fn a_checksum_is_of_what_all_have_written() {
     let expected = format!("adler32 {:08x}", adler32(b"012x456789"));
     assert_eq!(client.checksum("/f").unwrap(), expected);
 }
+
+#[test]
+fn a_write_that_stops_half_way_is_not_waited_for() {
+    let server = TestServer::with(|settings| {
+        settings.exports[0].allow_write = true;
+        settings.deadlines.body_stall = std::time::Duration::from_millis(300);
+    });
+    let mut client = RootClient::connect(server.address);
+    let handle = client.open("/f", POSC).unwrap();
+    let write = gridlane_xrd::request::Write { handle, offset: 0, path_id: gridlane_xrd::PathId::MAIN };
+    let request = client.encode(&Request::from(write), 1000);
+    client.send_bytes(&[&request[..], b"half"].concat());
+    assert!(client.is_ended());
+}
