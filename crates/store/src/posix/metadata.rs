@@ -54,10 +54,10 @@ impl Stamp {
 
     /// Whether it still is the stamp of an open file. `fstat` costs less than `statx`, which is given a path, if an
     /// empty one.
+    #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
     pub(super) fn is_of(&self, file: impl AsFd) -> bool {
         let ns = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
         fstat(file).is_ok_and(|stat| {
-            // The types of the fields differ between architectures.
             let now = Stamp {
                 number: stat.st_ino as u64,
                 size_bytes: stat.st_size as u64,
