@@ -204,8 +204,10 @@ impl<K: Key, C: Rests> Home<K, C> {
         }
         let until = Instant::now() + rest;
         idle.resting.push(Resting { key: self.key.clone(), connection, until, is_doubtful });
-        if !idle.is_swept {
-            idle.is_swept = true;
+        let is_swept = std::mem::replace(&mut idle.is_swept, true);
+        // A runtime that ends drops what it is given at once, and the sweeper takes the lock then.
+        drop(idle);
+        if !is_swept {
             runtime.spawn(Sweeper { pool: Arc::downgrade(&pool), is_done: false }.run());
         }
     }
@@ -269,6 +271,35 @@ mod tests {
         home.take_back(near, None, false);
         assert_eq!(far.read(&mut [0]).await.unwrap(), 0);
         assert!(pool.take(&home).is_none());
+    }
+
+    #[test]
+    fn a_connection_may_come_back_when_the_runtime_ends() {
+        struct Returns(Home<Route, Quiet>);
+        impl Drop for Returns {
+            fn drop(&mut self) {
+                self.0.take_back(Quiet, None, false);
+            }
+        }
+        struct Quiet;
+        impl Rests for Quiet {
+            fn is_quiet(&mut self) -> bool {
+                true
+            }
+            fn release(&mut self) {}
+        }
+        let pool = Pool::default();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let home = runtime.block_on(pool.home(key(), Purpose::Lane));
+        let (begun, begins) = std::sync::mpsc::channel();
+        runtime.spawn(async move {
+            let _returns = Returns(home);
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await
+        });
+        begins.recv().unwrap();
+        drop(runtime);
+        assert!(!pool.0.idle().is_swept, "whoever uses the pool next needs another sweeper");
     }
 
     #[tokio::test]
