@@ -312,6 +312,35 @@ mod tests {
         assert!(pool.take(&home).is_none());
     }
 
+    #[test]
+    fn a_connection_may_come_back_when_the_runtime_ends() {
+        struct Returns(Home<Route, Quiet>);
+        impl Drop for Returns {
+            fn drop(&mut self) {
+                self.0.take_back(Quiet, None, false);
+            }
+        }
+        struct Quiet;
+        impl Rests for Quiet {
+            fn is_quiet(&mut self) -> bool {
+                true
+            }
+            fn release(&mut self) {}
+        }
+        let pool = Pool::default();
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let home = runtime.block_on(pool.home(key(), Purpose::Lane));
+        let (begun, begins) = std::sync::mpsc::channel();
+        runtime.spawn(async move {
+            let _returns = Returns(home);
+            begun.send(()).unwrap();
+            std::future::pending::<()>().await
+        });
+        begins.recv().unwrap();
+        drop(runtime);
+        assert!(!pool.0.idle().is_swept, "whoever uses the pool next needs another sweeper");
+    }
+
     #[tokio::test]
     async fn a_connection_that_says_something_is_not_used() {
         let pool = Pool::default();

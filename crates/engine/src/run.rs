@@ -486,7 +486,7 @@ impl<'a> Run<'a> {
 
     /// Asks a source for its checksum, unless that could change nothing.
     pub(crate) fn ask_digest(&mut self, source: usize) {
-        if self.is_described() {
+        if self.is_described() || self.is_its_own_word() {
             self.replicas[source].vote = Vote::Silent;
             return;
         }
@@ -502,6 +502,13 @@ impl<'a> Run<'a> {
             return;
         }
         self.ask_beside(source);
+    }
+
+    /// Whether the only source is a file of this machine that is uploaded. Its checksum is that of the bytes that
+    /// were read of it: reading all of it twice would tell nothing that comparing with the server does not.
+    pub(crate) fn is_its_own_word(&self) -> bool {
+        let is_local = |replica: &Replica| replica.source.url.scheme() == Scheme::File;
+        self.upload_url.is_some() && matches!(&self.replicas[..], [only] if is_local(only))
     }
 
     fn ask_beside(&mut self, source: usize) {

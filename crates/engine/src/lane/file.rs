@@ -8,19 +8,25 @@ use gridlane_core::limits::IO_BYTES;
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
+use gridlane_sys::file::CacheProbe;
+use tokio::time::Instant;
 
+use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane};
 use crate::notice::Notice;
 use crate::source::Identity;
 
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
-    match read(lane, commands).await {
+    let mut tally = Tally::default();
+    let outcome = read(lane, commands, &mut tally).await;
+    tally.tell(lane);
+    match outcome {
         Ok(()) => End::Lost(Loss::Closed, None),
         Err(end) => end,
     }
 }
 
-async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), End> {
+async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::result::Result<(), End> {
     let name = lane.source.url.to_string();
     let dead = |error: Error| End::Dead { error: error.endpoint(&name), forget: false };
     let (file, opened) = open(&lane.source.url).map_err(dead)?;
@@ -36,6 +42,8 @@ async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), E
     lane.tell(Notice::Pipelines { lane: lane.id });
     let mut asked: VecDeque<ByteRange> = VecDeque::new();
     let mut buf = AlignedBuf::new(IO_BYTES);
+    let probe = CacheProbe::of(&file);
+    let mut told = Instant::now();
     loop {
         let command = match asked.is_empty() {
             true => commands.recv().await.map_or(Some(Command::Close), Some),
@@ -53,7 +61,12 @@ async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), E
         if !range.is_empty() {
             lane.pace.ready().await;
             let len = range.len().min(lane.pace.step_bytes(buf.len()) as u64) as usize;
-            let came = tokio::task::block_in_place(|| file.read_at(&mut buf[..len], range.start()));
+            // What is in memory is copied here: handing over to a thread that may wait is dearer.
+            let came = match probe.read_at(&file, &mut buf[..len], range.start()) {
+                Ok(Some(count)) => Ok(count),
+                Ok(None) => tokio::task::block_in_place(|| file.read_at(&mut buf[..len], range.start())),
+                Err(cause) => Err(cause),
+            };
             let count = match came {
                 Ok(0) => return Err(changed(lane)),
                 Ok(count) => count,
@@ -63,9 +76,16 @@ async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), E
             let written = lane.target.write(lane.id, lane.source.number, &buf[..count], range.start()).await;
             let fresh_bytes = written.map_err(End::Local)?;
             *range = range.split_at(range.start() + count as u64).1;
-            lane.tell(Notice::Received { lane: lane.id, bytes: count as u64, fresh_bytes });
+            if tally.is_empty() {
+                told = Instant::now();
+            }
+            tally.add(lane, count as u64, fresh_bytes);
+            if told.elapsed() >= DELAY_MAX {
+                tally.tell(lane);
+            }
         }
         if range.is_empty() {
+            tally.tell(lane);
             asked.pop_front();
             // Between requests is where a change shows: the size and time it had when it was opened.
             if identity(&file).is_ok_and(|now| !now.agrees_with(&opened)) {
@@ -73,7 +93,10 @@ async fn read(lane: &Lane, commands: &mut Commands) -> std::result::Result<(), E
             }
             lane.tell(Notice::RequestDone { lane: lane.id });
         }
-        tokio::task::yield_now().await;
+        if tally.is_empty() {
+            // Nothing here ever waits while bytes are in memory: let the run have its turn.
+            tokio::task::yield_now().await;
+        }
     }
 }
 
