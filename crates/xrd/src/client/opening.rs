@@ -222,7 +222,14 @@ impl Opening {
         while !matches!(self.state, State::FirstTls | State::LastTls | State::Ready) {
             if self.state == State::Handshake && !begins_as_answer(&bytes[used..]) {
                 // What more would it have to say? Something else is spoken there.
-                return Err(wrong("it does not answer the handshake as XRootD's servers do").into());
+                return Err(match &bytes[used..] {
+                    http if http.starts_with(HTTP) => {
+                        "it answers in HTTP; another port, or a URL with http:// or https://, may be meant"
+                    }
+                    begun if HTTP.starts_with(begun) => break,
+                    _ => "it does not answer the handshake as XRootD's servers do",
+                })
+                .map_err(|what| wrong(what).into());
             }
             let Some((head, body, count)) = message(&bytes[used..])? else { break };
             used += count;
@@ -402,16 +409,14 @@ fn begins_as_answer(bytes: &[u8]) -> bool {
 /// A message, and how long it is with its head.
 type Message<'a> = (ResponseHead, &'a [u8], usize);
 
+/// What servers of HTTP say first.
+const HTTP: &[u8] = b"HTTP/";
+
 /// The first message of `bytes`; `None` when it is not whole.
 fn message(bytes: &[u8]) -> Result<Option<Message<'_>>, Malformed> {
     let Some((head, rest)) = bytes.split_first_chunk::<RESPONSE_HEAD_BYTES>() else { return Ok(None) };
     let head = ResponseHead::parse(head)?;
     let len = head.len as usize;
-    if bytes.starts_with(b"HTTP/") {
-        return Err(wrong(
-            "it answers in HTTP; another port, or a URL with http:// or https://, may be meant",
-        ));
-    }
     if len > ROOT_WORDS_BYTES_MAX {
         return Err(wrong("what a session begins with is too long"));
     }
