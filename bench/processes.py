@@ -210,7 +210,10 @@ class Xrootd:
             command += ["-R", "xrootd"]
         self.process = start(command, cwd=prefix, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         deadline = time.monotonic() + 20
-        while subprocess.run(["xrdfs", self.address, "query", "config", "role"], capture_output=True, check=False).returncode:
+        # A client that was refused tries again after this many seconds, by default 120.
+        patience = dict(os.environ, XRD_CONNECTIONWINDOW="1")
+        ask = ["xrdfs", self.address, "query", "config", "role"]
+        while subprocess.run(ask, capture_output=True, env=patience, check=False).returncode:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit(f"xrootd does not start; see {prefix}/log")
             time.sleep(0.1)
