@@ -49,7 +49,7 @@ impl ResourcePath {
     }
 
     /// The names, from the root down.
-    pub fn names(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+    pub fn names(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator + Clone {
         self.names.iter().map(Vec::as_slice)
     }
 

@@ -69,7 +69,7 @@ pub use access_log::AccessLog;
 pub use export::{Compat, Export};
 pub use rules::{Grants, Rule, Who};
 pub use server::{Control, Server, Summary};
-pub use settings::{Deadlines, LogLevel, RootAuth, RootSettings, Settings};
+pub use settings::{AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, Settings};
 pub use throttle::ClientLimits;
 
 /// What the server calls itself.

@@ -1,9 +1,16 @@
 //! What an operator decides. Everything else is a constant in [`gridlane_core::limits`].
 
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gridlane_auth::macaroon;
+use gridlane_auth::password::Users;
+use gridlane_auth::token::Issuer;
+use gridlane_auth::voms::VomsDir;
+use gridlane_auth::x509::Trust;
 use gridlane_core::{Network, limits};
 use gridlane_net::TrustedProxies;
 use gridlane_store::Storage;
@@ -44,6 +51,8 @@ pub struct Settings {
     /// it by: others are a web page's that points its own name here (DNS rebinding), and get 421. They are also what
     /// makes a URL one of this server.
     pub host_names: Vec<String>,
+    /// Who may do what, and whose word counts for who somebody is.
+    pub auth: AuthSettings,
     /// What is different over root://.
     pub root: RootSettings,
     /// How long things may take.
@@ -73,10 +82,49 @@ impl Settings {
             proxies: TrustedProxies::default(),
             trusted_forwarders: Vec::new(),
             host_names: Vec::new(),
+            auth: AuthSettings::default(),
             root: RootSettings::default(),
             deadlines: Deadlines::default(),
         }
     }
+}
+
+/// Whose word counts for who somebody is. What is not here is not believed; when nothing is, nobody is asked.
+#[derive(Clone, Default)]
+pub struct AuthSettings {
+    /// What is called to make a client prove who it is: `WWW-Authenticate: Bearer realm="…"`.
+    pub realm: String,
+    /// Whose certificates count; without it no client is asked for one.
+    pub trust: Option<Arc<Trust>>,
+    /// Whom to believe about virtual organisations.
+    pub voms: Arc<VomsDir>,
+    /// Users by the subjects of their certificates.
+    pub gridmap: Arc<HashMap<String, String>>,
+    /// Whose tokens count.
+    pub issuers: Vec<Issuer>,
+    /// What tokens may call this server: `https://host.example:1094`.
+    pub audiences: Vec<String>,
+    /// Where the keys of issuers come from.
+    pub key_source: Option<Arc<dyn KeySource>>,
+    /// Secrets of this site's macaroons; without them there are none.
+    pub macaroons: Option<Arc<macaroon::Keys>>,
+    /// Identifiers of macaroons that were called back.
+    pub revoked_macaroons: Arc<HashSet<String>>,
+    /// Who has a password.
+    pub users: Arc<Users>,
+    /// What each user may take, whatever the address.
+    pub user_limits: ClientLimits,
+    /// What each virtual organisation may take.
+    pub vo_limits: ClientLimits,
+}
+
+/// Fetches documents of issuers. The server has no client of its own.
+pub trait KeySource: Send + Sync {
+    /// What is at an https URL: a JSON document of bounded size.
+    fn fetch<'a>(
+        &'a self,
+        url: &'a str,
+    ) -> Pin<Box<dyn Future<Output = gridlane_core::Result<Vec<u8>>> + Send + 'a>>;
 }
 
 /// What is different over root://. It has the port and the exports of HTTP.

@@ -61,7 +61,7 @@ impl ObjectPath {
     }
 
     /// The names from the root to it; none for the root.
-    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> + Clone {
         self.joined.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
     }
 

@@ -1,0 +1,191 @@
+//! Who asks, as far as a credential has proved it.
+
+use gridlane_dav::ResourcePath;
+use serde::{Deserialize, Serialize};
+
+use crate::fqan::Fqan;
+use crate::operation::Grants;
+
+/// Who asks. What is here is proved; what is merely said (a user's name over root://) is not here.
+///
+/// It is also what the logs have of a client, and what `gridlane auth explain` reads back from them: no secret is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum Identity {
+    /// Nobody in particular.
+    #[default]
+    Anonymous,
+    /// Somebody with a certificate, or a proxy.
+    Certificate(CertificateIdentity),
+    /// The bearer of a JSON Web Token.
+    Token(TokenIdentity),
+    /// The bearer of a macaroon of this site.
+    Macaroon(MacaroonIdentity),
+    /// Somebody with a password.
+    User(UserIdentity),
+}
+
+/// Somebody with a certificate, or a proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateIdentity {
+    /// Subject of the end-entity certificate as OpenSSL prints it on one line: `/DC=org/DC=example/CN=Ada`.
+    pub dn: String,
+    /// The user that it is mapped to (gridmap), if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What VOMS says, the primary one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fqans: Vec<Fqan>,
+    /// When the first part of the chain expires, in seconds since 1970.
+    pub expires_s: i64,
+}
+
+/// The bearer of a JSON Web Token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenIdentity {
+    /// `iss`, as it is written.
+    pub issuer: String,
+    /// `sub`.
+    pub subject: String,
+    /// `jti`, for audits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// All scopes, as they are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// What the scopes about storage allow; below the issuer's base path, and within what the issuer may allow at all.
+    /// When there are any, nothing else is allowed, and groups do not count (WLCG profile).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub capabilities: Vec<Capability>,
+    /// Whether any scope was about storage, also one that allows nothing here.
+    #[serde(default)]
+    pub is_capability: bool,
+    /// `wlcg.groups`; roles are not known there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<Fqan>,
+    /// The virtual organisation that the issuer speaks for, if the operator has said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vo: Option<String>,
+    /// `exp`, in seconds since 1970.
+    pub expires_s: i64,
+}
+
+/// The bearer of a macaroon of this site.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MacaroonIdentity {
+    /// For whom it was made.
+    pub name: String,
+    /// What tells it from others, for audits and for calling it back.
+    pub id: String,
+    /// What its caveats leave.
+    pub capability: Capability,
+    /// When it ends, in seconds since 1970.
+    pub expires_s: i64,
+}
+
+/// Somebody with a password.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserIdentity {
+    /// The name.
+    pub name: String,
+}
+
+/// Something that may be done below a path of the server, whatever the rules say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capability {
+    /// What.
+    pub may: Grants,
+    /// Where: this path of the server, and everything below it.
+    #[serde(with = "path_text")]
+    pub under: ResourcePath,
+}
+
+impl Identity {
+    /// Whether anybody in particular.
+    pub fn is_anonymous(&self) -> bool {
+        matches!(self, Identity::Anonymous)
+    }
+
+    /// By which kind of credential, in one word, for logs and metrics.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Identity::Anonymous => "anonymous",
+            Identity::Certificate(_) => "x509",
+            Identity::Token(_) => "token",
+            Identity::Macaroon(_) => "macaroon",
+            Identity::User(_) => "password",
+        }
+    }
+
+    /// What to call somebody: a DN, a subject, a name. Not unique among issuers.
+    pub fn name(&self) -> &str {
+        match self {
+            Identity::Anonymous => "anonymous",
+            Identity::Certificate(certificate) => &certificate.dn,
+            Identity::Token(token) => &token.subject,
+            Identity::Macaroon(macaroon) => &macaroon.name,
+            Identity::User(user) => &user.name,
+        }
+    }
+
+    /// The user of this site that it is: by its password or its macaroon, or by the gridmap.
+    pub fn user(&self) -> Option<&str> {
+        match self {
+            Identity::Certificate(certificate) => certificate.user.as_deref(),
+            Identity::User(user) => Some(&user.name),
+            Identity::Anonymous | Identity::Token(_) | Identity::Macaroon(_) => None,
+        }
+    }
+
+    /// Groups and roles, the primary one first.
+    pub fn fqans(&self) -> &[Fqan] {
+        match self {
+            Identity::Certificate(certificate) => &certificate.fqans,
+            Identity::Token(token) => &token.groups,
+            Identity::Anonymous | Identity::Macaroon(_) | Identity::User(_) => &[],
+        }
+    }
+
+    /// The virtual organisation that what is done counts for: the primary one.
+    pub fn vo(&self) -> Option<&str> {
+        let of_issuer = match self {
+            Identity::Token(token) => token.vo.as_deref(),
+            _ => None,
+        };
+        of_issuer.or_else(|| self.fqans().first().map(Fqan::vo))
+    }
+
+    /// What it may do by itself, whatever the rules say; `None` for those who have to be granted something by a rule.
+    pub fn capabilities(&self) -> Option<&[Capability]> {
+        match self {
+            Identity::Token(token) if token.is_capability => Some(&token.capabilities),
+            Identity::Macaroon(macaroon) => Some(std::slice::from_ref(&macaroon.capability)),
+            _ => None,
+        }
+    }
+
+    /// When it has to be proved again, in seconds since 1970; `None` for those that do not expire.
+    pub fn expires_s(&self) -> Option<i64> {
+        match self {
+            Identity::Anonymous | Identity::User(_) => None,
+            Identity::Certificate(certificate) => Some(certificate.expires_s),
+            Identity::Token(token) => Some(token.expires_s),
+            Identity::Macaroon(macaroon) => Some(macaroon.expires_s),
+        }
+    }
+}
+
+mod path_text {
+    use gridlane_dav::ResourcePath;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &ResourcePath, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(path)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<ResourcePath, D::Error> {
+        let text = String::deserialize(from)?;
+        ResourcePath::parse(&text).map_err(|rejection| D::Error::custom(rejection.message))
+    }
+}

@@ -1,0 +1,1 @@
+//! Making credentials: certificates, proxies, revocation lists, attribute certificates.

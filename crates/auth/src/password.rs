@@ -1,0 +1,5 @@
+//! Users with passwords.
+
+/// Users and the hashes of their passwords.
+#[derive(Clone, Debug, Default)]
+pub struct Users {}
