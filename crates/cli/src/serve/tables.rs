@@ -159,7 +159,7 @@ enum May {
 /// A number, or a text such as `10TB`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Word {
+pub(super) enum Word {
     Number(u64),
     Text(String),
 }
@@ -167,9 +167,18 @@ enum Word {
 /// A text, or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Words {
+pub(super) enum Words {
     One(String),
     Several(Vec<String>),
+}
+
+impl Words {
+    pub(super) fn all(self) -> Vec<String> {
+        match self {
+            Words::One(one) => vec![one],
+            Words::Several(several) => several,
+        }
+    }
 }
 
 impl Word {
@@ -279,7 +288,8 @@ fn mirror(text: &str) -> Result<Url> {
     }
 }
 
-fn wrong(message: String) -> Error {
+/// A mistake in the file.
+pub(super) fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
 }
 
