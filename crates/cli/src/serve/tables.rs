@@ -10,6 +10,8 @@ use gridlane_server::{Compat, Grants, RootAuth, RootSettings, Rule, Who};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
 
+use super::auth::{AuthPlan, AuthTable};
+
 /// What an export of `gridlane serve` is to be, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -56,6 +58,9 @@ impl Plan {
 pub(super) struct Tables {
     pub(super) plans: Vec<Plan>,
     pub(super) root: RootSettings,
+    pub(super) auth: AuthPlan,
+    /// `[[rule]]`.
+    pub(super) rules: Vec<gridlane_auth::Rule>,
 }
 
 /// Reads the tables of a file; no exports if it has none.
@@ -65,12 +70,23 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         #[serde(default)]
         export: Vec<Table>,
         root: Option<RootTable>,
+        auth: Option<AuthTable>,
+        #[serde(default)]
+        rule: Vec<super::rules::RuleTable>,
     }
     // The position and the names that could stand there are in the message.
     let file: File = toml::from_str(text).map_err(|cause| wrong(cause.to_string().trim_end().to_owned()))?;
     let root = file.root.map(RootTable::checked).transpose().map_err(|error| error.endpoint("[root]"))?;
+    let auth = file.auth.map(AuthTable::checked).transpose().map_err(|error| {
+        let inner = error.endpoint_text().map(str::to_owned);
+        error.endpoint(inner.unwrap_or_else(|| "[auth]".to_owned()))
+    })?;
+    let numbered = file.rule.into_iter().enumerate();
+    let rules = numbered
+        .map(|(index, table)| table.rule(format!("[[rule]] {}", index + 1), &ResourcePath::root()))
+        .collect::<Result<_>>()?;
     let plans = file.export.into_iter().map(|table| table.plan(defaults)).collect::<Result<_>>()?;
-    Ok(Tables { plans, root: root.unwrap_or_default() })
+    Ok(Tables { plans, root: root.unwrap_or_default(), auth: auth.unwrap_or_default(), rules })
 }
 
 /// What is different over root://.
