@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use gridlane_auth::policy::{Template, Who};
+use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::units::parse_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Compat, Grants, RootAuth, RootSettings, Rule, Who};
+use gridlane_server::{Compat, RootAuth, RootSettings, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
 
@@ -24,6 +26,7 @@ pub(super) struct Plan {
     pub(super) compat: Compat,
     pub(super) cors_origins: Vec<String>,
     pub(super) mirrors: Vec<Url>,
+    /// About paths of the server, below the export's.
     pub(super) rules: Option<Vec<Rule>>,
 }
 
@@ -61,6 +64,17 @@ pub(super) struct Tables {
     pub(super) auth: AuthPlan,
     /// `[[rule]]`.
     pub(super) rules: Vec<gridlane_auth::Rule>,
+}
+
+impl Tables {
+    /// Who may do what: the rules of all exports. One without rules is open to anyone.
+    pub(super) fn policy(&self) -> Policy {
+        let rules_of = |plan: &Plan| {
+            let open = || vec![open_to_anyone("gridlane serve DIR", &plan.path, plan.allow_write)];
+            plan.rules.clone().unwrap_or_else(open)
+        };
+        Policy::new(self.plans.iter().flat_map(rules_of).collect())
+    }
 }
 
 /// Reads the tables of a file; no exports if it has none.
@@ -222,10 +236,12 @@ impl Table {
 
     fn checked(self, path: &str, defaults: Defaults) -> Result<Plan> {
         let parsed = ResourcePath::parse(path).map_err(|rejection| wrong(rejection.message.into_owned()))?;
+        let named = |(index, table): (usize, RuleTable)| {
+            table.rule(format!("[[export]] {path}, rule {}", index + 1), &parsed)
+        };
         let rules: Option<Vec<Rule>> =
-            self.rules.map(|rules| rules.into_iter().map(RuleTable::rule).collect()).transpose()?;
-        let grants_changes =
-            rules.as_ref().map(|rules| rules.iter().any(|rule| rule.may.write || rule.may.delete));
+            self.rules.map(|rules| rules.into_iter().enumerate().map(named).collect()).transpose()?;
+        let grants_changes = rules.as_ref().map(|rules| rules.iter().any(|rule| rule.may.changes()));
         let allow_write = match (self.read_only.unwrap_or(false), self.allow_write) {
             (true, Some(true)) => return Err(wrong("it is both read-only and allow-write".to_owned())),
             (true, _) | (_, Some(false)) => false,
@@ -261,25 +277,27 @@ impl Table {
 }
 
 impl RuleTable {
-    fn rule(self) -> Result<Rule> {
+    /// A rule of the export at `path`.
+    fn rule(self, name: String, path: &ResourcePath) -> Result<Rule> {
         let addresses = match self.addresses {
             Words::One(address) => vec![address],
             Words::Several(addresses) => addresses,
         };
-        let mut may = Grants::default();
-        for word in self.may {
-            match word {
-                May::Read => may.read = true,
-                May::List => may.list = true,
-                May::Write => may.write = true,
-                May::Delete => may.delete = true,
-            }
+        if addresses.is_empty() {
+            return Err(wrong("a rule with no addresses is about nobody: write \"any\" for all".to_owned()));
         }
-        let under = self.under.as_deref().unwrap_or("/");
+        let grants = |word: &May| match word {
+            May::Read => Grants::READ,
+            May::List => Grants::LIST,
+            May::Write => Grants::WRITE,
+            May::Delete => Grants::DELETE,
+        };
+        let networks = Network::parse_list(addresses.iter().map(String::as_str))?;
         Ok(Rule {
-            who: Who { networks: Network::parse_list(addresses.iter().map(String::as_str))? },
-            may,
-            under: ResourcePath::parse(under).map_err(|rejection| wrong(rejection.message.into_owned()))?,
+            name,
+            who: Who { networks, ..Who::anyone() },
+            may: self.may.iter().map(grants).fold(Grants::NONE, Grants::with),
+            under: Template::parse(self.under.as_deref().unwrap_or("/"))?.below(path),
         })
     }
 }
@@ -349,8 +367,22 @@ mod tests {
         assert_eq!((data.options.uid, data.options.umask), (Some(1000), Some(0o27)));
         assert_eq!((data.options.durability, data.quota_bytes), (Durability::Dir, Some(10_000_000_000_000)));
         assert_eq!((data.upload_bytes_max, data.compat.create_parents), (5000, true));
-        assert_eq!(data.rules.as_ref().unwrap().len(), 2);
+        let rules: Vec<_> = data.rules.iter().flatten().collect();
+        let said = |rule: &&Rule| format!("{}: {} under {}", rule.name, rule.may, rule.under);
+        assert_eq!(
+            rules.iter().map(said).collect::<Vec<_>>(),
+            [
+                "[[export]] /data, rule 1: read list under /data",
+                "[[export]] /data, rule 2: create overwrite delete under /data/in"
+            ]
+        );
         assert_eq!((scratch.allow_write, scratch.upload_bytes_max), (false, 1000));
+        let policy = read(text, DEFAULTS).unwrap().policy();
+        let open = policy.rules().last().unwrap();
+        assert_eq!(
+            (open.may.to_string().as_str(), open.under.to_string().as_str()),
+            ("read list stage", "/scratch")
+        );
         assert!(read("[serve]\n", DEFAULTS).unwrap().plans.is_empty());
     }
 
@@ -412,6 +444,8 @@ mod tests {
             ("directory = \"/d\"\nrules = [{ addresses = \"10.0.0.1/8\", may = [] }]", "10.0.0.1/8"),
             ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [\"fly\"] }]", "fly"),
             ("directory = \"/d\"\nrules = [{ may = [\"read\"] }]", "addresses"),
+            ("directory = \"/d\"\nrules = [{ addresses = [], may = [\"read\"] }]", "nobody"),
+            ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [], under = \"/{x}\" }]", "{x}"),
             ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [], who = \"me\" }]", "who"),
             ("directory = \"/d\"\ncompat = { fly = true }", "fly"),
         ] {
