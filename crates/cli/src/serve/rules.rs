@@ -118,8 +118,13 @@ impl RuleTable {
                 )));
             }
         }
-        let networks = match self.addresses {
-            Some(addresses) => Network::parse_list(addresses.all().iter().map(String::as_str))?,
+        let networks = match self.addresses.map(Words::all) {
+            Some(none) if none.is_empty() => {
+                return Err(wrong(
+                    "a rule with no addresses is about nobody: write \"any\" for all".to_owned(),
+                ));
+            }
+            Some(addresses) => Network::parse_list(addresses.iter().map(String::as_str))?,
             None => Vec::new(),
         };
         let who = Who {
@@ -182,6 +187,7 @@ mod tests {
             ("vo = \"atlas\"\nmay = [\"fly\"]", "fly"),
             ("vo = \"atlas\"\nmay = []\nunder = \"/{host}\"", "{host}"),
             ("addresses = \"10.0.0.1/8\"\nmay = []", "10.0.0.1/8"),
+            ("addresses = []\nmay = []", "nobody"),
             ("vo = \"atlas\"", "may"),
         ] {
             let error = read(text).unwrap_err();
