@@ -473,3 +473,9 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+// --- Credentials that we make ------------------------------------------------------------------
+
+/// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
+/// minutes, and Globus and VOMS allow for five.
+pub const CERTIFICATE_BACKDATED_S: i64 = 300;
