@@ -2,6 +2,42 @@
 
 use std::time::Duration;
 
+// --- Tokens ------------------------------------------------------------------------------------
+
+/// Bytes of a JSON Web Token. Real ones have 0.5 to 3 kB, those with many groups 8 kB; it has to leave room in a request
+/// head for everything else.
+pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Objects and arrays within each other in the JSON of tokens and of issuers' documents. Profiles need 2, certificates of
+/// keys 4.
+pub const TOKEN_JSON_DEPTH_MAX: usize = 8;
+/// Bytes of a token's subject (WLCG profile 2.1.1: 255), of its identifier, and of the name of its key.
+pub const TOKEN_NAME_BYTES_MAX: usize = 255;
+/// Scopes of a token: each may become a place to compare with for every request.
+pub const TOKEN_SCOPES_MAX: usize = 256;
+/// Groups of a token.
+pub const TOKEN_GROUPS_MAX: usize = 256;
+/// Audiences of a token.
+pub const TOKEN_AUDIENCES_MAX: usize = 64;
+/// How far an issuer's clock may be from ours: what the WLCG profile recommends (4.3.1).
+pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// Tokens that are known to be good (about 1 KiB each), so that only the first request of each costs a signature.
+pub const TOKENS_KEPT_MAX: usize = 8192;
+/// Bytes of an issuer's document: its description, or its keys. Real ones have up to 20 kB.
+pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+/// Keys of one issuer. Real ones have one to five.
+pub const ISSUER_KEYS_MAX: usize = 64;
+/// Until an issuer's keys are fetched again: what the WLCG profile has as its maximum (4.3.1). It is how long a key that
+/// was called back is still believed.
+pub const ISSUER_KEYS_REFRESH: Duration = Duration::from_secs(6 * 3600);
+/// How long they are believed when the issuer does not answer: a long weekend (WLCG profile 4.3.1).
+pub const ISSUER_KEYS_AGE_MAX: Duration = Duration::from_secs(4 * 24 * 3600);
+/// Between two fetches because of a key that is not known: anybody can name one.
+pub const ISSUER_KEYS_UNKNOWN_WAIT: Duration = Duration::from_secs(180);
+/// Between two fetches when the first failed.
+pub const ISSUER_KEYS_FAILED_WAIT: Duration = Duration::from_secs(60);
+/// How long a request waits for the keys of its token's issuer, which are two documents.
+pub const ISSUER_FETCH_MAX: Duration = Duration::from_secs(10);
+
 // --- What a server accepts ---------------------------------------------------------------------
 
 /// Bytes of a request line: beyond it the answer is 414. nginx and Apache stop at 8 KiB.
