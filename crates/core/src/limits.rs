@@ -151,6 +151,28 @@ pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub const ADMIN_SPACE_MAX: Duration = Duration::from_secs(1);
 /// How long a request on the admin address may take, from connecting to the end of the answer.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a macaroon as text: it travels in a request's head. Real ones have 300 to 600.
+pub const MACAROON_BYTES_MAX: usize = 8 * 1024;
+/// Caveats of a macaroon: each is a signature to compute. Real ones have five to ten.
+pub const MACAROON_CAVEATS_MAX: usize = 64;
+/// Bytes of a secret that macaroons are made with: XRootD's own limit, and the length of the signatures.
+pub const MACAROON_SECRET_BYTES_MIN: usize = 32;
+/// Bytes of a request for a macaroon: XRootD's own limit.
+pub const MACAROON_REQUEST_BYTES_MAX: usize = 4096;
+/// How long a macaroon is good at most; who asks for more gets this. XRootD's default.
+pub const MACAROON_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long a macaroon is good when nobody said: what issuers of tokens do.
+pub const MACAROON_DEFAULT: Duration = Duration::from_secs(3600);
+/// Cost of a password's hash, as a power of two: at 14 one takes a second of a processor.
+pub const PASSWORD_COST_MAX: u32 = 14;
+/// Cost of those that we make: about 50 ms.
+pub const PASSWORD_COST: u32 = 10;
+/// Bytes of a password: the hash sees no more.
+pub const PASSWORD_BYTES_MAX: usize = 72;
+/// Users with passwords. With more of them a site has something better than a file.
+pub const USERS_MAX: usize = 10_000;
+/// Passwords that were seen to be right and need not be hashed again: 32 bytes each.
+pub const PASSWORDS_SEEN_MAX: usize = 4096;
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Threads of a server beside those that serve connections. Every disk operation may begin one when the machine is
