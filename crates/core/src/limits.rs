@@ -481,3 +481,9 @@ pub const VOMS_FQANS_MAX: usize = 256;
 pub const VOMS_FQAN_BYTES_MAX: usize = 640;
 /// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
 pub const VOMS_SKEW_MAX_S: i64 = 300;
+
+// --- Credentials that we make ------------------------------------------------------------------
+
+/// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
+/// minutes, and Globus and VOMS allow for five.
+pub const CERTIFICATE_BACKDATED_S: i64 = 300;
