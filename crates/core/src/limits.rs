@@ -531,6 +531,18 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Attribute certificates of VOMS in one proxy: one for each virtual organisation, and people are in a few.
+pub const VOMS_CERTIFICATES_MAX: usize = 16;
+/// Certificates that one of them brings for its own signature: a server's and the authorities above it.
+pub const VOMS_ISSUERS_MAX: usize = 8;
+/// Extensions, attributes and targets of one of them, each: real ones have five extensions and one attribute.
+pub const VOMS_ELEMENTS_MAX: usize = 64;
+/// Groups and roles of somebody, in all of them together: each is in every line of the logs.
+pub const VOMS_FQANS_MAX: usize = 256;
+/// Bytes of a group with its role as VOMS writes it: its database has room for 255 of each, and there are words between.
+pub const VOMS_FQAN_BYTES_MAX: usize = 640;
+/// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
+pub const VOMS_SKEW_MAX_S: i64 = 300;
 
 // --- Credentials that we make ------------------------------------------------------------------
 
