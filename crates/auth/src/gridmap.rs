@@ -45,6 +45,11 @@ impl GridMap {
         self.users.get(&comparable(dn)).map(String::as_str)
     }
 
+    /// Names, as far as they are text, and users.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.users.iter().filter_map(|(name, user)| Some((std::str::from_utf8(name).ok()?, user.as_str())))
+    }
+
     /// How many names there are.
     pub fn len(&self) -> usize {
         self.users.len()

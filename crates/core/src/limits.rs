@@ -442,10 +442,6 @@ const _: () = {
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
-/// Bytes of a token, or of a macaroon: those of the field have 1 to 3 kB, and XRootD takes 4096 by default. Head fields, and
-/// credentials over root://, have room for more.
-pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
-
 /// Bytes of the arguments of a request of somebody who is not logged in: names, and credentials. Tokens and proxies'
 /// certificates have some kilobytes.
 pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use gridlane_auth::gridmap::GridMap;
+
 use super::quoted;
 
 /// One rule for each subject, beneath the directory of the user that it is mapped to.
 pub(super) fn tables(text: &str) -> String {
-    let (users, warnings) = gridlane_auth::gridmap::read(text);
+    let (users, warnings) = GridMap::read(text.as_bytes());
     let mut out = String::new();
     for warning in warnings {
         let _ = writeln!(out, "# {warning}");
