@@ -4,6 +4,9 @@ use std::time::Duration;
 
 // --- Tokens ------------------------------------------------------------------------------------
 
+/// Bytes of a file of authorities, revoked certificates, users or secrets. The longest revocation lists of the grid have
+/// 2 MB.
+pub const AUTH_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of a JSON Web Token. Real ones have 0.5 to 3 kB, those with many groups 8 kB; it has to leave room in a request
 /// head for everything else.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;

@@ -1,12 +1,18 @@
-//! The table `[auth]`: whose word counts for who somebody is, and where what that takes lies.
+//! The table `[auth]`: whose word counts for who somebody is, and where what that takes lies; and reading that.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use gridlane_auth::gridmap::GridMap;
+use gridlane_auth::macaroon;
+use gridlane_auth::password::Users;
 use gridlane_auth::token::Issuer;
+use gridlane_auth::voms::VomsDir;
+use gridlane_auth::x509::Trust;
 use gridlane_core::units::parse_bytes;
-use gridlane_core::{Result, Url};
+use gridlane_core::{Error, Result, Url, limits};
 use gridlane_dav::ResourcePath;
-use gridlane_server::ClientLimits;
+use gridlane_server::{AuthSettings, ClientLimits};
 use serde::Deserialize;
 
 use super::rules::{May, grants};
@@ -55,6 +61,132 @@ impl AuthPlan {
         ];
         optional.into_iter().flatten().chain(&self.client_ca).cloned().collect()
     }
+}
+
+/// Reads everything that the table names. What is wrong with single authorities, lists and lines is told and does not count;
+/// a file that cannot be read, or holds a secret that is none, is an error.
+///
+/// `audiences` is what tokens may call this server if the table does not say it.
+pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSettings, Vec<String>)> {
+    let mut warnings = Vec::new();
+    let mut told = |place: &Path, what: Vec<String>| {
+        warnings.extend(what.into_iter().map(|what| format!("{}: {what}", place.display())));
+    };
+    let mut settings = AuthSettings {
+        realm: plan.realm.clone().unwrap_or_else(|| "gridlane".to_owned()),
+        issuers: plan.issuers.clone(),
+        audiences: if plan.audiences.is_empty() { audiences } else { plan.audiences.clone() },
+        user_limits: plan.user_limits,
+        vo_limits: plan.vo_limits,
+        ..AuthSettings::default()
+    };
+    let mut authorities = Vec::new();
+    if let Some(directory) = &plan.client_ca_dir {
+        authorities.extend(files_in(directory)?);
+    }
+    for file in &plan.client_ca {
+        // Whatever it is called, it is a file of authorities.
+        authorities.push((format!("{}.pem", file.display()), read(file)?));
+    }
+    if !authorities.is_empty() {
+        let (trust, what) = Trust::read(authorities);
+        let place = plan.client_ca_dir.as_deref().or(plan.client_ca.first().map(PathBuf::as_path));
+        told(place.unwrap_or(Path::new("client-ca")), what);
+        if trust.authorities_count() == 0 {
+            return Err(wrong("there is no authority in `client-ca-dir` and `client-ca`".to_owned()));
+        }
+        settings.trust = Some(Arc::new(trust));
+    } else if let Some(directory) = &plan.client_ca_dir {
+        return Err(wrong(format!("there is no authority in {}", directory.display())));
+    }
+    if let Some(directory) = &plan.voms_dir {
+        let mut files = files_in(directory)?;
+        for (name, vo) in directories_in(directory)? {
+            files.extend(files_in(&vo)?.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
+        }
+        let (voms, what) = VomsDir::read(files);
+        told(directory, what);
+        settings.voms = Arc::new(voms);
+    }
+    if let Some(file) = &plan.gridmap {
+        let (map, what) = GridMap::read(&read(file)?);
+        told(file, what);
+        settings.gridmap = Arc::new(map);
+    }
+    if let Some(file) = &plan.users {
+        settings.users =
+            Arc::new(Users::parse(&read_secret(file)?).map_err(|error| error.endpoint(file.display()))?);
+    }
+    if let Some(file) = &plan.macaroon_secrets {
+        let keys =
+            macaroon::Keys::parse(&read_secret(file)?).map_err(|error| error.endpoint(file.display()))?;
+        settings.macaroons = Some(Arc::new(keys));
+    }
+    if let Some(file) = &plan.revoked_macaroons {
+        let text = read_text(file)?;
+        let ids = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        settings.revoked_macaroons = Arc::new(ids.map(str::to_owned).collect());
+    }
+    Ok((settings, warnings))
+}
+
+fn unreadable(path: &Path, cause: &std::io::Error) -> Error {
+    Error::local_io(format!("cannot read {}", path.display()), cause)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    let metadata = std::fs::metadata(file).map_err(|cause| unreadable(file, &cause))?;
+    if metadata.len() > limits::AUTH_FILE_BYTES_MAX {
+        let what = format!("{} has more than {} bytes", file.display(), limits::AUTH_FILE_BYTES_MAX);
+        return Err(wrong(what));
+    }
+    std::fs::read(file).map_err(|cause| unreadable(file, &cause))
+}
+
+fn read_text(file: &Path) -> Result<String> {
+    String::from_utf8(read(file)?).map_err(|_| wrong(format!("{} is no text", file.display())))
+}
+
+/// A file that nobody else may read.
+fn read_secret(file: &Path) -> Result<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = std::fs::metadata(file).map_err(|cause| unreadable(file, &cause))?;
+    if metadata.permissions().mode() & 0o007 != 0 {
+        let what = format!("{} holds secrets, and everybody on this machine may read it", file.display());
+        return Err(wrong(what).hint(format!("chmod o= {}", file.display())));
+    }
+    read_text(file)
+}
+
+/// What is in the files of a directory, by their names. What is too large to be what is looked for is left out.
+fn files_in(directory: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for (name, path) in entries(directory)? {
+        // Links count as what they lead to: that is how authorities are hashed.
+        let is_file =
+            std::fs::metadata(&path).is_ok_and(|it| it.is_file() && it.len() <= limits::AUTH_FILE_BYTES_MAX);
+        if is_file {
+            files.push((name, std::fs::read(&path).map_err(|cause| unreadable(&path, &cause))?));
+        }
+    }
+    Ok(files)
+}
+
+fn directories_in(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+    Ok(entries(directory)?.into_iter().filter(|(_, path)| path.is_dir()).collect())
+}
+
+/// Names and places, in the order of names.
+fn entries(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let listed =
+        std::fs::read_dir(directory).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
+    let mut entries: Vec<_> = listed
+        .map_err(|cause| unreadable(directory, &cause))?
+        .into_iter()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), entry.path())))
+        .collect();
+    entries.sort();
+    Ok(entries)
 }
 
 /// The table as it is written.

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
 use gridlane_net::{TrustedProxies, has_ipv6, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
-use gridlane_store::{PosixOptions, PosixStorage, QuotaStorage, Storage};
+use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
@@ -52,21 +52,7 @@ pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
         upload_bytes_max: args.max_upload,
         durability: args.durability,
     };
-    let mut tables = match &global.config {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|cause| {
-                Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display()))
-            })?;
-            tables::read(&text, defaults).map_err(|error| match error.endpoint_text() {
-                Some(table) => {
-                    let place = format!("{}, {table}", file.display());
-                    error.endpoint(place)
-                }
-                None => error.endpoint(file.display()),
-            })?
-        }
-        None => Tables::default(),
-    };
+    let mut tables = of_file(global, defaults)?;
     tables.root.server_name = args.server_name.clone();
     match (&args.directory, tables.plans.is_empty()) {
         (Some(directory), true) => {
@@ -84,6 +70,39 @@ pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
         (None, true) => Err(usage("there is nothing to serve".to_owned())
             .hint("name a directory, or a file with [[export]] tables by --config")),
     }
+}
+
+fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
+    let Some(file) = &global.config else { return Ok(Tables::default()) };
+    let text = std::fs::read_to_string(file).map_err(|cause| {
+        Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display()))
+    })?;
+    tables::read(&text, defaults).map_err(|error| match error.endpoint_text() {
+        Some(table) => {
+            let place = format!("{}, {table}", file.display());
+            error.endpoint(place)
+        }
+        None => error.endpoint(file.display()),
+    })
+}
+
+/// What a configuration file says is to be served, or else that `directory` is, for reading: for questions about it.
+pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>) -> Result<Tables> {
+    let defaults = Defaults {
+        allow_write: false,
+        upload_bytes_max: limits::UPLOAD_BYTES_MAX,
+        durability: Durability::default(),
+    };
+    let mut tables = of_file(global, defaults)?;
+    match (directory, tables.plans.is_empty()) {
+        (Some(directory), true) => tables.plans = vec![Plan::of_directory(directory, defaults)],
+        (None, true) => {
+            return Err(usage("there is no configuration to ask".to_owned())
+                .hint("name the file by --config, or a directory by --directory"));
+        }
+        (_, false) => {}
+    }
+    Ok(tables)
 }
 
 /// Fails when a directory is not there, or lies in another one that is served: what a request does to one path
