@@ -469,3 +469,15 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+// --- Certificates -------------------------------------------------------------------------------
+
+/// Certificates that a peer presents, and of a path to a root. Chains of the grid have up to ten, with proxies of
+/// proxies.
+pub const CHAIN_CERTIFICATES_MAX: usize = 24;
+/// Bytes of all of them: rustls takes messages of 64 KiB in a handshake; attributes of several organisations take 20 KiB.
+pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
+/// Signatures looked at for one chain, along all ways that are tried: a few more than the longest way has.
+pub const CHAIN_SIGNATURES_MAX: usize = 48;
+/// Bytes of a serial number (RFC 5280, 4.1.2.2).
+pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
