@@ -2,6 +2,42 @@
 
 use std::time::Duration;
 
+// --- Tokens ------------------------------------------------------------------------------------
+
+/// Bytes of a JSON Web Token. Real ones have 0.5 to 3 kB, those with many groups 8 kB; it has to leave room in a request
+/// head for everything else.
+pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Objects and arrays within each other in the JSON of tokens and of issuers' documents. Profiles need 2, certificates of
+/// keys 4.
+pub const TOKEN_JSON_DEPTH_MAX: usize = 8;
+/// Bytes of a token's subject (WLCG profile 2.1.1: 255), of its identifier, and of the name of its key.
+pub const TOKEN_NAME_BYTES_MAX: usize = 255;
+/// Scopes of a token: each may become a place to compare with for every request.
+pub const TOKEN_SCOPES_MAX: usize = 256;
+/// Groups of a token.
+pub const TOKEN_GROUPS_MAX: usize = 256;
+/// Audiences of a token.
+pub const TOKEN_AUDIENCES_MAX: usize = 64;
+/// How far an issuer's clock may be from ours: what the WLCG profile recommends (4.3.1).
+pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// Tokens that are known to be good (about 1 KiB each), so that only the first request of each costs a signature.
+pub const TOKENS_KEPT_MAX: usize = 8192;
+/// Bytes of an issuer's document: its description, or its keys. Real ones have up to 20 kB.
+pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+/// Keys of one issuer. Real ones have one to five.
+pub const ISSUER_KEYS_MAX: usize = 64;
+/// Until an issuer's keys are fetched again: what the WLCG profile has as its maximum (4.3.1). It is how long a key that
+/// was called back is still believed.
+pub const ISSUER_KEYS_REFRESH: Duration = Duration::from_secs(6 * 3600);
+/// How long they are believed when the issuer does not answer: a long weekend (WLCG profile 4.3.1).
+pub const ISSUER_KEYS_AGE_MAX: Duration = Duration::from_secs(4 * 24 * 3600);
+/// Between two fetches because of a key that is not known: anybody can name one.
+pub const ISSUER_KEYS_UNKNOWN_WAIT: Duration = Duration::from_secs(180);
+/// Between two fetches when the first failed.
+pub const ISSUER_KEYS_FAILED_WAIT: Duration = Duration::from_secs(60);
+/// How long a request waits for the keys of its token's issuer, which are two documents.
+pub const ISSUER_FETCH_MAX: Duration = Duration::from_secs(10);
+
 // --- What a server accepts ---------------------------------------------------------------------
 
 /// Bytes of a request line: beyond it the answer is 414. nginx and Apache stop at 8 KiB.
@@ -406,6 +442,10 @@ const _: () = {
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
+/// Bytes of a token, or of a macaroon: those of the field have 1 to 3 kB, and XRootD takes 4096 by default. Head fields, and
+/// credentials over root://, have room for more.
+pub const TOKEN_BYTES_MAX: usize = 8 * 1024;
+
 /// Bytes of the arguments of a request of somebody who is not logged in: names, and credentials. Tokens and proxies'
 /// certificates have some kilobytes.
 pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
@@ -491,3 +531,21 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Attribute certificates of VOMS in one proxy: one for each virtual organisation, and people are in a few.
+pub const VOMS_CERTIFICATES_MAX: usize = 16;
+/// Certificates that one of them brings for its own signature: a server's and the authorities above it.
+pub const VOMS_ISSUERS_MAX: usize = 8;
+/// Extensions, attributes and targets of one of them, each: real ones have five extensions and one attribute.
+pub const VOMS_ELEMENTS_MAX: usize = 64;
+/// Groups and roles of somebody, in all of them together: each is in every line of the logs.
+pub const VOMS_FQANS_MAX: usize = 256;
+/// Bytes of a group with its role as VOMS writes it: its database has room for 255 of each, and there are words between.
+pub const VOMS_FQAN_BYTES_MAX: usize = 640;
+/// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
+pub const VOMS_SKEW_MAX_S: i64 = 300;
+
+// --- Credentials that we make ------------------------------------------------------------------
+
+/// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
+/// minutes, and Globus and VOMS allow for five.
+pub const CERTIFICATE_BACKDATED_S: i64 = 300;

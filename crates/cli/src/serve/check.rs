@@ -39,7 +39,7 @@ struct Findings {
 pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     let mut found = Findings::default();
     found.addresses(args);
-    let Tables { plans, root } = found.ok(settings::tables(args, global)).unwrap_or_default();
+    let Tables { plans, root, .. } = found.ok(settings::tables(args, global)).unwrap_or_default();
     found.errors.extend(check_paths(&plans));
     // One that is not there is told of below.
     if plans.iter().all(|plan| plan.directory.is_dir()) {

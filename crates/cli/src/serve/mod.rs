@@ -1,7 +1,9 @@
 //! `gridlane serve`.
 
+mod auth;
 mod check;
 mod notify;
+mod rules;
 mod settings;
 mod tables;
 

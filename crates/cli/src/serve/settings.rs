@@ -129,6 +129,7 @@ pub(super) fn settings(
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(addresses(args)?);
     settings.exports = exports;
+    settings.policy = Arc::new(tables.policy());
     settings.admin = args.admin;
     settings.limit_rate_bytes_per_s = args.limit_rate;
     settings.tls = Some(tls);
@@ -175,7 +176,6 @@ fn export(plan: &Plan, kept: &Kept, next: &mut Kept) -> Result<Export> {
     Ok(Export {
         path: plan.path.clone(),
         allow_write: plan.allow_write,
-        rules: plan.rules.clone(),
         upload_bytes_max: plan.upload_bytes_max,
         compat: plan.compat,
         cors_origins: plan.cors_origins.clone(),
