@@ -469,3 +469,8 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
+pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
+/// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);

@@ -20,7 +20,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
-pub use client::{ClientIdentity, IdentityFacts, failure};
+pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
 /// Whom a client trusts.
 #[derive(Clone, Debug, Default)]

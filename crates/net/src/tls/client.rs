@@ -153,17 +153,24 @@ impl ResolvesClientCert for Shown {
     }
 }
 
-/// What is wrong about TLS in a failure of a connection; `None` when something else is wrong.
-///
-/// A server that does not like a client's certificate says so after the handshake (TLS 1.3): then it is found in the
-/// first read.
+/// What is wrong about TLS in a failure of a handshake; `None` when something else is wrong.
 pub fn failure(cause: &io::Error) -> Option<Error> {
     let wrong = cause.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match wrong {
         rustls::Error::InvalidCertificate(why) => untrusted(why),
-        rustls::Error::AlertReceived(alert) => refused(*alert),
-        other => Error::new(ErrorKind::Protocol, format!("the TLS handshake failed: {other}")),
+        other => rejection(cause)
+            .unwrap_or_else(|| Error::new(ErrorKind::Protocol, format!("the TLS handshake failed: {other}"))),
     })
+}
+
+/// The server's word that it does not take the client's certificate; `None` when it is another failure.
+///
+/// With TLS 1.3 it comes after the handshake: in the first read.
+pub fn rejection(cause: &io::Error) -> Option<Error> {
+    match cause.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::AlertReceived(alert) => rejected(*alert),
+        _ => None,
+    }
 }
 
 /// The server's certificate is not believed.
@@ -198,36 +205,36 @@ fn untrusted(why: &CertificateError) -> Error {
     }
 }
 
-/// The server ended the connection with an alert (RFC 8446, 6.2).
-fn refused(alert: AlertDescription) -> Error {
+/// What an alert says of the client's certificate (RFC 8446, 6.2).
+fn rejected(alert: AlertDescription) -> Option<Error> {
     use AlertDescription as Alert;
-    let denied = |what: &str, hint: &str| {
-        Error::new(ErrorKind::Denied, format!("the server does not accept our certificate: {what}"))
-            .fault(Fault::Caller)
-            .hint(hint.to_owned())
-    };
-    match alert {
-        Alert::CertificateRequired => Error::new(ErrorKind::Denied, "the server wants a certificate from us")
-            .fault(Fault::Caller)
-            .hint("make a proxy (voms-proxy-init), or name one with --cert FILE"),
-        Alert::CertificateExpired => denied(
-            "it has expired",
+    let (what, hint) = match alert {
+        Alert::CertificateRequired => {
+            return Some(
+                Error::new(ErrorKind::Denied, "the server wants a certificate from us")
+                    .fault(Fault::Caller)
+                    .hint("make a proxy (voms-proxy-init), or name one with --cert FILE"),
+            );
+        }
+        Alert::CertificateExpired => (
+            "it has expired".to_owned(),
             "renew it; or this machine's clock or the server's is wrong (gridlane doctor URL)",
         ),
-        Alert::CertificateRevoked => denied("it was revoked", "get a new one"),
-        Alert::UnknownCA => {
-            denied("it does not know its authority", "is the chain whole? Else ask whoever runs the server")
-        }
+        Alert::CertificateRevoked => ("it was revoked".to_owned(), "get a new one"),
+        Alert::UnknownCA => (
+            "it does not know its authority".to_owned(),
+            "is the chain whole, and does the server take proxies? Else ask whoever runs it",
+        ),
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
         | Alert::CertificateUnknown
         | Alert::AccessDenied => {
-            denied(&format!("{alert:?}"), "ask whoever runs the server why; does it take proxies?")
+            (format!("{alert:?}"), "ask whoever runs the server why; does it take proxies?")
         }
-        other => {
-            Error::new(ErrorKind::Protocol, format!("the TLS handshake failed: the server says {other:?}"))
-        }
-    }
+        _ => return None,
+    };
+    let message = format!("the server does not accept our certificate: {what}");
+    Some(Error::new(ErrorKind::Denied, message).fault(Fault::Caller).hint(hint))
 }
 
 #[cfg(test)]
