@@ -560,3 +560,8 @@ pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
 pub const CHAIN_SIGNATURES_MAX: usize = 48;
 /// Bytes of a serial number (RFC 5280, 4.1.2.2).
 pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
+
+/// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
+pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
+/// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
