@@ -487,3 +487,15 @@ pub const VOMS_SKEW_MAX_S: i64 = 300;
 /// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
 /// minutes, and Globus and VOMS allow for five.
 pub const CERTIFICATE_BACKDATED_S: i64 = 300;
+
+// --- Certificates -------------------------------------------------------------------------------
+
+/// Certificates that a peer presents, and of a path to a root. Chains of the grid have up to ten, with proxies of
+/// proxies.
+pub const CHAIN_CERTIFICATES_MAX: usize = 24;
+/// Bytes of all of them: rustls takes messages of 64 KiB in a handshake; attributes of several organisations take 20 KiB.
+pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
+/// Signatures looked at for one chain, along all ways that are tried: a few more than the longest way has.
+pub const CHAIN_SIGNATURES_MAX: usize = 48;
+/// Bytes of a serial number (RFC 5280, 4.1.2.2).
+pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
