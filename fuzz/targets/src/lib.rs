@@ -21,6 +21,7 @@ mod fields;
 mod heads;
 mod names;
 mod root;
+mod voms;
 mod xml;
 
 use std::collections::BTreeMap;
@@ -104,6 +105,7 @@ targets! {
     root::root_dirlist, 5000;
     root::root_client, 2000;
     root::root_server, 3000;
+    voms::voms, 5000;
 }
 
 /// The target of this name.
