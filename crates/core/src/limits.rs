@@ -481,3 +481,9 @@ pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
 pub const CHAIN_SIGNATURES_MAX: usize = 48;
 /// Bytes of a serial number (RFC 5280, 4.1.2.2).
 pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
+
+// --- Credentials that we make ------------------------------------------------------------------
+
+/// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
+/// minutes, and Globus and VOMS allow for five.
+pub const CERTIFICATE_BACKDATED_S: i64 = 300;
