@@ -20,6 +20,7 @@ mod nginx_to_client;
 mod operate;
 mod own_trees;
 mod peers;
+mod pki;
 mod resume;
 mod resume_journal;
 mod root;
