@@ -12,6 +12,7 @@
 
 mod accept;
 mod dial;
+pub mod file;
 mod proxy;
 pub mod proxy_protocol;
 mod race;
