@@ -1,6 +1,8 @@
 //! `gridlane serve`.
 
 mod check;
+#[allow(dead_code)]
+mod keys;
 mod notify;
 mod settings;
 mod tables;
