@@ -84,7 +84,7 @@ impl Shared {
     pub(crate) fn new(settings: Settings, lasting: Lasting) -> Result<Shared> {
         let deadlines = settings.deadlines;
         Ok(Shared {
-            exports: Exports::new(settings.exports)?,
+            exports: Exports::new(settings.exports, settings.policy)?,
             acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
             certificate_expires: settings.certificate_expires,
             connections_max: settings.connections_max,

@@ -32,6 +32,7 @@ use std::sync::Arc;
 
 use gridlane_dav::ResourcePath;
 
+use crate::fqan::Fqan;
 use crate::identity::TokenIdentity;
 use crate::operation::Grants;
 use crate::refusal::{Cause, Refusal};
@@ -77,6 +78,33 @@ impl Profile {
 /// Everything else that a client calls a bearer token is tried as a macaroon.
 pub fn looks_like_one(text: &str) -> bool {
     text.starts_with("eyJ") && text.bytes().filter(|byte| *byte == b'.').count() == 2
+}
+
+/// Who would bear a token of this issuer with this subject, these scopes and these groups: for explaining what it would be
+/// worth. `read:` and `write:` are SciTokens' scopes, `storage.read:` and the like the WLCG profile's.
+///
+/// # Errors
+/// When a scope is not written as that profile has it.
+pub fn would_be(
+    issuer: &Issuer,
+    subject: &str,
+    scopes: &[String],
+    groups: Vec<Fqan>,
+) -> Result<TokenIdentity, Refusal> {
+    let is_scitokens = scopes.iter().any(|scope| scope.starts_with("read:") || scope.starts_with("write:"));
+    let profile = if is_scitokens { Profile::SciTokens2 } else { Profile::Wlcg };
+    let scopes = scopes::Scopes::read(&scopes.join(" "), profile, issuer)?;
+    Ok(TokenIdentity {
+        issuer: issuer.url.clone(),
+        subject: subject.to_owned(),
+        id: None,
+        scopes: scopes.all,
+        capabilities: scopes.capabilities,
+        is_capability: scopes.is_capability,
+        groups,
+        vo: issuer.vo.clone(),
+        expires_s: i64::MAX,
+    })
 }
 
 /// Who bears a token, and what it allows.
