@@ -2,6 +2,8 @@
 //!
 //! Provider: `ring`, whose AES-GCM is the fastest on CPUs without AVX-512. Protocols: TLS 1.3 and 1.2.
 
+mod client;
+
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -21,6 +23,8 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, S
 use crate::client_certs::AnyChain;
 use crate::resumption::Resumption;
 
+pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
+
 /// Whom a client trusts.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
@@ -35,6 +39,12 @@ pub struct Trust {
 /// Settings for connections that we open. The system's authorities come from `SSL_CERT_FILE` and
 /// `SSL_CERT_DIR`, or the platform's store.
 pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
+    client_config_as(trust, None)
+}
+
+/// The same for connections on which `identity` is shown to servers that ask for a certificate. Sessions are resumed
+/// within one such value only, so that nobody is taken for somebody else.
+pub fn client_config_as(trust: &Trust, identity: Option<&ClientIdentity>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -43,7 +53,10 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
     let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
     let verifier = Verifier { anyone: trust.insecure, named, system: OnceLock::new(), provider };
     let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-    Ok(Arc::new(config.with_no_client_auth()))
+    Ok(Arc::new(match identity {
+        Some(identity) => config.with_client_cert_resolver(Arc::new(client::Shown(identity.clone()))),
+        None => config.with_no_client_auth(),
+    }))
 }
 
 fn verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {

@@ -1,12 +1,13 @@
 //! What an operator decides. Everything else is a constant in [`gridlane_core::limits`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridlane_auth::Policy;
+use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::macaroon;
 use gridlane_auth::password::Users;
 use gridlane_auth::token::Issuer;
@@ -106,7 +107,7 @@ pub struct AuthSettings {
     /// Whom to believe about virtual organisations.
     pub voms: Arc<VomsDir>,
     /// Users by the subjects of their certificates.
-    pub gridmap: Arc<HashMap<String, String>>,
+    pub gridmap: Arc<GridMap>,
     /// Whose tokens count.
     pub issuers: Vec<Issuer>,
     /// What tokens may call this server: `https://host.example:1094`.

@@ -17,6 +17,7 @@ pub mod smuggling;
 pub mod streams;
 
 mod bodies;
+mod credentials;
 mod fields;
 mod heads;
 mod names;
@@ -104,6 +105,8 @@ targets! {
     root::root_dirlist, 5000;
     root::root_client, 2000;
     root::root_server, 3000;
+    credentials::macaroon, 2000;
+    credentials::macaroon_request, 5000;
 }
 
 /// The target of this name.

@@ -413,6 +413,14 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
             let message = format!("it wants credentials of a kind that is not spoken here: {}", said(&names));
             Error::new(ErrorKind::Denied, message)
         }
+        Refused::TokenWantsTls => {
+            Error::new(ErrorKind::Denied, "it wants a token, and the connection is in clear")
+                .hint("roots:// instead of root:// protects it")
+        }
+        Refused::TokenTooLong(max) => {
+            let message = format!("it takes no token of more than {max} bytes");
+            Error::new(ErrorKind::Denied, message).hint("ask the issuer for one with fewer groups or scopes")
+        }
         Refused::Error(answer) => status_error(&answer),
         Refused::Malformed(wrong) => malformed(&wrong),
     };
