@@ -540,6 +540,9 @@ pub const ROOT_CONFIG_KEYS_MAX: usize = 1024;
 pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+// --- Credentials that we read ------------------------------------------------------------------
+
 /// Attribute certificates of VOMS in one proxy: one for each virtual organisation, and people are in a few.
 pub const VOMS_CERTIFICATES_MAX: usize = 16;
 /// Certificates that one of them brings for its own signature: a server's and the authorities above it.
@@ -575,3 +578,5 @@ pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
 pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
 /// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+// --- Credentials that we make ------------------------------------------------------------------
+

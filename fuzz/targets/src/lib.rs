@@ -22,6 +22,7 @@ mod fields;
 mod heads;
 mod names;
 mod root;
+mod voms;
 mod xml;
 
 use std::collections::BTreeMap;
@@ -107,6 +108,7 @@ targets! {
     root::root_server, 3000;
     credentials::macaroon, 2000;
     credentials::macaroon_request, 5000;
+    voms::voms, 5000;
 }
 
 /// The target of this name.
