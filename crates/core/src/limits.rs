@@ -38,8 +38,8 @@ pub const ISSUER_KEYS_AGE_MAX: Duration = Duration::from_secs(4 * 24 * 3600);
 pub const ISSUER_KEYS_UNKNOWN_WAIT: Duration = Duration::from_secs(180);
 /// Between two fetches when the first failed.
 pub const ISSUER_KEYS_FAILED_WAIT: Duration = Duration::from_secs(60);
-/// How long a request waits for the keys of its token's issuer, which are two documents.
-pub const ISSUER_FETCH_MAX: Duration = Duration::from_secs(10);
+/// How long a document of an issuer may take. The request whose token needs it waits, for two or three of them.
+pub const ISSUER_DOCUMENT_MAX: Duration = Duration::from_secs(5);
 
 // --- What a server accepts ---------------------------------------------------------------------
 
