@@ -53,6 +53,16 @@ pub const REQUEST_HEADERS_MAX: usize = 100;
 pub const NAME_BYTES_MAX: usize = 255;
 /// From accepting a connection to knowing its protocol, then to the end of a TLS handshake.
 pub const DETECT_MAX: Duration = Duration::from_secs(10);
+/// Certificates of a client's chain: an end-entity certificate, its authorities, and proxies of proxies.
+pub const CLIENT_CHAIN_CERTIFICATES_MAX: usize = 16;
+/// Bytes of a client's chain: a proxy with attributes of several VOs has 20 KiB.
+pub const CLIENT_CHAIN_BYTES_MAX: usize = 48 * 1024;
+/// Bytes of TLS sessions that clients may go on with. One takes 0.6 KB, and with a proxy's chain 6 KB, twice for each
+/// connection: at 4000 new connections per second with proxies, what was used in the last second is there, and without
+/// client certificates what was used in the last ten.
+pub const TLS_SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long a TLS session may be gone on with: a working day. The chain in it is judged anew each time.
+pub const TLS_SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// From a request's first byte to the end of its head: beyond it the answer is 408.
 pub const REQUEST_HEAD_MAX: Duration = Duration::from_secs(20);
 /// Without a byte of a request on an open connection: then it is closed.
