@@ -12,6 +12,7 @@ use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth;
+use super::keys::KeyFetcher;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
 
@@ -145,7 +146,10 @@ pub(super) fn settings(
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
     let listen = addresses(args, tables.auth.asks())?;
-    let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    if !auth.issuers.is_empty() {
+        auth.key_source = Some(Arc::new(KeyFetcher::new(global.trust())));
+    }
     for warning in &warnings {
         access_log.note(warning);
     }
