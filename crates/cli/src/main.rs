@@ -15,6 +15,7 @@ mod output;
 mod progress;
 mod serve;
 mod wan;
+mod who;
 
 use std::process::ExitCode;
 
