@@ -9,6 +9,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::{format_bytes, format_seconds};
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_engine::Client;
@@ -64,9 +65,6 @@ const FAR_PATH_BYTES: u64 = 125_000_000;
 
 /// Descriptors that a copy of a large tree from several replicas may need.
 const DESCRIPTORS_MIN: u64 = 1024;
-
-/// A clock that differs more makes tokens and certificates look too young or too old.
-const SKEW_MAX: Duration = Duration::from_secs(60);
 
 /// What is worth a note.
 const SKEW_NOTED: Duration = Duration::from_secs(5);
@@ -262,7 +260,7 @@ pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
         return findings;
     }
     let began = Instant::now();
-    match client.http.connect(url, Purpose::Question, true).await {
+    match client.http.connect(url, url, Purpose::Question, true).await {
         Ok(connected) => {
             let text = format!("{}, after {}", connected.connection.describe(), in_words(began.elapsed()));
             findings.push(Finding::ok("connection", text));
@@ -369,7 +367,9 @@ fn clock(date: Option<&str>, asked: SystemTime, took: Duration) -> Option<Findin
     };
     let advice = "set the clock (timedatectl, chrony): certificates and tokens have times in them";
     Some(match skew {
-        skew if skew > SKEW_MAX => Finding::bad("clock", Error::new(ErrorKind::Other, text).hint(advice)),
+        skew if skew > CLOCK_SKEW_MAX => {
+            Finding::bad("clock", Error::new(ErrorKind::Other, text).hint(advice))
+        }
         skew if skew > SKEW_NOTED => Finding::note("clock", text, advice),
         _ => Finding::ok("clock", text),
     })
