@@ -20,8 +20,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
-use crate::file;
 use crate::client_certs::AnyChain;
+use crate::file;
 use crate::resumption::Resumption;
 
 pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
