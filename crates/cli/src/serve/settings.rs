@@ -74,9 +74,8 @@ pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
 
 fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
     let Some(file) = &global.config else { return Ok(Tables::default()) };
-    let text = std::fs::read_to_string(file).map_err(|cause| {
-        Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display()))
-    })?;
+    let text = std::fs::read_to_string(file)
+        .map_err(|cause| Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display())))?;
     tables::read(&text, defaults).map_err(|error| match error.endpoint_text() {
         Some(table) => {
             let place = format!("{}, {table}", file.display());
