@@ -99,6 +99,8 @@ pub(crate) enum Command {
     Complete(CompleteArgs),
     Man(ManArgs),
     Wan(crate::wan::args::WanArgs),
+    Pki(crate::pki::args::PkiArgs),
+    Auth(crate::auth::AuthArgs),
 }
 
 /// Copy files and trees, from several replicas at once if there are.

@@ -33,6 +33,7 @@
 
 pub mod access_log;
 mod admin;
+mod auth;
 mod blocking;
 mod body;
 mod buffers;

@@ -22,6 +22,8 @@ mod fields;
 mod heads;
 mod names;
 mod root;
+mod tokens;
+mod voms;
 mod xml;
 
 use std::collections::BTreeMap;
@@ -107,6 +109,9 @@ targets! {
     root::root_server, 3000;
     credentials::macaroon, 2000;
     credentials::macaroon_request, 5000;
+    voms::voms, 5000;
+    tokens::token, 3000;
+    tokens::issuer_documents, 5000;
 }
 
 /// The target of this name.

@@ -201,7 +201,8 @@ fn check_authorities(path: &[&Certificate], proxies: usize) -> Result<(), (usize
     let mut below = 0;
     for (index, authority) in path.iter().enumerate().skip(proxies + 1) {
         let is_root = index + 1 == path.len();
-        if !authority.is_authority() && !(is_root && authority.is_old_authority()) {
+        let may_be = authority.is_authority() || is_root && authority.is_old_authority();
+        if !may_be {
             return Err((index, unacceptable("it is of no authority (basicConstraints)")));
         }
         if authority.profile.key_usage.is_some_and(|usage| !KeyUsage::may_sign_certificates(usage)) {
@@ -274,9 +275,9 @@ fn check_lists(
     let is_over =
         |next_update_s: Option<i64>| next_update_s.is_some_and(|next_update_s| now_s >= next_update_s);
     let is_current =
-        |list: &&super::crl::RevocationList| list.this_update_s <= now_s && !is_over(list.next_update_s);
+        |list: &super::crl::RevocationList| list.this_update_s <= now_s && !is_over(list.next_update_s);
     let Some(latest) = lists.iter().max_by_key(|list| list.this_update_s) else { return Ok(()) };
-    if lists.iter().any(|list| is_current(&list)) {
+    if lists.iter().any(|list| is_current(list)) {
         return Ok(());
     }
     // The fault is the site's, or the authority's; whoever asks can only wait.

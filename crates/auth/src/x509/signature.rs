@@ -98,7 +98,7 @@ impl Algorithm {
         Algorithm::known(identifier.algorithm.as_bytes(), parameters)
     }
 
-    fn known(kind: &[u8], parameters: Option<(u8, &[u8])>) -> Option<Algorithm> {
+    fn known(kind: &[u8], parameters: Parameters<'_>) -> Option<Algorithm> {
         let is_null_or_absent = matches!(parameters, None | Some((tag::NULL, [])));
         match kind {
             RSA_SHA256 if is_null_or_absent => Some(Algorithm::RsaPkcs1(Digest::Sha256)),
@@ -114,7 +114,7 @@ impl Algorithm {
 }
 
 /// `RSASSA-PSS-params` (RFC 4055, 3.1): the same digest twice, and a salt as long as it.
-fn pss_digest(parameters: Option<(u8, &[u8])>) -> Option<Digest> {
+fn pss_digest(parameters: Parameters<'_>) -> Option<Digest> {
     let (_, fields) = parameters.filter(|(found, _)| *found == tag::SEQUENCE)?;
     let mut fields = Der::new(fields);
     let digest = hash(fields.enter(tag::composed(0))?)?;
@@ -219,7 +219,11 @@ impl<'a> Key<'a> {
     }
 }
 
-fn read_spki(spki: &[u8]) -> Option<(&[u8], Option<(u8, &[u8])>, &[u8])> {
+/// An element's tag and contents, if it is there.
+type Parameters<'a> = Option<(u8, &'a [u8])>;
+
+/// Kind of the key, what it says of its algorithm, and the key.
+fn read_spki(spki: &[u8]) -> Option<(&[u8], Parameters<'_>, &[u8])> {
     let mut outer = Der::new(spki);
     let mut fields = outer.enter(tag::SEQUENCE)?;
     outer.end()?;

@@ -2,6 +2,8 @@
 
 mod auth;
 mod check;
+#[allow(dead_code)]
+mod keys;
 mod notify;
 mod rules;
 mod settings;
@@ -50,7 +52,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let mut hang_up = listen_to(SignalKind::hangup())?;
     let tables = settings::tables(args, global)?;
     // Before anything is made on disk.
-    settings::addresses(args)?;
+    settings::addresses(args, tables.auth.asks())?;
     settings::check_directories(&tables.plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;

@@ -11,6 +11,7 @@ use gridlane_net::{TrustedProxies, has_ipv6, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
+use super::auth;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
 
@@ -143,9 +144,15 @@ pub(super) fn settings(
         "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
-    let tls = tls::server_config(&certificate.cert, &certificate.key)?;
+    let tls = tls::server_config(&certificate.cert, &certificate.key, false)?;
     let (_, expires) = tls::validity(&certificate.cert)?;
-    let mut settings = Settings::empty(addresses(args)?);
+    let listen = addresses(args, tables.auth.asks())?;
+    let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    for warning in &warnings {
+        access_log.note(warning);
+    }
+    let mut settings = Settings::empty(listen);
+    settings.auth = auth;
     settings.exports = exports;
     settings.policy = Arc::new(tables.policy());
     settings.admin = args.admin;
@@ -266,12 +273,28 @@ pub(super) fn host_name() -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
+/// What tokens may call this server, if nothing else is said: its names with its ports.
+pub(super) fn audiences(args: &ServeArgs, listen: &[SocketAddr]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut ports: Vec<u16> = listen.iter().map(SocketAddr::port).filter(|port| *port != 0).collect();
+    ports.dedup();
+    for name in names(args) {
+        for port in &ports {
+            all.push(format!("https://{name}:{port}"));
+            if *port == 443 {
+                all.push(format!("https://{name}"));
+            }
+        }
+    }
+    all
+}
+
 fn networks(texts: &[String]) -> Result<Vec<Network>> {
     Network::parse_list(texts.iter().map(String::as_str))
 }
 
-/// Where to listen.
-pub(super) fn addresses(args: &ServeArgs) -> Result<Vec<SocketAddr>> {
+/// Where to listen. `asks`: clients have a way to say who they are, so that it need not be this machine alone.
+pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>> {
     let mut listen = args.listen.clone();
     if listen.is_empty() {
         listen.push((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into());
@@ -287,11 +310,11 @@ pub(super) fn addresses(args: &ServeArgs) -> Result<Vec<SocketAddr>> {
         return Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"));
     }
     match listen.iter().find(|address| !is_loopback(address.ip())) {
-        Some(address) if !args.insecure_allow_anonymous => {
+        Some(address) if !asks && !args.insecure_allow_anonymous => {
             let message =
                 format!("{address} is reachable from other machines, and nobody is asked who they are");
             Err(usage(message)
-                .hint("listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
+                .hint("say in [auth] how clients prove who they are, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
         }
         _ => Ok(listen),
     }

@@ -1,0 +1,29 @@
+//! `gridlane auth`: who one is, and what that allows.
+
+pub(crate) mod proxy;
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gridlane_core::Result;
+
+use crate::args::Global;
+
+/// Make and show credentials.
+#[derive(Debug, Args)]
+pub(crate) struct AuthArgs {
+    #[command(subcommand)]
+    pub(crate) command: AuthCommand,
+}
+
+// Described where the options are, as `gridlane`'s commands are.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuthCommand {
+    Proxy(proxy::ProxyArgs),
+}
+
+pub(crate) fn run(args: &AuthArgs, global: &Global) -> Result<ExitCode> {
+    match &args.command {
+        AuthCommand::Proxy(args) => proxy::run(args, global),
+    }
+}
