@@ -34,7 +34,8 @@ impl KeyFetcher {
                 return Err(Error::new(ErrorKind::Denied, message).endpoint(&at));
             }
             // Rare enough for a connection of its own.
-            let Connected { mut connection, .. } = self.client.connect(&at, Purpose::Question, true).await?;
+            let Connected { mut connection, .. } =
+                self.client.connect(&at, &at, Purpose::Question, true).await?;
             connection.send(&Request::new("GET", &at).header("Accept", "application/json")).await?;
             let response = connection.response().await?;
             let next = follow("GET", &at, &response.head)?;
