@@ -99,12 +99,12 @@ pub(crate) fn names_at(current: &OsStr) -> Vec<CompletionCandidate> {
 fn names_in(directory: &str) -> Option<Vec<String>> {
     let url = Url::parse_absolute(directory).ok()?;
     // What only the holder of a secret may see is not kept.
-    let kept = url.credentials().is_none().then(|| kept_file(directory)).flatten();
+    let kept = (!url.has_secrets()).then(|| kept_file(directory)).flatten();
     if let Some(names) = kept.as_deref().and_then(read_kept) {
         return Some(names);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().ok()?;
-    let client = gridlane_client::connect(TRUST.get().cloned().unwrap_or_default());
+    let client = crate::who::connect_quietly(&url, TRUST.get().cloned().unwrap_or_default());
     let asked = runtime.block_on(async { timeout(ANSWER_MAX, tokio::spawn(ask(client, url))).await });
     runtime.shutdown_background();
     let names = asked.ok()?.ok()?.ok()?;

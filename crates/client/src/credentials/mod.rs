@@ -32,7 +32,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
 use gridlane_engine::{Credentials, HostPattern, TokenSource};
 use gridlane_net::tls::ClientIdentity;
 
-pub use claims::Claims;
+pub use claims::{Claims, TokenKind};
 pub use lasting::Lasting;
 pub use machine::{Content, Machine, ThisMachine, Version};
 
