@@ -17,6 +17,7 @@ mod pki;
 mod progress;
 mod serve;
 mod wan;
+mod who;
 
 use std::process::ExitCode;
 

@@ -20,9 +20,10 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
-pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
-
+use crate::client_certs::AnyChain;
 use crate::file;
+use crate::resumption::Resumption;
+pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
 /// Whom a client trusts.
 #[derive(Clone, Debug, Default)]
@@ -93,15 +94,28 @@ pub fn count_authorities(trust: &Trust) -> Result<(usize, usize)> {
 }
 
 /// Settings for connections that we accept, with the certificate chain and key in two PEM files.
-pub fn server_config(cert_file: &Path, key_file: &Path) -> Result<Arc<ServerConfig>> {
+///
+/// They are Mozilla's intermediate profile without finite-field Diffie-Hellman: TLS 1.3, and TLS 1.2 with ECDHE and
+/// AES-GCM or ChaCha20. With `asks_for_certificates` clients are asked for a certificate, and served without one as well;
+/// what they send [is not judged](crate::Stream::peer_certificates). Each of these settings has sessions of its own to go
+/// on with: with new settings clients shake hands in full.
+pub fn server_config(
+    cert_file: &Path,
+    key_file: &Path,
+    asks_for_certificates: bool,
+) -> Result<Arc<ServerConfig>> {
     let chain = read_certificates(cert_file)?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|cause| unusable(key_file, cause))?;
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|cause| unusable(cert_file, cause))?;
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?;
+    let builder = match asks_for_certificates {
+        true => builder.with_client_cert_verifier(AnyChain::new(&provider)),
+        false => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|cause| unusable(cert_file, cause))?;
+    config.session_storage = Resumption::new();
     Ok(Arc::new(config))
 }
 

@@ -33,6 +33,7 @@
 
 pub mod access_log;
 mod admin;
+mod auth;
 mod blocking;
 mod body;
 mod buffers;
@@ -47,6 +48,7 @@ pub mod export;
 mod forwarded;
 mod gather;
 mod get;
+mod macaroons;
 mod metrics;
 mod mirrors;
 mod mkcol;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -114,6 +115,8 @@ pub struct AuthSettings {
     pub audiences: Vec<String>,
     /// Where the keys of issuers come from.
     pub key_source: Option<Arc<dyn KeySource>>,
+    /// Where they are kept, so that a restart does not need the issuers; without it they are in memory only.
+    pub keys_directory: Option<PathBuf>,
     /// Secrets of this site's macaroons; without them there are none.
     pub macaroons: Option<Arc<macaroon::Keys>>,
     /// Identifiers of macaroons that were called back.

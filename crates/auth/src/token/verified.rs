@@ -1,6 +1,7 @@
 //! Tokens that were found good: for the hot path, which a signature would cost more than the rest of a small request.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use gridlane_core::limits;
@@ -8,16 +9,23 @@ use ring::digest;
 
 use crate::identity::Identity;
 
-/// What tells tokens apart: their SHA-256. The token itself is not kept.
+/// What tells texts apart, tokens for one: their SHA-256. The text itself is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
-    /// Of a token.
-    pub fn of(token: &str) -> Fingerprint {
+    /// Of a text.
+    pub fn of(text: &str) -> Fingerprint {
         let mut fingerprint = [0; 32];
-        fingerprint.copy_from_slice(digest::digest(&digest::SHA256, token.as_bytes()).as_ref());
+        fingerprint.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
         Fingerprint(fingerprint)
+    }
+}
+
+/// In hexadecimal digits.
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

@@ -1,5 +1,7 @@
 //! `gridlane auth`: who one is, and what that allows.
 
+pub(crate) mod explain;
+pub(crate) mod import;
 pub(crate) mod proxy;
 
 use std::process::ExitCode;
@@ -9,7 +11,7 @@ use gridlane_core::Result;
 
 use crate::args::Global;
 
-/// Make and show credentials.
+/// Make and show credentials, and say what they allow.
 #[derive(Debug, Args)]
 pub(crate) struct AuthArgs {
     #[command(subcommand)]
@@ -20,10 +22,14 @@ pub(crate) struct AuthArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthCommand {
     Proxy(proxy::ProxyArgs),
+    Explain(explain::ExplainArgs),
+    Import(import::ImportArgs),
 }
 
 pub(crate) fn run(args: &AuthArgs, global: &Global) -> Result<ExitCode> {
     match &args.command {
         AuthCommand::Proxy(args) => proxy::run(args, global),
+        AuthCommand::Explain(args) => explain::run(args, global),
+        AuthCommand::Import(args) => import::run(args),
     }
 }

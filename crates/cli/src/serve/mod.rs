@@ -2,6 +2,8 @@
 
 mod auth;
 mod check;
+#[allow(dead_code)]
+mod keys;
 mod notify;
 mod rules;
 mod settings;
