@@ -94,6 +94,7 @@ fn make(args: &ProxyArgs, global: &Global) -> Result<()> {
     let issuer = read_credential(&cert, &key)?;
     let now_s = now_s();
     let own = check_time(&issuer, now_s, &cert)?;
+    check_length(&issuer, &cert)?;
     let mut terms = ProxyTerms::new(Validity::from_now(now_s, args.hours * HOUR_S));
     terms.path_len = args.path_length;
     // A limited proxy makes limited ones only.
@@ -201,6 +202,16 @@ fn check_time(credential: &Credential, now_s: i64, file: &Path) -> Result<Validi
         return refused(format!("the certificate is not valid before {}", moment(validity.not_before_s)));
     }
     Ok(validity)
+}
+
+/// Whether the proxies that it is made of let one more follow: nobody would believe it.
+fn check_length(credential: &Credential, file: &Path) -> Result<()> {
+    for (between, der) in (0u64..).zip(&credential.chain) {
+        if Contents::read(der)?.proxy_path_len()?.is_some_and(|most| most <= between) {
+            return Err(usage("no more proxies may be made of this one".into()).endpoint(file.display()));
+        }
+    }
+    Ok(())
 }
 
 /// What a VOMS server would say of the user, signed with that server's key.

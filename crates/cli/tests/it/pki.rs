@@ -252,6 +252,10 @@ fn a_proxy_is_let_in_where_its_user_is() {
     assert_eq!(shown["kind"], "RFC 3820 limited proxy");
     let left_s = shown["left_s"].as_i64().unwrap();
     assert!((1..=3600).contains(&left_s), "{left_s}");
+    // Where no proxy may follow, none is made that nobody would believe.
+    fleet.proxy(&["--cert", "proxy.pem", "--out", "last.pem", "--path-length", "0"]).exits(0);
+    ask("last.pem").exits(0);
+    fleet.proxy(&["--cert", "last.pem", "--out", "none.pem"]).exits(2).says(&["no more proxies"]);
     // What a limited proxy makes is limited, whether it is asked for or not.
     fleet.proxy(&["--cert", "second.pem", "--out", "third.pem"]).exits(0);
     fleet.proxy(&["--show", "third.pem"]).exits(0).says(&["limited proxy"]);
