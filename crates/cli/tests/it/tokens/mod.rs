@@ -1,0 +1,3 @@
+//! JSON Web Tokens: by us and by others, and what a server makes of them.
+
+mod others;
