@@ -53,6 +53,16 @@ pub const REQUEST_HEADERS_MAX: usize = 100;
 pub const NAME_BYTES_MAX: usize = 255;
 /// From accepting a connection to knowing its protocol, then to the end of a TLS handshake.
 pub const DETECT_MAX: Duration = Duration::from_secs(10);
+/// Certificates of a client's chain: an end-entity certificate, its authorities, and proxies of proxies.
+pub const CLIENT_CHAIN_CERTIFICATES_MAX: usize = 16;
+/// Bytes of a client's chain: a proxy with attributes of several VOs has 20 KiB.
+pub const CLIENT_CHAIN_BYTES_MAX: usize = 48 * 1024;
+/// Bytes of TLS sessions that clients may go on with. One takes 0.6 KB, and with a proxy's chain 6 KB, twice for each
+/// connection: at 4000 new connections per second with proxies, what was used in the last second is there, and without
+/// client certificates what was used in the last ten.
+pub const TLS_SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long a TLS session may be gone on with: a working day. The chain in it is judged anew each time.
+pub const TLS_SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// From a request's first byte to the end of its head: beyond it the answer is 408.
 pub const REQUEST_HEAD_MAX: Duration = Duration::from_secs(20);
 /// Without a byte of a request on an open connection: then it is closed.
@@ -569,3 +579,8 @@ pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
 /// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 // --- Credentials that we make ------------------------------------------------------------------
+/// How fast a copy is assumed to be when it is asked whether a credential outlives it: half of a 1 Gb/s link, which is
+/// what a worker node has to itself on a bad day.
+pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;
+/// What a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
+pub const CREDENTIAL_SPARE_S: i64 = 60;

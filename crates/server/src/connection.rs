@@ -37,8 +37,8 @@ use crate::settings::LogLevel;
 use crate::shared::{Current, Phase, Shared};
 use crate::transfer::{CLIENT_PACE, Framing, Patience, Sender};
 use crate::{
-    conditions, cors, delete, forwarded, gather, get, mkcol, options, propfind, proppatch, put, relocate,
-    transfer,
+    conditions, cors, delete, forwarded, gather, get, macaroons, mkcol, options, propfind, proppatch, put,
+    relocate, transfer,
 };
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
@@ -232,6 +232,12 @@ impl Connection {
             (_, Target::Resource { path, .. }) => path,
             (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
         };
+        // With the macaroon by which the client has proved who it is, if it did so by one.
+        let macaroon = None;
+        let wire = &mut self.wire;
+        if let Some(reply) = macaroons::answer(shared, wire, head, path, client, macaroon, body).await {
+            return reply;
+        }
         let place = shared.exports.find(path, client);
         let operations: &[Operation] = match head.method {
             Method::Options => return options::answer(shared, &place),

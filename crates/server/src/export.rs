@@ -223,6 +223,22 @@ impl Exports {
         self.all.iter().any(|export| export.allow_write)
     }
 
+    /// Everything that a client may do at a path and everywhere below it: what a macaroon for it can be given.
+    pub(crate) fn grants(&self, path: &ResourcePath, client: &Client) -> Grants {
+        // Asked for a name that nothing has. At the path itself more may be allowed than below it: who may make
+        // something deep inside may make the directories that lead there.
+        let below = path.names().chain(std::iter::once(&b"\0"[..]));
+        let grants = self.policy.grants(client.asker(), below);
+        let is_read_only = match self.find(path, client) {
+            Place::Inside(spot) => !spot.export.allow_write,
+            Place::Above(_) | Place::Nowhere => !self.allow_write(),
+        };
+        match is_read_only {
+            true => grants.and(Grants::READ.with(Grants::LIST).with(Grants::STAGE)),
+            false => grants,
+        }
+    }
+
     /// Where `path` leads a client.
     pub(crate) fn find(&self, path: &ResourcePath, client: &Client) -> Place {
         for export in &self.all {

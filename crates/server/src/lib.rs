@@ -48,6 +48,7 @@ pub mod export;
 mod forwarded;
 mod gather;
 mod get;
+mod macaroons;
 mod metrics;
 mod mirrors;
 mod mkcol;

@@ -25,7 +25,7 @@ const MARGIN_BYTES: u64 = 40 << 20;
 fn a_crowd_leaves_no_trace() {
     let data = tempfile::tempdir().unwrap();
     let (cert, key) = gridlane_net::tls::self_signed(data.path(), &["localhost".to_owned()]).unwrap();
-    let tls = gridlane_net::tls::server_config(&cert, &key).unwrap();
+    let tls = gridlane_net::tls::server_config(&cert, &key, false).unwrap();
     let server = TestServer::with(|settings| {
         settings.tls = Some(tls.clone());
         settings.admin = Some("127.0.0.1:0".parse().unwrap());

@@ -251,7 +251,7 @@ impl Findings {
             return self.facts.push(format!("certificate {shown}: will be made"));
         }
         // Also whether they belong together.
-        self.ok(tls::server_config(&certificate.cert, &certificate.key).map(drop));
+        self.ok(tls::server_config(&certificate.cert, &certificate.key, false).map(drop));
         let Some(ends) = self.ok(certificate.check_validity()) else { return };
         let days = ends.duration_since(SystemTime::now()).unwrap_or_default().as_secs() / 86_400;
         self.facts.push(format!("certificate {shown}: valid for {days} days"));
