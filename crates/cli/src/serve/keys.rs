@@ -41,7 +41,11 @@ impl KeyFetcher {
             let exchange = Exchange { connection, response, url: at.clone(), redirects: Vec::new() };
             match next {
                 None => {
-                    return exchange.accept(&[200]).await?.read_whole(limits::ISSUER_DOCUMENT_BYTES_MAX).await;
+                    return exchange
+                        .accept(&[200])
+                        .await?
+                        .read_whole(limits::ISSUER_DOCUMENT_BYTES_MAX)
+                        .await;
                 }
                 Some(next) if next.same_endpoint(&at) => at = next,
                 Some(next) => {

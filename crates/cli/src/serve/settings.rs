@@ -144,10 +144,10 @@ pub(super) fn settings(
         "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
-    let tls = tls::server_config(&certificate.cert, &certificate.key, false)?;
     let (_, expires) = tls::validity(&certificate.cert)?;
     let listen = addresses(args, tables.auth.asks())?;
     let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
     for warning in &warnings {
         access_log.note(warning);
     }
