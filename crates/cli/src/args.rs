@@ -68,8 +68,13 @@ impl Global {
                 "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes"
             );
         }
+        Trust { insecure: self.insecure, ..self.authorities() }
+    }
+
+    /// The same, but that every certificate is checked in any case.
+    pub(crate) fn authorities(&self) -> Trust {
         let ca_dir = std::env::var_os("X509_CERT_DIR").map(PathBuf::from);
-        Trust { ca_files: self.ca.clone(), ca_dir, insecure: self.insecure }
+        Trust { ca_files: self.ca.clone(), ca_dir, insecure: false }
     }
 }
 

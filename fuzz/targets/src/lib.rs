@@ -22,6 +22,7 @@ mod fields;
 mod heads;
 mod names;
 mod root;
+mod tokens;
 mod voms;
 mod xml;
 
@@ -109,6 +110,8 @@ targets! {
     credentials::macaroon, 2000;
     credentials::macaroon_request, 5000;
     voms::voms, 5000;
+    tokens::token, 3000;
+    tokens::issuer_documents, 5000;
 }
 
 /// The target of this name.

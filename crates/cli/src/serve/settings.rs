@@ -12,6 +12,7 @@ use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth;
+use super::keys::KeyFetcher;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
 
@@ -153,6 +154,10 @@ pub(super) fn settings(
     }
     let mut settings = Settings::empty(listen);
     settings.auth = auth;
+    if !settings.auth.issuers.is_empty() {
+        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        settings.auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
+    }
     settings.exports = exports;
     settings.policy = Arc::new(tables.policy());
     settings.admin = args.admin;
