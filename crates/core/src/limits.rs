@@ -584,3 +584,8 @@ pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
 /// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
 // --- Credentials that we make ------------------------------------------------------------------
+/// How fast a copy is assumed to be when it is asked whether a credential outlives it: half of a 1 Gb/s link, which is
+/// what a worker node has to itself on a bad day.
+pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;
+/// What a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
+pub const CREDENTIAL_SPARE_S: i64 = 60;

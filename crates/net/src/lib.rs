@@ -13,6 +13,7 @@
 mod accept;
 mod client_certs;
 mod dial;
+pub mod file;
 mod proxy;
 pub mod proxy_protocol;
 mod race;

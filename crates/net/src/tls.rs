@@ -5,8 +5,8 @@
 mod client;
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -21,8 +21,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use crate::client_certs::AnyChain;
+use crate::file;
 use crate::resumption::Resumption;
-
 pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
 /// Whom a client trusts.
@@ -157,24 +157,14 @@ pub fn self_signed(dir: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)> {
             return Ok(());
         }
         let made = rcgen::generate_simple_self_signed(names.to_vec()).map_err(io::Error::other)?;
-        replace(&key_file, 0o600, made.signing_key.serialize_pem().as_bytes())?;
-        replace(&cert_file, 0o644, made.cert.pem().as_bytes())
+        file::replace(&key_file, 0o600, made.signing_key.serialize_pem().as_bytes())?;
+        file::replace(&cert_file, 0o644, made.cert.pem().as_bytes())
     };
     write().map_err(|cause| {
         Error::local_io(format!("cannot keep a certificate in {}", dir.display()), &cause)
             .hint("give one with --cert FILE --key FILE")
     })?;
     Ok((cert_file, key_file))
-}
-
-/// Writes a file so that it is there whole or not at all, with its final mode from the start.
-fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
-    let partial = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&partial)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&partial, path)
 }
 
 fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -71,13 +71,13 @@ pub fn extension_of(chain: &[Certificate]) -> Option<&[u8]> {
     chain.iter().find_map(|certificate| certificate.extension(ac::IN_PROXY))
 }
 
-/// The groups and roles of somebody, the primary one first; when the first of what says so ends, in seconds since 1970; and
-/// of each attribute certificate that does not count, why.
+/// The groups and roles of somebody, the primary one first; the last moment at which all of them count, in seconds since
+/// 1970; and of each attribute certificate that does not count, why.
 ///
 /// One counts when it is about the end-entity certificate (RFC 5755 section 4.2.2), at this time (give or take
-/// [`limits::VOMS_SKEW_MAX_S`]), for one of `host_names` if it names hosts (section 4.3.2), and is signed by one of those
-/// whom `voms` lists for its VO, whose certificates lead to an authority of `trust`; and when all of its groups are of that
-/// VO.
+/// [`limits::VOMS_SKEW_MAX_S`], which is in the moment as well), for one of `host_names` if it names hosts (section 4.3.2),
+/// and is signed by one of those whom `voms` lists for its VO, whose certificates lead to an authority of `trust`; and when
+/// all of its groups are of that VO.
 pub fn attributes(
     verified: &Verified,
     voms: &VomsDir,
@@ -100,7 +100,8 @@ pub fn attributes(
                 continue;
             }
         };
-        ends_s = Some(ends_s.map_or(ac.not_after_s, |ends_s| ends_s.min(ac.not_after_s)));
+        let until_s = ac.not_after_s.saturating_add(limits::VOMS_SKEW_MAX_S);
+        ends_s = Some(ends_s.map_or(until_s, |ends_s| ends_s.min(until_s)));
         for fqan in ac.fqans {
             if !fqans.contains(&fqan) {
                 fqans.push(fqan);

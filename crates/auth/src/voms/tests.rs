@@ -90,6 +90,11 @@ fn hours(from: i64, until: i64) -> Validity {
     Validity { not_before_s: NOW_S + from * HOUR_S, not_after_s: NOW_S + until * HOUR_S }
 }
 
+/// The last moment at which what ends in so many hours counts.
+fn until_s(hours: i64) -> i64 {
+    NOW_S + hours * HOUR_S + limits::VOMS_SKEW_MAX_S
+}
+
 fn day() -> Validity {
     hours(-24, 24)
 }
@@ -131,12 +136,12 @@ fn what_counts_in_order_and_until_when() {
     let acs = [grid.signed(&atlas_says), grid.signed(&cms_says), grid.signed(&atlas_says)];
     let (fqans, ends_s, refusals) = grid.ask(&acs, &both);
     assert_eq!(fqans, ["/atlas/prod/Role=manager", "/atlas", "/cms", "/cms/Role=pilot"]);
-    assert_eq!((ends_s, refusals), (Some(NOW_S + 6 * HOUR_S), vec![]));
+    assert_eq!((ends_s, refusals), (Some(until_s(6)), vec![]));
 
     // One that does not count is no harm to the others.
     let (fqans, ends_s, refusals) = grid.ask(&acs, &atlas());
     assert_eq!(fqans, ["/atlas/prod/Role=manager", "/atlas"]);
-    assert_eq!(ends_s, Some(NOW_S + 12 * HOUR_S));
+    assert_eq!(ends_s, Some(until_s(12)));
     assert_eq!(refusals.len(), 1);
     assert!(refusals[0].message.contains("cms"), "{refusals:?}");
 
@@ -292,7 +297,11 @@ fn what_is_unusual_and_counts() {
         change(&grid, &mut said);
         let (fqans, ends_s, refusals) = grid.ask(&[grid.signed(&said)], &atlas());
         assert_eq!(refusals, [], "{what}");
-        assert_eq!((fqans.len(), ends_s), (said.fqans.len(), Some(said.validity.not_after_s)), "{what}");
+        assert_eq!(
+            (fqans.len(), ends_s),
+            (said.fqans.len(), Some(said.validity.not_after_s + limits::VOMS_SKEW_MAX_S)),
+            "{what}"
+        );
     }
 }
 

@@ -145,13 +145,13 @@ pub(super) fn settings(
         "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
-    let (_, expires) = tls::validity(&certificate.cert)?;
     let listen = addresses(args, tables.auth.asks())?;
     let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
-    let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
     for warning in &warnings {
         access_log.note(warning);
     }
+    let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
+    let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
     settings.auth = auth;
     if !settings.auth.issuers.is_empty() {
