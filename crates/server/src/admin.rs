@@ -169,9 +169,9 @@ async fn page(shared: &Shared, phase: Phase) -> String {
         "throttle_clients",
         Kind::Gauge,
         "",
-        "Clients that are kept in mind because of limits of each.",
+        "Clients, users and virtual organisations that are kept in mind because of limits of each.",
     );
-    page.sample("", &[], shared.throttle.clients());
+    page.sample("", &[], shared.throttle.parties());
     page.family(
         "disk_operations_running",
         Kind::Gauge,

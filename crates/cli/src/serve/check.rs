@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
-use super::auth;
+use super::auth::{self, GoodFiles};
 use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
 use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
@@ -147,7 +147,8 @@ impl Findings {
     /// Whose word counts, who may do what, and rules that are never about anybody.
     fn identities(&mut self, args: &ServeArgs, tables: &Tables) {
         let listen = settings::addresses(args, true).unwrap_or_default();
-        let Some((auth, warnings)) = self.ok(auth::load(&tables.auth, settings::audiences(args, &listen)))
+        let Some((auth, warnings)) =
+            self.ok(auth::load(&tables.auth, settings::audiences(args, &listen), &mut GoodFiles::default()))
         else {
             return;
         };
