@@ -43,6 +43,11 @@ impl Client {
         }
     }
 
+    /// The same in another request.
+    pub(crate) fn again(&self) -> Client {
+        Client { decided: Arc::default(), ..self.clone() }
+    }
+
     /// The same for the rules.
     pub(crate) fn asker(&self) -> Asker<'_> {
         Asker { identity: &self.identity, address: self.address }

@@ -303,7 +303,9 @@ impl Opening {
                         // What has come behind the login has been refused by now, and the connection with it.
                         false if self.flight == Flight::Whole => Err(Refused::StepByStep),
                         // The server was not told of TLS, behind which it may take better proof.
-                        false if self.flight == Flight::Login && self.may_get_tls() => Err(Refused::StepByStep),
+                        false if self.flight == Flight::Login && self.may_get_tls() => {
+                            Err(Refused::StepByStep)
+                        }
                         false => {
                             self.methods.reverse();
                             self.authenticate()
