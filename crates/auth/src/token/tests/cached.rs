@@ -5,7 +5,7 @@ use crate::identity::{Identity, UserIdentity};
 use crate::token::verified::Fingerprint;
 
 fn token(number: usize) -> Fingerprint {
-    Fingerprint::of(&format!("token {number}"))
+    Fingerprint::of(format!("token {number}"))
 }
 
 fn bearer(expires_s: i64) -> Arc<Identity> {
