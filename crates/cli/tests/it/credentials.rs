@@ -87,7 +87,9 @@ fn copy(servers: &[&Server], source: &str, scratch: &Scratch) -> Command {
     let _ = std::fs::remove_file(&target);
     let mut command = cp(source, target);
     command.env("XDG_RUNTIME_DIR", scratch.dir("runtime")).args(["--timeout", "5"]);
-    servers.iter().for_each(|server| drop(command.arg("--ca").arg(server.ca())));
+    for server in servers {
+        command.arg("--ca").arg(server.ca());
+    }
     command
 }
 
@@ -196,7 +198,9 @@ fn a_redirect_to_another_server_takes_no_token_along_unless_its_host_was_named()
     let source = scratch.file("up", b"bytes");
     let mut upload_to = cp(&source, first.url("wants"));
     upload_to.args(["--force", "--forward-credentials-to", "127.0.0.1"]).env("BEARER_TOKEN", TOKEN);
-    all.iter().for_each(|server| drop(upload_to.arg("--ca").arg(server.ca())));
+    for server in all {
+        upload_to.arg("--ca").arg(server.ca());
+    }
     keeps(run(upload_to)).ok();
     let last_put = wants.seen().into_iter().rfind(|request| request["method"] == "PUT").unwrap();
     assert_eq!(last_put["authorization"], BEARER);
