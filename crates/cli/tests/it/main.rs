@@ -11,6 +11,7 @@ mod support;
 mod answers;
 mod at_the_prompt;
 mod commands;
+mod credentials;
 mod curl_to_serve;
 mod disagreement;
 mod hosts;

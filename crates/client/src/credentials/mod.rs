@@ -384,6 +384,6 @@ fn denied(message: String) -> Error {
 }
 
 fn expired(name: &str, ago: &str, renew: &str) -> Error {
-    denied(format!("{name} expired {ago} ago"))
+    denied(format!("{name} expired {ago} ago by this machine's clock"))
         .hint(format!("{renew}, or show none with --no-credentials; nothing was sent"))
 }
