@@ -156,3 +156,32 @@ fn a_macaroon_opens_what_it_was_made_for() {
     site.gets(None, None, &with_it);
     site.run(None, None, &["rm", &with_it]).exits(DENIED);
 }
+
+#[test]
+fn a_token_opens_root_and_roots() {
+    let pki = Pki::new();
+    let issuer = Issuer::new(ISSUER);
+    let server = xrootd_auth::tokens(&pki, &issuer);
+    let site = Site::new(pki, server, 7105);
+    let token = issuer.token("storage.read:/f storage.read:/up storage.modify:/up");
+    let local = site.pki.join("local");
+    fs::write(&local, &*site.bytes).unwrap();
+    // XRootD offers ztn over TLS alone: of a client that begins in clear it wants TLS first.
+    for scheme in ["roots", "root"] {
+        let url = |path: &str| site.server.url_over(scheme, path);
+        site.gets(None, Some(&token), &url("vo/f"));
+        site.run(None, Some(&token), &["stat", &url("vo/f")]).ok().says(&["300000"]);
+        site.run(None, Some(&token), &["cp", text(&local), &url("vo/up")]).ok();
+        assert_eq!(fs::read(site.server.exported("vo/up")).unwrap(), *site.bytes);
+        site.run(None, Some(&token), &["rm", &url("vo/up")]).ok();
+        assert!(!site.server.exported("vo/up").exists());
+        site.run(None, Some(&token), &["rm", &url("vo/f")]).exits(DENIED);
+        site.run(None, Some(&token), &["stat", &url("vo/other")]).exits(DENIED);
+        // XRootD lets a token for somebody else log in, and do nothing.
+        let elsewhere = issuer.token_for("https://elsewhere.gridlane.test", "storage.read:/", 600);
+        let forged = Issuer::new(ISSUER).token("storage.read:/");
+        for refused in [None, Some(elsewhere.as_str()), Some(&forged)] {
+            site.run(None, refused, &["stat", &url("vo/f")]).exits(DENIED);
+        }
+    }
+}
