@@ -23,7 +23,6 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, S
 use crate::client_certs::AnyChain;
 use crate::file;
 use crate::resumption::Resumption;
-
 pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
 /// Whom a client trusts.

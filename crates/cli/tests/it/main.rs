@@ -15,6 +15,7 @@ mod curl_to_serve;
 mod disagreement;
 mod hosts;
 mod identity_peers;
+mod macaroons;
 mod many_replicas;
 mod metalink;
 mod nginx_to_client;
