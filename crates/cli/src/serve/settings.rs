@@ -157,6 +157,10 @@ pub(super) fn settings(
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
     settings.auth = auth;
+    if !settings.auth.issuers.is_empty() {
+        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        settings.auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
+    }
     settings.exports = exports;
     settings.policy = Arc::new(tables.policy());
     settings.admin = args.admin;
