@@ -1,6 +1,8 @@
 //! `gridlane auth`: who one is, and what that allows.
 
+pub(crate) mod password;
 pub(crate) mod proxy;
+pub(crate) mod token;
 
 use std::process::ExitCode;
 
@@ -20,10 +22,14 @@ pub(crate) struct AuthArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthCommand {
     Proxy(proxy::ProxyArgs),
+    Token(token::TokenArgs),
+    Password(password::PasswordArgs),
 }
 
 pub(crate) fn run(args: &AuthArgs, global: &Global) -> Result<ExitCode> {
     match &args.command {
         AuthCommand::Proxy(args) => proxy::run(args, global),
+        AuthCommand::Token(args) => token::run(args, global),
+        AuthCommand::Password(args) => password::run(args),
     }
 }
