@@ -10,11 +10,13 @@
 //! `\xNN` for any byte; then users with commas between them, of which the first counts; what follows does not.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 
 /// Users by the subjects of their certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridMap {
-    users: HashMap<Vec<u8>, String>,
+    /// The key is [`comparable`].
+    users: HashMap<String, String>,
 }
 
 impl GridMap {
@@ -45,9 +47,9 @@ impl GridMap {
         self.users.get(&comparable(dn)).map(String::as_str)
     }
 
-    /// Names, as far as they are text, and users.
+    /// Names, as OpenSSL prints them, and users, in no order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.users.iter().filter_map(|(name, user)| Some((std::str::from_utf8(name).ok()?, user.as_str())))
+        self.users.iter().map(|(name, user)| (name.as_str(), user.as_str()))
     }
 
     /// How many names there are.
@@ -61,7 +63,7 @@ impl GridMap {
     }
 }
 
-fn read_line(line: &[u8]) -> Result<(Vec<u8>, String), &'static str> {
+fn read_line(line: &[u8]) -> Result<(String, String), &'static str> {
     let (name, rest) = match line {
         [b'"', quoted @ ..] => read_until(quoted, |byte| byte == b'"')?,
         _ => read_until(line, |byte| byte.is_ascii_whitespace())?,
@@ -106,47 +108,51 @@ fn read_until(line: &[u8], is_end: impl Fn(u8) -> bool) -> Result<(Vec<u8>, &[u8
     }
 }
 
-/// A name of a certificate in the form that names are compared in, where the same name has been written in several ways:
-/// `emailAddress`, `Email` and `E` are the same, as are `USERID` and `UID`, in any case, and a byte that is no printable
-/// ASCII is the same as its escape `\xNN`. Values are compared as they are.
-pub(crate) fn comparable(dn: &str) -> Vec<u8> {
+/// A name of a certificate as OpenSSL prints it on one line, whatever way somebody has written it: `Email` and `E` are
+/// `emailAddress`, `USERID` is `UID`, in any case, and a byte that is no printable ASCII is its escape `\xNN`. Values are as
+/// they are.
+pub(crate) fn comparable(dn: &str) -> String {
     comparable_bytes(dn.as_bytes())
 }
 
-fn comparable_bytes(dn: &[u8]) -> Vec<u8> {
-    let mut form = Vec::with_capacity(dn.len());
+fn comparable_bytes(dn: &[u8]) -> String {
+    let mut form = String::with_capacity(dn.len());
     for (at, part) in dn.split(|byte| *byte == b'/').enumerate() {
         if at > 0 {
-            form.push(b'/');
+            form.push('/');
         }
         let kind = part.iter().position(|byte| *byte == b'=').map_or(&[][..], |end| &part[..end]);
-        let (same, value) =
-            if [&b"emailaddress"[..], b"email", b"e"].iter().any(|it| kind.eq_ignore_ascii_case(it)) {
-                (&b"Email"[..], &part[kind.len()..])
-            } else if [&b"userid"[..], b"uid"].iter().any(|it| kind.eq_ignore_ascii_case(it)) {
-                (&b"UID"[..], &part[kind.len()..])
-            } else {
-                (&b""[..], part)
-            };
-        form.extend_from_slice(same);
-        push_unescaped(&mut form, value);
+        let is = |names: &[&[u8]]| names.iter().any(|name| kind.eq_ignore_ascii_case(name));
+        let same = match () {
+            () if is(&[b"emailAddress", b"Email", b"E"]) => "emailAddress",
+            () if is(&[b"UID", b"USERID"]) => "UID",
+            () => "",
+        };
+        form.push_str(same);
+        push_escaped(&mut form, if same.is_empty() { part } else { &part[kind.len()..] });
     }
     form
 }
 
-/// Only what OpenSSL escapes: a printable character that is written so is another text.
-fn push_unescaped(form: &mut Vec<u8>, mut value: &[u8]) {
+/// With escapes as OpenSSL writes them. One of a printable character is none of them, but another text.
+fn push_escaped(form: &mut String, mut value: &[u8]) {
     while let [byte, rest @ ..] = value {
-        if let [b'\\', b'x', high, low, behind @ ..] = value
-            && let Some(escaped) = hex(*high, *low).filter(|byte| !(b' '..=b'~').contains(byte))
-        {
-            form.push(escaped);
-            value = behind;
-        } else {
-            form.push(*byte);
-            value = rest;
+        let escaped = match value {
+            [b'\\', b'x', high, low, ..] => hex(*high, *low).filter(|byte| !is_printable(*byte)),
+            _ => None,
+        };
+        value = if escaped.is_some() { &value[4..] } else { rest };
+        match escaped.unwrap_or(*byte) {
+            byte if is_printable(byte) => form.push(char::from(byte)),
+            byte => {
+                let _ = write!(form, "\\x{byte:02X}");
+            }
         }
     }
+}
+
+fn is_printable(byte: u8) -> bool {
+    (b' '..=b'~').contains(&byte)
 }
 
 fn hex(high: u8, low: u8) -> Option<u8> {
@@ -196,6 +202,14 @@ mod tests {
             assert_eq!(map.user(dn), user, "{dn}");
         }
         assert_eq!(map.len(), 7);
+        // For rules, which know names as OpenSSL prints them.
+        for name in [
+            "/DC=org/CN=Andr\\xC3\\xA9",
+            "/DC=org/CN=Bob/emailAddress=bob@example.org",
+            "/DC=org/UID=328/CN=Cy",
+        ] {
+            assert!(map.iter().any(|(dn, _)| dn == name), "{name}: {map:?}");
+        }
     }
 
     #[test]

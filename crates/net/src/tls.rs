@@ -20,10 +20,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
-use crate::file;
 use crate::client_certs::AnyChain;
+use crate::file;
 use crate::resumption::Resumption;
-
 pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
 /// Whom a client trusts.

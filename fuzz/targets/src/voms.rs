@@ -28,6 +28,10 @@ pub(crate) fn voms(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').count();
     assert!(map.len() + warnings.len() <= lines);
     assert_eq!(map.user(""), None);
+    for (dn, user) in map.iter() {
+        assert!(dn.bytes().all(|byte| (b' '..=b'~').contains(&byte)), "{dn:?} is not as OpenSSL prints it");
+        assert_eq!(map.user(dn), Some(user));
+    }
 }
 
 #[cfg(test)]

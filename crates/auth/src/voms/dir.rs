@@ -27,7 +27,7 @@ struct Vo {
 type NameChain = Vec<(Name, Name)>;
 
 /// A name of a certificate in the form that names are compared in.
-type Name = Vec<u8>;
+type Name = String;
 
 /// Who may sign.
 pub(super) enum Signers<'a> {

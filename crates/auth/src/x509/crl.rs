@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::revocation_list::CertificateRevocationList;
-use x509_parser::x509::AlgorithmIdentifier;
+use x509_parser::x509::{AlgorithmIdentifier, ReasonCode};
 
 use super::certificate::{Certificate, shown};
 use super::der::{Der, tag};
@@ -15,6 +15,8 @@ use super::signature::verify_list;
 #[derive(Debug)]
 pub(super) struct RevocationList {
     pub(super) issuer: Name,
+    /// Whether it says only what has changed since another one (RFC 5280, 5.2.4): then others may be revoked as well.
+    pub(super) is_delta: bool,
     pub(super) this_update_s: i64,
     pub(super) next_update_s: Option<i64>,
     /// Serial numbers, and since when.
@@ -32,17 +34,17 @@ const DELTA: &[u8] = &[0x55, 0x1d, 27];
 const CERTIFICATE_ISSUER: &[u8] = &[0x55, 0x1d, 29];
 
 impl RevocationList {
-    /// Reads a list that tells all that its issuer has called back, or a part of it.
+    /// Reads a list of what its issuer has called back: all of it, a part, or the newest.
     ///
     /// # Errors
-    /// In words why it cannot be used: changes to another list (RFC 5280, 5.2.4), and lists for certificates of other
-    /// authorities (5.2.5), are not.
+    /// In words why it cannot be used: lists for certificates of other authorities (RFC 5280, 5.2.5) are not.
     pub(super) fn from_der(der: &[u8]) -> Result<RevocationList, String> {
         let (rest, read) = CertificateRevocationList::from_der(der).map_err(|_| "it cannot be read")?;
         if !rest.is_empty() || read.signature_value.unused_bits != 0 {
             return Err("it cannot be read".to_owned());
         }
         let inner = &read.tbs_cert_list;
+        let mut is_delta = false;
         for extension in read.extensions() {
             match extension.oid.as_bytes() {
                 ISSUING_POINT if is_indirect(extension.value).ok_or("it cannot be read")? => {
@@ -50,7 +52,7 @@ impl RevocationList {
                 }
                 // What a list for a part of the certificates has called back is called back.
                 ISSUING_POINT => {}
-                DELTA => return Err("it says only what has changed since another list".to_owned()),
+                DELTA => is_delta = true,
                 _ if extension.critical => {
                     return Err(format!(
                         "it has the critical extension {}, which is not known",
@@ -65,10 +67,15 @@ impl RevocationList {
             if entry.extensions().iter().any(|extension| extension.oid.as_bytes() == CERTIFICATE_ISSUER) {
                 return Err("it is for certificates of other authorities".to_owned());
             }
+            // Only lists of changes say that something is no longer revoked.
+            if entry.reason_code().is_some_and(|(_, reason)| reason == ReasonCode::RemoveFromCRL) {
+                continue;
+            }
             revoked.insert(entry.raw_serial().into(), entry.revocation_date.timestamp());
         }
         Ok(RevocationList {
             issuer: Name::from_der(read.issuer().as_raw()).ok_or("its issuer cannot be read")?,
+            is_delta,
             this_update_s: read.last_update().timestamp(),
             next_update_s: read.next_update().map(|time| time.timestamp()),
             revoked,

@@ -12,11 +12,10 @@ pub(crate) mod tag {
     pub(crate) const NULL: u8 = 0x05;
     pub(crate) const OID: u8 = 0x06;
     pub(crate) const UTF8_STRING: u8 = 0x0c;
+    pub(crate) const NUMERIC_STRING: u8 = 0x12;
     pub(crate) const PRINTABLE_STRING: u8 = 0x13;
     pub(crate) const T61_STRING: u8 = 0x14;
     pub(crate) const IA5_STRING: u8 = 0x16;
-    pub(crate) const VISIBLE_STRING: u8 = 0x1a;
-    pub(crate) const GENERAL_STRING: u8 = 0x1b;
     pub(crate) const UNIVERSAL_STRING: u8 = 0x1c;
     pub(crate) const BMP_STRING: u8 = 0x1e;
     pub(crate) const SEQUENCE: u8 = 0x30;

@@ -97,7 +97,8 @@ impl Name {
             let attributes = relative.iter().rev().map(|attribute| {
                 let known = short_name(attribute.kind);
                 let text = text(attribute.tag, attribute.value).flatten();
-                let text = if attribute.tag == NUMERIC_STRING { Some(latin1(attribute.value)) } else { text };
+                let text =
+                    if attribute.tag == tag::NUMERIC_STRING { Some(latin1(attribute.value)) } else { text };
                 match (known, text) {
                     (Some(name), Some(text)) => format!("{name}={}", escaped_2253(&text)),
                     (name, _) => {
@@ -124,8 +125,8 @@ impl PartialEq for Name {
 impl Eq for Name {}
 
 impl fmt::Display for Name {
-    /// As OpenSSL prints it on one line (`X509_NAME_oneline`): `/DC=org/DC=example/CN=Ada`. Bytes that are no printable
-    /// ASCII are `\xHH`; a slash within a value looks like one between them, there as here.
+    /// As OpenSSL 3 prints it on one line (`X509_NAME_oneline`): `/DC=org/DC=example/CN=Ada`. Slashes and plus signs within
+    /// a value have a backslash in front; bytes that are no printable ASCII are `\xHH`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for relative in relative_names(&self.der).unwrap_or_default() {
             for (position, attribute) in relative.iter().enumerate() {
@@ -149,14 +150,9 @@ impl fmt::Debug for Name {
 }
 
 fn write_value(f: &mut fmt::Formatter<'_>, attribute: &Attribute<'_>) -> fmt::Result {
-    let value = attribute.value;
-    // OpenSSL takes a GeneralString in groups of four for one that is mostly zeros.
-    let is_wide = attribute.tag == tag::GENERAL_STRING
-        && value.len().is_multiple_of(4)
-        && value.chunks(4).all(|four| matches!(four, [0, 0, 0, _]));
-    for (position, byte) in value.iter().enumerate() {
+    for byte in attribute.value {
         match byte {
-            _ if is_wide && position % 4 != 3 => {}
+            b'/' | b'+' => write!(f, "\\{}", char::from(*byte))?,
             b' '..=b'~' => write!(f, "{}", char::from(*byte))?,
             _ => write!(f, "\\x{byte:02X}")?,
         }
@@ -186,17 +182,16 @@ fn relative_names(der: &[u8]) -> Option<Vec<Vec<Attribute<'_>>>> {
     Some(found)
 }
 
-const NUMERIC_STRING: u8 = 0x12;
-
-/// The characters of a string of the kinds that are compared as text; `Some(None)` for other kinds, which are compared
-/// as they stand; `None` if the bytes are no such string.
+/// The characters of a string of the kinds that are compared as text; `Some(None)` for kinds that are compared as they
+/// stand; `None` if the bytes are no such string, or of a kind that nobody writes names with.
 fn text(kind: u8, value: &[u8]) -> Option<Option<String>> {
     let text = match kind {
         tag::UTF8_STRING => String::from_utf8(value.to_vec()).ok()?,
-        tag::PRINTABLE_STRING | tag::T61_STRING | tag::IA5_STRING | tag::VISIBLE_STRING => latin1(value),
+        tag::PRINTABLE_STRING | tag::T61_STRING | tag::IA5_STRING => latin1(value),
         tag::BMP_STRING => wide(value.chunks(2), 2)?,
         tag::UNIVERSAL_STRING => wide(value.chunks(4), 4)?,
-        _ => return Some(None),
+        tag::NUMERIC_STRING => return Some(None),
+        _ => return None,
     };
     Some(Some(text))
 }

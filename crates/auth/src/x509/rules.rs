@@ -61,11 +61,12 @@ pub(super) fn is_in_time(certificate: &Certificate, now_s: i64) -> bool {
 }
 
 /// Why nobody can be found who made a certificate.
-pub(super) fn no_issuer(made: &Certificate, presented: &[Certificate]) -> Refusal {
+pub(super) fn no_issuer(made: &Certificate, presented: &[Certificate], trust: &Trust) -> Refusal {
     let subject = shown(made.subject());
     let issuer = shown(made.issuer());
     let named = presented.iter().find(|certificate| certificate.subject() == made.issuer());
     if made.is_proxy() {
+        let named = named.or(trust.named(made.issuer()).map(|authority| &authority.certificate).next());
         return match named {
             Some(issuer) if issuer.is_authority() => unacceptable(format!(
                 "the proxy certificate {subject} is made by an authority, which makes none"
@@ -264,7 +265,7 @@ fn check_lists(
     now_s: i64,
     part: &str,
 ) -> Result<(), Refusal> {
-    let lists = trust.lists_by(issuer);
+    let mut lists = trust.lists_by(issuer);
     if let Some(since_s) = lists.iter().find_map(|list| list.revoked_since_s(made)) {
         let when = shown_time(since_s);
         return Err(Refusal::new(Cause::Revoked, format!("{part} was revoked {when}")));
@@ -272,6 +273,7 @@ fn check_lists(
     if trust.outdated_lists() == OutdatedLists::Use {
         return Ok(());
     }
+    lists.retain(|list| !list.is_delta);
     let is_over =
         |next_update_s: Option<i64>| next_update_s.is_some_and(|next_update_s| now_s >= next_update_s);
     let is_current =

@@ -96,10 +96,10 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// A name as it is compared: in small letters, as names of certificates mean the same in either, and with OpenSSL's
-/// words for what older software wrote otherwise.
+/// A name as it is compared: in small letters, as names of certificates mean the same in either; without the
+/// backslashes that OpenSSL 3 puts in front of slashes; and with its words for what older software wrote otherwise.
 fn normal(name: &str) -> String {
-    let name = name.to_ascii_lowercase();
+    let name = name.to_ascii_lowercase().replace("\\/", "/").replace("\\+", "+");
     name.replace("/email=", "/emailaddress=").replace("/e=", "/emailaddress=").replace("/userid=", "/uid=")
 }
 

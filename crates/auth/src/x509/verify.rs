@@ -176,7 +176,7 @@ impl<'a> Search<'a> {
         }
         let candidates = self.candidates(last);
         if candidates.is_empty() {
-            return self.refuse(path.len(), rules::no_issuer(last, self.presented));
+            return self.refuse(path.len(), rules::no_issuer(last, self.presented, self.trust));
         }
         if path.len() >= limits::CHAIN_CERTIFICATES_MAX {
             let message = "the path to an authority is longer than is accepted";

@@ -1,5 +1,7 @@
 //! `gridlane auth`: who one is, and what that allows.
 
+pub(crate) mod explain;
+pub(crate) mod import;
 pub(crate) mod password;
 pub(crate) mod proxy;
 pub(crate) mod token;
@@ -11,7 +13,7 @@ use gridlane_core::Result;
 
 use crate::args::Global;
 
-/// Make and show credentials.
+/// Make and show credentials, and say what they allow.
 #[derive(Debug, Args)]
 pub(crate) struct AuthArgs {
     #[command(subcommand)]
@@ -24,6 +26,8 @@ pub(crate) enum AuthCommand {
     Proxy(proxy::ProxyArgs),
     Token(token::TokenArgs),
     Password(password::PasswordArgs),
+    Explain(explain::ExplainArgs),
+    Import(import::ImportArgs),
 }
 
 pub(crate) fn run(args: &AuthArgs, global: &Global) -> Result<ExitCode> {
@@ -31,5 +35,7 @@ pub(crate) fn run(args: &AuthArgs, global: &Global) -> Result<ExitCode> {
         AuthCommand::Proxy(args) => proxy::run(args, global),
         AuthCommand::Token(args) => token::run(args, global),
         AuthCommand::Password(args) => password::run(args),
+        AuthCommand::Explain(args) => explain::run(args, global),
+        AuthCommand::Import(args) => import::run(args),
     }
 }

@@ -12,6 +12,7 @@ use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth;
+use super::keys::KeyFetcher;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
 
@@ -144,13 +145,16 @@ pub(super) fn settings(
         "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
-    let tls = tls::server_config(&certificate.cert, &certificate.key, false)?;
-    let (_, expires) = tls::validity(&certificate.cert)?;
     let listen = addresses(args, tables.auth.asks())?;
-    let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    if !auth.issuers.is_empty() {
+        auth.key_source = Some(Arc::new(KeyFetcher::new(global.trust())));
+    }
     for warning in &warnings {
         access_log.note(warning);
     }
+    let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
+    let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
     settings.auth = auth;
     settings.exports = exports;

@@ -76,7 +76,9 @@ impl Reader {
                 Ok(conditions) => {
                     self.compounds.insert(name.to_owned(), conditions);
                 }
-                Err(why) => self.comment(number, &format!("the compound identifier {name} is left out: {why}.")),
+                Err(why) => {
+                    self.comment(number, &format!("the compound identifier {name} is left out: {why}."))
+                }
             }
             return;
         }
@@ -93,14 +95,21 @@ impl Reader {
             Err(why) => return self.comment(number, &format!("{kind} {name} is left out: {why}.")),
         };
         if kind == "x" {
-            self.comment(number, &format!("x {name} is exclusive in XRootD: other records do not add to it there; here they do."));
+            self.comment(
+                number,
+                &format!(
+                    "x {name} is exclusive in XRootD: other records do not add to it there; here they do."
+                ),
+            );
         }
         for (index, (path, privileges)) in pairs.iter().enumerate() {
             let hides = |(outer, more): &&(String, String)| {
                 path.starts_with(outer.as_str()) && more.chars().any(|c| !privileges.contains(c))
             };
             if let Some((outer, _)) = pairs[index + 1..].iter().find(hides) {
-                let what = format!("{outer} grants below {path} what XRootD did not: its first path that fits counts alone. Look at it.");
+                let what = format!(
+                    "{outer} grants below {path} what XRootD did not: its first path that fits counts alone. Look at it."
+                );
                 self.comment(number, &what);
             }
             self.rule(number, &conditions, path, privileges, kind == "u" && name == "=");
@@ -113,7 +122,8 @@ impl Reader {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             if !word.starts_with('/') {
-                let template = self.templates.get(*word).ok_or(format!("{word:?} is neither a path nor a template"))?;
+                let template =
+                    self.templates.get(*word).ok_or(format!("{word:?} is neither a path nor a template"))?;
                 pairs.extend(template.iter().cloned());
                 continue;
             }
@@ -131,7 +141,9 @@ impl Reader {
             ("u", "*") => Ok(vec![("who", "anyone".to_owned())]),
             ("u", "=") => Ok(vec![("who", "authenticated".to_owned())]),
             ("u" | "g" | "o" | "r" | "h", name) => condition(kind, name).map(|condition| vec![condition]),
-            ("x" | "s", name) => self.compounds.get(name).cloned().ok_or("nothing defines that identifier".to_owned()),
+            ("x" | "s", name) => {
+                self.compounds.get(name).cloned().ok_or("nothing defines that identifier".to_owned())
+            }
             ("n", _) => Err("there are no netgroups here".to_owned()),
             _ => Err("XRootD has no such kind of record".to_owned()),
         }
@@ -153,7 +165,12 @@ impl Reader {
                 'i' => &["create"],
                 'd' | 'n' => &["delete"],
                 'k' => &[],
-                _ => return self.comment(number, &format!("{letter:?} is no privilege; the rule for {path} is left out.")),
+                _ => {
+                    return self.comment(
+                        number,
+                        &format!("{letter:?} is no privilege; the rule for {path} is left out."),
+                    );
+                }
             };
             may.extend(words.iter().filter(|word| !may.contains(word)).copied().collect::<Vec<_>>());
         }
@@ -165,8 +182,13 @@ impl Reader {
         }
         let path = match (is_own, path.contains("@=")) {
             (_, false) => path.to_owned(),
-            (true, true) if path.split('/').all(|name| name == "@=" || !name.contains("@=")) => path.replace("@=", "{user}"),
-            _ => return self.comment(number, &format!("in {path}, @= is not a whole name; the rule is left out.")),
+            (true, true) if path.split('/').all(|name| name == "@=" || !name.contains("@=")) => {
+                path.replace("@=", "{user}")
+            }
+            _ => {
+                return self
+                    .comment(number, &format!("in {path}, @= is not a whole name; the rule is left out."));
+            }
         };
         let trimmed = path.trim_end_matches('/');
         let under = if trimmed.is_empty() { "/" } else { trimmed };

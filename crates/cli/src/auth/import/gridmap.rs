@@ -21,11 +21,7 @@ pub(super) fn tables(text: &str) -> String {
          # Without it, one rule for each, which grants nothing until `may` says what.\n\n",
     );
     for (dn, user) in users.iter().collect::<BTreeMap<_, _>>() {
-        let _ = writeln!(
-            out,
-            "[[rule]] # {user}\ndn = {}\nmay = []\nunder = \"/\"\n",
-            quoted(dn)
-        );
+        let _ = writeln!(out, "[[rule]] # {user}\ndn = {}\nmay = []\nunder = \"/\"\n", quoted(dn));
     }
     out
 }
@@ -36,7 +32,8 @@ mod tests {
 
     #[test]
     fn each_subject_gets_a_rule() {
-        let found = tables("# a comment\n\"/DC=org/CN=Ada Lovelace\" ada\n\"/DC=org/CN=Eve\" eve,guest\nnonsense\n");
+        let found =
+            tables("# a comment\n\"/DC=org/CN=Ada Lovelace\" ada\n\"/DC=org/CN=Eve\" eve,guest\nnonsense\n");
         assert!(found.contains("[[rule]] # ada\ndn = \"/DC=org/CN=Ada Lovelace\"\nmay = []"), "{found}");
         assert!(found.contains("# eve\n") && found.matches("\n[[rule]]").count() == 2, "{found}");
     }

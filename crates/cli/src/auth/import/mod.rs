@@ -18,7 +18,10 @@ pub(crate) enum Format {
     Gridmap,
 }
 
-/// Options of `gridlane auth import`.
+/// Print what another server's file says, as rules for `gridlane serve`.
+///
+/// The rules grant what the file granted, and never more; comments say what cannot be said. They are printed for
+/// reading, and for the configuration file.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {
     /// What the file is
@@ -38,8 +41,7 @@ pub(super) fn run(args: &ImportArgs) -> Result<ExitCode> {
         Format::Authdb => authdb::tables(&text),
         Format::Gridmap => gridmap::tables(&text),
     };
-    crate::output::print(&tables)?;
-    Ok(ExitCode::SUCCESS)
+    crate::output::print(tables.as_bytes())
 }
 
 /// A text as TOML writes it.
