@@ -1,5 +1,7 @@
 //! Macaroons, with what the field uses: XRootD's servers that share a secret with us, and its clients.
 
+mod served;
+
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,10 +15,10 @@ use gridlane_core::Secret;
 use gridlane_dav::ResourcePath;
 use serde_json::Value;
 
-use super::support::Scratch;
 use super::support::client::{Outcome, gridlane, run, text as text_of};
 use super::support::tools::{run_curl, tool};
 use super::support::xrootd::{Xrootd, give, open_to_all};
+use super::support::{Scratch, secrets};
 
 const SITE: &str = "gridlane-test";
 
@@ -33,6 +35,7 @@ fn make_secret(file: &std::path::Path) {
     let mut command = tool("openssl", "openssl");
     command.args(["rand", "-base64", "-out", text_of(file), "64"]);
     run(command).ok();
+    fs::read_to_string(file).unwrap().lines().for_each(secrets::remember);
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
