@@ -32,6 +32,7 @@ mod server_killed;
 mod statuses;
 mod stubborn;
 mod targets;
+mod tokens;
 mod trees;
 mod trust;
 mod upload;

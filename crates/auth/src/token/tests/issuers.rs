@@ -125,6 +125,18 @@ fn when_keys_are_fetched() {
 }
 
 #[test]
+fn somebody_knows_that_keys_have_changed() {
+    let mut cache = cache();
+    cache.begin(ISSUER, NOW_S);
+    cache.succeed(ISSUER, Signer::shared().key_set(), NOW_S);
+    assert!(!cache.wants(ISSUER, Reason::Age, NOW_S + 1));
+    cache.outdate();
+    assert!(cache.wants(ISSUER, Reason::Age, NOW_S + 1) && cache.keys(ISSUER, NOW_S + 1).is_some());
+    cache.begin(ISSUER, NOW_S + 1);
+    assert!(!cache.wants(ISSUER, Reason::Age, NOW_S + 2));
+}
+
+#[test]
 fn a_clock_that_is_put_back_stops_nothing() {
     let mut cache = cache();
     cache.begin(ISSUER, NOW_S);
