@@ -452,7 +452,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Completes names on servers.
-fn remote() -> ArgValueCompleter {
+pub(crate) fn remote() -> ArgValueCompleter {
     ArgValueCompleter::new(crate::completion::names_at)
 }
 
