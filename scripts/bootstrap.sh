@@ -30,6 +30,12 @@
 #   xrootd-server        server of the tests; as root it works as the user xrootd, which the package makes
 #   gfal2-plugin-xrootd python3-xrootd
 #                        clients of the tests over root://
+#   voms-clients         makes the proxies with VOMS attributes that the tests show, and reads ours
+#   xrootd-voms-plugins xrootd-scitokens-plugins
+#                        let the server of the tests know proxies and tokens; macaroons and ztn it knows without them
+#   scitokens-cpp        makes and verifies tokens for the tests
+#   python3-pymacaroons  reads and attenuates macaroons for the tests
+#   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
 #                        client of XRootD
 #   iproute2             configures the network namespaces of `gridlane wan`
@@ -97,6 +103,12 @@ case $purpose in
     has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_file.so' || packages="$packages gfal2-plugin-file"
     has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_xrootd.so' || packages="$packages gfal2-plugin-xrootd"
     /usr/bin/python3 -c 'import XRootD' 2>/dev/null || packages="$packages python3-xrootd"
+    need voms-proxy-fake voms-clients
+    has_file '/usr/lib/*/libXrdVoms-*.so' || packages="$packages xrootd-voms-plugins"
+    has_file '/usr/lib/*/libXrdAccSciTokens-*.so' || packages="$packages xrootd-scitokens-plugins"
+    need scitokens-create scitokens-cpp
+    /usr/bin/python3 -c 'import pymacaroons' 2>/dev/null || packages="$packages python3-pymacaroons"
+    need htpasswd apache2-utils
     need rclone rclone
     need litmus litmus
     need cadaver cadaver

@@ -2,6 +2,7 @@
 
 mod filter;
 mod paths;
+mod who;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -17,6 +18,10 @@ use gridlane_store::posix::Durability;
 
 pub(crate) use filter::FilterArgs;
 pub(crate) use paths::Paths;
+pub(crate) use who::WhoArgs;
+
+/// Where the grid's authorities are, unless X509_CERT_DIR says otherwise.
+const GRID_AUTHORITIES: &str = "/etc/grid-security/certificates";
 
 /// Moves big scientific data between storage sites: serves directories over HTTP, WebDAV and root://, and copies
 /// files and trees, each file from all of its replicas at once.
@@ -52,7 +57,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "FILE", env = "GRIDLANE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
     /// Trust the certificate authorities in this PEM file too (repeatable). The system's own come from
-    /// SSL_CERT_FILE or its store, the grid's from X509_CERT_DIR
+    /// SSL_CERT_FILE or its store, the grid's from X509_CERT_DIR or /etc/grid-security/certificates
     #[arg(long, global = true, value_name = "FILE", env = "GRIDLANE_CA")]
     pub(crate) ca: Vec<PathBuf>,
     /// Check no certificate: anyone on the path can read and change the bytes
@@ -68,7 +73,9 @@ impl Global {
                 "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes"
             );
         }
-        let ca_dir = std::env::var_os("X509_CERT_DIR").map(PathBuf::from);
+        let named = std::env::var_os("X509_CERT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
+        let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.is_dir());
+        let ca_dir = named.or_else(usual);
         Trust { ca_files: self.ca.clone(), ca_dir, insecure: self.insecure }
     }
 }
@@ -99,6 +106,8 @@ pub(crate) enum Command {
     Complete(CompleteArgs),
     Man(ManArgs),
     Wan(crate::wan::args::WanArgs),
+    Pki(crate::pki::args::PkiArgs),
+    Auth(crate::auth::AuthArgs),
 }
 
 /// Copy files and trees, from several replicas at once if there are.
@@ -185,6 +194,8 @@ pub(crate) struct CpArgs {
     /// Symbolic links in a tree of this machine: leave them out, or copy what they lead to
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Links::Skip, env = "GRIDLANE_LINKS")]
     pub(crate) links: Links,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 impl CpArgs {
@@ -319,6 +330,8 @@ pub(crate) struct UrlArgs {
     /// URL (http, https, root, roots, file) or path
     #[arg(add = remote())]
     pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 /// Make directories.
@@ -332,6 +345,8 @@ pub(crate) struct MkdirArgs {
     /// Also make the directories that lead to them; what is there already is no mistake
     #[arg(short, long, env = "GRIDLANE_PARENTS", value_parser = FalseyValueParser::new())]
     pub(crate) parents: bool,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 /// Give files or directories another name on the same server.
@@ -346,6 +361,8 @@ pub(crate) struct MvArgs {
     /// Replace what has that name
     #[arg(long, env = "GRIDLANE_FORCE", value_parser = FalseyValueParser::new())]
     pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 /// Remove files, or trees with --recursive.
@@ -359,6 +376,8 @@ pub(crate) struct RmArgs {
     /// Remove directories with everything in them
     #[arg(short, long)]
     pub(crate) recursive: bool,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 /// Show how much room there is.
@@ -370,6 +389,8 @@ pub(crate) struct DfArgs {
     /// URLs (http, https, root, roots, file) or paths of directories
     #[arg(required = true, value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 /// Find out what works here, and with the servers of URLs.
@@ -383,6 +404,8 @@ pub(crate) struct DoctorArgs {
     /// URLs of files or directories on servers
     #[arg(value_name = "URL", add = remote())]
     pub(crate) urls: Vec<String>,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -440,6 +463,8 @@ pub(crate) struct LsArgs {
     /// Also sizes and times
     #[arg(short, long)]
     pub(crate) long: bool,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 /// Show a file's checksum: the server's if it tells, else computed from the bytes.
@@ -451,6 +476,8 @@ pub(crate) struct ChecksumArgs {
     /// adler32, crc32c, md5, sha1, sha256 or sha512
     #[arg(long = "type", value_name = "TYPE", default_value = "adler32", env = "GRIDLANE_CHECKSUM_TYPE")]
     pub(crate) kind: ChecksumKind,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
 }
 
 fn parse_wanted(text: &str) -> Result<(ChecksumKind, Option<Checksum>)> {

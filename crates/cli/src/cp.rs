@@ -26,6 +26,7 @@ use crate::files::parse;
 use crate::output::{Output, error_value, print_event};
 use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
+use crate::who::{Session, Watch, Watched, connect_saying};
 
 /// One file to copy.
 struct Job {
@@ -56,12 +57,14 @@ struct Planner<'a> {
 
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     check(args)?;
-    let client = gridlane_client::connect(global.trust());
+    let typed = args.paths.source.iter().chain(&args.mirror).chain([&args.paths.target]);
+    let Session { client, lasting } = connect_saying(typed, &args.who, global, args.paths.target == "-")?;
+    let mut watch = Watch::new(lasting, args.limit_rate);
     let lister = Lister::new(client.clone());
     let is_many = args.paths.source.len() > 1 || args.files_from.is_some();
     match is_many || args.recursive && lister.is_directory(&parse(&args.paths.source[0])?).await? {
-        true => tree::run(args, lister, output).await,
-        false => one(args, client, output).await,
+        true => tree::run(args, lister, &mut watch, output).await,
+        false => one(args, client, &mut watch, output).await,
     }
 }
 
@@ -120,7 +123,7 @@ fn current_dir() -> Result<PathBuf> {
 }
 
 /// Copies one file, or the files of a metalink.
-async fn one(args: &CpArgs, client: Client, output: &Output) -> Result<ExitCode> {
+async fn one(args: &CpArgs, client: Client, watch: &mut Watch, output: &Output) -> Result<ExitCode> {
     let sources: Vec<Url> =
         args.paths.source.iter().chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
     refuse_directory(&sources[0])?;
@@ -131,7 +134,7 @@ async fn one(args: &CpArgs, client: Client, output: &Output) -> Result<ExitCode>
     tokio::pin!(stop);
     let (mut failed, mut count) = (Vec::new(), jobs.len());
     while let Some(job) = jobs.pop_front() {
-        match copy_one(job, args, planner.client.clone(), output, stop.as_mut()).await {
+        match copy_one(job, args, planner.client.clone(), watch, output, stop.as_mut()).await {
             Ended::Well => {}
             Ended::Badly(error) => {
                 let is_stopped = error.kind() == ErrorKind::Interrupted;
@@ -224,6 +227,7 @@ async fn copy_one(
     mut job: Job,
     args: &CpArgs,
     client: Client,
+    watch: &mut Watch,
     output: &Output,
     stop: impl Future<Output = ()>,
 ) -> Ended {
@@ -266,7 +270,8 @@ async fn copy_one(
     let keeps = target_url.as_ref().filter(|_| preserves);
     if output.json {
         let mut events = JsonEvents::new(&urls, &name, args.paths.target == "-");
-        let outcome = copy(spec, client, &mut events, stop).await;
+        let mut watched = Watched { observer: &mut events, watch };
+        let outcome = copy(spec, client, &mut watched, stop).await;
         if let Some(error) = keep(&outcome, keeps, facts.modified) {
             let fields = json!({ "target": name, "about": "time", "error": error_value(&error) });
             print_event(&mut std::io::stdout().lock(), "note", fields);
@@ -278,7 +283,8 @@ async fn copy_one(
         return outcome.result.map_or_else(Ended::Badly, |()| Ended::Well);
     }
     let mut screen = Screen::new(&urls, args.progress, output);
-    let outcome = copy(spec, client, &mut screen as &mut dyn Observer, stop).await;
+    let mut watched = Watched { observer: &mut screen, watch };
+    let outcome = copy(spec, client, &mut watched as &mut dyn Observer, stop).await;
     screen.clear();
     if let Some(error) = keep(&outcome, keeps, facts.modified)
         && !output.quiet

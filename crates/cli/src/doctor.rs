@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
+use gridlane_client::credentials::ThisMachine;
 use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine};
 use gridlane_core::Result;
 use serde_json::json;
@@ -13,9 +14,9 @@ use crate::output::{error_value, print_event};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
-    let mut all = examine_machine(&trust);
+    let mut all = examine_machine(&trust, &args.who.wanted(), &ThisMachine);
     show("this machine", &all, global);
-    let client = gridlane_client::connect(trust.clone());
+    let client = crate::who::for_doctor(&args.urls, &args.who, &trust);
     for text in &args.urls {
         let url = parse(text)?;
         let findings = examine_endpoint(&client, &url).await;

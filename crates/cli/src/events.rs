@@ -5,11 +5,13 @@ pub(crate) mod tree;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use gridlane_client::credentials::Warning;
 use gridlane_core::Error;
 use gridlane_engine::{Basis, Event, Observer, Report};
 use serde_json::{Value, json};
 
-use crate::output::{error_value, print_event};
+use crate::output::{error_value, print_event, warning_value};
+use crate::who::Warns;
 
 /// Progress events at most this often.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -99,6 +101,12 @@ pub(crate) fn basis_text(basis: Basis) -> String {
         Basis::Sources { agreeing, asked } => {
             format!("as {agreeing} of {asked} sources say")
         }
+    }
+}
+
+impl Warns for JsonEvents {
+    fn warn(&mut self, warning: &Warning) {
+        self.print("warning", warning_value(warning));
     }
 }
 

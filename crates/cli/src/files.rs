@@ -16,10 +16,11 @@ use serde_json::{Value, json};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
 use crate::output::{Output, print_event, printable};
+use crate::who::{connect, connect_saying};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let lister = Lister::new(gridlane_client::connect(global.trust()));
+    let lister = Lister::new(connect([&args.url], &args.who, global)?.client);
     let mut listing = lister.list(&url).await?;
     let mut entries: Vec<Entry> = Vec::new();
     let mut items = Vec::new();
@@ -83,7 +84,7 @@ fn show(out: &mut Vec<u8>, entry: &Entry, args: &LsArgs, global: &Global) {
 
 pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(global.trust());
+    let client = connect([&args.url], &args.who, global)?.client;
     let found = gridlane_client::stat(&client, &url).await?;
     let entry = &found.entry;
     let mut out = Vec::new();
@@ -114,7 +115,7 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 
 pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(global.trust());
+    let client = connect_saying([&args.url], &args.who, global, true)?.client;
     let stdout = std::io::stdout().as_fd().try_clone_to_owned();
     let stdout = stdout.map_err(|cause| Error::local_io("cannot use standard output", &cause))?;
     gridlane_client::cat(&client, &url, stdout.into()).await?;
@@ -122,7 +123,7 @@ pub(crate) async fn cat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode> {
-    let client = gridlane_client::connect(global.trust());
+    let client = connect(&args.urls, &args.who, global)?.client;
     let (client, parents) = (&client, args.parents);
     for_each(&args.urls, global, |url| async move {
         gridlane_client::make_directory(client, &url, parents).await?;
@@ -132,7 +133,7 @@ pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode>
 }
 
 pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
-    let client = gridlane_client::connect(global.trust());
+    let client = connect(&args.urls, &args.who, global)?.client;
     let Some((to, from)) = args.urls.split_last() else { return Ok(ExitCode::SUCCESS) };
     let target = parse(to)?;
     if from.len() > 1 && !target.is_directory_form() {
@@ -148,7 +149,7 @@ pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
 }
 
 pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
-    let client = gridlane_client::connect(global.trust());
+    let client = connect(&args.urls, &args.who, global)?.client;
     let (client, recursive) = (&client, args.recursive);
     for_each(&args.urls, global, |url| async move {
         match recursive {
@@ -162,7 +163,7 @@ pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
 
 /// How much room there is, as a table.
 pub(crate) async fn df(args: &DfArgs, global: &Global) -> Result<ExitCode> {
-    let client = gridlane_client::connect(global.trust());
+    let client = connect(&args.urls, &args.who, global)?.client;
     if !global.json {
         print(format!("{:>12} {:>12} {:>5}  {}\n", "used", "available", "use", "URL").as_bytes())?;
     }
@@ -228,7 +229,7 @@ async fn for_each<F: Future<Output = Result<(&'static str, Value)>> + Send>(
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
-    let client = gridlane_client::connect(global.trust());
+    let client = connect([&args.url], &args.who, global)?.client;
     let checksum = gridlane_client::checksum(&client, &url, args.kind).await?;
     let mut out = Vec::new();
     if global.json {
@@ -259,7 +260,7 @@ fn value(entry: &Entry, etag: Option<&str>) -> Value {
 }
 
 /// Prints a whole answer; a reader that went away (`| head`) is no failure.
-fn print(bytes: &[u8]) -> Result<ExitCode> {
+pub(crate) fn print(bytes: &[u8]) -> Result<ExitCode> {
     write(bytes).map(|_| ExitCode::SUCCESS)
 }
 

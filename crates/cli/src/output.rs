@@ -1,8 +1,10 @@
 //! Where text and JSON go.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
-use gridlane_core::{Error, ErrorKind, Fault};
+use gridlane_client::credentials::Warning;
+use gridlane_core::{Error, ErrorKind, Fault, Result};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -28,6 +30,17 @@ impl Output {
         eprintln!("gridlane: {error}");
     }
 
+    /// Something that a person should know, and that ends nothing.
+    pub(crate) fn warning(&self, warning: &Warning, data_on_stdout: bool) {
+        let fields = warning_value(warning);
+        match self.json {
+            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), "warning", fields),
+            true => print_event(&mut std::io::stdout().lock(), "warning", fields),
+            false if self.quiet => {}
+            false => eprintln!("gridlane: {}", warning_text(warning)),
+        }
+    }
+
     /// An error that ends the command and that nobody has told yet.
     pub(crate) fn failed(&self, event: &str, error: &Error, data_on_stdout: bool) {
         let fields = json!({ "error": error_value(error) });
@@ -36,6 +49,17 @@ impl Output {
             true => print_event(&mut std::io::stdout().lock(), event, fields),
             false => self.error(error),
         }
+    }
+}
+
+/// Writes what the command was asked for to standard output.
+pub(crate) fn print(bytes: &[u8]) -> Result<ExitCode> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new(ErrorKind::LocalIo, format!("cannot write to standard output: {cause}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 
@@ -48,6 +72,16 @@ pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
         event.append(map);
         let _ = writeln!(to, "{}", Value::Object(event));
     }
+}
+
+/// The fields of a warning in JSON.
+pub(crate) fn warning_value(warning: &Warning) -> Value {
+    json!({ "about": "credentials", "message": warning.message, "hint": warning.advice })
+}
+
+/// A warning, for people.
+pub(crate) fn warning_text(warning: &Warning) -> String {
+    format!("warning: {}; {}", warning.message, warning.advice)
 }
 
 /// A name as it may be shown: control characters could command the terminal.

@@ -6,12 +6,14 @@ use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+use gridlane_client::credentials::Warning;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
 use gridlane_engine::{Event, Observer, Report, Snapshot};
 
 use crate::args::Progress;
 use crate::events::basis_text;
-use crate::output::Output;
+use crate::output::{Output, warning_text};
+use crate::who::Warns;
 
 /// Where there is no terminal, a line this often, when asked for.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
@@ -127,6 +129,14 @@ impl Screen {
             || total_line(snapshot),
             |columns| sources.map(|(url, source)| source_line(url, source, snapshot, columns)).collect(),
         );
+    }
+}
+
+impl Warns for Screen {
+    fn warn(&mut self, warning: &Warning) {
+        if !self.quiet {
+            self.say(&warning_text(warning));
+        }
     }
 }
 

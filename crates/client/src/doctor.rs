@@ -6,15 +6,18 @@ mod root;
 
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
+use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::{format_bytes, format_seconds};
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_engine::Client;
 use gridlane_engine::http::{Exchange, Purpose, Request};
 use gridlane_net::tls::Trust;
 use rustix::process::{Resource, getrlimit};
+
+use crate::credentials::{Claims, Machine, TokenKind, Wanted, discover};
 
 /// How good an answer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,19 +68,16 @@ const FAR_PATH_BYTES: u64 = 125_000_000;
 /// Descriptors that a copy of a large tree from several replicas may need.
 const DESCRIPTORS_MIN: u64 = 1024;
 
-/// A clock that differs more makes tokens and certificates look too young or too old.
-const SKEW_MAX: Duration = Duration::from_secs(60);
-
 /// What is worth a note.
 const SKEW_NOTED: Duration = Duration::from_secs(5);
 
 /// What works on this machine.
-pub fn examine_machine(trust: &Trust) -> Vec<Finding> {
+pub fn examine_machine(trust: &Trust, wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
     let mut findings = vec![descriptors(), congestion_control()];
     findings.extend(buffers());
     findings.extend([routes(), beneath(), authorities(trust)]);
     findings.extend(proxies());
-    findings.extend(credentials());
+    findings.extend(credentials(wanted, machine));
     findings
 }
 
@@ -201,44 +201,87 @@ fn proxies() -> Vec<Finding> {
     set.collect()
 }
 
-/// Which credentials lie where the field's programs look for them.
-fn credentials() -> Vec<Finding> {
-    let user = rustix::process::getuid().as_raw();
-    let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+/// Which credentials would be shown, without what is secret in them.
+fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
+    const SUBJECT: &str = "credentials";
+    let found = match discover(wanted, machine) {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::bad(SUBJECT, error)],
+    };
+    let now_s = machine.now_s();
+    let is_valid = found.refuse_invalid(now_s);
+    let judged = |subject, text: String| match &is_valid {
+        Ok(()) => Finding::ok(subject, text),
+        Err(error) => {
+            Finding { text: format!("{text}: {}", error.message()), ..Finding::bad(subject, error.clone()) }
+        }
+    };
     let mut findings = Vec::new();
-    if of("BEARER_TOKEN").is_some() {
-        findings.push(Finding::ok("token", "in BEARER_TOKEN"));
+    if let Some(token) = &found.token {
+        findings.push(judged("token", format!("{}: {}", token.place, token_text(&token.claims, now_s))));
     }
-    let tokens = [
-        of("BEARER_TOKEN_FILE"),
-        of("XDG_RUNTIME_DIR").map(|dir| dir.join(format!("bt_u{user}"))),
-        Some(PathBuf::from(format!("/tmp/bt_u{user}"))),
-    ];
-    let proxies = [of("X509_USER_PROXY"), Some(PathBuf::from(format!("/tmp/x509up_u{user}")))];
-    let keys = [of("X509_USER_KEY")];
-    let all = tokens.into_iter().map(|file| ("token", file));
-    let all = all.chain(proxies.into_iter().map(|file| ("proxy certificate", file)));
-    for (subject, file) in all.chain(keys.into_iter().map(|file| ("user key", file))) {
-        findings.extend(file.and_then(|file| credential(subject, &file)));
+    if let Some(certificate) = &found.certificate {
+        let facts = certificate.identity.facts();
+        let kind = match facts.proxies {
+            0 => "certificate".to_owned(),
+            1 => "proxy".to_owned(),
+            levels => format!("proxy of {levels} levels"),
+        };
+        let issuer = if facts.issuer.is_empty() { String::new() } else { format!(" by {}", facts.issuer) };
+        let text = format!(
+            "{}: {kind} of {}{issuer}, {}",
+            certificate.file.display(),
+            facts.dn,
+            ends(facts.ends_s, now_s)
+        );
+        findings.push(judged("certificate", text));
     }
-    if findings.is_empty() {
-        findings.push(Finding::ok("credentials", "none: what anyone may read can be read"));
+    findings.extend(
+        found
+            .passed_over
+            .iter()
+            .map(|text| Finding::note("passed over", text, "make a proxy of it: voms-proxy-init")),
+    );
+    findings.extend(
+        found.warnings.iter().map(|warning| Finding::note("permissions", &warning.message, &warning.advice)),
+    );
+    if found.token.is_none() && found.certificate.is_none() {
+        let text = match wanted.nothing {
+            true => "none is shown: --no-credentials",
+            false => "none: what anyone may read can be read",
+        };
+        findings.push(Finding::ok(SUBJECT, text));
     }
     findings
 }
 
-fn credential(subject: &'static str, file: &Path) -> Option<Finding> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let meta = fs::metadata(file).ok()?;
-    let text = file.display().to_string();
-    Some(match meta.permissions().mode() & 0o077 {
-        0 => Finding::ok(subject, text),
-        mode => Finding::note(
-            subject,
-            format!("{text} is open to others (mode {mode:o} beyond the owner's)"),
-            format!("chmod 600 {}", file.display()),
-        ),
-    })
+fn token_text(claims: &Claims, now_s: i64) -> String {
+    let kind = match claims.kind {
+        TokenKind::Jwt => "JSON Web Token",
+        TokenKind::Macaroon => "macaroon",
+        TokenKind::Opaque => "a token that only its issuer can read",
+    };
+    let mut text = kind.to_owned();
+    let parts = [
+        ("of", &claims.issuer),
+        ("for", &claims.subject),
+        ("at", &claims.audience),
+        ("scopes", &claims.scopes),
+    ];
+    for (word, claim) in parts {
+        if let Some(claim) = claim {
+            text.push_str(&format!(", {word} {claim}"));
+        }
+    }
+    if let Some(ends_s) = claims.ends_s {
+        text.push_str(&format!(", {}", ends(ends_s, now_s)));
+    }
+    text
+}
+
+fn ends(ends_s: i64, now_s: i64) -> String {
+    let apart = format_seconds(ends_s.abs_diff(now_s) as f64);
+    if ends_s > now_s { format!("expires in {apart}") } else { format!("expired {apart} ago") }
 }
 
 /// What works with the server of a URL.
@@ -262,7 +305,7 @@ pub async fn examine_endpoint(client: &Client, url: &Url) -> Vec<Finding> {
         return findings;
     }
     let began = Instant::now();
-    match client.http.connect(url, Purpose::Question, true).await {
+    match client.http.connect(url, url, Purpose::Question, true).await {
         Ok(connected) => {
             let text = format!("{}, after {}", connected.connection.describe(), in_words(began.elapsed()));
             findings.push(Finding::ok("connection", text));
@@ -369,7 +412,9 @@ fn clock(date: Option<&str>, asked: SystemTime, took: Duration) -> Option<Findin
     };
     let advice = "set the clock (timedatectl, chrony): certificates and tokens have times in them";
     Some(match skew {
-        skew if skew > SKEW_MAX => Finding::bad("clock", Error::new(ErrorKind::Other, text).hint(advice)),
+        skew if skew > CLOCK_SKEW_MAX => {
+            Finding::bad("clock", Error::new(ErrorKind::Other, text).hint(advice))
+        }
         skew if skew > SKEW_NOTED => Finding::note("clock", text, advice),
         _ => Finding::ok("clock", text),
     })
@@ -399,6 +444,7 @@ fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::ThisMachine;
 
     #[test]
     fn a_wrong_clock_is_seen_and_a_round_trip_is_none() {
@@ -419,12 +465,12 @@ mod tests {
 
     #[test]
     fn this_machine_can_be_looked_at() {
-        let findings = examine_machine(&Trust::default());
+        let findings = examine_machine(&Trust::default(), &Wanted::default(), &ThisMachine);
         for subject in ["open files", "routes", "serving", "authorities"] {
             assert!(findings.iter().any(|finding| finding.subject == subject), "{subject}");
         }
         let insecure = Trust { insecure: true, ..Trust::default() };
-        let findings = examine_machine(&insecure);
+        let findings = examine_machine(&insecure, &Wanted::default(), &ThisMachine);
         assert!(
             findings
                 .iter()

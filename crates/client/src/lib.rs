@@ -4,6 +4,7 @@
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod backlog;
+pub mod credentials;
 pub mod doctor;
 mod files;
 mod filter;
@@ -16,12 +17,15 @@ mod target;
 mod tree;
 
 use std::fs::File;
+use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
-use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{Client, CopySpec, Event, HostPattern, Observer, Options, TargetSpec, copy};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
+
+use credentials::{Found, ThisMachine};
 
 pub use files::{Stat, remove, stat};
 pub use filter::Filter;
@@ -41,10 +45,20 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// `XRD_CPUSEPGWRTRD=0`. The checksum of the whole is compared in any case.
 const PAGES_VARIABLE: &str = "GRIDLANE_ROOT_PAGES";
 
-/// Makes the client that all calls share. It goes through the proxies that the environment names.
+/// Makes the client that all calls share, which shows nothing of who asks. It goes through the proxies that the
+/// environment names.
 pub fn connect(trust: Trust) -> Client {
+    connect_as(trust, &Found::default(), Vec::new())
+}
+
+/// Makes a client that shows what was found to the endpoints that are named to its `credentials`, and to hosts that
+/// `forward_to` names.
+pub fn connect_as(trust: Trust, found: &Found, forward_to: Vec<HostPattern>) -> Client {
     let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
-    let mut client = Client::new(Dialer::new(trust).proxies(proxies), ANSWER_MAX);
+    let identity = found.certificate.as_ref().map(|certificate| certificate.identity.clone());
+    let dialer = Dialer::new(trust).proxies(proxies).identity(identity);
+    let credentials = found.credentials(Arc::new(ThisMachine), forward_to);
+    let mut client = Client::new(dialer, ANSWER_MAX).credentials(credentials);
     client.root.pages = std::env::var_os(PAGES_VARIABLE).is_none_or(|value| value != "0");
     client
 }

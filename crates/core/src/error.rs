@@ -186,6 +186,12 @@ impl Error {
         self
     }
 
+    /// Adds to the sentence that says what happened.
+    pub fn more(mut self, more: impl fmt::Display) -> Error {
+        self.0.message.push_str(&format!("; {more}"));
+        self
+    }
+
     /// Says what to do about it.
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.0.hint = Some(hint.into());

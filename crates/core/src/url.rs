@@ -210,13 +210,48 @@ impl Url {
         if to.host() == self.host() {
             to.zone.clone_from(&self.zone);
         }
-        // Who may see the user's name and password already, and nobody else, sees them again.
-        if to.same_endpoint(self) && to.credentials().is_none() {
-            // These fail for URLs without a host only, which have no endpoint to be the same.
-            let _ = to.inner.set_username(self.inner.username());
-            let _ = to.inner.set_password(self.inner.password());
+        // Who may see the user's secrets already, and nobody else, sees them again.
+        if to.same_endpoint(self) {
+            to.take_secrets_of(self)?;
         }
         Ok(to)
+    }
+
+    /// Takes over what opens `other`: its user and password, and the `authz=` of its query, unless this URL has its own.
+    ///
+    /// Only where the place that this URL names may see them.
+    pub fn take_secrets_of(&mut self, other: &Url) -> Result<()> {
+        if self.credentials().is_none() {
+            // These fail for URLs without a host only, which have no endpoint to send a secret to.
+            let _ = self.inner.set_username(other.inner.username());
+            let _ = self.inner.set_password(other.inner.password());
+        }
+        let Some(pair) = other.authz().filter(|_| self.authz().is_none()) else { return Ok(()) };
+        if self.scheme.is_root() {
+            let cgi = self.cgi().map_or(pair.to_owned(), |cgi| format!("{cgi}&{pair}"));
+            let authority = &self.inner[url::Position::BeforeUsername..url::Position::AfterPort];
+            let mut with = Url::of_root(self.scheme, authority, &self.wire_path(), Some(&cgi))?;
+            with.zone.clone_from(&self.zone);
+            *self = with;
+        } else {
+            let query = self.inner.query().map_or(pair.to_owned(), |query| format!("{query}&{pair}"));
+            self.inner.set_query(Some(&query));
+        }
+        Ok(())
+    }
+
+    /// Whether there is something in it that opens what it names: a password, or a token (`?authz=`).
+    pub fn has_secrets(&self) -> bool {
+        self.credentials().is_some() || self.authz().is_some()
+    }
+
+    /// The token in the query, with its name in front, as it stands: `authz=…` (WLCG profile; XRootD's CGI).
+    fn authz(&self) -> Option<&str> {
+        let query = if self.scheme.is_root() { self.cgi() } else { self.inner.query() };
+        let is_authz = |pair: &&str| {
+            pair.split_once('=').is_some_and(|(name, value)| name == "authz" && !value.is_empty())
+        };
+        query?.split('&').find(is_authz)
     }
 
     /// The whole URL, secrets included, percent-encoded: never for messages. The zone of a link-local address
@@ -412,5 +447,30 @@ mod tests {
         assert_eq!(secret.join("http://h:1/b").unwrap().credentials(), Some(("ada", "pw")));
         assert_eq!(secret.join("http://h:2/b").unwrap().credentials(), None);
         assert_eq!(secret.join("https://h:1/b").unwrap().credentials(), None);
+    }
+
+    #[test]
+    fn a_token_in_a_url_reaches_what_is_below_it_and_no_other_host() {
+        let url = parse("https://h/d/?a=1&authz=Bearer%20x.y");
+        for (reference, expected) in [
+            ("./e/", "https://h/d/e/?authz=Bearer%20x.y"),
+            ("f?b=2", "https://h/d/f?b=2&authz=Bearer%20x.y"),
+            ("f?authz=own", "https://h/d/f?authz=own"),
+            ("https://h/g", "https://h/g?authz=Bearer%20x.y"),
+            ("https://k/g", "https://k/g"),
+            ("https://h:444/g", "https://h:444/g"),
+            ("http://h/g", "http://h/g"),
+        ] {
+            assert_eq!(url.join(reference).unwrap().as_str(), expected, "{reference}");
+        }
+        let url = parse("root://h//d/?authz=Bearer%20x&k=v");
+        assert_eq!(url.join("./e/").unwrap().typed(), "root://h//d/e/?authz=Bearer%20x");
+        assert_eq!(url.join("root://h//f?z=1").unwrap().typed(), "root://h//f?z=1&authz=Bearer%20x");
+        assert_eq!(url.join("roots://h//f").unwrap().typed(), "roots://h//f");
+        assert!(url.has_secrets() && !parse("https://h/?authz=").has_secrets());
+        let mut forwarded = parse("https://k/f");
+        forwarded.take_secrets_of(&parse("https://ada:pw@h/?authz=t")).unwrap();
+        assert_eq!(forwarded.as_str(), "https://ada:pw@k/f?authz=t");
+        assert_eq!(forwarded.to_string(), "https://k/f?…");
     }
 }

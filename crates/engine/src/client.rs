@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use gridlane_net::Dialer;
 
-use crate::{http, root};
+use crate::{Credentials, http, root};
 
 /// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle
 /// connections, and what it has learned of servers.
@@ -14,12 +14,22 @@ pub struct Client {
     pub http: http::Client,
     /// For `root` and `roots`.
     pub root: root::Client,
+    /// What is shown of the user, and to whom.
+    pub credentials: Credentials,
 }
 
 impl Client {
     /// A client that connects with `dialer` and waits for the beginning of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let http = http::Client::new(dialer.clone(), answer_max);
-        Client { http, root: root::Client::new(dialer, answer_max) }
+        Client { http, root: root::Client::new(dialer, answer_max), credentials: Credentials::default() }
+    }
+
+    /// The same, with something to show. What it has learned of servers so far is kept.
+    pub fn credentials(mut self, credentials: Credentials) -> Client {
+        self.http = self.http.credentials(credentials.clone());
+        self.root = self.root.credentials(credentials.clone());
+        self.credentials = credentials;
+        self
     }
 }

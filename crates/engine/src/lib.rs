@@ -24,6 +24,7 @@
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
 
 mod client;
+mod credentials;
 mod digests;
 pub mod events;
 pub mod http;
@@ -58,6 +59,7 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use client::Client;
+pub use credentials::{Credentials, HostPattern, Token, TokenSource};
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};

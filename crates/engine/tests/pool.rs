@@ -200,12 +200,12 @@ async fn no_more_are_kept_than_are_of_use() {
     let (client, url) = (client(), server.url("/"));
     let mut held = Vec::new();
     for _ in 0..IDLE_PER_HOST_MAX + 5 {
-        held.push(client.http.connect(&url, Purpose::Lane, false).await.unwrap().connection);
+        held.push(client.http.connect(&url, &url, Purpose::Lane, false).await.unwrap().connection);
     }
     drop(held);
     let mut again = Vec::new();
     for _ in 0..IDLE_PER_HOST_MAX + 5 {
-        again.push(client.http.connect(&url, Purpose::Lane, false).await.unwrap().connection);
+        again.push(client.http.connect(&url, &url, Purpose::Lane, false).await.unwrap().connection);
     }
     assert_eq!(again.iter().filter(|connection| connection.is_reused()).count(), IDLE_PER_HOST_MAX);
 }

@@ -17,17 +17,25 @@ use crate::race::{Failures, race};
 use crate::resolve::Resolver;
 use crate::socks;
 use crate::stream::Stream;
-use crate::tls::{Trust, client_config};
+use crate::tls::{self, ClientIdentity, Trust};
 
 /// Makes connections; cheap to clone. Clones share what they learn: TLS sessions to go on from, and which
 /// family of addresses a host answers on.
 #[derive(Clone)]
 pub struct Dialer {
     trust: Arc<Trust>,
+    identity: Option<Arc<ClientIdentity>>,
     /// Made at the first connection that needs it: reading the system's authorities takes milliseconds.
-    tls: Arc<OnceLock<Arc<ClientConfig>>>,
+    tls: Arc<Configs>,
     proxies: Arc<Proxies>,
     resolver: Arc<Resolver>,
+}
+
+/// TLS settings, which keep sessions to go on from: those of nobody are not those of somebody.
+#[derive(Default)]
+struct Configs {
+    as_nobody: OnceLock<Arc<ClientConfig>>,
+    as_user: OnceLock<Arc<ClientConfig>>,
 }
 
 /// A new connection and what it took.
@@ -44,6 +52,7 @@ pub struct Route {
     /// The server at the end; `None` at a proxy that forwards requests to any.
     target: Option<Target>,
     proxy: Option<Proxy>,
+    is_as_user: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +63,18 @@ struct Target {
 }
 
 impl Route {
+    /// The same for connections on which the user's credentials may be shown to the server at the end: its certificate
+    /// in the handshake, a token in requests. They are never the connections of others.
+    pub fn as_user(mut self) -> Route {
+        self.is_as_user = self.target.is_some();
+        self
+    }
+
+    /// Whether the user's credentials may be shown on it.
+    pub fn is_as_user(&self) -> bool {
+        self.is_as_user
+    }
+
     /// The proxy that every request is sent to, in absolute form (RFC 9112, 3.2.2) and with the proxy's
     /// credentials.
     pub fn forwarder(&self) -> Option<&Proxy> {
@@ -72,7 +93,18 @@ impl Dialer {
     /// Connections over TLS trust `trust`; all go directly to their target.
     pub fn new(trust: Trust) -> Dialer {
         let (tls, proxies) = Default::default();
-        Dialer { trust: Arc::new(trust), tls, proxies, resolver: Arc::new(Resolver::new()) }
+        Dialer { trust: Arc::new(trust), identity: None, tls, proxies, resolver: Arc::new(Resolver::new()) }
+    }
+
+    /// Routes that are the user's ([`Route::as_user`]) show `identity`. Proxies never see it.
+    pub fn identity(mut self, identity: Option<ClientIdentity>) -> Dialer {
+        (self.identity, self.tls) = (identity.map(Arc::new), Arc::default());
+        self
+    }
+
+    /// The certificate that the user's routes show.
+    pub fn shown(&self) -> Option<&ClientIdentity> {
+        self.identity.as_deref()
     }
 
     /// Connections go through `proxies`.
@@ -97,7 +129,7 @@ impl Dialer {
             None => url.host().to_ascii_lowercase(),
         };
         let target = Target { is_tls, host, port: url.port() };
-        Ok(Route { target: (!is_forwarded).then_some(target), proxy })
+        Ok(Route { target: (!is_forwarded).then_some(target), proxy, is_as_user: false })
     }
 
     /// Connects to the target of `route`, with TLS when its scheme says so, or to the proxy in front of it.
@@ -110,9 +142,8 @@ impl Dialer {
             (None, Some(target)) => {
                 let name =
                     format!("{}://{}", if target.is_tls { "https" } else { "http" }, target.authority());
-                self.reach(&target.host, target.port, target.is_tls)
-                    .await
-                    .map_err(|error| error.endpoint(name))
+                let tls = if target.is_tls { Some(self.tls(route.is_as_user)?) } else { None };
+                self.reach(&target.host, target.port, tls).await.map_err(|error| error.endpoint(name))
             }
             (Some(proxy), target) => {
                 let failed = |error: Error| {
@@ -123,11 +154,12 @@ impl Dialer {
                         None => again,
                     }
                 };
-                let is_tls = proxy.kind == ProxyKind::Https;
-                let dialled = self.reach(&proxy.host, proxy.port, is_tls).await.map_err(failed)?;
+                // Whoever the user is, is no business of a proxy.
+                let tls = if proxy.kind == ProxyKind::Https { Some(self.tls(false)?) } else { None };
+                let dialled = self.reach(&proxy.host, proxy.port, tls).await.map_err(failed)?;
                 match (proxy.kind, target) {
                     (ProxyKind::Socks5 { resolves }, Some(target)) => {
-                        self.through_socks(dialled, proxy, resolves, target).await
+                        self.through_socks(dialled, proxy, resolves, target, route.is_as_user).await
                     }
                     _ => Ok(dialled),
                 }
@@ -141,14 +173,14 @@ impl Dialer {
         let Some(target) = &route.target else {
             return Err(Error::new(ErrorKind::Other, "there is no target to speak TLS with"));
         };
-        self.secured(stream, target)
+        self.secured(stream, target, route.is_as_user)
             .await
             .map_err(|error| error.endpoint(format!("https://{}", target.authority())))
     }
 
-    async fn secured(&self, stream: Stream, target: &Target) -> Result<Dialled> {
+    async fn secured(&self, stream: Stream, target: &Target, as_user: bool) -> Result<Dialled> {
         let socket = stream.into_socket().await.map_err(|cause| Error::network("cannot connect", &cause))?;
-        let handshake = Stream::connect_tls(socket, self.tls()?, server_name(&target.host)?);
+        let handshake = Stream::connect_tls(socket, self.tls(as_user)?, server_name(&target.host)?);
         let stream = in_time("the TLS handshake did not finish", handshake).await?.map_err(tls_error)?;
         Ok(Dialled { handshake_round_trips: tls_round_trips(&stream), stream })
     }
@@ -159,6 +191,7 @@ impl Dialer {
         proxy: &Proxy,
         resolves: bool,
         target: &Target,
+        as_user: bool,
     ) -> Result<Dialled> {
         let Dialled { mut stream, mut handshake_round_trips } = dialled;
         let place = match resolves {
@@ -174,18 +207,18 @@ impl Dialer {
         if !target.is_tls {
             return Ok(Dialled { stream, handshake_round_trips });
         }
-        let secured = self.secured(stream, target).await;
+        let secured = self.secured(stream, target, as_user).await;
         let mut secured =
             secured.map_err(|error| error.endpoint(format!("https://{}", target.authority())))?;
         secured.handshake_round_trips += handshake_round_trips;
         Ok(secured)
     }
 
-    /// Connects to the first address of `host` that answers.
-    async fn reach(&self, host: &str, port: u16, is_tls: bool) -> Result<Dialled> {
-        let tls = match is_tls {
-            true => Some((self.tls()?, server_name(host)?)),
-            false => None,
+    /// Connects to the first address of `host` that answers, with TLS if it is given.
+    async fn reach(&self, host: &str, port: u16, tls: Option<Arc<ClientConfig>>) -> Result<Dialled> {
+        let tls = match tls {
+            Some(tls) => Some((tls, server_name(host)?)),
+            None => None,
         };
         let addresses = self.resolver.resolve(host, port).await?;
         let has_choice = addresses.len() > 1;
@@ -197,12 +230,14 @@ impl Dialer {
     }
 
     /// The TLS settings; an authority that cannot be read is an error of the caller.
-    fn tls(&self) -> Result<Arc<ClientConfig>> {
-        match self.tls.get() {
+    fn tls(&self, as_user: bool) -> Result<Arc<ClientConfig>> {
+        let identity = self.identity.as_deref().filter(|_| as_user);
+        let kept = if identity.is_some() { &self.tls.as_user } else { &self.tls.as_nobody };
+        match kept.get() {
             Some(tls) => Ok(tls.clone()),
             None => {
-                let tls = client_config(&self.trust)?;
-                Ok(self.tls.get_or_init(|| tls).clone())
+                let tls = tls::client_config_as(&self.trust, identity)?;
+                Ok(kept.get_or_init(|| tls).clone())
             }
         }
     }
@@ -283,16 +318,7 @@ fn is_of_tls(cause: &io::Error) -> bool {
 }
 
 fn tls_error(cause: io::Error) -> Error {
-    let wrong = cause.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match wrong {
-        Some(rustls::Error::InvalidCertificate(why)) => {
-            let message = format!("its certificate is not trusted: {why:?}");
-            Error::new(ErrorKind::Denied, message)
-                .hint("name its authority with --ca FILE, or fix the server's certificate")
-        }
-        Some(other) => Error::new(ErrorKind::Protocol, format!("the TLS handshake failed: {other}")),
-        None => Error::network("the TLS handshake failed", &cause),
-    }
+    tls::failure(&cause).unwrap_or_else(|| Error::network("the TLS handshake failed", &cause))
 }
 
 #[cfg(test)]
@@ -301,7 +327,6 @@ mod tests {
     use tokio::net::TcpListener;
 
     use crate::accept::Acceptor;
-    use crate::tls;
 
     /// An address whose connections are never taken: its backlog is full.
     async fn black_hole() -> (SocketAddr, Vec<TcpStream>, std::net::TcpListener) {
@@ -335,8 +360,8 @@ mod tests {
     async fn speaking() -> (SocketAddr, (Arc<ClientConfig>, ServerName<'static>)) {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(dir.path(), &["127.0.0.1".into()]).unwrap();
-        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key).unwrap()));
-        let config = client_config(&Trust { ca_files: vec![cert], ..Trust::default() }).unwrap();
+        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key, false).unwrap()));
+        let config = tls::client_config(&Trust { ca_files: vec![cert], ..Trust::default() }).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(async move {

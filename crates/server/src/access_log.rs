@@ -141,7 +141,7 @@ impl AccessLog {
     }
 
     /// Records what happened to the server and not to a request.
-    pub(crate) fn note(&self, what: &str) {
+    pub fn note(&self, what: &str) {
         self.write_line(&Note { time: timestamp(SystemTime::now()), error: what });
     }
 

@@ -17,6 +17,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use gridlane_auth::Operation;
 use gridlane_core::limits;
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{Method, ResourcePath, Status, Version};
@@ -27,17 +28,17 @@ use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::access_log::{Record, timestamp, told};
 use crate::body::{Body, Inbox, Wire};
+use crate::client::Client;
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::rules::{Client, Operation};
 use crate::settings::LogLevel;
 use crate::shared::{Current, Phase, Shared};
 use crate::transfer::{CLIENT_PACE, Framing, Patience, Sender};
 use crate::{
-    conditions, cors, delete, forwarded, gather, get, mkcol, options, propfind, proppatch, put, relocate,
-    transfer,
+    conditions, cors, delete, forwarded, gather, get, macaroons, mkcol, options, propfind, proppatch, put,
+    relocate, transfer,
 };
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
@@ -85,7 +86,7 @@ impl Connection {
         is_local: bool,
     ) -> Connection {
         let shared = Arc::clone(&current.borrow_and_update());
-        let client = Client { address: stream.peer().ip().to_canonical() };
+        let client = Client::anonymous(stream.peer().ip().to_canonical());
         let request = InHand { began: Instant::now(), id: String::new(), client };
         let wire = Wire { stream, inbox: Inbox::default() };
         Connection { shared, current, wire, phase, is_local, request }
@@ -172,7 +173,7 @@ impl Connection {
         self.request = InHand {
             began: Instant::now(),
             id: format!("{:x}-{number:x}", self.shared.started_s),
-            client: Client { address: self.wire.stream.peer().ip().to_canonical() },
+            client: Client::anonymous(self.wire.stream.peer().ip().to_canonical()),
         };
     }
 
@@ -183,7 +184,7 @@ impl Connection {
             (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
         let reply = self.decide(head, &mut body).await;
         drop(uploading);
-        let mut reply = cors::apply(&self.shared.exports, self.request.client, head, reply);
+        let mut reply = cors::apply(&self.shared.exports, &self.request.client, head, reply);
         if reply.status == Status::CLIENT_LEFT {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -218,7 +219,7 @@ impl Connection {
             let what = "the Host is neither an address nor a name of this machine";
             return Reply::failure(Status::MISDIRECTED_REQUEST, what);
         }
-        let client = self.request.client;
+        let client = &self.request.client;
         if let Err(wait) = shared.throttle.request(client.address, &shared.client_limits) {
             shared.metrics.throttled.add(1);
             return throttled("this client asks too often", wait);
@@ -231,16 +232,25 @@ impl Connection {
             (_, Target::Resource { path, .. }) => path,
             (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
         };
+        // With the macaroon by which the client has proved who it is, if it did so by one.
+        let macaroon = None;
+        let wire = &mut self.wire;
+        if let Some(reply) = macaroons::answer(shared, wire, head, path, client, macaroon, body).await {
+            return reply;
+        }
         let place = shared.exports.find(path, client);
-        let operation = match head.method {
+        let operations: &[Operation] = match head.method {
             Method::Options => return options::answer(shared, &place),
             Method::Post | Method::Lock | Method::Unlock | Method::Other(_) | Method::Unknown(_) => {
                 return options::not_allowed(shared, head, &place);
             }
-            Method::Get | Method::Head | Method::Propfind => Operation::Look,
-            Method::Copy => Operation::Read,
-            Method::Put | Method::Proppatch | Method::Mkcol => Operation::Write,
-            Method::Delete | Method::Move => Operation::Delete,
+            Method::Get | Method::Head | Method::Propfind => &[Operation::Stat],
+            Method::Copy => &[Operation::Read],
+            Method::Put => &[Operation::Create, Operation::Overwrite],
+            Method::Proppatch => &[Operation::Overwrite],
+            Method::Mkcol => &[Operation::Mkdir],
+            Method::Delete => &[Operation::Delete],
+            Method::Move => &[Operation::Rename],
         };
         let spot = match place {
             Place::Inside(spot) => spot,
@@ -251,7 +261,7 @@ impl Connection {
             }
             Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),
         };
-        if let Err(refusal) = spot.check(operation) {
+        if let Err(refusal) = spot.check_any(operations) {
             return refusal;
         }
         let origin = Origin::new(head, self.wire.stream.is_tls());

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use gridlane_core::Network;
 use gridlane_dav::Headers;
 
-use crate::rules::Client;
+use crate::client::Client;
 
 /// Whether `peer` is one of those in `trusted`, who speak for many.
 pub(crate) fn is_forwarder(peer: IpAddr, trusted: &[Network]) -> bool {

@@ -17,7 +17,7 @@ use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
-use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
+use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -30,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) client_limits: ClientLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
+    pub(crate) auth: AuthSettings,
     pub(crate) root: RootSettings,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
@@ -84,13 +85,14 @@ impl Shared {
     pub(crate) fn new(settings: Settings, lasting: Lasting) -> Result<Shared> {
         let deadlines = settings.deadlines;
         Ok(Shared {
-            exports: Exports::new(settings.exports)?,
+            exports: Exports::new(settings.exports, settings.policy)?,
             acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
             certificate_expires: settings.certificate_expires,
             connections_max: settings.connections_max,
             client_limits: settings.client_limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
+            auth: settings.auth,
             root: settings.root,
             deadlines,
             access_log: settings.access_log,

@@ -2,9 +2,15 @@
 
 use gridlane_core::{Error, ErrorKind, Result};
 use ring::rand::SecureRandom;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::der_parser::Oid;
+use x509_parser::prelude::FromDer;
+use x509_parser::public_key::PublicKey;
+use x509_parser::x509::SubjectPublicKeyInfo;
 
-use super::der::{context, signed, write_serial, write_time};
-use super::extension::Extension;
+use super::credential::Credential;
+use super::der::{context, signed, unusable, write_serial, write_time};
+use super::extension::{Extension, PROXY_CERT_INFO, ProxyPolicy};
 use super::key::Key;
 use super::name::Name;
 
@@ -37,7 +43,7 @@ impl Validity {
 }
 
 /// All that a certificate says. It is signed as it is: nothing here is checked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// Of whom it speaks.
     pub subject: Name,
@@ -54,6 +60,84 @@ pub struct Contents {
 }
 
 impl Contents {
+    /// What a certificate says, as it is written: nothing of it is checked.
+    pub fn read(der: &[u8]) -> Result<Contents> {
+        let (_, certificate) = X509Certificate::from_der(der)
+            .map_err(|cause| unusable(format!("the certificate cannot be read: {cause}")))?;
+        let validity = certificate.validity();
+        let numbers = |oid: &Oid<'_>| {
+            oid.iter()
+                .map(|numbers| numbers.collect())
+                .ok_or_else(|| unusable("an extension has no usable name"))
+        };
+        let extensions = certificate.extensions().iter().map(|extension| {
+            Ok(Extension {
+                oid: numbers(&extension.oid)?,
+                is_critical: extension.critical,
+                der: extension.value.to_vec(),
+            })
+        });
+        Ok(Contents {
+            subject: Name::from_der(certificate.subject().as_raw())?,
+            issuer: Name::from_der(certificate.issuer().as_raw())?,
+            serial: certificate.raw_serial().to_vec(),
+            validity: Validity {
+                not_before_s: validity.not_before.timestamp(),
+                not_after_s: validity.not_after.timestamp(),
+            },
+            public_key: certificate.public_key().raw.to_vec(),
+            extensions: extensions.collect::<Result<_>>()?,
+        })
+    }
+
+    /// The value of an extension.
+    pub fn extension(&self, oid: &[u64]) -> Option<&[u8]> {
+        self.extensions
+            .iter()
+            .find(|extension| extension.oid == oid)
+            .map(|extension| extension.der.as_slice())
+    }
+
+    /// Whether it says that this authority made it: by its name, and by its key where it names one.
+    pub fn is_by(&self, authority: &Credential) -> Result<bool> {
+        let expected = Extension::authority_key_id(&authority.key_id()?);
+        let key = self.extension(&expected.oid);
+        Ok(self.issuer == authority.contents()?.subject && key.is_none_or(|key| key == expected.der))
+    }
+
+    /// What it may be used for, if it is a proxy (RFC 3820, 3.8).
+    pub fn proxy_policy(&self) -> Result<Option<ProxyPolicy>> {
+        let Some(der) = self.extension(PROXY_CERT_INFO) else { return Ok(None) };
+        // SEQUENCE { path length OPTIONAL, SEQUENCE { language, policy OPTIONAL } }
+        let language = yasna::parse_der(der, |reader| {
+            reader.read_sequence(|reader| {
+                reader.read_optional(|reader| reader.read_u64())?;
+                reader.next().read_sequence(|reader| {
+                    let language = reader.next().read_oid()?;
+                    reader.read_optional(|reader| reader.read_bytes())?;
+                    Ok(language)
+                })
+            })
+        });
+        let language = language.map_err(|_| unusable("what makes the certificate a proxy cannot be read"))?;
+        Ok(Some(ProxyPolicy::of(language.components())))
+    }
+
+    /// Of which kind the key is, and how many bits it has: `ECDSA`, 256.
+    pub fn key_strength(&self) -> Result<(&'static str, usize)> {
+        let unreadable = |_| unusable("the public key cannot be read");
+        let (_, info) = SubjectPublicKeyInfo::from_der(&self.public_key).map_err(unreadable)?;
+        let key = info.parsed().map_err(|_| unusable("the public key cannot be read"))?;
+        let kind = match key {
+            PublicKey::RSA(_) => "RSA",
+            PublicKey::EC(_) => "ECDSA",
+            PublicKey::DSA(_) => "DSA",
+            // All that x509-parser does not know, of which only this one is in use.
+            _ => return Ok(("Ed25519", info.subject_public_key.data.len() * 8)),
+        };
+        Ok((kind, key.key_size()))
+    }
+
     /// The certificate, signed with the issuer's key.
     pub fn sign(&self, issuer_key: &Key, random: &dyn SecureRandom) -> Result<Vec<u8>> {
         let body = yasna::try_construct_der(|to| {

@@ -2,10 +2,8 @@
 
 use gridlane_core::{Result, Secret};
 use ring::rand::SecureRandom;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
 
-use super::certificate::Validity;
+use super::certificate::{Contents, Validity};
 use super::der::unusable;
 use super::extension::key_id;
 use super::key::Key;
@@ -27,8 +25,7 @@ impl Credential {
     pub fn from_pem(certificates: &[u8], key: &[u8], random: &dyn SecureRandom) -> Result<Credential> {
         let credential =
             Credential { chain: pem::certificates(certificates)?, key: Key::from_pem(key, random)? };
-        let certificate = credential.certificate()?;
-        match certificate.public_key().raw == credential.key.public_key() {
+        match credential.contents()?.public_key == credential.key.public_key() {
             true => Ok(credential),
             false => Err(unusable("the private key is not that of the certificate")),
         }
@@ -47,27 +44,29 @@ impl Credential {
         self.chain.iter().map(|certificate| pem::encode(pem::CERTIFICATE, certificate)).collect()
     }
 
-    /// The first certificate.
-    pub fn certificate(&self) -> Result<X509Certificate<'_>> {
-        let der = self.chain.first().ok_or_else(|| unusable("there is no certificate in it"))?;
-        let (_, certificate) = X509Certificate::from_der(der)
-            .map_err(|cause| unusable(format!("the certificate is none: {cause}")))?;
-        Ok(certificate)
+    /// What the first certificate says.
+    pub fn contents(&self) -> Result<Contents> {
+        Contents::read(self.chain.first().ok_or_else(|| unusable("there is no certificate in it"))?)
     }
 
-    /// Its subject.
+    /// Of whom it speaks.
     pub fn subject(&self) -> Result<Name> {
-        Name::from_der(self.certificate()?.subject().as_raw())
+        Ok(self.contents()?.subject)
     }
 
-    /// When the first certificate is good.
+    /// When it is good.
     pub fn validity(&self) -> Result<Validity> {
-        let certificate = self.certificate()?;
-        let validity = certificate.validity();
-        Ok(Validity {
-            not_before_s: validity.not_before.timestamp(),
-            not_after_s: validity.not_after.timestamp(),
-        })
+        Ok(self.contents()?.validity)
+    }
+
+    /// The certificate that the proxies in front of it stand for: the first that is none.
+    pub fn end_entity(&self) -> Result<&[u8]> {
+        for der in &self.chain {
+            if Contents::read(der)?.proxy_policy()?.is_none() {
+                return Ok(der);
+            }
+        }
+        Err(unusable("there are only proxies in it"))
     }
 
     /// What tells its key from others.

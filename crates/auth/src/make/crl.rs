@@ -2,10 +2,12 @@
 
 use gridlane_core::{Error, Result};
 use ring::rand::SecureRandom;
+use x509_parser::prelude::FromDer;
+use x509_parser::revocation_list::CertificateRevocationList;
 
 use super::certificate::Validity;
 use super::credential::Credential;
-use super::der::{context, signed, write_serial, write_time};
+use super::der::{context, signed, unusable, write_serial, write_time};
 use super::extension::Extension;
 use super::key::Key;
 use super::name::Name;
@@ -43,6 +45,18 @@ impl RevocationList {
         let number = Extension::raw(&[2, 5, 29, 20], false, yasna::construct_der(|to| to.write_u64(number)));
         let extensions = vec![Extension::authority_key_id(&authority.key_id()?), number];
         Ok(RevocationList { issuer: authority.subject()?, validity, revoked, extensions })
+    }
+
+    /// What an earlier list says: what was called back, and the list's number.
+    pub fn read(der: &[u8]) -> Result<(Vec<Revoked>, u64)> {
+        let (_, list) = CertificateRevocationList::from_der(der)
+            .map_err(|cause| unusable(format!("the list of what was called back cannot be read: {cause}")))?;
+        let revoked = list.iter_revoked_certificates().map(|entry| Revoked {
+            serial: entry.raw_serial().to_vec(),
+            revoked_s: entry.revocation_date.timestamp(),
+        });
+        let number = list.crl_number().and_then(|number| u64::try_from(number).ok()).unwrap_or_default();
+        Ok((revoked.collect(), number))
     }
 
     /// The list, signed with the authority's key.

@@ -72,6 +72,13 @@ pub enum ProxyPolicy {
 }
 
 impl ProxyPolicy {
+    /// The language of an identifier.
+    pub fn of(oid: &[u64]) -> ProxyPolicy {
+        let known = [ProxyPolicy::InheritAll, ProxyPolicy::Independent, ProxyPolicy::Limited];
+        let named = known.into_iter().find(|language| language.oid() == oid);
+        named.unwrap_or_else(|| ProxyPolicy::Other(oid.to_vec()))
+    }
+
     /// The language's identifier.
     pub fn oid(&self) -> &[u64] {
         match self {
@@ -83,6 +90,8 @@ impl ProxyPolicy {
     }
 }
 
+/// `ProxyCertInfo` (RFC 3820, 3.8).
+pub(super) const PROXY_CERT_INFO: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 1, 14];
 /// Usage by TLS servers, for [`Extension::extended_key_usage`].
 pub(super) const SERVER_AUTH: &[u64] = &[1, 3, 6, 1, 5, 5, 7, 3, 1];
 /// Usage by TLS clients.
@@ -177,7 +186,7 @@ impl Extension {
     /// follow.
     pub fn proxy(policy: &ProxyPolicy, path_len: Option<u32>) -> Extension {
         Extension::raw(
-            &[1, 3, 6, 1, 5, 5, 7, 1, 14],
+            PROXY_CERT_INFO,
             true,
             yasna::construct_der(|to| {
                 to.write_sequence(|to| {

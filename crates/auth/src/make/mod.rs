@@ -32,4 +32,4 @@ pub use extension::{AlternativeName, Extension, KeyUsage, ProxyPolicy, key_id};
 pub use key::{Curve, Key};
 pub use name::{Name, Text};
 pub use proxy::{ProxyTerms, proxy};
-pub use voms::{AttributeCertificate, Targets, voms_extension};
+pub use voms::{AttributeCertificate, Targets, VOMS_EXTENSION, voms_extension};

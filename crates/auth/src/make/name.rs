@@ -100,6 +100,21 @@ impl Name {
         Ok(self)
     }
 
+    /// What it is in: the same without its last part.
+    pub fn above(mut self) -> Name {
+        self.parts.pop();
+        self
+    }
+
+    /// The value of its last part, if that is of a type (`CN`) and UTF-8.
+    pub fn last(&self, word: &str) -> Option<String> {
+        let der = Name { parts: vec![self.parts.last()?.clone()] }.to_der();
+        let (_, name) = X509Name::from_der(&der).ok()?;
+        let pair = name.iter_attributes().next()?;
+        let is_kind = pair.attr_type().to_id_string() == dotted(kind_of(word)?.oid);
+        is_kind.then(|| text_of(pair.attr_value().tag().0, pair.attr_value().data))?
+    }
+
     /// As it is in a certificate.
     pub fn to_der(&self) -> Vec<u8> {
         yasna::construct_der(|to| self.write(to))

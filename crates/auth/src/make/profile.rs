@@ -116,8 +116,8 @@ fn below(
     random: &dyn SecureRandom,
 ) -> Result<Credential> {
     let mut chain = vec![contents.sign(&authority.key, random)?];
-    let issuer = authority.certificate()?;
-    if issuer.issuer().as_raw() != issuer.subject().as_raw() {
+    let issuer = authority.contents()?;
+    if issuer.issuer != issuer.subject {
         chain.extend(authority.chain.iter().cloned());
     }
     Ok(Credential { chain, key })

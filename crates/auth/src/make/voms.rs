@@ -2,13 +2,11 @@
 
 use gridlane_core::{Error, Result};
 use ring::rand::SecureRandom;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::prelude::FromDer;
 use yasna::{DERWriter, DERWriterSeq};
 
-use super::certificate::Validity;
+use super::certificate::{Contents, Validity};
 use super::credential::Credential;
-use super::der::{context, oid, signed, unusable, write_generalized_time, write_serial};
+use super::der::{context, oid, signed, write_generalized_time, write_serial};
 use super::extension::{AlternativeName, Extension, write_name};
 use super::name::Name;
 
@@ -54,8 +52,7 @@ impl AttributeCertificate {
         validity: Validity,
         serial: Vec<u8>,
     ) -> Result<AttributeCertificate> {
-        let (_, holder) =
-            X509Certificate::from_der(holder).map_err(|_| unusable("the holder has no certificate"))?;
+        let holder = Contents::read(holder)?;
         let certificates = yasna::construct_der(|to| {
             to.write_sequence(|to| {
                 to.next().write_sequence(|to| {
@@ -64,8 +61,8 @@ impl AttributeCertificate {
             });
         });
         Ok(AttributeCertificate {
-            holder_issuer: Name::from_der(holder.issuer().as_raw())?,
-            holder_serial: holder.raw_serial().to_vec(),
+            holder_issuer: holder.issuer,
+            holder_serial: holder.serial,
             issuer: issuer.subject()?,
             serial,
             validity: validity.within(issuer.validity()?),
@@ -164,8 +161,11 @@ pub fn voms_extension(attribute_certificates: &[Vec<u8>]) -> Extension {
             });
         });
     });
-    Extension::raw(&[1, 3, 6, 1, 4, 1, 8005, 100, 100, 5], false, der)
+    Extension::raw(VOMS_EXTENSION, false, der)
 }
+
+/// The name of that extension.
+pub const VOMS_EXTENSION: &[u64] = &[1, 3, 6, 1, 4, 1, 8005, 100, 100, 5];
 
 /// A `GeneralName` of a distinguished name.
 fn write_directory_name(to: &mut DERWriterSeq<'_>, name: &Name) {

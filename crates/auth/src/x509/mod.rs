@@ -13,7 +13,7 @@
 mod certificate;
 mod constraints;
 mod crl;
-mod der;
+pub(crate) mod der;
 mod name;
 mod rules;
 pub mod signature;

@@ -13,8 +13,14 @@ use crate::events::tree::TreeJson;
 use crate::files::parse;
 use crate::output::Output;
 use crate::progress::tree::{TreeScreen, tree_summary_text};
+use crate::who::{Watch, Watched};
 
-pub(super) async fn run(args: &CpArgs, lister: Lister, output: &Output) -> Result<ExitCode> {
+pub(super) async fn run(
+    args: &CpArgs,
+    lister: Lister,
+    watch: &mut Watch,
+    output: &Output,
+) -> Result<ExitCode> {
     let recursive = args.recursive || args.files_from.is_some();
     let roots = resolve_roots(
         &lister,
@@ -68,13 +74,13 @@ pub(super) async fn run(args: &CpArgs, lister: Lister, output: &Output) -> Resul
         if !args.dry_run {
             events.plan(&sources, &target_name, spec.parallel);
         }
-        let report = copy_tree(spec, lister, &mut events, stop).await;
+        let report = copy_tree(spec, lister, &mut Watched { observer: &mut events, watch }, stop).await;
         let outcome = report.outcome();
         events.end(&report, args.dry_run, outcome.as_ref().err());
         return Ok(super::code(outcome.err().as_ref()));
     }
     let mut screen = TreeScreen::new(&target_name, args.progress, output);
-    let report = copy_tree(spec, lister, &mut screen, stop).await;
+    let report = copy_tree(spec, lister, &mut Watched { observer: &mut screen, watch }, stop).await;
     screen.clear();
     if !output.quiet {
         eprint!("{}", tree_summary_text(&report, &target_name, args.dry_run));

@@ -2,12 +2,14 @@
 
 use std::time::Instant;
 
+use gridlane_client::credentials::Warning;
 use gridlane_client::{Place, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot};
 use gridlane_core::Error;
 use serde_json::{Value, json};
 
 use super::{PROGRESS_INTERVAL, basis_text};
-use crate::output::{error_value, print_event};
+use crate::output::{error_value, print_event, warning_value};
+use crate::who::Warns;
 
 /// Prints the events of a tree as they come.
 pub(crate) struct TreeJson {
@@ -78,6 +80,12 @@ impl TreeJson {
             "eta_s": snapshot.eta_s, "elapsed_s": snapshot.elapsed_s, "active": active,
         });
         print("progress", fields);
+    }
+}
+
+impl Warns for TreeJson {
+    fn warn(&mut self, warning: &Warning) {
+        print("warning", warning_value(warning));
     }
 }
 

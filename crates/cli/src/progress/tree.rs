@@ -1,12 +1,14 @@
 //! A tree as a person sees it: one line for the whole, a few for big files, and what went wrong.
 
+use gridlane_client::credentials::Warning;
 use gridlane_client::{Action, ActiveFile, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot};
 use gridlane_core::Url;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
 
 use super::{Canvas, shortened};
 use crate::args::Progress;
-use crate::output::{Output, printable};
+use crate::output::{Output, printable, warning_text};
+use crate::who::Warns;
 
 /// A file smaller than this is not shown while it is copied.
 const BIG_BYTES: u64 = 64 * 1024 * 1024;
@@ -41,6 +43,14 @@ impl TreeScreen {
         match name.is_root() {
             true => self.target.clone(),
             false => printable(name.as_bytes()),
+        }
+    }
+}
+
+impl Warns for TreeScreen {
+    fn warn(&mut self, warning: &Warning) {
+        if !self.quiet {
+            self.canvas.say(&warning_text(warning));
         }
     }
 }

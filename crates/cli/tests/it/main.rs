@@ -14,6 +14,8 @@ mod commands;
 mod curl_to_serve;
 mod disagreement;
 mod hosts;
+mod identity_peers;
+mod macaroons;
 mod many_replicas;
 mod metalink;
 mod nginx_to_client;

@@ -178,7 +178,7 @@ mod tests {
             url.join(&format!("./b%25{query}")).unwrap().typed(),
             url.typed().replace("//a?", "//b%?")
         );
-        assert_eq!(url.join("./b").unwrap().cgi(), None);
+        assert_eq!(url.join("./x%20y").unwrap().cgi(), Some("authz=Bearer%20x"));
         assert_eq!(parse("root://h//a?"), parse("root://h//a"));
         assert_eq!(parse("root://h?x").cgi(), Some("x"));
     }

@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::RESPONSE_HEAD_BYTES_MAX;
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
@@ -16,6 +16,7 @@ use gridlane_net::{Proxy, Stream};
 use gridlane_sys::AlignedBuf;
 use tokio::time::timeout;
 
+use super::refusal::{Shown, User};
 use super::{Home, Request};
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
@@ -61,6 +62,10 @@ pub struct Connection {
     is_doubtful: bool,
     /// How long the server keeps it open without a request, if it says so.
     idle_max: Option<Duration>,
+    /// What may be shown on it of the user.
+    user: User,
+    /// What the last request showed.
+    shown: Shown,
 }
 
 enum Body {
@@ -90,13 +95,15 @@ impl Connection {
             has_head: false,
             is_doubtful: false,
             idle_max: None,
+            user: User::default(),
+            shown: Shown::default(),
         }
     }
 
     /// A connection that goes to `home` when it is not needed any more.
-    pub(super) fn of_home(stream: Stream, home: Home, is_reused: bool) -> Connection {
+    pub(super) fn of_home(stream: Stream, home: Home, is_reused: bool, user: User) -> Connection {
         let mut connection = Connection::new(stream);
-        (connection.home, connection.is_reused) = (Some(home), is_reused);
+        (connection.home, connection.is_reused, connection.user) = (Some(home), is_reused, user);
         connection
     }
 
@@ -165,7 +172,12 @@ impl Connection {
 
     /// Sends a request to a proxy, or with `None` to the server itself.
     pub(super) async fn send_to(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<()> {
-        let mut bytes = request.head_to(proxy)?;
+        let token = match proxy {
+            None if !request.says_who_asks() => self.user.token()?,
+            _ => None,
+        };
+        self.shown = self.user.shown(request, token.as_ref());
+        let mut bytes = request.head_to(proxy, token.as_ref().map(|token| &token.secret))?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
         (self.is_answered, self.has_head) = (false, false);
         // What follows a proxy's yes to CONNECT is no body either.
@@ -375,6 +387,18 @@ impl Connection {
         }
     }
 
+    /// The error that the current answer is, with the first line of its text, and, where it is about who may do what,
+    /// with what was shown of who asks. `url` is what was asked for.
+    pub async fn refused(&mut self, url: &Url, head: &ResponseHead) -> Error {
+        let said = self.first_line().await;
+        self.refused_saying(url, head, &said)
+    }
+
+    /// The same, when the first line has been read.
+    pub(crate) fn refused_saying(&self, url: &Url, head: &ResponseHead, said: &str) -> Error {
+        super::refusal::error(head, said, url, &self.shown, SystemTime::now())
+    }
+
     /// Bytes read ahead first, then the stream.
     async fn take(&mut self, target: &mut [u8]) -> Result<usize> {
         let ready = (self.end - self.start).min(target.len());
@@ -415,7 +439,7 @@ impl Drop for Connection {
 }
 
 fn broken(what: &str, cause: &io::Error) -> Error {
-    Error::network(what, cause)
+    gridlane_net::tls::rejection(cause).unwrap_or_else(|| Error::network(what, cause))
 }
 
 fn truncated(missing: u64) -> Error {

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_dav::Status;
 use gridlane_dav::header::Headers;
+use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Dialer, Dialled, Route};
 use tokio::time::timeout;
 
 use super::habits::Habits;
 use super::redirect::{follow, redirect_loop, travels};
+use super::refusal::User;
 use super::tunnel;
-use super::{Connection, Home, Pool, Purpose, Request, Response, status_error};
+use super::{Connection, Home, Pool, Purpose, Request, Response};
+use crate::Credentials;
 
 /// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
 const KEEPS_EXISTING: &str = "gridlane/";
@@ -27,6 +29,7 @@ pub struct Client {
     dialer: Dialer,
     pool: Pool,
     habits: Habits,
+    credentials: Credentials,
 }
 
 /// A connection that is ready for a request.
@@ -52,17 +55,43 @@ pub struct Exchange {
 impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        let (pool, habits) = Default::default();
-        Client { answer_max, dialer, pool, habits }
+        let (pool, habits, credentials) = Default::default();
+        Client { answer_max, dialer, pool, habits, credentials }
     }
 
-    /// A connection to the host of `url`: an idle one if there is one, or a new one.
+    /// The same, with something to show of the user.
+    pub fn credentials(mut self, credentials: Credentials) -> Client {
+        self.credentials = credentials;
+        self
+    }
+
+    /// A connection to the host of `url`: an idle one if there is one, or a new one. `origin` is what the caller was
+    /// asked for: a redirect may have led from there to `url`, and then not everything is shown there.
     ///
     /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
     /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
-    pub async fn connect(&self, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
-        let home = self.pool.home(self.route(url)?, purpose).await;
-        self.connect_home(url, home, fresh).await
+    pub async fn connect(&self, origin: &Url, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
+        let user = User::of(&self.credentials, origin, url);
+        let home = self.pool.home(self.route(url, &user)?, purpose).await;
+        self.connect_home(url, home, user, fresh).await
+    }
+
+    /// Where the answer to a request with `method` leads that began at `origin` and has come to `at`: as [`follow`].
+    /// The secrets of `origin` go along to hosts that were named for that.
+    pub(crate) fn lead(
+        &self,
+        method: &str,
+        origin: &Url,
+        at: &Url,
+        head: &ResponseHead,
+    ) -> Result<Option<Url>> {
+        let next = follow(method, at, head)?;
+        let Some(mut to) = next else { return Ok(None) };
+        let is_back = to.same_endpoint(origin);
+        if to.scheme().is_encrypted() && (is_back || self.credentials.may_forward(to.host())) {
+            to.take_secrets_of(origin)?;
+        }
+        Ok(Some(to))
     }
 
     /// Whether the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
@@ -92,17 +121,18 @@ impl Client {
 
     /// The way to the server of `url`. What is not HTTP is never asked by it: that could show in clear what
     /// `roots` would encrypt.
-    fn route(&self, url: &Url) -> Result<Route> {
+    fn route(&self, url: &Url, user: &User) -> Result<Route> {
         if url.scheme().is_root() {
             let message = format!("{}:// is not HTTP", url.scheme().name());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        self.dialer.route(url)
+        let route = self.dialer.route(url)?;
+        Ok(if user.may_see() { route.as_user() } else { route })
     }
 
-    async fn connect_home(&self, url: &Url, home: Home, fresh: bool) -> Result<Connected> {
+    async fn connect_home(&self, url: &Url, home: Home, user: User, fresh: bool) -> Result<Connected> {
         if !fresh && let Some(stream) = self.pool.take(&home) {
-            let connection = Connection::of_home(stream, home, true);
+            let connection = Connection::of_home(stream, home, true, user);
             return Ok(Connected { connection, handshake_round_trips: 0 });
         }
         let Dialled { mut stream, mut handshake_round_trips } = self.dialer.dial(home.key()).await?;
@@ -112,7 +142,7 @@ impl Client {
             stream = secured.stream;
             handshake_round_trips += 1 + secured.handshake_round_trips;
         }
-        let connection = Connection::of_home(stream, home, false);
+        let connection = Connection::of_home(stream, home, false, user);
         Ok(Connected { connection, handshake_round_trips })
     }
 
@@ -151,16 +181,17 @@ impl Client {
         for _ in 0..=REDIRECTS_MAX {
             let once = Request { url: &at, headers, ..request.clone() };
             // The time that others need is not this server's.
-            let route = self.route(&at).map_err(|error| error.endpoint(&at))?;
+            let user = User::of(&self.credentials, request.url, &at);
+            let route = self.route(&at, &user).map_err(|error| error.endpoint(&at))?;
             let home = self.pool.home(route, purpose).await;
-            let mut exchange = match timeout(answer_max, self.once(&once, home)).await {
+            let mut exchange = match timeout(answer_max, self.once(&once, home, user)).await {
                 Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
                 Err(_) => {
                     let message = format!("no answer within {} s", answer_max.as_secs());
                     return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
                 }
             };
-            let Some(next) = follow(request.method, &at, &exchange.response.head)? else {
+            let Some(next) = self.lead(request.method, request.url, &at, &exchange.response.head)? else {
                 exchange.redirects = redirects;
                 return Ok(exchange);
             };
@@ -177,13 +208,14 @@ impl Client {
 
     /// One request without redirects. When an idle connection turns out to be closed, it is sent again on a
     /// new one (RFC 9112, 9.3.1); what must not happen twice gets a new one at once.
-    async fn once(&self, request: &Request<'_>, home: Home) -> Result<Exchange> {
-        let spare = home.clone();
-        let mut connection = self.connect_home(request.url, home, !request.is_idempotent()).await?.connection;
+    async fn once(&self, request: &Request<'_>, home: Home, user: User) -> Result<Exchange> {
+        let spare = (home.clone(), user.clone());
+        let fresh = !request.is_idempotent();
+        let mut connection = self.connect_home(request.url, home, user, fresh).await?.connection;
         let response = match asked(&mut connection, request).await {
             Err(error) if connection.was_stale(&error) => {
                 drop(connection);
-                connection = self.connect_home(request.url, spare, true).await?.connection;
+                connection = self.connect_home(request.url, spare.0, spare.1, true).await?.connection;
                 asked(&mut connection, request).await?
             }
             outcome => outcome?,
@@ -243,8 +275,7 @@ impl Exchange {
     /// The error that this answer is, with the first line of its text. The rest of a short body is read, so
     /// that the connection can be used again.
     pub async fn into_error(mut self) -> Error {
-        let said = self.connection.first_line().await;
-        let error = status_error(&self.response.head, &said).endpoint(&self.url);
+        let error = self.connection.refused(&self.url, &self.response.head).await.endpoint(&self.url);
         self.finish().await;
         error
     }

@@ -11,6 +11,7 @@ mod connection;
 mod exchange;
 mod habits;
 mod redirect;
+mod refusal;
 mod status;
 mod tunnel;
 
@@ -22,7 +23,9 @@ pub(crate) use redirect::redirect_loop;
 pub use status::status_error;
 
 use base64::Engine as _;
-use gridlane_core::{Error, ErrorKind, Result, Url};
+use std::fmt;
+
+use gridlane_core::{Error, ErrorKind, Result, Secret, Url};
 use gridlane_net::{Proxy, Route, Stream};
 use percent_encoding::percent_decode_str;
 
@@ -31,7 +34,9 @@ type Pool = crate::pool::Pool<Route, Stream>;
 type Home = crate::pool::Home<Route, Stream>;
 
 /// A request: of any method, with a body that is in memory, or without.
-#[derive(Clone, Debug)]
+///
+/// Its `Debug` shows names of header fields only: tokens are among the values.
+#[derive(Clone)]
 pub struct Request<'a> {
     /// `GET`, `PROPFIND` or any other.
     pub method: &'static str,
@@ -70,6 +75,15 @@ impl<'a> Request<'a> {
         METHODS.contains(&self.method)
     }
 
+    fn has_authorization(&self) -> bool {
+        self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+    }
+
+    /// Whether the caller or the URL says who asks, so that nothing else does.
+    fn says_who_asks(&self) -> bool {
+        self.has_authorization() || self.url.has_secrets()
+    }
+
     /// Bytes of the body that are sent after the request: those that a header announces.
     fn owed_bytes(&self) -> u64 {
         let announced = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
@@ -79,11 +93,12 @@ impl<'a> Request<'a> {
     /// The bytes of the head, for the server itself. A value with a line break in it is an error of the
     /// caller.
     pub fn head(&self) -> Result<Vec<u8>> {
-        self.head_to(None)
+        self.head_to(None, None)
     }
 
-    /// The bytes of the head for a proxy, or with `None` for the server itself.
-    fn head_to(&self, proxy: Option<&Proxy>) -> Result<Vec<u8>> {
+    /// The bytes of the head for a proxy, or with `None` for the server itself; with a token, unless the request or its
+    /// URL says who asks.
+    fn head_to(&self, proxy: Option<&Proxy>, token: Option<&Secret>) -> Result<Vec<u8>> {
         let host = self.url.host_header();
         let target = match (self.method, proxy) {
             ("CONNECT", _) if self.url.host().contains(':') => {
@@ -108,8 +123,11 @@ impl<'a> Request<'a> {
             return Ok(head.into_bytes());
         }
         head.push_str("Accept-Encoding: identity\r\n");
-        let has_own = self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-        if let Some((user, password)) = self.url.credentials().filter(|_| !has_own) {
+        if let Some(token) = token.filter(|_| !self.says_who_asks()) {
+            // StoRM knows the word in this spelling only.
+            head.push_str(&format!("Authorization: Bearer {}\r\n", token.expose()));
+        }
+        if let Some((user, password)) = self.url.credentials().filter(|_| !self.has_authorization()) {
             let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
             let credentials = basic(&decoded(user), &decoded(password));
             head.push_str(&format!("Authorization: {credentials}\r\n"));
@@ -126,6 +144,18 @@ impl<'a> Request<'a> {
         }
         head.push_str("\r\n");
         Ok(head.into_bytes())
+    }
+}
+
+impl fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.headers.iter().map(|(name, _)| *name).collect();
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("url", self.url)
+            .field("headers", &names)
+            .field("body_bytes", &self.body.map(<[u8]>::len))
+            .finish()
     }
 }
 
@@ -147,6 +177,27 @@ mod tests {
         assert!(head.starts_with("GET /a%20b?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\n"), "{head}");
         assert!(head.contains("Authorization: Basic YWRhOmxAdmU=\r\n"), "{head}");
         assert!(head.ends_with("Range: bytes=0-9\r\n\r\n"), "{head}");
+    }
+    #[test]
+    fn a_token_is_not_shown_where_something_else_says_who_asks() {
+        let token = Secret::new("aaa.bbb");
+        let head =
+            |request: Request<'_>| String::from_utf8(request.head_to(None, Some(&token)).unwrap()).unwrap();
+        let of = |text: &str| Url::parse_absolute(text).unwrap();
+        let plain = of("https://h/f");
+        assert!(head(Request::new("GET", &plain)).contains("\r\nAuthorization: Bearer aaa.bbb\r\n"));
+        let own = Request::new("GET", &plain).header("authorization", "Bearer own");
+        assert!(!format!("{own:?}").contains("own"), "{own:?}");
+        let texts = [
+            head(own),
+            head(Request::new("GET", &of("https://a:b@h/f"))),
+            head(Request::new("GET", &of("https://h/f?authz=x"))),
+        ];
+        for text in texts {
+            assert!(!text.contains("aaa.bbb"), "{text}");
+        }
+        let connect = head(Request::new("CONNECT", &plain));
+        assert!(!connect.contains("aaa"), "a proxy sees nothing: {connect}");
     }
     #[test]
     fn a_body_is_announced_and_nothing_is_smuggled() {

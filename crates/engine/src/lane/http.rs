@@ -12,7 +12,7 @@ use gridlane_sys::AlignedBuf;
 
 use super::tally::{DELAY_MAX, Tally};
 use super::{Asks, Command, Commands, End, Lane, bounded};
-use crate::http::{Connected, Connection, Purpose, Request, Response, follow, redirect_loop, status_error};
+use crate::http::{Connected, Connection, Purpose, Request, Response, redirect_loop, status_error};
 use crate::notice::Notice;
 use crate::served::Served;
 use crate::source::Identity;
@@ -83,8 +83,12 @@ async fn connected(
     asking: &mut Option<Asking>,
 ) -> std::result::Result<Next, End> {
     let url = lane.source.current_url();
-    let failed = |error: Error| End::Lost(Loss::Failed, Some(error));
-    let connect = lane.client.http.connect(&url, Purpose::Lane, fresh);
+    let failed = |error: Error| match error.kind() {
+        // A credential that is not accepted, or that has expired.
+        ErrorKind::Denied => End::Dead { error, forget: false },
+        _ => End::Lost(Loss::Failed, Some(error)),
+    };
+    let connect = lane.client.http.connect(&lane.source.url, &url, Purpose::Lane, fresh);
     tokio::pin!(connect);
     let connected = loop {
         tokio::select! {
@@ -322,7 +326,7 @@ async fn begin(
             connection.drain(ERROR_BODY_BYTES_MAX).await.map_err(|error| broken(error.endpoint(url)))?;
             Ok(Begun::Nothing)
         }
-        _ => match follow("GET", url, head) {
+        _ => match lane.client.http.lead("GET", &lane.source.url, url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),
             Ok(Some(next)) => {
                 // Another connection may be made there; this one may serve again if its text is short.
@@ -331,8 +335,7 @@ async fn begin(
                 Ok(Begun::Redirected)
             }
             Ok(None) => {
-                let said = connection.first_line().await;
-                let error = status_error(head, &said).endpoint(url);
+                let error = connection.refused(url, head).await.endpoint(url);
                 lane.source.set_resolved(None);
                 Err(refused(head.status.code(), error, head.retry_after(SystemTime::now())))
             }
@@ -438,7 +441,7 @@ fn dead(lane: &Lane, error: Error) -> End {
 
 fn broken(error: Error) -> End {
     match error.kind() {
-        ErrorKind::Protocol => End::Dead { error, forget: false },
+        ErrorKind::Protocol | ErrorKind::Denied => End::Dead { error, forget: false },
         _ => End::Lost(Loss::Failed, Some(error)),
     }
 }

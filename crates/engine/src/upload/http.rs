@@ -14,7 +14,7 @@ use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX,
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
 use tokio::time::timeout;
 
-use crate::http::{Client, Connection, Purpose, Request, Response, follow, status_error};
+use crate::http::{Client, Connection, Purpose, Request, Response};
 
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
@@ -34,6 +34,9 @@ enum Invited {
 /// A PUT that is begun, written and finished.
 pub(crate) struct Upload {
     client: Client,
+    /// As it was given.
+    origin: Url,
+    /// Where redirects led.
     url: Url,
     overwrite: bool,
     modified_s: Option<u64>,
@@ -66,7 +69,16 @@ impl Upload {
         let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let modified_s = since.map(|since| since.as_secs());
         let modified_accepted = Arc::default();
-        Upload { client, url, overwrite, modified_s, modified_accepted, kind, state: State::New }
+        Upload {
+            client,
+            origin: url.clone(),
+            url,
+            overwrite,
+            modified_s,
+            modified_accepted,
+            kind,
+            state: State::New,
+        }
     }
 
     /// Becomes true when the server says that it keeps the time; `None` when it is not told one.
@@ -106,7 +118,8 @@ impl Upload {
 
     /// Asks one server, on a new connection if that must be, whether it takes the file.
     async fn invite(&self, size_bytes: u64, fresh: bool) -> Result<Invited> {
-        let mut connection = self.client.connect(&self.url, Purpose::Upload, fresh).await?.connection;
+        let mut connection =
+            self.client.connect(&self.origin, &self.url, Purpose::Upload, fresh).await?.connection;
         let request =
             self.request().header("Content-Length", size_bytes.to_string()).header("Expect", "100-continue");
         let early = match connection.send(&request).await {
@@ -118,10 +131,12 @@ impl Upload {
             Ok(Ok(None)) | Err(_) => Ok(Invited::Now(Box::new(connection))),
             Ok(Err(error)) if connection.was_stale(&error) => Ok(Invited::Stale),
             Ok(Err(error)) => Err(error.endpoint(&self.url)),
-            Ok(Ok(Some(response))) => match follow("PUT", &self.url, &response.head)? {
-                Some(next) => Ok(Invited::Elsewhere(next)),
-                None => Err(self.refused(&mut connection, &response).await),
-            },
+            Ok(Ok(Some(response))) => {
+                match self.client.lead("PUT", &self.origin, &self.url, &response.head)? {
+                    Some(next) => Ok(Invited::Elsewhere(next)),
+                    None => Err(self.refused(&mut connection, &response).await),
+                }
+            }
         }
     }
 
@@ -214,7 +229,7 @@ impl Upload {
                     .fault(Fault::Caller)
                     .hint("make the directory first")
             }
-            _ => status_error(&response.head, &said),
+            _ => connection.refused_saying(&self.url, &response.head, &said),
         }
         .http_status(response.head.status.code())
         .endpoint(&self.url)

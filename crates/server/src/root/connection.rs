@@ -45,8 +45,8 @@ use super::session::{Delegation, Joined, Main};
 use super::{files, log};
 use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
+use crate::client::Client;
 use crate::reply::Pieces;
-use crate::rules::Client;
 use crate::shared::{Current, Pace, Phase, Shared};
 use crate::transfer::{Patience, told};
 
@@ -165,7 +165,7 @@ struct Clock {
 impl Connection {
     pub(crate) fn new(mut current: Current, stream: Stream, phase: watch::Receiver<Phase>) -> Connection {
         let shared = Arc::clone(&current.borrow_and_update());
-        let client = Client { address: stream.peer().ip().to_canonical() };
+        let client = Client::anonymous(stream.peer().ip().to_canonical());
         let (events, told) = mpsc::unbounded_channel();
         let now = Instant::now();
         let clock = Clock {

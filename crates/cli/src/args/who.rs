@@ -1,0 +1,43 @@
+//! Who asks: options of the commands that speak to servers.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::FalseyValueParser;
+use gridlane_client::credentials::Wanted;
+use gridlane_engine::HostPattern;
+
+/// What is shown to servers, and to which.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Credentials")]
+pub(crate) struct WhoArgs {
+    /// Show the token in this file, over TLS only, to the servers that are named here [default: that of BEARER_TOKEN,
+    /// of BEARER_TOKEN_FILE, of bt_u$UID in $XDG_RUNTIME_DIR or /tmp]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Show the certificate or proxy in this PEM file [default, without a token: that of X509_USER_PROXY, of
+    /// /tmp/x509up_u$UID, of X509_USER_CERT, of ~/.globus]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The certificate's private key (PEM) [default: in the same file]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+    /// Show it to these hosts as well when redirects or metalinks lead there: names, or *.DOMAIN (repeatable)
+    #[arg(long, value_name = "HOST", env = "GRIDLANE_FORWARD_CREDENTIALS_TO", value_delimiter = ',', value_parser = HostPattern::parse)]
+    pub(crate) forward_credentials_to: Vec<HostPattern>,
+    /// Show nothing but what is in URLs
+    #[arg(long, env = "GRIDLANE_NO_CREDENTIALS", value_parser = FalseyValueParser::new(), conflicts_with_all = ["token_file", "cert"])]
+    pub(crate) no_credentials: bool,
+}
+
+impl WhoArgs {
+    /// What is to be looked for.
+    pub(crate) fn wanted(&self) -> Wanted {
+        Wanted {
+            nothing: self.no_credentials,
+            token_file: self.token_file.clone(),
+            certificate: self.cert.clone(),
+            key: self.key.clone(),
+        }
+    }
+}

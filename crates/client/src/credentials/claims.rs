@@ -1,0 +1,162 @@
+//! What a token says of itself. Nobody verifies that here: it is for the owner of the token, to whom the issuer and the
+//! server will say the same.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+
+/// Characters of a claim that are shown.
+const CLAIM_CHARS_MAX: usize = 400;
+
+/// What a token says of itself; everything of a token that nobody can read is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// What it is: a JSON Web Token, a macaroon, or a word that only its issuer understands.
+    pub kind: TokenKind,
+    /// Who made it: `iss`.
+    pub issuer: Option<String>,
+    /// For whom: `sub`.
+    pub subject: Option<String>,
+    /// What it allows: `scope`.
+    pub scopes: Option<String>,
+    /// Which servers it is for: `aud`.
+    pub audience: Option<String>,
+    /// When it expires, in seconds since 1970: `exp`, or the earliest `before:` of a macaroon.
+    pub ends_s: Option<i64>,
+}
+
+/// How a token is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TokenKind {
+    /// Nobody but its issuer knows.
+    #[default]
+    Opaque,
+    /// RFC 7519.
+    Jwt,
+    /// A macaroon in libmacaroons' binary form.
+    Macaroon,
+}
+
+impl Claims {
+    /// Reads a token; what cannot be read says nothing.
+    pub fn read(token: &str) -> Claims {
+        jwt(token).or_else(|| macaroon(token)).unwrap_or_default()
+    }
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
+}
+
+fn jwt(token: &str) -> Option<Claims> {
+    let mut parts = token.split('.');
+    let (Some(_), Some(payload), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    let claims: Value = serde_json::from_slice(&decoded(payload)?).ok()?;
+    let text = |name: &str| claims[name].as_str().map(shown);
+    let audience = match &claims["aud"] {
+        Value::Array(all) => {
+            let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+            Some(shown(&all.join(", ")))
+        }
+        one => one.as_str().map(shown),
+    };
+    let exp = &claims["exp"];
+    Some(Claims {
+        kind: TokenKind::Jwt,
+        issuer: text("iss"),
+        subject: text("sub"),
+        scopes: text("scope"),
+        audience,
+        // RFC 7519, 2: a NumericDate may have a fraction.
+        ends_s: exp.as_i64().or_else(|| exp.as_f64().map(|seconds| seconds as i64)),
+    })
+}
+
+/// Version 1 (packets of text: `0016cid before:…\n`), or version 2, whose caveats are texts as well.
+fn macaroon(token: &str) -> Option<Claims> {
+    const BEFORE: &[u8] = b"before:";
+    let bytes = decoded(token)?;
+    let is_first = bytes.first() == Some(&2) || (bytes.len() > 4 && bytes[4..].starts_with(b"location "));
+    if !is_first {
+        return None;
+    }
+    let found = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(BEFORE));
+    let ends_s = found.filter_map(|at| moment_s(bytes.get(at + BEFORE.len()..at + BEFORE.len() + 20)?)).min();
+    Some(Claims { kind: TokenKind::Macaroon, ends_s, ..Claims::default() })
+}
+
+/// `2026-01-02T03:04:05Z` in seconds since 1970.
+fn moment_s(text: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let of = |range: std::ops::Range<usize>| text.get(range).and_then(|text| text.parse::<i64>().ok());
+    let marks = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":"), (19, "Z")];
+    if text.len() != 20 || marks.iter().any(|(at, mark)| text.get(*at..=*at) != Some(mark)) {
+        return None;
+    }
+    let (year, month, day) = (of(0..4)?, of(5..7)?, of(8..10)?);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years that begin in March have their leap day at the end.
+    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days =
+        365 * years + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + day - 1 - 719_468;
+    Some(days * 86_400 + of(11..13)? * 3600 + of(14..16)? * 60 + of(17..19)?)
+}
+
+/// A claim as it may be shown.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(CLAIM_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(claims: &str) -> String {
+        format!("{}.{}.c2ln", URL_SAFE_NO_PAD.encode("{}"), URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn a_jwt_is_read() {
+        let claims = Claims::read(&token(
+            r#"{"iss":"https://i/","sub":"a\nda","aud":["x","y"],"scope":"storage.read:/","exp":1700000000}"#,
+        ));
+        assert_eq!(claims.kind, TokenKind::Jwt);
+        assert_eq!(claims.subject.as_deref(), Some("ada"));
+        assert_eq!(claims.audience.as_deref(), Some("x, y"));
+        assert_eq!((claims.scopes.as_deref(), claims.ends_s), (Some("storage.read:/"), Some(1_700_000_000)));
+        assert_eq!(Claims::read(&token(r#"{"exp":1.5e9}"#)).ends_s, Some(1_500_000_000));
+        for bad in ["", "a", "a.b", "a.b.c", "a.b.c.d", "....", &token("no json"), &token("[]")] {
+            assert_eq!(Claims::read(bad).ends_s, None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_macaroon_says_when_it_ends() {
+        let packet = |text: &str| format!("{:04x}{text}\n", text.len() + 5);
+        let text = [
+            "location h",
+            "identifier x",
+            "cid before:2026-01-02T03:04:05Z",
+            "cid before:1970-01-02T00:00:01Z",
+        ];
+        let bytes: String = text.iter().map(|text| packet(text)).collect();
+        let claims = Claims::read(&URL_SAFE_NO_PAD.encode(bytes));
+        assert_eq!((claims.kind, claims.ends_s), (TokenKind::Macaroon, Some(86_401)));
+        assert_eq!(moment_s(b"2026-01-02T03:04:05Z"), Some(1_767_323_045));
+        assert_eq!(moment_s(b"2000-02-29T00:00:00Z"), Some(951_782_400));
+        for bad in [
+            "",
+            "2026-13-02T03:04:05Z",
+            "2026-01-02 03:04:05Z",
+            "2026-01-02T03:04:05+",
+            "é026-01-02T03:04:05",
+        ] {
+            assert_eq!(moment_s(bad.as_bytes()), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Which credentials a person has: found where the field's programs look for them.
+//!
+//! Options first, then tokens (WLCG Bearer Token Discovery), then certificates (Globus, VOMS):
+//!
+//! ```text
+//! --token-file, --cert and --key
+//! BEARER_TOKEN ▸ BEARER_TOKEN_FILE ▸ $XDG_RUNTIME_DIR/bt_u$UID ▸ /tmp/bt_u$UID
+//! X509_USER_PROXY ▸ /tmp/x509up_u$UID ▸ X509_USER_CERT and X509_USER_KEY ▸ ~/.globus/usercert.pem and userkey.pem
+//! ```
+//!
+//! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty
+//! is passed over; what is there and cannot be used is an error, because going on as somebody else, or as nobody, is not
+//! what its owner wants.
+//!
+//! The search sees the machine through [`Machine`] only. To whom what was found is shown is not decided here: see
+//! `gridlane_engine::Credentials`.
+
+mod claims;
+mod lasting;
+mod live;
+mod machine;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
+use gridlane_core::units::format_seconds;
+use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
+use gridlane_engine::{Credentials, HostPattern, TokenSource};
+use gridlane_net::tls::ClientIdentity;
+
+pub use claims::{Claims, TokenKind};
+pub use lasting::Lasting;
+pub use machine::{Content, Machine, ThisMachine, Version};
+
+/// What options say.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Show nothing, whatever lies around.
+    pub nothing: bool,
+    /// A file with a token.
+    pub token_file: Option<PathBuf>,
+    /// A PEM file with a certificate or a proxy.
+    pub certificate: Option<PathBuf>,
+    /// Its key; without it, in the same file.
+    pub key: Option<PathBuf>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// A token.
+    pub token: Option<FoundToken>,
+    /// A certificate with its key.
+    pub certificate: Option<FoundCertificate>,
+    /// What is wrong about it, and does not keep it from being used.
+    pub warnings: Vec<Warning>,
+    /// What was passed over although it is there, and why.
+    pub passed_over: Vec<String>,
+}
+
+/// Something that a person should know, with what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// What is the matter.
+    pub message: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+/// Where something was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An environment variable.
+    Variable(&'static str),
+    /// A file.
+    File(PathBuf),
+}
+
+/// A token, which its `Debug` does not show.
+#[derive(Clone, Debug)]
+pub struct FoundToken {
+    /// The token itself.
+    pub secret: Secret,
+    /// Where it was.
+    pub place: Place,
+    /// What it says of itself, which nobody has verified.
+    pub claims: Claims,
+    /// Which version of the file it was in; `None`: it is read once only.
+    version: Option<Version>,
+}
+
+/// A certificate with its key, which its `Debug` does not show.
+#[derive(Clone, Debug)]
+pub struct FoundCertificate {
+    /// The file with the certificate.
+    pub file: PathBuf,
+    /// What is shown to servers.
+    pub identity: ClientIdentity,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Variable(name) => f.write_str(name),
+            Place::File(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+impl FoundToken {
+    /// `the token of /tmp/bt_u1000`.
+    pub fn name(&self) -> String {
+        format!("the token of {}", self.place)
+    }
+}
+
+impl FoundCertificate {
+    /// `the proxy of /tmp/x509up_u1000`.
+    pub fn name(&self) -> String {
+        let kind = if self.identity.facts().proxies > 0 { "proxy" } else { "certificate" };
+        format!("the {kind} of {}", self.file.display())
+    }
+}
+
+impl Found {
+    /// An error of kind `Denied` if what would be shown is not valid at `now_s`, in seconds since 1970.
+    pub fn refuse_invalid(&self, now_s: i64) -> Result<()> {
+        let past = |ends_s: i64| format_seconds(now_s.saturating_sub(ends_s) as f64);
+        if let Some(token) = &self.token
+            && let Some(ends_s) = token.claims.ends_s.filter(|ends_s| *ends_s <= now_s)
+        {
+            return Err(expired(&token.name(), &past(ends_s), "get a new one (oidc-token, htgettoken)"));
+        }
+        let Some(certificate) = &self.certificate else { return Ok(()) };
+        let facts = certificate.identity.facts();
+        if facts.ends_s <= now_s {
+            let renew = if facts.proxies > 0 { "make a new one (voms-proxy-init)" } else { "renew it" };
+            return Err(expired(&certificate.name(), &past(facts.ends_s), renew));
+        }
+        if facts.begins_s > now_s {
+            let wait = format_seconds(facts.begins_s.saturating_sub(now_s) as f64);
+            let message = format!("{} is valid only in {wait}", certificate.name());
+            return Err(denied(message).hint("is this machine's clock right (timedatectl)?"));
+        }
+        Ok(())
+    }
+
+    /// What the engine shows of it: the token, which is read again when its file changes, and what the certificate is
+    /// called. Nobody may see it before its endpoint is named.
+    pub fn credentials(&self, machine: Arc<dyn Machine>, forward_to: Vec<HostPattern>) -> Credentials {
+        let token = self.token.clone();
+        let token = token.map(|token| Box::new(live::LiveToken::new(token, machine)) as Box<dyn TokenSource>);
+        Credentials::new(token, self.certificate.as_ref().map(FoundCertificate::name), forward_to)
+    }
+
+    /// How long what is shown lasts; `None` when nothing is shown or nothing tells.
+    pub fn lasting(&self) -> Option<Lasting> {
+        let of_token = self.token.as_ref().and_then(|token| {
+            let is_read_again = token.version.is_some();
+            Some(Lasting { name: token.name(), ends_s: token.claims.ends_s?, is_read_again })
+        });
+        let of_certificate = self.certificate.as_ref().map(|certificate| Lasting {
+            name: certificate.name(),
+            ends_s: certificate.identity.facts().ends_s,
+            is_read_again: false,
+        });
+        of_token.into_iter().chain(of_certificate).min_by_key(|lasting| lasting.ends_s)
+    }
+}
+
+/// Whether credentials are shown to the server of a URL that a person names: it speaks TLS, and nothing in the URL says
+/// who asks.
+pub fn are_shown_to(url: &Url) -> bool {
+    url.scheme() == Scheme::Https && !url.has_secrets()
+}
+
+/// Looks for credentials.
+pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
+    let mut found = Found::default();
+    if wanted.nothing {
+        return Ok(found);
+    }
+    let search = Search { machine, user: machine.user() };
+    if let Some(path) = &wanted.token_file {
+        found.token = search.token_in(path, true, &mut found.warnings)?;
+        if found.token.is_none() {
+            return Err(unusable(path, "it is empty"));
+        }
+    }
+    if let Some(path) = &wanted.certificate {
+        let key = wanted.key.as_ref().unwrap_or(path);
+        found.certificate = Some(search.certificate_in(path, key, true)?);
+    }
+    if found.token.is_some() || found.certificate.is_some() {
+        return Ok(found);
+    }
+    found.token = search.token(&mut found.warnings)?;
+    if found.token.is_none() {
+        found.certificate = search.certificate(&mut found.passed_over)?;
+    }
+    Ok(found)
+}
+
+struct Search<'a> {
+    machine: &'a dyn Machine,
+    user: u32,
+}
+
+impl Search<'_> {
+    /// A variable that is set and not empty.
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.machine.variable(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+
+    fn token(&self, warnings: &mut Vec<Warning>) -> Result<Option<FoundToken>> {
+        const VARIABLE: &str = "BEARER_TOKEN";
+        if let Some(value) = self.machine.variable(VARIABLE) {
+            let text = value.into_string().map_err(|_| malformed(VARIABLE))?;
+            let text = text.trim();
+            if !text.is_empty() {
+                let place = Place::Variable(VARIABLE);
+                return read_token(text, place, None).map(Some);
+            }
+        }
+        if let Some(path) = self.path("BEARER_TOKEN_FILE")
+            && let Some(token) = self.token_in(&path, true, warnings)?
+        {
+            return Ok(Some(token));
+        }
+        let name = format!("bt_u{}", self.user);
+        let places = [self.path("XDG_RUNTIME_DIR"), Some(PathBuf::from("/tmp"))];
+        for path in places.into_iter().flatten().map(|dir| dir.join(&name)) {
+            if let Some(token) = self.token_in(&path, false, warnings)? {
+                return Ok(Some(token));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The token in a file; `None` when nothing is in it, or when a file that nobody named is not there.
+    fn token_in(
+        &self,
+        path: &Path,
+        is_named: bool,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<FoundToken>> {
+        let Some(content) = self.content(path, is_named)? else { return Ok(None) };
+        if let Some(mode) = content.mode.filter(|mode| mode & 0o077 != 0) {
+            warnings.push(Warning {
+                message: format!("{} can be read or changed by others (mode {mode:03o})", path.display()),
+                advice: format!("chmod 600 {}", path.display()),
+            });
+        }
+        token_of(&content, path)
+    }
+
+    fn certificate(&self, passed_over: &mut Vec<String>) -> Result<Option<FoundCertificate>> {
+        if let Some(path) = self.path("X509_USER_PROXY") {
+            return self.certificate_in(&path, &path, true).map(Some);
+        }
+        let proxy = PathBuf::from(format!("/tmp/x509up_u{}", self.user));
+        if self.content(&proxy, false)?.is_some() {
+            return self.certificate_in(&proxy, &proxy, false).map(Some);
+        }
+        if let Some(path) = self.path("X509_USER_CERT") {
+            let key = self.path("X509_USER_KEY").unwrap_or_else(|| path.clone());
+            return self.certificate_in(&path, &key, true).map(Some);
+        }
+        let Some(globus) = self.path("HOME").map(|home| home.join(".globus")) else { return Ok(None) };
+        let (path, key) = (globus.join("usercert.pem"), globus.join("userkey.pem"));
+        let exists = |path| self.machine.read(path, false).is_ok_and(|content| content.is_some());
+        if !exists(&path) || !exists(&key) {
+            return Ok(None);
+        }
+        match self.certificate_in(&path, &key, false) {
+            Ok(found) => Ok(Some(found)),
+            // Most keys there are made to be used by voms-proxy-init, which asks for the passphrase.
+            Err(error) if error.message().contains("encrypted") => {
+                passed_over.push(format!("{}: {}", path.display(), error.message()));
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn certificate_in(&self, path: &Path, key: &Path, is_named: bool) -> Result<FoundCertificate> {
+        let gone = |path: &Path| unusable(path, "it is not there any more");
+        let of_key = self.content(key, is_named)?.ok_or_else(|| gone(key))?;
+        if let Some(mode) = of_key.mode.filter(|mode| mode & 0o077 != 0) {
+            let message = format!(
+                "{} has a private key and can be read or changed by others (mode {mode:03o})",
+                key.display()
+            );
+            return Err(
+                denied(message).hint(format!("chmod 600 {}, if nobody has read it yet", key.display()))
+            );
+        }
+        let of_certificate = match path == key {
+            true => None,
+            false => Some(self.content(path, is_named)?.ok_or_else(|| gone(path))?),
+        };
+        let certificates = of_certificate.as_ref().unwrap_or(&of_key);
+        let identity = ClientIdentity::from_pem(&certificates.bytes, &of_key.bytes);
+        let identity = identity.map_err(|error| {
+            let again =
+                Error::new(error.kind(), format!("cannot use {}: {}", path.display(), error.message()));
+            again.fault(Fault::Caller).hint(error.hint_text().unwrap_or(LEAVE_OUT))
+        })?;
+        Ok(FoundCertificate { file: path.to_path_buf(), identity })
+    }
+
+    /// A file; `None` when nobody named it and it is not there.
+    fn content(&self, path: &Path, is_named: bool) -> Result<Option<Content>> {
+        let failed = |cause: &std::io::Error| {
+            let kind = if cause.kind() == std::io::ErrorKind::NotFound {
+                ErrorKind::NotFound
+            } else {
+                ErrorKind::Denied
+            };
+            Error::new(kind, format!("cannot read {}: {cause}", path.display()))
+                .fault(Fault::Caller)
+                .hint(LEAVE_OUT)
+        };
+        let content = self.machine.read(path, is_named).map_err(|cause| failed(&cause))?;
+        let Some(content) = content else {
+            return match is_named {
+                true => Err(failed(&std::io::ErrorKind::NotFound.into())),
+                false => Ok(None),
+            };
+        };
+        // In /tmp anybody can put a file under this name: to act as somebody else without knowing it is no help.
+        let is_own = content.owner == self.user || content.owner == 0 || (is_named && self.user == 0);
+        if content.mode.is_some() && !is_own {
+            let message = format!("{} belongs to another user ({})", path.display(), content.owner);
+            return Err(denied(message).hint(LEAVE_OUT));
+        }
+        if content.bytes.len() > CREDENTIAL_BYTES_MAX {
+            return Err(unusable(path, "it is larger than any credential"));
+        }
+        Ok(Some(content))
+    }
+}
+
+/// What to do when what was found is not to be used.
+const LEAVE_OUT: &str =
+    "name another one, or show none with --no-credentials; gridlane doctor shows what is found";
+
+fn token_of(content: &Content, path: &Path) -> Result<Option<FoundToken>> {
+    let place = Place::File(path.to_path_buf());
+    let text = std::str::from_utf8(&content.bytes).map_err(|_| malformed(&place.to_string()))?.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    read_token(text, place, content.version).map(Some)
+}
+
+/// A token of text without space around it (RFC 6750, 2.1: `b64token`).
+fn read_token(text: &str, place: Place, version: Option<Version>) -> Result<FoundToken> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
+    if !text.bytes().all(is_plain) {
+        return Err(malformed(&place.to_string()));
+    }
+    Ok(FoundToken { secret: Secret::new(text), place, claims: Claims::read(text), version })
+}
+
+fn malformed(of: &str) -> Error {
+    Error::new(ErrorKind::Usage, format!("what {of} has is no token"))
+        .fault(Fault::Caller)
+        .hint("it is one word of letters, digits and -._~+/=, without \"Bearer\" in front")
+}
+
+fn unusable(path: &Path, why: &str) -> Error {
+    Error::new(ErrorKind::Usage, format!("cannot use {}: {why}", path.display()))
+        .fault(Fault::Caller)
+        .hint(LEAVE_OUT)
+}
+
+fn denied(message: String) -> Error {
+    Error::new(ErrorKind::Denied, message).fault(Fault::Caller)
+}
+
+fn expired(name: &str, ago: &str, renew: &str) -> Error {
+    denied(format!("{name} expired {ago} ago"))
+        .hint(format!("{renew}, or show none with --no-credentials; nothing was sent"))
+}

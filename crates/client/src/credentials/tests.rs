@@ -1,0 +1,239 @@
+//! The search, on machines that are not there.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::io;
+use std::sync::Mutex;
+
+use super::*;
+
+const USER: u32 = 1000;
+
+#[derive(Default)]
+struct Fake {
+    variables: HashMap<String, String>,
+    files: Mutex<HashMap<PathBuf, Content>>,
+    now_s: Mutex<i64>,
+}
+
+impl Fake {
+    fn variable(mut self, name: &str, value: &str) -> Fake {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    fn file(self, path: &str, text: &str) -> Fake {
+        self.file_of(path, text, 0o600, USER)
+    }
+
+    fn file_of(self, path: &str, text: &str, mode: u32, owner: u32) -> Fake {
+        self.put(path, text, mode, owner);
+        self
+    }
+
+    fn put(&self, path: &str, text: &str, mode: u32, owner: u32) {
+        let mut files = self.files.lock().unwrap();
+        let version = Some(Version { changed_ns: 1, size_bytes: text.len() as u64, inode: 0 });
+        let content = Content { bytes: text.as_bytes().to_vec(), mode: Some(mode), owner, version };
+        files.insert(path.into(), content);
+    }
+}
+
+impl Machine for Fake {
+    fn variable(&self, name: &str) -> Option<OsString> {
+        self.variables.get(name).map(OsString::from)
+    }
+
+    fn user(&self) -> u32 {
+        USER
+    }
+
+    fn read(&self, path: &Path, _: bool) -> io::Result<Option<Content>> {
+        let found = self.files.lock().unwrap().get(path).cloned();
+        match found {
+            Some(content) if content.mode == Some(0) => Err(io::ErrorKind::PermissionDenied.into()),
+            found => Ok(found),
+        }
+    }
+
+    fn version(&self, path: &Path) -> io::Result<Version> {
+        let content = self.files.lock().unwrap().get(path).and_then(|content| content.version);
+        content.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn now_s(&self) -> i64 {
+        *self.now_s.lock().unwrap()
+    }
+}
+
+fn found(machine: &Fake) -> Found {
+    discover(&Wanted::default(), machine).unwrap()
+}
+
+fn refused(machine: &Fake) -> Error {
+    discover(&Wanted::default(), machine).unwrap_err()
+}
+
+fn token(machine: &Fake) -> Option<String> {
+    found(machine).token.map(|token| token.secret.expose().to_owned())
+}
+
+/// A certificate with its key.
+fn pair() -> String {
+    let made = rcgen::generate_simple_self_signed(vec!["ada".to_owned()]).unwrap();
+    format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+#[test]
+fn tokens_are_looked_for_in_the_fields_order() {
+    let all = || {
+        Fake::default()
+            .variable("BEARER_TOKEN_FILE", "/named")
+            .variable("XDG_RUNTIME_DIR", "/run/user/1000")
+            .file("/named", "\n second \n")
+            .file("/run/user/1000/bt_u1000", "third")
+            .file("/tmp/bt_u1000", "fourth")
+    };
+    assert_eq!(token(&all().variable("BEARER_TOKEN", " first\n")).as_deref(), Some("first"));
+    assert_eq!(token(&all().variable("BEARER_TOKEN", " \n")).as_deref(), Some("second"));
+    assert_eq!(
+        token(&all().file("/named", " ")).as_deref(),
+        Some("third"),
+        "an empty file is as good as none"
+    );
+    assert_eq!(token(&all().variable("BEARER_TOKEN_FILE", "")).as_deref(), Some("third"));
+    let machine = all().variable("BEARER_TOKEN_FILE", "").variable("XDG_RUNTIME_DIR", "/elsewhere");
+    assert_eq!(token(&machine).as_deref(), Some("fourth"));
+    assert_eq!(token(&Fake::default()), None);
+    assert!(!format!("{:?}", found(&machine)).contains("fourth"));
+}
+
+#[test]
+fn what_is_there_and_cannot_be_used_stops_the_search() {
+    let next = || Fake::default().file("/tmp/bt_u1000", "next");
+    for (machine, words) in [
+        (next().variable("BEARER_TOKEN", "Bearer abc"), "BEARER_TOKEN"),
+        (next().variable("BEARER_TOKEN", "a\r\nb"), "no token"),
+        (next().variable("BEARER_TOKEN_FILE", "/gone"), "/gone"),
+        (next().variable("BEARER_TOKEN_FILE", "/f").file("/f", "two words"), "/f"),
+        (next().variable("BEARER_TOKEN_FILE", "/f").file_of("/f", "abc", 0, USER), "cannot read /f"),
+        (next().file_of("/tmp/bt_u1000", "planted", 0o600, 1001), "another user"),
+        (next().file("/tmp/bt_u1000", &"a".repeat(CREDENTIAL_BYTES_MAX + 1)), "larger"),
+        (Fake::default().variable("X509_USER_PROXY", "/gone"), "/gone"),
+        (Fake::default().variable("X509_USER_PROXY", "/p").file("/p", "no PEM"), "/p"),
+        (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o640, USER), "mode 640"),
+        (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o600, 1001), "another user"),
+        (
+            Fake::default()
+                .variable("X509_USER_CERT", "/c")
+                .file("/c", &pair())
+                .variable("X509_USER_KEY", "/k"),
+            "/k",
+        ),
+    ] {
+        let error = refused(&machine);
+        assert!(error.message().contains(words), "no {words:?} in {error}");
+        assert!(error.hint_text().is_some(), "{error}");
+        let shown = error.to_string();
+        assert!(!shown.contains("abc") && !shown.contains("planted"), "{error}");
+    }
+}
+
+#[test]
+fn a_token_that_others_can_read_is_warned_of() {
+    let machine = Fake::default().file_of("/tmp/bt_u1000", "abc", 0o644, USER);
+    let found = found(&machine);
+    assert!(found.warnings[0].message.contains("mode 644"), "{found:?}");
+    assert_eq!(found.warnings[0].advice, "chmod 600 /tmp/bt_u1000");
+    let of_root = Fake::default().file_of("/tmp/bt_u1000", "abc", 0o600, 0);
+    assert_eq!(token(&of_root).as_deref(), Some("abc"));
+}
+
+#[test]
+fn certificates_are_looked_for_behind_tokens() {
+    let (first, second, third) = (pair(), pair(), pair());
+    let all = || {
+        Fake::default()
+            .variable("X509_USER_CERT", "/c")
+            .variable("HOME", "/home/ada")
+            .file("/proxy", &first)
+            .file("/tmp/x509up_u1000", &second)
+            .file("/c", &third)
+            .file("/home/ada/.globus/usercert.pem", &first)
+            .file("/home/ada/.globus/userkey.pem", &first)
+    };
+    let file = |machine: &Fake| found(machine).certificate.map(|found| found.file.display().to_string());
+    assert_eq!(file(&all().variable("X509_USER_PROXY", "/proxy")).as_deref(), Some("/proxy"));
+    assert_eq!(file(&all()).as_deref(), Some("/tmp/x509up_u1000"));
+    let without = |machine: Fake| {
+        machine.files.lock().unwrap().remove(Path::new("/tmp/x509up_u1000"));
+        machine
+    };
+    assert_eq!(file(&without(all())).as_deref(), Some("/c"));
+    let globus = || without(all()).variable("X509_USER_CERT", "");
+    assert_eq!(file(&globus()).as_deref(), Some("/home/ada/.globus/usercert.pem"));
+    // A key with a passphrase is for voms-proxy-init.
+    let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let passed_over = found(&globus().file("/home/ada/.globus/userkey.pem", encrypted));
+    assert!(passed_over.certificate.is_none() && passed_over.passed_over.len() == 1, "{passed_over:?}");
+    let with_token = found(&all().variable("BEARER_TOKEN", "abc"));
+    assert!(with_token.token.is_some() && with_token.certificate.is_none());
+    let debug = format!("{:?}", found(&all()));
+    assert!(!debug.contains("PRIVATE") && debug.contains("x509up_u1000"), "{debug}");
+}
+
+#[test]
+fn options_count_before_everything() {
+    let machine = Fake::default().variable("BEARER_TOKEN", "abc").file("/t", "def").file("/c", &pair());
+    let of = |wanted: Wanted| discover(&wanted, &machine).unwrap();
+    let by_cert = of(Wanted { certificate: Some("/c".into()), ..Wanted::default() });
+    assert!(by_cert.token.is_none() && by_cert.certificate.is_some());
+    let both = Wanted { certificate: Some("/c".into()), token_file: Some("/t".into()), ..Wanted::default() };
+    let both = of(both);
+    assert!(both.token.unwrap().secret.expose() == "def" && both.certificate.is_some());
+    let nothing = of(Wanted { nothing: true, ..Wanted::default() });
+    assert!(nothing.token.is_none() && nothing.certificate.is_none());
+    let empty = Wanted { token_file: Some("/empty".into()), ..Wanted::default() };
+    assert!(discover(&empty, &Fake::default().file("/empty", " \n")).is_err());
+}
+
+/// A JSON Web Token that expires then.
+fn expiring(ends_s: i64) -> String {
+    use base64::Engine as _;
+    let part = |text: &str| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(text);
+    format!("{}.{}.x", part("{}"), part(&format!("{{\"exp\":{ends_s}}}")))
+}
+
+#[test]
+fn what_has_expired_is_told_before_it_is_used() {
+    let token = found(&Fake::default().variable("BEARER_TOKEN", &expiring(1000)));
+    token.refuse_invalid(999).unwrap();
+    let error = token.refuse_invalid(1180).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(error.message().contains("BEARER_TOKEN expired 3 min 00 s ago"), "{error}");
+    let proxy = found(&Fake::default().file("/tmp/x509up_u1000", &pair()));
+    proxy.refuse_invalid(ThisMachine.now_s()).unwrap();
+    assert!(proxy.refuse_invalid(i64::MAX / 2).unwrap_err().message().contains("/tmp/x509up_u1000 expired"));
+    assert!(proxy.refuse_invalid(-86_400 * 365 * 20).unwrap_err().hint_text().unwrap().contains("clock"));
+    assert_eq!(token.lasting().unwrap().ends_s, 1000);
+}
+
+#[test]
+fn a_renewed_token_is_used_at_once_and_a_broken_one_never() {
+    let file = "/tmp/bt_u1000";
+    let machine = Arc::new(Fake::default().file(file, &expiring(1000)));
+    let credentials = found(&machine).credentials(machine.clone(), Vec::new());
+    let now = || credentials.token().map(|token| token.unwrap().secret.expose().to_owned());
+    assert_eq!(now().unwrap(), expiring(1000));
+    *machine.now_s.lock().unwrap() = 500;
+    machine.put(file, "half of a tok", 0o600, 1001);
+    assert_eq!(now().unwrap(), expiring(1000), "it is somebody else's now");
+    machine.files.lock().unwrap().clear();
+    *machine.now_s.lock().unwrap() = 501;
+    assert_eq!(now().unwrap(), expiring(1000), "it is just being replaced");
+    *machine.now_s.lock().unwrap() = 1001;
+    assert_eq!(now().unwrap_err().kind(), ErrorKind::Denied);
+    machine.put(file, &expiring(20_000), 0o600, USER);
+    *machine.now_s.lock().unwrap() = 1002;
+    assert_eq!(now().unwrap(), expiring(20_000));
+}

@@ -1,0 +1,186 @@
+//! What a client shows of its user, and to whom.
+//!
+//! One rule for all protocols: the user's credentials go to the endpoints that the user named, and to hosts that the
+//! operator named for it; wherever else a server, a metalink or a page leads, they stay here. Where a request began and
+//! where it has come to are both looked at, so that a redirect from one endpoint to another is told apart from a
+//! request that the user made there.
+//!
+//! Only over TLS; that is for whoever sends to look at, since a connection of XRootD's protocol becomes one of TLS later.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
+
+/// A token, and where it is from: a file or a variable, as a person knows it.
+#[derive(Clone, Debug)]
+pub struct Token {
+    /// The token itself: characters that may stand in a header field (RFC 6750, 2.1).
+    pub secret: Secret,
+    /// `the token of /tmp/bt_u1000`.
+    pub from: String,
+}
+
+/// Gives the token that is valid now. Asked at every request, so that a renewed one is used at once.
+pub trait TokenSource: Send + Sync {
+    /// The token; an error of kind `Denied` when there is none any more.
+    fn token(&self) -> Result<Token>;
+}
+
+/// The credentials of a user, and who may see them. Its clones are the same; its `Debug` shows no secret.
+#[derive(Clone, Default)]
+pub struct Credentials(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    token: Option<Box<dyn TokenSource>>,
+    /// Of the certificate that the dialer shows: what it is called in messages.
+    certificate: Option<String>,
+    forward_to: Vec<HostPattern>,
+    /// Endpoints that the user named.
+    named: Mutex<Vec<Url>>,
+}
+
+/// Hosts that may see the user's credentials wherever they are named: a name, or `*.` and a domain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostPattern {
+    /// In lower case; of a pattern, with the dot in front.
+    name: String,
+    is_domain: bool,
+}
+
+impl HostPattern {
+    /// Reads `host.example.org`, `*.example.org` or an address. `*` alone would be everybody and is refused.
+    pub fn parse(text: &str) -> Result<HostPattern> {
+        let name = text.trim().to_ascii_lowercase();
+        let (name, is_domain) = match name.strip_prefix('*') {
+            Some(domain) => (domain.to_owned(), true),
+            None => (name.trim_start_matches('[').trim_end_matches(']').to_owned(), false),
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        let is_usable = match is_domain {
+            true => name.len() > 2 && name.starts_with('.') && !name.contains(':'),
+            false => !name.is_empty(),
+        };
+        if !is_usable || !name.chars().all(is_plain) {
+            return Err(Error::new(ErrorKind::Usage, format!("{text:?} is neither a host nor *.DOMAIN"))
+                .fault(Fault::Caller)
+                .hint("write hosts without ports: se.example.org,*.example.org"));
+        }
+        Ok(HostPattern { name, is_domain })
+    }
+
+    /// Whether a host is meant; a domain's pattern means all below it, and not itself.
+    pub fn matches(&self, host: &str) -> bool {
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        match self.is_domain {
+            true => host.len() > self.name.len() && host.ends_with(&self.name),
+            false => host == self.name,
+        }
+    }
+}
+
+impl Credentials {
+    /// Credentials that nobody may see yet. The certificate itself is the dialer's; `certificate` is what it is called
+    /// in messages.
+    pub fn new(
+        token: Option<Box<dyn TokenSource>>,
+        certificate: Option<String>,
+        forward_to: Vec<HostPattern>,
+    ) -> Credentials {
+        Credentials(Arc::new(Inner { token, certificate, forward_to, named: Mutex::default() }))
+    }
+
+    /// The user has named the endpoint of `url`: requests that begin there may show credentials there.
+    pub fn name(&self, url: &Url) {
+        let mut named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if !named.iter().any(|known| known.same_endpoint(url)) {
+            named.push(url.clone());
+        }
+    }
+
+    /// Whether there is anything to show.
+    pub fn is_empty(&self) -> bool {
+        self.0.token.is_none() && self.0.certificate.is_none()
+    }
+
+    /// Whether the operator named this host for the user's secrets, whoever leads there.
+    pub fn may_forward(&self, host: &str) -> bool {
+        self.0.forward_to.iter().any(|pattern| pattern.matches(host))
+    }
+
+    /// Whether the server of `at` may see them, in a request that began at `origin`. Whether TLS protects it is
+    /// another question.
+    pub fn may_see(&self, origin: &Url, at: &Url) -> bool {
+        let is_named = || {
+            let named = self.0.named.lock().unwrap_or_else(PoisonError::into_inner);
+            named.iter().any(|known| known.same_endpoint(at))
+        };
+        self.may_forward(at.host()) || (at.same_endpoint(origin) && is_named())
+    }
+
+    /// The token that is valid now; `None` when there is none to show.
+    pub fn token(&self) -> Result<Option<Token>> {
+        self.0.token.as_ref().map(|source| source.token()).transpose()
+    }
+
+    /// What the certificate is called that connections of the user show.
+    pub fn certificate(&self) -> Option<&str> {
+        self.0.certificate.as_deref()
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("has_token", &self.0.token.is_some())
+            .field("certificate", &self.0.certificate)
+            .field("forward_to", &self.0.forward_to)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        Url::parse_absolute(text).unwrap()
+    }
+
+    #[test]
+    fn a_pattern_is_a_host_or_what_is_below_a_domain() {
+        let domain = HostPattern::parse(" *.Example.org").unwrap();
+        for (host, is_meant) in [
+            ("a.example.org", true),
+            ("B.a.EXAMPLE.org.", true),
+            ("example.org", false),
+            ("aexample.org", false),
+            ("a.example.org.evil", false),
+        ] {
+            assert_eq!(domain.matches(host), is_meant, "{host}");
+        }
+        assert!(HostPattern::parse("[::1]").unwrap().matches("::1"));
+        assert!(!HostPattern::parse("h").unwrap().matches("a.h"));
+        for bad in ["", "*", "*.", "*org", "a/b", "https://h", "*.a:b", "a b", "a*.org"] {
+            assert!(HostPattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn nobody_sees_them_but_who_was_named_and_asked_first() {
+        let forward_to = vec![HostPattern::parse("*.pools.example").unwrap()];
+        let credentials = Credentials::new(None, Some("x".into()), forward_to);
+        let (se, other) = (url("https://se.example/a"), url("https://se.example:8443/a"));
+        assert!(!credentials.may_see(&se, &se), "nobody has named it");
+        credentials.name(&url("https://se.example:443/elsewhere"));
+        credentials.name(&url("https://mirror.example/"));
+        assert!(credentials.may_see(&se, &url("https://SE.example/b")));
+        for at in [&other, &url("http://se.example/a"), &url("https://mirror.example/a")] {
+            assert!(!credentials.may_see(&se, at), "{at}: a redirect leads there");
+        }
+        assert!(credentials.may_see(&se, &url("https://p1.pools.example:1234/x")));
+        assert!(!credentials.may_see(&other, &other), "another port was not named");
+        assert!(credentials.clone().may_see(&se, &se), "clones are the same");
+    }
+}
