@@ -57,6 +57,9 @@ impl SigningPolicy {
                         entry.subjects.extend(patterns.iter().map(|pattern| normal(pattern)));
                     }
                 }
+                ["access_id_CA" | "pos_rights" | "cond_subjects", ..] => {
+                    return Err(at("something is missing"));
+                }
                 [first, ..] if first.starts_with("cond_") || first.ends_with("_rights") => {}
                 [first, ..] => return Err(at(&format!("{first:?} is not known"))),
             }
