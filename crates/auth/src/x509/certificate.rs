@@ -349,14 +349,17 @@ fn time_s(fields: &mut Der<'_>) -> Option<i64> {
     rest.is_empty().then(|| time.timestamp())
 }
 
-/// A name in a message: not longer than anybody reads.
+/// A name in a message.
 pub(super) fn shown(name: &Name) -> String {
+    shortened(&name.to_string())
+}
+
+/// Something in a message: not longer than anybody reads.
+pub(super) fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 256;
-    let text = name.to_string();
-    // It is ASCII.
-    match text.get(..CHARACTERS_MAX) {
-        Some(start) if text.len() > CHARACTERS_MAX => format!("{start}…"),
-        _ => text,
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -212,7 +212,7 @@ fn whom_voms_believes_needs_no_client() {
 
 fn list(authority: &Credential, revoked: &[&Credential], validity: Validity) -> Vec<u8> {
     let revoked = revoked.iter().map(|credential| {
-        let serial = credential.certificate().unwrap().raw_serial().to_vec();
+        let serial = Certificate::from_der(&credential.chain[0]).unwrap().serial().to_vec();
         Revoked { serial, revoked_s: NOW_S - 7200 }
     });
     let list = RevocationList::of(authority, revoked.collect(), validity, 1).unwrap();
