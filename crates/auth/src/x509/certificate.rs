@@ -1,5 +1,7 @@
 //! One certificate, read, not yet believed.
 
+use std::fmt;
+
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::time::ASN1Time;
 
@@ -10,7 +12,7 @@ use super::signature::Algorithm;
 use crate::refusal::{Cause, Refusal};
 
 /// A certificate (RFC 5280, 4.1).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Certificate {
     der: Vec<u8>,
     /// What is signed.
@@ -347,6 +349,12 @@ fn time_s(fields: &mut Der<'_>) -> Option<i64> {
     let (_, whole) = fields.whole()?;
     let (rest, time) = ASN1Time::from_der(whole).ok()?;
     rest.is_empty().then(|| time.timestamp())
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", shown(&self.subject))
+    }
 }
 
 /// A name in a message.
