@@ -1,5 +1,7 @@
 //! One certificate, read, not yet believed.
 
+use std::fmt;
+
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::time::ASN1Time;
 
@@ -10,7 +12,7 @@ use super::signature::Algorithm;
 use crate::refusal::{Cause, Refusal};
 
 /// A certificate (RFC 5280, 4.1).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Certificate {
     der: Vec<u8>,
     /// What is signed.
@@ -349,14 +351,23 @@ fn time_s(fields: &mut Der<'_>) -> Option<i64> {
     rest.is_empty().then(|| time.timestamp())
 }
 
-/// A name in a message: not longer than anybody reads.
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", shown(&self.subject))
+    }
+}
+
+/// A name in a message.
 pub(super) fn shown(name: &Name) -> String {
+    shortened(&name.to_string())
+}
+
+/// Something in a message: not longer than anybody reads.
+pub(super) fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 256;
-    let text = name.to_string();
-    // It is ASCII.
-    match text.get(..CHARACTERS_MAX) {
-        Some(start) if text.len() > CHARACTERS_MAX => format!("{start}…"),
-        _ => text,
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@
 //! cond_subjects  globus  '"/C=DE/O=GermanGrid/*" "/O=GermanGrid/*"'
 //! ```
 
+use super::certificate::shortened;
 use super::name::Name;
 
 /// The entries of a file.
@@ -61,7 +62,7 @@ impl SigningPolicy {
                     return Err(at("something is missing"));
                 }
                 [first, ..] if first.starts_with("cond_") || first.ends_with("_rights") => {}
-                [first, ..] => return Err(at(&format!("{first:?} is not known"))),
+                [first, ..] => return Err(at(&format!("{:?} is not known", shortened(first)))),
             }
         }
         Ok(policy)

@@ -383,6 +383,20 @@ fn signatures_of_tls() {
     assert!(signature::verify_tls(b"rubbish", 0x0403, true, message, &by(&p256)).is_err());
 }
 
+#[test]
+fn keys_that_cannot_be_used() {
+    let spki = key().public_key();
+    assert!(matches!(signature::Key::from_spki(&spki), Ok(signature::Key::P256(_))));
+    // The same point, written shortly.
+    let head = [0x30, 0x39, 0x30, 0x13];
+    let short = [&head, &spki[4..23], &[3, 0x22, 0, 2], &spki[27..59]].concat();
+    let refused = |spki: &[u8]| signature::Key::from_spki(spki).unwrap_err();
+    assert_eq!(refused(&short), "a point that is not written in full");
+    let dsa = [0x30, 14, 0x30, 9, 6, 7, 0x2a, 0x86, 0x48, 0xce, 0x38, 4, 1, 3, 1, 0];
+    assert_eq!(refused(&dsa), "a key of the kind 1.2.840.10040.4.1; RSA, ECDSA and Ed25519 are accepted");
+    assert_eq!(refused(&spki[1..]), "a public key that cannot be read");
+}
+
 /// A chain with a proxy and an authority in between, and what it is judged with.
 fn good() -> &'static (Vec<Vec<u8>>, Trust) {
     static GOOD: OnceLock<(Vec<Vec<u8>>, Trust)> = OnceLock::new();
