@@ -185,6 +185,14 @@ fn who_proves_who_they_are_gets_one_that_does_what_it_says() {
     assert_eq!(site.ask(&authz, &[]).status, 200);
     let authz = format!("data/ada/subdir/f?authz=Bearer%20{}", macaroon.expose());
     assert_eq!(site.ask(&authz, &[]).status, 403);
+    // Whoever calls it back finds it in the log.
+    let id = Macaroon::parse(macaroon.expose()).unwrap().id();
+    let logged = format!("macaroon {id} for 600 s under /data/ada/sub");
+    let audit = site.scratch.join("audit.log");
+    until("it is in the audit log", || {
+        let log = fs::read_to_string(&audit).unwrap_or_default();
+        log.lines().any(|line| line.contains("\"POST\"") && line.contains(&logged) && line.contains("ada"))
+    });
     // And for somebody else, by the one who has it.
     let less = attenuate(macaroon.expose(), &[Caveat::Path(path("/data/ada/sub/g"))]).unwrap();
     assert_eq!(site.bear(&less, "data/ada/sub/f", &[]).status, 403);
@@ -255,7 +263,7 @@ fn wrong_requests_are_refused_in_words() {
 
 #[test]
 fn wrong_macaroons_are_refused_in_words() {
-    let mut site = Site::new();
+    let site = Site::new();
     let good = site.make("data/ada", "{}");
     assert_eq!(site.bear(&good, "data/ada/sub/f", &[]).status, 200);
     let text = good.expose();
@@ -301,7 +309,6 @@ fn wrong_macaroons_are_refused_in_words() {
     let answer = answer.unwrap();
     assert!(answer.body.contains("called back"), "{answer:?}");
     assert_eq!(site.bear(&good, "data/ada/sub/f", &[]).status, 401);
-    let _ = site.server.kill();
 }
 
 #[test]
