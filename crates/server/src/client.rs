@@ -48,6 +48,11 @@ impl Client {
         Asker { identity: &self.identity, address: self.address }
     }
 
+    /// The same for another request.
+    pub(crate) fn for_request(&self) -> Client {
+        Client { decided: Arc::default(), ..self.clone() }
+    }
+
     /// Notes what a decision came to. A request needs several, of which the last one is noted, or the first that refuses.
     pub(crate) fn decided(&self, what: impl ToString, is_refused: bool) {
         let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);

@@ -32,8 +32,10 @@ use gridlane_net::tls;
 use gridlane_server::{KeySource, Settings};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme, StreamOwned};
 use serde_json::json;
 use support::TestServer;
 
@@ -179,6 +181,20 @@ fn with(adjust: impl FnOnce(&mut Who)) -> Who {
     who
 }
 
+/// Shows a certificate to whoever asks.
+#[derive(Debug)]
+struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shows {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
 struct Site {
     server: TestServer,
     iam: Arc<Iam>,
@@ -272,7 +288,9 @@ impl Site {
                 let chain = shown.chain.iter().cloned().map(CertificateDer::from).collect();
                 let key = gridlane_auth::make::pem::decode(shown.key.to_pem().expose().as_bytes()).unwrap();
                 let key = PrivateKeyDer::try_from(key[0].der.clone()).unwrap();
-                builder.with_client_auth_cert(chain, key).unwrap()
+                let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+                // rustls' own way refuses proxies.
+                builder.with_client_cert_resolver(Arc::new(Shows(Arc::new(CertifiedKey::new(chain, key)))))
             }
         })
     }
@@ -460,7 +478,7 @@ fn a_bad_token_is_refused_wherever_it_is_shown() {
     let another = Iam::new().token("storage.read:/", 600);
     for (token, words) in [
         (site.iam.token("storage.read:/", -600), "expired"),
-        (site.iam.token_for("https://other.example", "storage.read:/", 600), "audience"),
+        (site.iam.token_for("https://other.example", "storage.read:/", 600), "(aud)"),
         (changed, "signature"),
         (another, "signature"),
         (format!("{front}."), ""),

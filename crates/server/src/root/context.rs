@@ -72,6 +72,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The same for another request of the session.
+    pub(crate) fn for_request(&self) -> Context {
+        Context { client: self.client.for_request(), ..self.clone() }
+    }
+
     /// Where a path leads. A path that is relative, or that leads upwards, leads nowhere and is an error, as in
     /// XRootD; `//` and `/./` count as one slash.
     pub(crate) fn place(&self, about: &PathArg) -> Result<Place, Failure> {

@@ -8,7 +8,7 @@ use gridlane_auth::password::make_line;
 use gridlane_core::Secret;
 use serde_json::Value;
 
-use super::{caveats, make_secret, now_s, path};
+use super::{ask, caveats, make_secret, now_s, path, xrootd};
 use crate::support::client::{Outcome, gridlane, run, signal, text as text_of};
 use crate::support::pki::{ADA_DN, Pki, Rfc3820};
 use crate::support::serve::Server;
@@ -185,6 +185,14 @@ fn who_proves_who_they_are_gets_one_that_does_what_it_says() {
     assert_eq!(site.ask(&authz, &[]).status, 200);
     let authz = format!("data/ada/subdir/f?authz=Bearer%20{}", macaroon.expose());
     assert_eq!(site.ask(&authz, &[]).status, 403);
+    // Whoever calls it back finds it in the log.
+    let id = Macaroon::parse(macaroon.expose()).unwrap().id();
+    let logged = format!("macaroon {id} for 600 s under /data/ada/sub");
+    let audit = site.scratch.join("audit.log");
+    until("it is in the audit log", || {
+        let log = fs::read_to_string(&audit).unwrap_or_default();
+        log.lines().any(|line| line.contains("\"POST\"") && line.contains(&logged) && line.contains("ada"))
+    });
     // And for somebody else, by the one who has it.
     let less = attenuate(macaroon.expose(), &[Caveat::Path(path("/data/ada/sub/g"))]).unwrap();
     assert_eq!(site.bear(&less, "data/ada/sub/f", &[]).status, 403);
@@ -255,7 +263,7 @@ fn wrong_requests_are_refused_in_words() {
 
 #[test]
 fn wrong_macaroons_are_refused_in_words() {
-    let mut site = Site::new();
+    let site = Site::new();
     let good = site.make("data/ada", "{}");
     assert_eq!(site.bear(&good, "data/ada/sub/f", &[]).status, 200);
     let text = good.expose();
@@ -301,7 +309,6 @@ fn wrong_macaroons_are_refused_in_words() {
     let answer = answer.unwrap();
     assert!(answer.body.contains("called back"), "{answer:?}");
     assert_eq!(site.bear(&good, "data/ada/sub/f", &[]).status, 401);
-    let _ = site.server.kill();
 }
 
 #[test]
@@ -390,4 +397,54 @@ fn gfal2_asks_by_itself() {
     );
     let by_macaroon = |record: &&Value| record["method"] == "GET" && record.to_string().contains("macaroon");
     assert!(records.iter().any(|record| by_macaroon(&record)), "gfal2 used no macaroon: {log}");
+}
+
+#[test]
+fn a_site_of_xrootd_and_gridlane() {
+    let (xrootd, _, secret) = xrootd();
+    let scratch = Scratch::new();
+    scratch.file("root/open/sub/f", b"from gridlane");
+    scratch.file("root/closed/sub/f", b"from gridlane");
+    scratch.file("users", make_line("ada", PASSWORD, [7; 16], 4).unwrap().as_bytes());
+    private(&scratch.join("users"));
+    fs::copy(secret.join("secret"), scratch.join("secret")).unwrap();
+    let config = r#"
+[serve]
+listen = ["127.0.0.1:0"]
+[root]
+sitename = "SITE"
+[auth]
+users = "@/users"
+macaroon-secrets = "@/secret"
+[[export]]
+path = "/"
+directory = "@/root"
+[[rule]]
+user = "ada"
+may = ["read", "list"]
+under = "/closed"
+"#;
+    let config = config.replace('@', text_of(scratch.path())).replace("SITE", super::SITE);
+    let server = Server::by_file(&scratch.file("serve.toml", config.as_bytes()));
+    let at_gridlane = |path: &str| server.url_over("https", path);
+    let at_xrootd = |path: &str| format!("https://localhost:{}/{path}", xrootd.port());
+    let request =
+        [REQUEST, &["--data", r#"{"caveats": ["activity:DOWNLOAD"], "validity": "PT10M"}"#]].concat();
+    let get =
+        |url: String, macaroon: &str| ask(&url, &["--header", &format!("Authorization: Bearer {macaroon}")]);
+    let macaroon = |answer: (u16, String)| {
+        assert_eq!(answer.0, 200, "{answer:?}");
+        let text = serde_json::from_str::<Value>(&answer.1).unwrap()["macaroon"].as_str().unwrap().to_owned();
+        secrets::remember(&text);
+        text
+    };
+    // Each lets somebody else in, and gives what the other believes.
+    let theirs = macaroon(ask(&at_xrootd("open/sub"), &request));
+    assert_eq!(get(at_gridlane("open/sub/f"), &theirs), (200, "from gridlane".to_owned()));
+    assert_eq!(get(at_gridlane("closed/sub/f"), &theirs).0, 403);
+    assert_eq!(ask(&at_gridlane("open/sub/f"), &[]).0, 401);
+    let ours = macaroon(ask(&at_gridlane("closed/sub"), &[ADA, &request].concat()));
+    assert_eq!(get(at_xrootd("closed/sub/f"), &ours), (200, "content".to_owned()), "{}", xrootd.log());
+    assert_eq!(get(at_xrootd("closed/other/f"), &ours).0, 403);
+    assert_eq!(ask(&at_xrootd("closed/sub/f"), &[]).0, 403);
 }
