@@ -146,10 +146,7 @@ pub(super) fn settings(
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
     let listen = addresses(args, tables.auth.asks())?;
-    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
-    if !auth.issuers.is_empty() {
-        auth.key_source = Some(Arc::new(KeyFetcher::new(global.trust())));
-    }
+    let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
     for warning in &warnings {
         access_log.note(warning);
     }

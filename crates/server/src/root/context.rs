@@ -135,10 +135,7 @@ impl Context {
 
 /// Fails when a client may not do it there.
 pub(crate) fn allowed(spot: &Spot, about: &PathArg, act: &str, operation: Operation) -> Result<(), Failure> {
-    match spot.refusal(operation) {
-        None => Ok(()),
-        Some(denial) => Err(denied(about, act, denial)),
-    }
+    spot.decide(operation).map_err(|denial| denied(about, act, denial))
 }
 
 /// The failure of what a client may not do.

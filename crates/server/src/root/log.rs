@@ -146,6 +146,8 @@ fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_
         bytes_out: line.bytes_out,
         seconds: line.began.elapsed().as_secs_f64(),
         range: None,
+        identity: context.map(|context| &*context.client.identity),
+        decision: None,
         user: session.and_then(|session| told(&session.user)),
         user_agent: session.map(|session| session.agent.as_str()).filter(|agent| !agent.is_empty()),
         client_id: None,
