@@ -14,6 +14,7 @@ mod commands;
 mod curl_to_serve;
 mod disagreement;
 mod hosts;
+mod identity;
 mod identity_peers;
 mod macaroons;
 mod many_replicas;
