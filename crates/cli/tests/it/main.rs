@@ -15,6 +15,7 @@ mod credentials;
 mod curl_to_serve;
 mod disagreement;
 mod hosts;
+mod identity;
 mod identity_peers;
 mod macaroons;
 mod many_replicas;

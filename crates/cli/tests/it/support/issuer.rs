@@ -13,8 +13,8 @@ use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256};
 use serde_json::{Value, json};
 
-use super::Scratch;
 use super::serve::Server;
+use super::{Scratch, secrets};
 
 /// Signs tokens, with ES256 or RS256.
 pub(crate) struct Signer {
@@ -72,7 +72,9 @@ impl Signer {
                 signature
             }
         };
-        format!("{signed}.{}", encoded(signature))
+        let token = format!("{signed}.{}", encoded(signature));
+        secrets::remember(&token);
+        token
     }
 
     /// The public key, as issuers publish it.
