@@ -36,8 +36,8 @@ impl Site {
             scratch.file(&format!("served/{file}"), file.as_bytes());
         }
         let config = format!(
-            "[serve]\nlisten = [\"127.0.0.1:0\"]\nca = [{:?}]\naccess-log = {:?}\n\
-             [[export]]\npath = \"/\"\ndirectory = {:?}\nallow-write = true\n\
+            "ca = [{:?}]\n[serve]\nlisten = [\"127.0.0.1:0\"]\naccess-log = {:?}\n\
+             [[export]]\npath = \"/\"\ndirectory = {:?}\n\
              [auth]\naudiences = [{AUDIENCE:?}]\nkeys-dir = {:?}\n\
              [[auth.issuer]]\nurl = {:?}\npath = \"/data\"\nvo = \"vo\"\n\
              [[rule]]\ngroup = \"/vo/readers\"\nmay = [\"read\"]\nunder = \"/data/b\"\n",
