@@ -74,7 +74,7 @@ impl Global {
             );
         }
         let named = std::env::var_os("X509_CERT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.is_dir());
+        let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.read_dir().is_ok());
         let ca_dir = named.or_else(usual);
         Trust { ca_files: self.ca.clone(), ca_dir, insecure: self.insecure }
     }
