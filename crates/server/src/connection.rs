@@ -506,12 +506,10 @@ fn throttled(what: &str, wait: Duration) -> Reply {
     Reply::failure(Status::TOO_MANY_REQUESTS, what).field("Retry-After", wait_s.to_string())
 }
 
-/// Whether a method changes something.
+/// Whether a method changes something, or asks for a macaroon with which somebody can.
 fn changes(method: &Method) -> bool {
-    matches!(
-        method,
-        Method::Put | Method::Delete | Method::Mkcol | Method::Move | Method::Copy | Method::Proppatch
-    )
+    use Method::{Copy, Delete, Mkcol, Move, Post, Proppatch, Put};
+    matches!(method, Put | Delete | Mkcol | Move | Copy | Proppatch | Post)
 }
 
 /// Waits for a request to begin; whether it does.
