@@ -168,6 +168,8 @@ pub const MACAROON_CAVEATS_MAX: usize = 64;
 pub const MACAROON_SECRET_BYTES_MIN: usize = 32;
 /// Bytes of a request for a macaroon: XRootD's own limit.
 pub const MACAROON_REQUEST_BYTES_MAX: usize = 4096;
+/// Bytes of a server's answer to that: gfal2 reads a megabyte, and a macaroon with its URLs has a few kilobytes.
+pub const MACAROON_ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// How long a macaroon is good at most; who asks for more gets this. XRootD's default.
 pub const MACAROON_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long a macaroon is good when nobody said: what issuers of tokens do.

@@ -43,14 +43,14 @@ impl Client {
         }
     }
 
-    /// The same in another request.
-    pub(crate) fn again(&self) -> Client {
-        Client { decided: Arc::default(), ..self.clone() }
-    }
-
     /// The same for the rules.
     pub(crate) fn asker(&self) -> Asker<'_> {
         Asker { identity: &self.identity, address: self.address }
+    }
+
+    /// The same for another request.
+    pub(crate) fn for_request(&self) -> Client {
+        Client { decided: Arc::default(), ..self.clone() }
     }
 
     /// Notes what a decision came to. A request needs several, of which the last one is noted, or the first that refuses.

@@ -121,7 +121,7 @@ impl Connection {
                 None if identity::is_asked(&asked.request) => {
                     identity::identify(&context, &asked.request).await
                 }
-                None => Ok(context.client.again()),
+                None => Ok(context.client.for_request()),
             };
             match known {
                 Ok(client) => {

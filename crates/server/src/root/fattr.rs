@@ -32,7 +32,7 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
                 let text = format!("Unable to {act} {}; it is open for reading only", shown(&file.path));
                 return Err(Failure::new(ErrorCode::INVALID_REQUEST, text));
             }
-            let client = file.spot.client.again();
+            let client = file.spot.client.for_request();
             by_opener = Some(Context { client, ..context.clone() });
             PathArg::new(file.path.clone())
         }

@@ -151,7 +151,7 @@ fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
 /// The client as its connection has shown it.
 fn nothing_shown(context: &Context) -> Client {
     context.shared.metrics.auth.came(&context.client.identity);
-    context.client.again()
+    context.client.for_request()
 }
 
 fn settled(
@@ -163,7 +163,7 @@ fn settled(
     match outcome {
         Ok(identity) => {
             metrics.came(&identity);
-            let mut client = context.client.again();
+            let mut client = context.client.for_request();
             (client.identity, client.doubt) = (identity, None);
             Ok(client)
         }
