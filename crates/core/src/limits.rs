@@ -172,6 +172,8 @@ pub const MACAROON_CAVEATS_MAX: usize = 64;
 pub const MACAROON_SECRET_BYTES_MIN: usize = 32;
 /// Bytes of a request for a macaroon: XRootD's own limit.
 pub const MACAROON_REQUEST_BYTES_MAX: usize = 4096;
+/// Bytes of a server's answer to that: gfal2 reads a megabyte, and a macaroon with its URLs has a few kilobytes.
+pub const MACAROON_ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// How long a macaroon is good at most; who asks for more gets this. XRootD's default.
 pub const MACAROON_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long a macaroon is good when nobody said: what issuers of tokens do.
@@ -186,6 +188,10 @@ pub const PASSWORD_BYTES_MAX: usize = 72;
 pub const USERS_MAX: usize = 10_000;
 /// Passwords that were seen to be right and need not be hashed again: 32 bytes each.
 pub const PASSWORDS_SEEN_MAX: usize = 4096;
+/// Tokens that a login over root:// may show in vain before it has to wait: one of each place that clients look at.
+pub const ROOT_PROOFS_FREE_MAX: u32 = 3;
+/// How long it then waits for each answer. A login has [`REQUEST_HEAD_MAX`] altogether.
+pub const ROOT_PROOF_PAUSE: Duration = Duration::from_secs(2);
 /// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
 pub const PASSWORDS_CHECKED_MAX: usize = 2;
 /// How long a request waits for its turn to have its password hashed.

@@ -25,20 +25,23 @@ pub(crate) struct Client {
 /// What was decided: about what, and what it came to.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
-    /// What was to be done.
-    pub(crate) operation: Operation,
-    /// Where.
-    pub(crate) path: ResourcePath,
+    /// What was to be done, and where; `None` of what no rule is about.
+    about: Option<(Operation, ResourcePath)>,
     /// By which rule it was allowed, or why not.
     pub(crate) what: String,
     is_refused: bool,
 }
 
 impl Decided {
-    /// Where, if a record does not say it already by this path: a request may be about two, and the directories that
-    /// lead there.
+    /// What was to be done, in one word.
+    pub(crate) fn operation(&self) -> Option<&'static str> {
+        self.about.as_ref().map(|(operation, _)| operation.word())
+    }
+
+    /// Where, if a record does not say it already by this path: a request may be about two, and about the directories
+    /// that lead there.
     pub(crate) fn path_beside(&self, path: &str) -> Option<String> {
-        let own = self.path.to_string();
+        let own = self.about.as_ref()?.1.to_string();
         (own.trim_end_matches('/') != path.trim_end_matches('/')).then_some(own)
     }
 }
@@ -64,6 +67,11 @@ impl Client {
         Asker { identity: &self.identity, address: self.address }
     }
 
+    /// The same for another request.
+    pub(crate) fn for_request(&self) -> Client {
+        Client { decided: Arc::default(), ..self.clone() }
+    }
+
     /// Notes what a decision came to. A request needs several, of which the last one is noted, or the first that refuses.
     pub(crate) fn decided<'a>(
         &self,
@@ -75,8 +83,14 @@ impl Client {
         let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
         if !decided.as_ref().is_some_and(|before| before.is_refused) {
             let path = names.fold(ResourcePath::root(), |path, name| path.join(name));
-            *decided = Some(Decided { operation, path, what: what.to_string(), is_refused });
+            *decided = Some(Decided { about: Some((operation, path)), what: what.to_string(), is_refused });
         }
+    }
+
+    /// Notes what came of a request that no rule is about.
+    pub(crate) fn noted(&self, what: String) {
+        let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        *decided = Some(Decided { about: None, what, is_refused: false });
     }
 
     /// What was noted.

@@ -12,7 +12,6 @@
 //! Without the last step the kernel would answer unread bytes with a reset, and the client would often see
 //! that reset instead of the answer that explains it.
 
-use std::cell::RefCell;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use crate::auth;
 use crate::auth::certificates::Shown;
 use crate::auth::keys::now_s;
 use crate::body::{Body, Inbox, Wire};
-use crate::client::Client;
+use crate::client::{Client, Decided};
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::origin::Origin;
@@ -118,8 +117,11 @@ impl Connection {
                     let peer = self.request.client.address;
                     let address = forwarded::client(&head.headers, peer, &self.shared.trusted_forwarders);
                     self.request.client.address = address;
-                    let paces = self.shared.throttle.paces(&self.shared.limits.at(address));
-                    CLIENT_PACES.scope(RefCell::new(paces), self.exchange(&head)).await
+                    let admitted = self.admit(&head).await;
+                    let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
+                    let of_user = throttle.paces(&limits.who(&self.request.client.identity));
+                    let paces = throttle.paces(&limits.at(address)).and(of_user);
+                    CLIENT_PACES.scope(paces, self.exchange(&head, admitted)).await
                 }
                 Next::Refused(reply) => self.refuse(reply).await,
                 Next::Ended => return,
@@ -218,12 +220,12 @@ impl Connection {
         };
     }
 
-    /// Answers a request; returns whether the connection is to be closed.
-    async fn exchange(&mut self, head: &RequestHead) -> io::Result<bool> {
+    /// Answers a request, if it was admitted; returns whether the connection is to be closed.
+    async fn exchange(&mut self, head: &RequestHead, admitted: Result<(), Reply>) -> io::Result<bool> {
         let mut body = Body::new(head.body);
         let uploading =
             (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
-        let reply = match self.admit(head).await {
+        let reply = match admitted {
             Ok(()) => self.decide(head, &mut body).await,
             Err(reply) => reply,
         };
@@ -279,10 +281,6 @@ impl Connection {
         if !parties.are_none() {
             self.count(&parties).map_err(|by| too_many(by).closing())?;
             take_request(shared, &parties)?;
-            CLIENT_PACES.with(|paces| {
-                let of_client = paces.take();
-                paces.replace(of_client.and(shared.throttle.paces(&parties)));
-            });
         }
         Ok(())
     }
@@ -515,7 +513,7 @@ impl Connection {
             seconds: duration.as_secs_f64(),
             range: field("range"),
             identity: head.map(|_| &*self.request.client.identity),
-            operation: decided.as_ref().map(|decided| decided.operation.word()),
+            operation: decided.as_ref().and_then(Decided::operation),
             decision: decided.as_ref().map(|decided| decided.what.as_str()),
             decided_path: decided.as_ref().and_then(|decided| decided.path_beside(path)),
             user: None,
@@ -562,12 +560,10 @@ fn throttled(what: &str, wait: Duration) -> Reply {
     Reply::failure(Status::TOO_MANY_REQUESTS, what).field("Retry-After", wait_s.to_string())
 }
 
-/// Whether a method changes something.
+/// Whether a method changes something, or asks for a macaroon with which somebody can.
 fn changes(method: &Method) -> bool {
-    matches!(
-        method,
-        Method::Put | Method::Delete | Method::Mkcol | Method::Move | Method::Copy | Method::Proppatch
-    )
+    use Method::{Copy, Delete, Mkcol, Move, Post, Proppatch, Put};
+    matches!(method, Put | Delete | Mkcol | Move | Copy | Proppatch | Post)
 }
 
 /// Waits for a request to begin; whether it does.

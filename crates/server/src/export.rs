@@ -178,6 +178,11 @@ impl Spot {
         }
     }
 
+    /// Why its client may not do it, if so: of each piece of something that was decided before as a whole.
+    pub(crate) fn refusal(&self, operation: Operation) -> Option<Denial> {
+        self.decision(operation).err()
+    }
+
     fn decision(&self, operation: Operation) -> std::result::Result<Decision<'_>, Denial> {
         if Grants::of(operation).changes() && !self.export.allow_write {
             return Err(Denial::ReadOnly);

@@ -19,7 +19,6 @@
 //!
 //! How long a client may take is [`Patience`]'s business.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::future::Future;
 use std::io;
@@ -255,9 +254,8 @@ pub(crate) async fn write(
 }
 
 tokio::task_local! {
-    /// The rate limits of the client whose request this task has in hand: of its address, and of who it has proved to
-    /// be since. Every loop that moves a client's bytes does it by a [`Patience`], and none of them knows whose they are.
-    pub(crate) static CLIENT_PACES: RefCell<Paces>;
+    /// The rate limits of the client whose request this task has in hand. Every loop that moves a client's bytes does it by a [`Patience`], and none of them knows whose they are.
+    pub(crate) static CLIENT_PACES: Paces;
 }
 
 /// How long a client is waited for while a body moves: without a byte for the stall deadline, and without
@@ -290,7 +288,7 @@ impl Patience {
             grace: deadlines.body_grace,
             waited: Duration::ZERO,
             moved: 0,
-            paces: CLIENT_PACES.try_with(|paces| paces.borrow().clone()).unwrap_or_default(),
+            paces: CLIENT_PACES.try_with(Clone::clone).unwrap_or_default(),
         }
     }
 

@@ -41,6 +41,11 @@ pub(crate) struct AuthPlan {
 }
 
 impl AuthPlan {
+    /// Whether tokens or macaroons count.
+    pub(crate) fn takes_bearers(&self) -> bool {
+        !self.issuers.is_empty() || self.macaroon_secrets.is_some()
+    }
+
     /// Whether there is any way for a client to say who it is.
     pub(crate) fn asks(&self) -> bool {
         self.client_ca_dir.is_some()
@@ -81,8 +86,8 @@ pub(crate) fn load(
     let mut settings = AuthSettings {
         realm: plan.realm.clone().unwrap_or_else(|| "gridlane".to_owned()),
         issuers: plan.issuers.clone(),
-        keys_directory: plan.keys_dir.clone(),
         audiences: if plan.audiences.is_empty() { audiences } else { plan.audiences.clone() },
+        keys_directory: plan.keys_dir.clone(),
         user_limits: plan.user_limits,
         vo_limits: plan.vo_limits,
         ..AuthSettings::default()

@@ -151,7 +151,11 @@ pub(super) fn settings(
     };
     let listen = addresses(args, tables.auth.asks())?;
     next.authorities = kept.authorities.clone();
-    let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen), &mut next.authorities)?;
+    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen), &mut next.authorities)?;
+    if !auth.issuers.is_empty() {
+        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
+    }
     next.warnings = warnings;
     for warning in next.news_since(kept) {
         access_log.note(&warning);
@@ -160,10 +164,6 @@ pub(super) fn settings(
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
     settings.auth = auth;
-    if !settings.auth.issuers.is_empty() {
-        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
-        settings.auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
-    }
     settings.exports = exports;
     settings.policy = Arc::new(tables.policy());
     settings.admin = args.admin;

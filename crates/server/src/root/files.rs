@@ -155,7 +155,7 @@ impl FileState {
     /// Its bytes, for reading, if the client may.
     pub(crate) fn object(&self) -> Result<&Arc<dyn Object>, Failure> {
         // Who may only store files opens them in the same way as who may read them as well.
-        match self.changing.as_ref().and_then(|_| self.spot.decide(Operation::Read).err()) {
+        match self.changing.as_ref().and_then(|_| self.spot.refusal(Operation::Read)) {
             None => Ok(&self.object),
             Some(why) => Err(Failure::new(
                 ErrorCode::NOT_AUTHORIZED,
@@ -449,7 +449,7 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
         is_writable: state.is_changing(),
         failure,
     };
-    log::closed(context, &closed);
+    log::closed(context, &state.spot.client, &closed);
     match state.is_changing() {
         // To remove what nobody will see may wait for the disk.
         true => context.shared.disk.run(|| drop(state)).await,

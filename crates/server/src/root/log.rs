@@ -8,17 +8,19 @@ use std::time::{Instant, SystemTime};
 
 use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{About, FattrAbout, Request};
-use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId};
+use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId, ztn};
 
 use super::answer::{Failure, shown};
 use super::context::{Context, Link, Session};
 use crate::access_log::{Record, timestamp};
+use crate::client::{Client, Decided};
 use crate::settings::LogLevel;
 use crate::shared::Shared;
 
-/// Counts and records an answered request, with the bytes of its answer.
+/// Counts and records an answered request of a client, with the bytes of its answer.
 pub(crate) fn answered(
     context: &Context,
+    client: &Client,
     request: &Request,
     began: Instant,
     failure: Option<&Failure>,
@@ -40,7 +42,7 @@ pub(crate) fn answered(
         failure,
         changes: changes(request),
     };
-    write(shared, &context.link, Some(context), &line);
+    write(shared, &context.link, Some((context, client)), &line);
 }
 
 /// Counts and records a request that was refused before anybody could tell what it is, or who asks.
@@ -75,8 +77,8 @@ pub(crate) struct Closed<'a> {
     pub(crate) failure: Option<&'a Failure>,
 }
 
-/// Records the end of an open file. The request that closes it is counted by [`answered`].
-pub(crate) fn closed(context: &Context, closed: &Closed<'_>) {
+/// Records the end of a file that a client has opened. The request that closes it is counted by [`answered`].
+pub(crate) fn closed(context: &Context, client: &Client, closed: &Closed<'_>) {
     let line = Line {
         method: "root:close".to_owned(),
         path: &shown(closed.path),
@@ -87,7 +89,7 @@ pub(crate) fn closed(context: &Context, closed: &Closed<'_>) {
         failure: closed.failure,
         changes: closed.is_writable,
     };
-    write(&context.shared, &context.link, Some(context), &line);
+    write(&context.shared, &context.link, Some((context, client)), &line);
 }
 
 /// Counts bytes of files that went to a client.
@@ -118,7 +120,7 @@ struct Line<'a> {
     changes: bool,
 }
 
-fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_>) {
+fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &Line<'_>) {
     let is_logged = match shared.access_log_level {
         LogLevel::All => true,
         LogLevel::Failures => line.failure.is_some(),
@@ -128,7 +130,8 @@ fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_
         return;
     }
     let id = format!("{:x}-{:x}", shared.started_s, shared.metrics.began.add(1));
-    let session = context.map(|context| &*context.session);
+    let session = by.map(|(context, _)| &*context.session);
+    let decided = by.and_then(|(_, client)| client.decision());
     let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let record = Record {
         time: timestamp(SystemTime::now()),
@@ -146,10 +149,10 @@ fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_
         bytes_out: line.bytes_out,
         seconds: line.began.elapsed().as_secs_f64(),
         range: None,
-        identity: context.map(|context| &*context.client.identity),
-        operation: None,
-        decision: None,
-        decided_path: None,
+        identity: by.map(|(_, client)| &*client.identity),
+        operation: decided.as_ref().and_then(Decided::operation),
+        decision: decided.as_ref().map(|decided| decided.what.as_str()),
+        decided_path: decided.as_ref().and_then(|decided| decided.path_beside(line.path)),
         user: session.and_then(|session| told(&session.user)),
         user_agent: session.map(|session| session.agent.as_str()).filter(|agent| !agent.is_empty()),
         client_id: None,
@@ -175,6 +178,8 @@ fn leaves_a_line(request: &Request) -> bool {
         | Request::Query(_)
         | Request::Prepare(_)
         | Request::Login(_) => true,
+        // What only says a name is in every line.
+        Request::Auth(auth) => auth.kind == ztn::NAME,
         other => changes(other),
     }
 }
@@ -298,15 +303,44 @@ mod tests {
         let failure = Failure::new(ErrorCode::NOT_FOUND, "Unable to remove /x; no such file or directory");
         let [access, audit] = logged(LogLevel::All, |context| {
             let secret = "/d/f?cks.type=md5&authz=secret";
-            answered(context, &Query::new(QueryKind::CHECKSUM, secret).into(), began, None, 40);
-            answered(context, &Query::new(QueryKind::OPAQUE, "secret").into(), began, None, 0);
-            answered(context, &Ping {}.into(), began, None, 0);
-            answered(context, &Rm { about: arg("/x?authz=secret") }.into(), began, Some(&failure), 0);
-            answered(context, &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(), began, None, 0);
+            answered(
+                context,
+                &context.client,
+                &Query::new(QueryKind::CHECKSUM, secret).into(),
+                began,
+                None,
+                40,
+            );
+            answered(
+                context,
+                &context.client,
+                &Query::new(QueryKind::OPAQUE, "secret").into(),
+                began,
+                None,
+                0,
+            );
+            answered(context, &context.client, &Ping {}.into(), began, None, 0);
+            answered(
+                context,
+                &context.client,
+                &Rm { about: arg("/x?authz=secret") }.into(),
+                began,
+                Some(&failure),
+                0,
+            );
+            answered(
+                context,
+                &context.client,
+                &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(),
+                began,
+                None,
+                0,
+            );
             let gone = Failure::new(ErrorCode::IO_ERROR, "the client left");
             let (path, failure) = (&b"/f"[..], Some(&gone));
             closed(
                 context,
+                &context.client,
                 &Closed { path, opened: began, read_bytes: 7, written_bytes: 9, is_writable: true, failure },
             );
             refused(&context.shared, &context.link, RequestId(2999), began, &gone);
@@ -337,9 +371,9 @@ mod tests {
     fn only_failures() {
         let [access, audit] = logged(LogLevel::Failures, |context| {
             let began = Instant::now();
-            answered(context, &Rm { about: arg("/x") }.into(), began, None, 0);
+            answered(context, &context.client, &Rm { about: arg("/x") }.into(), began, None, 0);
             let failure = Failure::new(ErrorCode::NOT_FOUND, "x");
-            answered(context, &Rm { about: arg("/y") }.into(), began, Some(&failure), 0);
+            answered(context, &context.client, &Rm { about: arg("/y") }.into(), began, Some(&failure), 0);
         });
         assert_eq!((access.len(), audit.len()), (1, 2));
     }

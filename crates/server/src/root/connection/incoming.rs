@@ -7,7 +7,7 @@ use gridlane_xrd::request::WriteV;
 use gridlane_xrd::{Request, RequestHead, RequestId};
 
 use super::Connection;
-use super::limited::take_request;
+use super::limited::{client_of, take_request};
 use crate::root::answer::Outcome;
 use crate::root::intake::Intake;
 use crate::root::reading::Asked;
@@ -74,7 +74,7 @@ impl Connection {
             incoming.waits_since = incoming.waits_since.max(until);
         }
         if !incoming.is_allowed {
-            if let Err((_, wait)) = take_request(&self.shared, &self.client) {
+            if let Err((_, wait)) = take_request(&self.shared, client_of(&self.role, &self.client)) {
                 incoming.held_until = Some(now + wait);
                 return Ok(false);
             }
@@ -139,6 +139,7 @@ impl Connection {
         let request = Request::parse(head.id, &head.body, &[]);
         // A list of ranges is not kept for the log.
         let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-        self.answered(&Asked { stream: head.stream, request, len: 0, began, parts_bytes: 0 }, outcome);
+        let asked = Asked { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 };
+        self.answered(&asked, outcome);
     }
 }
