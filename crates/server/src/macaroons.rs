@@ -229,10 +229,15 @@ impl Site<'_> {
     }
 }
 
-/// For whom: what logs call them, without what no caveat can have.
+/// For whom: the user that they are here, for XRootD's servers that share a secret, or else what logs call them; without what
+/// no caveat can have.
 fn name_of(identity: &Identity) -> String {
-    let mut name: String =
-        identity.name().chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    let mut name: String = identity
+        .user()
+        .unwrap_or(identity.name())
+        .chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .collect();
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
         end -= 1;
