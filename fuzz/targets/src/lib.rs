@@ -17,6 +17,7 @@ pub mod smuggling;
 pub mod streams;
 
 mod bodies;
+mod certificates;
 mod credentials;
 mod fields;
 mod heads;
@@ -112,6 +113,8 @@ targets! {
     voms::voms, 5000;
     tokens::token, 3000;
     tokens::issuer_documents, 5000;
+    certificates::certificates, 3000;
+    certificates::trust_directory, 1000;
 }
 
 /// The target of this name.

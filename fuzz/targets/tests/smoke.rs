@@ -39,6 +39,7 @@ smoke! {
     macaroon macaroon_request
     voms
     token issuer_documents
+    certificates trust_directory
 }
 
 /// The project for libFuzzer is built by no one in `make test`: at least it names the same targets.

@@ -1,16 +1,18 @@
 //! One certificate, read, not yet believed.
 
-use x509_parser::certificate::X509CertificateParser;
-use x509_parser::nom::Parser;
+use std::fmt;
+
+use x509_parser::asn1_rs::FromDer;
+use x509_parser::time::ASN1Time;
 
 use super::constraints::NameConstraints;
-use super::der::{Der, dotted, tag};
+use super::der::{Der, dotted, tag, whole_bits};
 use super::name::Name;
 use super::signature::Algorithm;
 use crate::refusal::{Cause, Refusal};
 
 /// A certificate (RFC 5280, 4.1).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Certificate {
     der: Vec<u8>,
     /// What is signed.
@@ -135,51 +137,34 @@ impl Certificate {
     /// [`Cause::Malformed`] when it is none, or when something in it that would have to be honoured cannot be read.
     pub fn from_der(der: &[u8]) -> Result<Certificate, Refusal> {
         let malformed = |what: &str| Refusal::new(Cause::Malformed, format!("{what} cannot be read"));
-        let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
-        let (rest, read) = parser.parse(der).map_err(|_| malformed("a certificate"))?;
-        let inner = &read.tbs_certificate;
-        let subject =
-            Name::from_der(inner.subject().as_raw()).ok_or_else(|| malformed("a certificate's subject"))?;
+        let fields = Fields::read(der).ok_or_else(|| malformed("a certificate"))?;
+        let subject = Name::from_der(fields.subject).ok_or_else(|| malformed("a certificate's subject"))?;
         let of = |what: &str| malformed(&format!("{what} of the certificate of {}", shown(&subject)));
-        if !rest.is_empty() {
-            return Err(of("what is behind the end"));
-        }
-        if inner.signature != read.signature_algorithm || read.signature_value.unused_bits != 0 {
-            return Err(of("the signature"));
-        }
-        let mut extensions = Vec::with_capacity(inner.extensions().len());
-        for extension in inner.extensions() {
-            let oid = extension.oid.as_bytes().to_vec();
-            if extensions.iter().any(|other: &Extension| other.oid == oid) {
-                return Err(of("an extension that is there twice, in the extensions"));
-            }
-            extensions.push(Extension {
-                oid,
-                is_critical: extension.critical,
-                value: extension.value.to_vec(),
-            });
-        }
-        let issuer = Name::from_der(inner.issuer().as_raw()).ok_or_else(|| of("the issuer"))?;
+        let issuer = Name::from_der(fields.issuer).ok_or_else(|| of("the issuer"))?;
         let mut profile = Profile::default();
-        for extension in &extensions {
-            profile.read(extension).ok_or_else(|| {
-                of(&format!("the extension {}", dotted(&extension.oid).unwrap_or_default()))
-            })?;
+        for (index, extension) in fields.extensions.iter().enumerate() {
+            let oid = || dotted(&extension.oid).unwrap_or_default();
+            if fields.extensions[..index].iter().any(|other| other.oid == extension.oid) {
+                return Err(of(&format!("the extension {}, which is there twice,", oid())));
+            }
+            profile.read(extension).ok_or_else(|| of(&format!("the extension {}", oid())))?;
         }
+        let mut algorithm =
+            Der::new(fields.algorithm).enter(tag::SEQUENCE).ok_or_else(|| of("the signature"))?;
         Ok(Certificate {
             der: der.to_vec(),
-            signed: inner.as_ref().to_vec(),
-            algorithm: Algorithm::of(&read.signature_algorithm),
-            algorithm_name: read.signature_algorithm.algorithm.to_id_string(),
-            signature: read.signature_value.data.to_vec(),
-            version: inner.version().0,
-            serial: inner.raw_serial().to_vec(),
+            signed: fields.signed.to_vec(),
+            algorithm: Algorithm::from_der(fields.algorithm),
+            algorithm_name: algorithm.take(tag::OID).and_then(dotted).unwrap_or_default(),
+            signature: fields.signature.to_vec(),
+            version: fields.version,
+            serial: fields.serial.to_vec(),
+            not_before_s: fields.not_before_s,
+            not_after_s: fields.not_after_s,
+            spki: fields.spki.to_vec(),
+            extensions: fields.extensions,
             issuer,
-            not_before_s: inner.validity().not_before.timestamp(),
-            not_after_s: inner.validity().not_after.timestamp(),
-            spki: inner.public_key().raw.to_vec(),
             subject,
-            extensions,
             profile,
         })
     }
@@ -279,14 +264,110 @@ impl Certificate {
     }
 }
 
-/// A name in a message: not longer than anybody reads.
+/// The parts of a certificate.
+struct Fields<'a> {
+    signed: &'a [u8],
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+    version: u32,
+    serial: &'a [u8],
+    issuer: &'a [u8],
+    not_before_s: i64,
+    not_after_s: i64,
+    subject: &'a [u8],
+    spki: &'a [u8],
+    extensions: Vec<Extension>,
+}
+
+impl<'a> Fields<'a> {
+    /// Strictly by DER, also outside of what is signed, where x509-parser takes other forms as well.
+    fn read(der: &'a [u8]) -> Option<Fields<'a>> {
+        let sequence = |(found, whole): (u8, &'a [u8])| (found == tag::SEQUENCE).then_some(whole);
+        let mut outer = Der::new(der);
+        let mut certificate = outer.enter(tag::SEQUENCE)?;
+        outer.end()?;
+        let signed = sequence(certificate.whole()?)?;
+        let algorithm = sequence(certificate.whole()?)?;
+        let signature = whole_bits(certificate.take(tag::BIT_STRING)?)?;
+        certificate.end()?;
+
+        let mut inner = Der::new(signed).enter(tag::SEQUENCE)?;
+        let version = match inner.optional(tag::composed(0))? {
+            None => 0,
+            Some(version) => {
+                let mut version = Der::new(version);
+                let number = version.optional_number()??;
+                version.end()?;
+                number
+            }
+        };
+        let serial = inner.take(tag::INTEGER)?;
+        // RFC 5280, 4.1.1.2: the same as outside of what is signed.
+        Some(()).filter(|()| inner.whole().is_some_and(|(_, whole)| whole == algorithm))?;
+        let issuer = sequence(inner.whole()?)?;
+        let mut validity = inner.enter(tag::SEQUENCE)?;
+        let (not_before_s, not_after_s) = (time_s(&mut validity)?, time_s(&mut validity)?);
+        validity.end()?;
+        let subject = sequence(inner.whole()?)?;
+        let spki = sequence(inner.whole()?)?;
+        // Unique identifiers of issuer and subject: nobody uses them.
+        inner.optional(tag::context(1))?;
+        inner.optional(tag::context(2))?;
+        let mut extensions = Vec::new();
+        if let Some(list) = inner.optional(tag::composed(3))? {
+            let mut outer = Der::new(list);
+            let mut list = outer.enter(tag::SEQUENCE)?;
+            outer.end()?;
+            while !list.is_empty() {
+                let mut extension = list.enter(tag::SEQUENCE)?;
+                let oid = extension.take(tag::OID)?.to_vec();
+                let is_critical = extension.flag()?;
+                let value = extension.take(tag::OCTET_STRING)?.to_vec();
+                extension.end()?;
+                extensions.push(Extension { oid, is_critical, value });
+            }
+        }
+        inner.end()?;
+        Some(Fields {
+            signed,
+            algorithm,
+            signature,
+            version,
+            serial,
+            issuer,
+            not_before_s,
+            not_after_s,
+            subject,
+            spki,
+            extensions,
+        })
+    }
+}
+
+/// The next element as a time (RFC 5280, 4.1.2.5), in seconds since 1970.
+fn time_s(fields: &mut Der<'_>) -> Option<i64> {
+    let (_, whole) = fields.whole()?;
+    let (rest, time) = ASN1Time::from_der(whole).ok()?;
+    rest.is_empty().then(|| time.timestamp())
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", shown(&self.subject))
+    }
+}
+
+/// A name in a message.
 pub(super) fn shown(name: &Name) -> String {
+    shortened(&name.to_string())
+}
+
+/// Something in a message: not longer than anybody reads.
+pub(super) fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 256;
-    let text = name.to_string();
-    // It is ASCII.
-    match text.get(..CHARACTERS_MAX) {
-        Some(start) if text.len() > CHARACTERS_MAX => format!("{start}…"),
-        _ => text,
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Name constraints: what an authority may make certificates for (RFC 5280, 4.2.1.10).
 
-use super::certificate::Certificate;
+use super::certificate::{Certificate, shortened, shown};
 use super::der::{Der, tag};
 use super::name::Name;
 
@@ -43,14 +43,14 @@ impl NameConstraints {
     pub(super) fn objection(&self, certificate: &Certificate) -> Option<String> {
         let subject = certificate.subject();
         if !subject.is_empty() && !self.allow(DIRECTORY, subject.der()) {
-            return Some(format!("the name {}", super::certificate::shown(subject)));
+            return Some(format!("the name {}", shown(subject)));
         }
         let names = &certificate.profile.alternative_names;
         let mails = subject.mail_addresses().into_iter().map(|mail| (MAIL, mail));
         let mut names = names.iter().map(|(tag, contents)| (*tag, &contents[..])).chain(mails);
         let (tag, name) = names.find(|(tag, name)| !self.allow(*tag, name))?;
         Some(match tag {
-            MAIL | DNS => format!("the name {:?}", String::from_utf8_lossy(name)),
+            MAIL | DNS => format!("the name {:?}", shortened(&String::from_utf8_lossy(name))),
             _ => "one of its alternative names".to_owned(),
         })
     }

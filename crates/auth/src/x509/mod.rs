@@ -25,3 +25,6 @@ pub use certificate::{Certificate, Extension};
 pub use name::Name;
 pub use trust::{OutdatedLists, Trust};
 pub use verify::{Purpose, Verified, verify, verify_for};
+
+#[cfg(test)]
+mod tests;

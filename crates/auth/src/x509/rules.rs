@@ -187,9 +187,6 @@ fn check_end_entity(certificate: &Certificate, has_proxies: bool, purpose: Purpo
     if certificate.is_authority() && (has_proxies || purpose == Purpose::Client) {
         return Err(unacceptable("it is of an authority, where one of a person or a host should be"));
     }
-    if is_legacy_proxy_name(certificate.subject(), certificate.issuer()) {
-        return Err(unacceptable(format!("it is a proxy as Globus Toolkit 2 made them; {MAKE_ANOTHER}")));
-    }
     if purpose == Purpose::Client && certificate.profile.key_usage.is_some_and(|usage| !usage.may_sign()) {
         return Err(unacceptable("its key is not for signatures (keyUsage)"));
     }
@@ -244,17 +241,15 @@ fn check_policy(made: &Certificate, issuer: &Certificate, trust: &Trust) -> Resu
     if made.der() == issuer.der() {
         return Ok(());
     }
-    let policy = trust.authority(issuer).and_then(|authority| authority.policy.as_ref());
-    match policy {
-        Some(policy) if !policy.allows(issuer.subject(), made.subject()) => {
-            let issuer = shown(issuer.subject());
-            Err(Refusal::new(
-                Cause::Untrusted,
-                format!("the authority {issuer} may not sign for this name here (signing_policy)"),
-            ))
-        }
-        _ => Ok(()),
+    // A policy is about a name. So it counts as well for another certificate of the same authority, which the peer may
+    // have sent along (cross-signed).
+    let mut policies = trust.named(issuer.subject()).filter_map(|authority| authority.policy.as_ref());
+    if policies.all(|policy| policy.allows(issuer.subject(), made.subject())) {
+        return Ok(());
     }
+    let issuer = shown(issuer.subject());
+    let message = format!("the authority {issuer} may not sign for this name here (signing_policy)");
+    Err(Refusal::new(Cause::Untrusted, message))
 }
 
 /// Whether a certificate was called back. No list is no objection: trust directories often lack some.

@@ -8,6 +8,7 @@
 //! cond_subjects  globus  '"/C=DE/O=GermanGrid/*" "/O=GermanGrid/*"'
 //! ```
 
+use super::certificate::shortened;
 use super::name::Name;
 
 /// The entries of a file.
@@ -57,8 +58,11 @@ impl SigningPolicy {
                         entry.subjects.extend(patterns.iter().map(|pattern| normal(pattern)));
                     }
                 }
+                ["access_id_CA" | "pos_rights" | "cond_subjects", ..] => {
+                    return Err(at("something is missing"));
+                }
                 [first, ..] if first.starts_with("cond_") || first.ends_with("_rights") => {}
-                [first, ..] => return Err(at(&format!("{first:?} is not known"))),
+                [first, ..] => return Err(at(&format!("{:?} is not known", shortened(first)))),
             }
         }
         Ok(policy)

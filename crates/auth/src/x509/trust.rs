@@ -1,6 +1,7 @@
 //! The contents of a trust directory.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
 
 use x509_parser::pem::Pem;
 
@@ -21,7 +22,10 @@ pub enum OutdatedLists {
 }
 
 /// Whom to believe about certificates: authorities, what each may sign, and what was revoked.
-#[derive(Debug, Default)]
+///
+/// A path ends at an authority in here whose subject is its issuer (a root). Others in here help to get there; without
+/// their root they are worth nothing, as with OpenSSL.
+#[derive(Default)]
 pub struct Trust {
     authorities: Vec<Authority>,
     /// Authorities by what their names have in common with all that mean the same.
@@ -39,6 +43,13 @@ pub(super) struct Authority {
     pub(super) policy: Option<SigningPolicy>,
     /// Its lists, signed by it.
     lists: Vec<usize>,
+}
+
+impl fmt::Debug for Trust {
+    /// How much there is; all of it would be megabytes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Trust({} authorities, {} revocation lists)", self.authorities.len(), self.lists.len())
+    }
 }
 
 impl Trust {
@@ -228,7 +239,7 @@ impl Reader {
         found
     }
 
-    fn warn(&mut self, file: &str, what: impl std::fmt::Display) {
+    fn warn(&mut self, file: &str, what: impl fmt::Display) {
         self.warnings.push(format!("{file}: {what}"));
     }
 

@@ -102,7 +102,7 @@ pub fn verify_for(
     trust: &Trust,
     now_s: i64,
 ) -> Result<Verified, Refusal> {
-    let presented = read(chain)?;
+    let (presented, unreadable) = read(chain)?;
     let leaf = presented.first().ok_or_else(|| Refusal::new(Cause::Malformed, "there is no certificate"))?;
     let mut search = Search {
         presented: &presented,
@@ -114,9 +114,10 @@ pub fn verify_for(
     };
     let mut path = vec![leaf];
     if !search.extend(&mut path) {
-        let untrusted =
-            || (0, Refusal::new(Cause::Untrusted, "no way leads to an authority that is trusted here"));
-        return Err(search.refusal.unwrap_or_else(untrusted).1);
+        let nowhere = Refusal::new(Cause::Untrusted, "no way leads to an authority that is trusted here");
+        let (progress, refusal) = search.refusal.unwrap_or((0, nowhere));
+        // What is missing may be what could not be read.
+        return Err(unreadable.filter(|_| progress < COMPLETE).unwrap_or(refusal));
     }
     let proxies = path.iter().take_while(|certificate| certificate.is_proxy()).count();
     let layers: Vec<Certificate> = path.iter().take(proxies + 1).map(|layer| (*layer).clone()).collect();
@@ -135,8 +136,9 @@ pub fn verify_for(
     })
 }
 
-/// What a peer sent, within limits. A certificate that cannot be read is a refusal wherever it stands.
-fn read(chain: &[impl AsRef<[u8]>]) -> Result<Vec<Certificate>, Refusal> {
+/// What a peer sent, within limits. Behind the leaf there may be what cannot be read, which is passed over: some send
+/// their authority's certificate along, and old ones are odd. Also tells what was wrong with the first of those.
+fn read(chain: &[impl AsRef<[u8]>]) -> Result<(Vec<Certificate>, Option<Refusal>), Refusal> {
     let bytes: usize = chain.iter().map(|der| der.as_ref().len()).sum();
     if chain.len() > limits::CHAIN_CERTIFICATES_MAX || bytes > limits::CHAIN_BYTES_MAX {
         let count = chain.len();
@@ -144,7 +146,16 @@ fn read(chain: &[impl AsRef<[u8]>]) -> Result<Vec<Certificate>, Refusal> {
             format!("a chain of {count} certificates with {bytes} bytes is longer than is accepted");
         return Err(Refusal::new(Cause::Unacceptable, message));
     }
-    chain.iter().map(|der| Certificate::from_der(der.as_ref())).collect()
+    let mut presented = Vec::with_capacity(chain.len());
+    let mut unreadable = None;
+    for der in chain {
+        match Certificate::from_der(der.as_ref()) {
+            Ok(certificate) => presented.push(certificate),
+            Err(refusal) if presented.is_empty() => return Err(refusal),
+            Err(refusal) => unreadable = unreadable.or(Some(refusal)),
+        }
+    }
+    Ok((presented, unreadable))
 }
 
 /// Looks for a way from the leaf to a root that is trusted, first over what is in the trust directory, then over what

@@ -5,8 +5,10 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
+mod authorities;
 mod cases;
 mod names;
+mod proxies;
 mod world;
 
 use std::collections::BTreeSet;
@@ -45,6 +47,10 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     (
         "proxy depth: 1 3",
         "RFC 3820, 4.1.3 (b): the smaller of the two counts; OpenSSL forgets how many proxies there are in fact",
+    ),
+    (
+        "constraint: a common name that looks like a host",
+        "nobody is let in for being a host here, and names are DNs",
     ),
     ("lists, 0 proxies: by another key", OTHER_KEY),
     ("lists, 1 proxies: by another key", OTHER_KEY),
@@ -122,6 +128,35 @@ fn judge(case: &Case) -> Option<String> {
         (true, Some(_)) => Some(format!("{name}: OpenSSL says the same, so it is no exception")),
         (false, None) => {
             Some(format!("{name}: we say {:?}, OpenSSL says {said}", ours.map(|ours| ours.dn().to_owned())))
+        }
+    }
+}
+
+#[test]
+fn handshakes_are_signed_with_rsa_as_well() {
+    use gridlane_auth::make::{Key, pem};
+    use gridlane_auth::x509::signature::{TLS_SCHEMES, verify_tls};
+    use ring::signature::*;
+
+    let text = world::openssl(&["genrsa", "2048"], None);
+    let spki = Key::from_pem(&text, world::random()).unwrap().public_key();
+    let block = pem::decode(&text).unwrap().remove(0);
+    let pair = RsaKeyPair::from_pkcs8(&block.der).unwrap();
+    let message = b"what is signed";
+    for (how, schemes, is_in_tls13) in [
+        (&RSA_PSS_SHA256 as &dyn RsaEncoding, 0x0804, true),
+        (&RSA_PSS_SHA384, 0x0805, true),
+        (&RSA_PSS_SHA512, 0x0806, true),
+        (&RSA_PKCS1_SHA256, 0x0401, false),
+        (&RSA_PKCS1_SHA384, 0x0501, false),
+        (&RSA_PKCS1_SHA512, 0x0601, false),
+    ] {
+        let mut signature = vec![0; pair.public().modulus_len()];
+        pair.sign(how, world::random(), message, &mut signature).unwrap();
+        for scheme in TLS_SCHEMES {
+            let judged = |is_tls13| verify_tls(&spki, scheme, is_tls13, message, &signature).is_ok();
+            let is_right = scheme == schemes;
+            assert_eq!((judged(false), judged(true)), (is_right, is_right && is_in_tls13), "{scheme:#06x}");
         }
     }
 }
