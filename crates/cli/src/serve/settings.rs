@@ -146,7 +146,11 @@ pub(super) fn settings(
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
     let listen = addresses(args, tables.auth.asks())?;
-    let (auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    if !auth.issuers.is_empty() {
+        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
+    }
     for warning in &warnings {
         access_log.note(warning);
     }
@@ -154,10 +158,6 @@ pub(super) fn settings(
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
     settings.auth = auth;
-    if !settings.auth.issuers.is_empty() {
-        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
-        settings.auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
-    }
     settings.exports = exports;
     settings.policy = Arc::new(tables.policy());
     settings.admin = args.admin;

@@ -3,16 +3,17 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use gridlane_auth::make::{self, AlternativeName, Curve, Name, Validity, pem, profile};
+use gridlane_auth::make::{Key, pem};
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256};
 use serde_json::{Value, json};
 
+use super::client::{run, text};
+use super::pki::{Pki, openssl};
 use super::serve::Server;
 use super::{Scratch, secrets};
 
@@ -35,18 +36,21 @@ impl Signer {
         let (how, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
         let der = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap().as_ref().to_vec();
         let key = Private::Ec(EcdsaKeyPair::from_pkcs8(how, &der, &random).unwrap());
-        Signer { id: id.to_owned(), key, der }
+        Signer::remembered(id, key, der)
     }
 
     /// A new key for RS256. ring makes none.
     pub(crate) fn rs256(id: &str) -> Signer {
-        let mut openssl = Command::new("openssl");
-        openssl.args(["genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"]);
-        let made = openssl.output().unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let der = pem::decode(&made.stdout).unwrap().remove(0).der;
+        let make = ["genpkey", "-quiet", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048"];
+        let der = pem::decode(&run(openssl(&make)).ok().stdout).unwrap().remove(0).der;
         let key = Private::Rsa(Box::new(ring::rsa::KeyPair::from_pkcs8(&der).unwrap()));
-        Signer { id: id.to_owned(), key, der }
+        Signer::remembered(id, key, der)
+    }
+
+    fn remembered(id: &str, key: Private, der: Vec<u8>) -> Signer {
+        let signer = Signer { id: id.to_owned(), key, der };
+        secrets::remember_key(&signer.private_pem());
+        signer
     }
 
     pub(crate) fn algorithm(&self) -> &'static str {
@@ -97,7 +101,7 @@ impl Signer {
     }
 
     pub(crate) fn public_pem(&self) -> String {
-        let key = make::Key::from_pkcs8(&self.der, &SystemRandom::new()).unwrap();
+        let key = Key::from_pkcs8(&self.der, &SystemRandom::new()).unwrap();
         pem::encode("PUBLIC KEY", &key.public_key())
     }
 }
@@ -143,7 +147,9 @@ fn changed(mut claims: Value, changes: &Value) -> Value {
 /// Publishes keys at an https server on loopback, which a certificate authority of its own vouches for.
 pub(crate) struct Issuer {
     scratch: Scratch,
-    server: Server,
+    /// Serves for as long as it is here.
+    _server: Server,
+    _pki: Pki,
     /// `https://localhost:PORT/vo/`
     pub(crate) url: String,
     /// The authority, in PEM.
@@ -152,14 +158,14 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn start(keys: &[&Signer]) -> Issuer {
-        let scratch = Scratch::new();
-        let (ca, cert, key) = certificates(&scratch);
+        let (scratch, pki) = (Scratch::new(), Pki::new());
         let web = scratch.dir("web");
-        let options = ["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()];
-        let server = Server::with(&web, &options);
+        let host = pki.credential("host");
+        let server = Server::with(&web, &["--cert", text(&host.cert), "--key", text(&host.key)]);
+        let ca = pki.credential("ca").cert;
         let port = server.url_over("https", "").rsplit(':').next().unwrap().trim_end_matches('/').to_owned();
         let url = format!("https://localhost:{port}/vo/");
-        let issuer = Issuer { scratch, server, url, ca };
+        let issuer = Issuer { scratch, _server: server, _pki: pki, url, ca };
         issuer.publish(keys);
         issuer
     }
@@ -185,24 +191,4 @@ impl Issuer {
     pub(crate) fn is_gone(&self) {
         fs::remove_dir_all(self.scratch.join("web/vo")).unwrap();
     }
-}
-
-/// An authority, and the certificate and key of `localhost` that it vouches for.
-fn certificates(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
-    let random = SystemRandom::new();
-    let key = || make::Key::generate(Curve::P256, &random).unwrap();
-    let validity = Validity::from_now(now_s(), 3600);
-    let name = |text: &str| text.parse::<Name>().unwrap();
-    let authority =
-        profile::authority(&name("/O=gridlane test/CN=Issuers"), key(), validity, &random).unwrap();
-    let names = [AlternativeName::Dns("localhost".to_owned())];
-    let host =
-        profile::host(&authority, &name("/O=gridlane test/CN=localhost"), &names, key(), validity, &random)
-            .unwrap();
-    let write = |file: &str, text: &str| -> PathBuf { scratch.file(file, text.as_bytes()) };
-    (
-        write("ca.pem", &authority.chain_pem()),
-        write("host.pem", &host.chain_pem()),
-        write("host.key", host.key.to_pem().expose()),
-    )
 }

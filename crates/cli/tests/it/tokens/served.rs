@@ -36,8 +36,8 @@ impl Site {
             scratch.file(&format!("served/{file}"), file.as_bytes());
         }
         let config = format!(
-            "[serve]\nlisten = [\"127.0.0.1:0\"]\nca = [{:?}]\naccess-log = {:?}\n\
-             [[export]]\npath = \"/\"\ndirectory = {:?}\nallow-write = true\n\
+            "ca = [{:?}]\n[serve]\nlisten = [\"127.0.0.1:0\"]\naccess-log = {:?}\n\
+             [[export]]\npath = \"/\"\ndirectory = {:?}\n\
              [auth]\naudiences = [{AUDIENCE:?}]\nkeys-dir = {:?}\n\
              [[auth.issuer]]\nurl = {:?}\npath = \"/data\"\nvo = \"vo\"\n\
              [[rule]]\ngroup = \"/vo/readers\"\nmay = [\"read\"]\nunder = \"/data/b\"\n",
@@ -157,10 +157,6 @@ fn what_a_token_opens() {
     );
     assert_eq!(site.ask("GET", "data/a/f", &[format!("authorization: bearer {read_a}")]).status, 200);
     assert_eq!(site.ask("GET", "data/a/f", &[format!("Authorization: Basic {read_a}")]).status, 401);
-    for token in [&read_a, &create_a, &nothing, &sci] {
-        let (_, signature) = token.rsplit_once('.').unwrap();
-        assert!(!site.log().contains(signature), "a token is in the log");
-    }
 }
 
 #[test]

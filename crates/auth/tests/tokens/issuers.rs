@@ -4,8 +4,8 @@ use gridlane_core::limits;
 
 use super::signer::key_set;
 use super::*;
-use crate::token::cache::Reason;
-use crate::token::keys::Algorithm;
+use gridlane_auth::token::cache::Reason;
+use gridlane_auth::token::keys::Algorithm;
 
 const REFRESH_S: i64 = limits::ISSUER_KEYS_REFRESH.as_secs() as i64;
 const AGE_MAX_S: i64 = limits::ISSUER_KEYS_AGE_MAX.as_secs() as i64;
