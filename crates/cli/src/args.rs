@@ -79,7 +79,7 @@ impl Global {
     /// The same, but that every certificate is checked in any case.
     pub(crate) fn authorities(&self) -> Trust {
         let named = std::env::var_os("X509_CERT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
-        let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.is_dir());
+        let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.read_dir().is_ok());
         let ca_dir = named.or_else(usual);
         Trust { ca_files: self.ca.clone(), ca_dir, insecure: false }
     }

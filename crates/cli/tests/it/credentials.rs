@@ -428,6 +428,23 @@ fn a_refusal_says_what_the_server_thinks_and_names_a_wrong_clock() {
 }
 
 #[test]
+fn a_server_whose_certificate_has_another_time_is_told_so() {
+    let scratch = Scratch::new();
+    for (begins_year, ends_year, words) in [(2000, 2001, "it expired"), (3900, 4000, "valid only in")] {
+        let mut certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        certificate.not_before = date_time_ymd(begins_year, 1, 1);
+        certificate.not_after = date_time_ymd(ends_year, 1, 1);
+        let key = KeyPair::generate().unwrap();
+        let cert = scratch.file("server.pem", certificate.self_signed(&key).unwrap().pem().as_bytes());
+        let key = scratch.file("server-key.pem", key.serialize_pem().as_bytes());
+        let server = Server::start(json!({ "cert": &cert, "key": key }));
+        let mut command = copy(&[], &server.url("f"), &scratch);
+        command.arg("--ca").arg(&cert);
+        run(command).exits(4).says(&["by this machine's clock", words, "timedatectl"]);
+    }
+}
+
+#[test]
 fn the_doctor_tells_of_what_was_found_and_of_nothing_secret() {
     let (pki, scratch) = (Pki::new(), Scratch::new());
     let doctor = || {
