@@ -109,9 +109,10 @@ impl Connection {
                     let peer = self.request.client.address;
                     let address = forwarded::client(&head.headers, peer, &self.shared.trusted_forwarders);
                     self.request.client.address = address;
+                    let admitted = self.admit(&head).await;
                     let limits = &self.shared.client_limits;
                     let pace = self.shared.throttle.pace(address, limits);
-                    CLIENT_PACE.scope(pace, self.exchange(&head)).await
+                    CLIENT_PACE.scope(pace, self.exchange(&head, admitted)).await
                 }
                 Next::Refused(reply) => self.refuse(reply).await,
                 Next::Ended => return,
@@ -187,12 +188,12 @@ impl Connection {
         };
     }
 
-    /// Answers a request; returns whether the connection is to be closed.
-    async fn exchange(&mut self, head: &RequestHead) -> io::Result<bool> {
+    /// Answers a request, if it was admitted; returns whether the connection is to be closed.
+    async fn exchange(&mut self, head: &RequestHead, admitted: Result<(), Reply>) -> io::Result<bool> {
         let mut body = Body::new(head.body);
         let uploading =
             (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
-        let reply = match self.admit(head).await {
+        let reply = match admitted {
             Ok(()) => self.decide(head, &mut body).await,
             Err(reply) => reply,
         };

@@ -3,9 +3,13 @@
 //! A request passes these phases, each with one place in the code:
 //!
 //! ```text
-//! accept ─▶ detect, TLS ─▶ head ─▶ decide ─▶ (body) ─▶ answer ─▶ log ─▶ next head, or close
-//! server    gridlane-net   connection  get·put·…  body   transfer   access_log   connection
+//! accept ─▶ detect, TLS ─▶ head ─▶ who ─▶ decide ─▶ (body) ─▶ answer ─▶ log ─▶ next head, or close
+//! server    gridlane-net   connection  auth  get·put·…  body   transfer   access_log   connection
 //! ```
+//!
+//! *Who* asks is what a credential in the request proves, or the connection's certificate, or nobody in particular
+//! ([`gridlane_auth`] judges them; `auth` is where keys, sockets and clocks meet that). What somebody may do is one policy
+//! over all exports: each method asks it about the operations that it needs (`export::Spot`).
 //!
 //! *Deciding* looks at the head and the storage and ends in a `Reply`: status, fields, and a descriptor
 //! of the payload (bytes, "this object from here to there", or something that makes one piece after the other). The
@@ -29,7 +33,7 @@
 //!
 //! It is no framework and no general web server: no virtual hosts, no rewriting, no scripts.
 //!
-//! Read first: [`settings`], then [`server`], then `connection`.
+//! Read first: [`settings`], then [`server`], then `connection`, `auth` and `export`.
 
 pub mod access_log;
 mod admin;
