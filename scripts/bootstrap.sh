@@ -37,7 +37,7 @@
 #   python3-pymacaroons  reads and attenuates macaroons for the tests
 #   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
-#                        client of XRootD
+#                        client of XRootD; SciTokens
 #   iproute2             configures the network namespaces of `gridlane wan`
 #   xrootd-server xrootd-client   peers of `make bench-wan` and `make bench-root`
 set -eu
@@ -239,6 +239,8 @@ if [ "$purpose" = --test ]; then
     need_environment wsgidav-4.3.3 bin/wsgidav wsgidav==4.3.3 cheroot==10.0.1
     # The newest that have wheels for every Python from 3.10 (Ubuntu 22.04) on.
     need_environment xrootd-6.2.1 complete xrootd==6.2.1 uproot==5.7.7 fsspec-xrootd==0.5.5 numpy==2.2.6 awkward==2.14.0
+    # The reference implementation of SciTokens, and what it signs with.
+    need_environment tokens-1 complete scitokens==1.9.7 PyJWT==2.15.1 cryptography==50.0.2
 fi
 
 # --- Rust -----------------------------------------------------------------------------------------

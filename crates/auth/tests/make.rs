@@ -141,6 +141,10 @@ fn openssl_believes_proxies_of_proxies_within_their_length() {
         let (found, text) = fleet.verify(credential);
         assert_eq!(found, is_good, "{text}");
     }
+    let policies =
+        [&first, &second, &fleet.user].map(|made| made.contents().unwrap().proxy_policy().unwrap());
+    assert_eq!(policies, [Some(ProxyPolicy::InheritAll), Some(ProxyPolicy::Limited), None]);
+    assert_eq!(third.end_entity().unwrap(), fleet.user.chain[0]);
     fleet.write_chain(&second);
     let text = fleet.good("openssl x509 -in end.pem -noout -text");
     assert!(text.contains("Proxy Certificate Information: critical"), "{text}");
@@ -225,7 +229,8 @@ fn voms_believes_what_an_attribute_certificate_says() {
     // Signed by somebody else in the name of VOMS.
     assert_ne!(show(&said, &other).1, "believed\n");
     // For this host, and for another one. The library does not read what the standard says.
-    let here = fleet.good("hostname -f").trim().to_owned();
+    let (is_known, here) = fleet.run("hostname -f");
+    let here = if is_known { here } else { fleet.good("uname -n") }.trim().to_owned();
     let elsewhere = "elsewhere.example.org".to_owned();
     for (targets, is_believed) in [
         (Targets::Voms(vec![elsewhere.clone(), here.clone()]), true),
@@ -263,6 +268,10 @@ fn openssl_reads_lists_and_refuses_what_is_on_them() {
     assert!(is_good, "{text}");
     let (is_good, text) = revoked(&[&fleet.voms, &fleet.user]);
     assert!(!is_good && text.contains("certificate revoked"), "{text}");
+    let list = pem::decode(&std::fs::read(fleet.path().join("list.pem")).unwrap()).unwrap().remove(0);
+    let (entries, number) = RevocationList::read(&list.der).unwrap();
+    assert_eq!((entries[1].serial.clone(), number), (fleet.user.contents().unwrap().serial, 7));
+    assert!(RevocationList::read(b"\x30\x00").is_err());
     let text = fleet.good("openssl crl -in list.pem -noout -text -CApath .");
     assert!(text.contains("verify OK") && text.contains("Version 2"), "{text}");
     assert!(text.contains("X509v3 CRL Number") && text.matches("Serial Number").count() == 2, "{text}");
@@ -275,8 +284,7 @@ fn names_have_the_hashes_and_the_form_of_openssl() {
         ("/DC=org/DC=example/CN=Test  CA", Text::Utf8, true),
         ("/C=CH/O=CERN/OU=  GD /CN=Jo Bloggs", Text::Printable, true),
         ("/C=CH/O=Z\u{fc}rich  \u{c4}rzte/CN=\u{65e5}\u{672c}", Text::Utf8, false),
-        ("/O=x/CN=host/node-1.example.org/emailAddress=a@B.example", Text::Utf8, false),
-        ("/O=x/CN=host\\/node-1.example.org/CN=a\\+b", Text::Utf8, true),
+        ("/O=x/CN=host.example.org/emailAddress=a@B.example", Text::Utf8, true),
         ("/DC=org/UID=ada/L=Paris/ST=Here/CN=a=b,e", Text::Utf8, true),
     ] {
         let name = Name::parse(text, how).unwrap();
@@ -291,6 +299,9 @@ fn names_have_the_hashes_and_the_form_of_openssl() {
         assert_eq!(Name::from_der(&name.to_der()).unwrap(), name);
         assert_eq!(made.subject().unwrap(), name);
     }
+    let name: Name = "/DC=org/CN=host/node.example.org".parse().unwrap();
+    assert_eq!(name.common_name().as_deref(), Some("host/node.example.org"));
+    assert_eq!(name.above(), "/DC=org".parse().unwrap());
     for text in ["", "CN=x", "/", "/x", "/CN=", "/XX=y", "/DC=\u{fc}/CN=x", "/C=C_/CN=x"] {
         assert!(Name::parse(text, Text::Utf8).is_err(), "{text}");
     }
@@ -331,6 +342,14 @@ fn keys_are_read_in_every_form_and_sign() {
         let proxy = proxy(&user, fleet.key(), &ProxyTerms::new(fleet.validity()), &fleet.random).unwrap();
         let (is_good, text) = fleet.verify(&proxy);
         assert!(is_good, "{make} | {convert}: {text}");
+        let again = user.contents().unwrap();
+        assert!(again.is_by(&fleet.authority).unwrap() && !again.is_by(&fleet.voms).unwrap());
+        assert_eq!(again.validity, fleet.validity());
+        let kind = again.key_strength().unwrap();
+        assert!(
+            [("ECDSA", 256), ("ECDSA", 384), ("Ed25519", 256), ("RSA", 2048)].contains(&kind),
+            "{kind:?}"
+        );
         let pem = proxy.to_pem();
         let again =
             Credential::from_pem(pem.expose().as_bytes(), pem.expose().as_bytes(), &fleet.random).unwrap();

@@ -53,10 +53,6 @@ pub const REQUEST_HEADERS_MAX: usize = 100;
 pub const NAME_BYTES_MAX: usize = 255;
 /// From accepting a connection to knowing its protocol, then to the end of a TLS handshake.
 pub const DETECT_MAX: Duration = Duration::from_secs(10);
-/// Certificates of a client's chain: an end-entity certificate, its authorities, and proxies of proxies.
-pub const CLIENT_CHAIN_CERTIFICATES_MAX: usize = 16;
-/// Bytes of a client's chain: a proxy with attributes of several VOs has 20 KiB.
-pub const CLIENT_CHAIN_BYTES_MAX: usize = 48 * 1024;
 /// Bytes of TLS sessions that clients may go on with. One takes 0.6 KB, and with a proxy's chain 6 KB, twice for each
 /// connection: at 4000 new connections per second with proxies, what was used in the last second is there, and without
 /// client certificates what was used in the last ten.
@@ -172,6 +168,8 @@ pub const MACAROON_CAVEATS_MAX: usize = 64;
 pub const MACAROON_SECRET_BYTES_MIN: usize = 32;
 /// Bytes of a request for a macaroon: XRootD's own limit.
 pub const MACAROON_REQUEST_BYTES_MAX: usize = 4096;
+/// Bytes of a server's answer to that: gfal2 reads a megabyte, and a macaroon with its URLs has a few kilobytes.
+pub const MACAROON_ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// How long a macaroon is good at most; who asks for more gets this. XRootD's default.
 pub const MACAROON_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How long a macaroon is good when nobody said: what issuers of tokens do.
@@ -186,6 +184,15 @@ pub const PASSWORD_BYTES_MAX: usize = 72;
 pub const USERS_MAX: usize = 10_000;
 /// Passwords that were seen to be right and need not be hashed again: 32 bytes each.
 pub const PASSWORDS_SEEN_MAX: usize = 4096;
+/// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
+pub const PASSWORDS_CHECKED_MAX: usize = 2;
+/// How long a request waits for its turn to have its password hashed.
+pub const PASSWORD_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Chains of clients' certificates that are known to be good (about 1 KiB each), so that only the first connection of each
+/// costs signatures.
+pub const CHAINS_KEPT_MAX: usize = 8192;
+/// How long a connection goes by what was found of its certificates, and a refused one is refused without a new look.
+pub const CHAIN_JUDGED_MAX_S: i64 = 60;
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Threads of a server beside those that serve connections. Every disk operation may begin one when the machine is

@@ -99,7 +99,7 @@ impl Url {
             .map_err(|cause| usage(format!("{:?} is not a URL: {cause}", redact(text))))?;
         inner.set_fragment(None);
         if scheme == Scheme::File && inner.to_file_path().is_err() {
-            return Err(usage(format!("{text:?} does not name a file of this machine")));
+            return Err(usage(format!("{:?} does not name a file of this machine", redact(text))));
         }
         Ok(Url { scheme, inner, zone, cgi: None })
     }

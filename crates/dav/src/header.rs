@@ -3,10 +3,17 @@
 use gridlane_core::{Error, ErrorKind, Result};
 
 /// The fields of one head, in the order they came.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Its `Debug` shows names only: tokens and passwords are among the values.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     /// Names are lower case; values have no space around them.
     fields: Vec<(String, String)>,
+}
+
+impl std::fmt::Debug for Headers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.fields.iter().map(|(name, _)| name)).finish()
+    }
 }
 
 impl Headers {

@@ -10,8 +10,9 @@ mod script;
 
 use std::time::Duration;
 
-use gridlane_core::{Error, ErrorKind, Url};
+use gridlane_core::{Error, ErrorKind, Secret, Url};
 use gridlane_engine::http::Client;
+use gridlane_engine::{Credentials, Token, TokenSource};
 use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Acceptor, Dialer, Proxies, Stream};
 use proxy::Proxy;
@@ -123,6 +124,40 @@ async fn tls_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
         assert!(seen[0].starts_with(&format!("CONNECT localhost:{} HTTP/1.1\r\n", url.port())), "{seen:?}");
         assert!(!seen[0].contains("\r\nAuthorization"), "the target's secrets are not the proxy's: {seen:?}");
     }
+}
+
+/// Always the same token.
+struct Fixed;
+
+impl TokenSource for Fixed {
+    fn token(&self) -> Result<Token, Error> {
+        Ok(Token { secret: Secret::new("t0ken.of.ada"), from: "a test".to_owned() })
+    }
+}
+
+#[tokio::test]
+async fn no_proxy_sees_what_is_shown_to_the_server_behind_it() {
+    let TlsSite { url, trust, acceptor, _dir } = TlsSite::start().await;
+    let server = Scripted::start(|_| answer("200 OK", &[], "hello")).await;
+    let bare = Url::parse_absolute(&format!("https://localhost:{}/f", url.port())).unwrap();
+    for (scheme, tls) in [("http", None), ("https", Some(acceptor))] {
+        let proxy = Proxy::start(None, tls).await;
+        let credentials = Credentials::new(Some(Box::new(Fixed)), Some("a certificate".into()), Vec::new());
+        credentials.name(&bare);
+        credentials.name(&server.url("/"));
+        let value = format!("{scheme}://{}", proxy.address);
+        let client = client(trust.clone(), "all_proxy", value).credentials(credentials);
+        for url in [&bare, &server.url("/")] {
+            assert_eq!(get(&client, url).await.unwrap(), b"hello", "{scheme}");
+        }
+        let seen = proxy.seen();
+        assert_eq!(seen.len(), 2, "{seen:?}");
+        assert!(seen.iter().all(|head| !head.to_lowercase().contains("authorization")), "{seen:?}");
+    }
+    assert!(
+        server.seen().iter().all(|request| request.field("authorization").is_none()),
+        "it is not encrypted"
+    );
 }
 
 #[tokio::test]

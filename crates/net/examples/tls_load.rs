@@ -18,11 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use rustls::client::Resumption;
+use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, StreamOwned};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ClientConnection, HandshakeKind, RootCertStore, SignatureScheme, StreamOwned};
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -96,12 +97,27 @@ fn config(ca: &str, proxy: Option<&str>, resumes: bool) -> Outcome<ClientConfig>
     let mut config = match proxy {
         Some(file) => {
             let chain = CertificateDer::pem_file_iter(Path::new(file))?.collect::<Result<Vec<_>, _>>()?;
-            builder.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(Path::new(file))?)?
+            let key = ring::sign::any_supported_type(&PrivateKeyDer::from_pem_file(Path::new(file))?)?;
+            builder.with_client_cert_resolver(Arc::new(Shown(Arc::new(CertifiedKey::new(chain, key)))))
         }
         None => builder.with_no_client_auth(),
     };
     config.resumption = if resumes { Resumption::in_memory_sessions(64) } else { Resumption::disabled() };
     Ok(config)
+}
+
+/// Shows a proxy, which rustls would not take as a certificate: it does not know the extension.
+#[derive(Debug)]
+struct Shown(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shown {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
 }
 
 fn dial(server: &str, config: &Arc<ClientConfig>) -> Outcome<StreamOwned<ClientConnection, TcpStream>> {

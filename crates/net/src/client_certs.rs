@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use gridlane_core::limits::{CLIENT_CHAIN_BYTES_MAX, CLIENT_CHAIN_CERTIFICATES_MAX};
+use gridlane_core::limits::{CHAIN_BYTES_MAX, CHAIN_CERTIFICATES_MAX};
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -61,7 +61,10 @@ impl AnyChain {
 
 /// Kind and bits of a certificate's key: the content of its `AlgorithmIdentifier`, and of the bit string behind it.
 fn public_key(certificate: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    let (rest, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    if !rest.is_empty() {
+        return None;
+    }
     let info = certificate.public_key();
     let (_, whole) = Any::from_der(info.raw).ok()?;
     let (_, kind) = Any::from_der(whole.data).ok()?;
@@ -84,7 +87,7 @@ impl ClientCertVerifier for AnyChain {
         _: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let bytes: usize = others.iter().map(|other| other.len()).sum::<usize>() + first.len();
-        match others.len() < CLIENT_CHAIN_CERTIFICATES_MAX && bytes <= CLIENT_CHAIN_BYTES_MAX {
+        match others.len() < CHAIN_CERTIFICATES_MAX && bytes <= CHAIN_BYTES_MAX {
             true => Ok(ClientCertVerified::assertion()),
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
         }

@@ -373,6 +373,23 @@ mod tests {
         (address, (config, server_name("127.0.0.1").unwrap()))
     }
 
+    #[test]
+    fn sessions_of_a_user_are_not_those_of_nobody() {
+        let made = rcgen::generate_simple_self_signed(vec!["ada".to_owned()]).unwrap();
+        let pem = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
+        let identity = ClientIdentity::from_pem(pem.as_bytes(), pem.as_bytes()).unwrap();
+        let dialer = Dialer::new(Trust::default()).identity(Some(identity.clone()));
+        let (nobody, user) = (dialer.tls(false).unwrap(), dialer.tls(true).unwrap());
+        assert!(!Arc::ptr_eq(&nobody, &user) && Arc::ptr_eq(&user, &dialer.clone().tls(true).unwrap()));
+        assert!(!nobody.client_auth_cert_resolver.has_certs() && user.client_auth_cert_resolver.has_certs());
+        // Somebody else begins anew.
+        let other = dialer.clone().identity(Some(identity));
+        assert!(!Arc::ptr_eq(&user, &other.tls(true).unwrap()));
+        let url = Url::parse_absolute("https://h/").unwrap();
+        let route = dialer.route(&url).unwrap();
+        assert!(route != route.clone().as_user() && !route.is_as_user());
+    }
+
     #[tokio::test]
     async fn what_does_not_answer_or_shake_hands_is_passed_over() {
         let (hole, _filling, _listener) = black_hole().await;

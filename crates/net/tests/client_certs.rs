@@ -197,9 +197,9 @@ async fn chains_are_bounded() {
     let key = rcgen::KeyPair::generate().unwrap();
     let chain = |count: usize| vec![proxy(&key); count];
     for (chain, is_taken) in [
-        (chain(limits::CLIENT_CHAIN_CERTIFICATES_MAX), true),
-        (chain(limits::CLIENT_CHAIN_CERTIFICATES_MAX + 1), false),
-        (vec![proxy(&key), CertificateDer::from(vec![0; limits::CLIENT_CHAIN_BYTES_MAX])], false),
+        (chain(limits::CHAIN_CERTIFICATES_MAX), true),
+        (chain(limits::CHAIN_CERTIFICATES_MAX + 1), false),
+        (vec![proxy(&key), CertificateDer::from(vec![0; limits::CHAIN_BYTES_MAX])], false),
     ] {
         let count = chain.len();
         let accepted = site.accept(config(&VERSIONS, Some((chain, &key)))).await;

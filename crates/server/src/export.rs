@@ -6,9 +6,10 @@ use std::sync::Arc;
 use gridlane_auth::policy::{Reason, Template, Who};
 use gridlane_auth::{Decision, Grants, Operation, Policy, Rule};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url, limits};
-use gridlane_dav::{ResourcePath, Status};
+use gridlane_dav::ResourcePath;
 use gridlane_store::{ObjectPath, Storage};
 
+use crate::auth::challenge::Asking;
 use crate::client::Client;
 use crate::reply::Reply;
 
@@ -74,6 +75,8 @@ pub(crate) struct Spot {
     pub(crate) client: Client,
     /// By which rules.
     policy: Arc<Policy>,
+    /// How it could have proved who it is.
+    asking: Arc<Asking>,
 }
 
 /// Why a client may not do something.
@@ -115,22 +118,23 @@ impl Spot {
 
     /// The same for another path of its export.
     pub(crate) fn at(&self, object: ObjectPath) -> Spot {
-        let (export, client, policy) =
-            (Arc::clone(&self.export), self.client.clone(), Arc::clone(&self.policy));
-        Spot { export, object, client, policy }
+        Spot {
+            export: Arc::clone(&self.export),
+            object,
+            client: self.client.clone(),
+            policy: Arc::clone(&self.policy),
+            asking: Arc::clone(&self.asking),
+        }
     }
 
     /// Whether its client may do it: the answer if not. Every method asks here before it looks at the storage.
     pub(crate) fn check(&self, operation: Operation) -> std::result::Result<(), Reply> {
-        match self.refusal(operation) {
-            None => Ok(()),
-            Some(denial) => Err(self.denied(denial)),
-        }
+        self.decide(operation).map_err(|denial| self.denied(denial))
     }
 
     /// The answer to what its client may not do.
     pub(crate) fn denied(&self, denial: Denial) -> Reply {
-        Reply::failure(Status::FORBIDDEN, denial.to_string())
+        self.asking.denied(&self.client, denial)
     }
 
     /// Whether its client may do one of these: the answer about the first if not.
@@ -141,9 +145,9 @@ impl Spot {
         }
     }
 
-    /// Whether its client may do it.
+    /// Whether its client may do it: something that the answer depends on, and not whether there is one.
     pub(crate) fn may(&self, operation: Operation) -> bool {
-        self.refusal(operation).is_none()
+        self.decision(operation).is_ok()
     }
 
     /// What its client may store here, where something is or nothing; why not if it may not.
@@ -155,21 +159,36 @@ impl Spot {
             true => (Operation::Overwrite, Operation::Create, MayStore::Instead),
             false => (Operation::Create, Operation::Overwrite, MayStore::New),
         };
-        match self.refusal(needed) {
-            Some(denial) => Err(denial),
-            None if self.may(other) => Ok(MayStore::Any),
-            None => Ok(only),
+        self.decide(needed)?;
+        Ok(if self.may(other) { MayStore::Any } else { only })
+    }
+
+    /// Whether its client may do it; what came of it is noted for the log.
+    pub(crate) fn decide(&self, operation: Operation) -> std::result::Result<(), Denial> {
+        match self.decision(operation) {
+            Ok(decision) => {
+                self.client.decided(decision, false);
+                Ok(())
+            }
+            Err(denial) => {
+                self.client.decided(denial, true);
+                Err(denial)
+            }
         }
     }
 
-    /// Why its client may not do it, if so.
+    /// Why its client may not do it, if so: of each piece of something that was decided before as a whole.
     pub(crate) fn refusal(&self, operation: Operation) -> Option<Denial> {
+        self.decision(operation).err()
+    }
+
+    fn decision(&self, operation: Operation) -> std::result::Result<Decision<'_>, Denial> {
         if Grants::of(operation).changes() && !self.export.allow_write {
-            return Some(Denial::ReadOnly);
+            return Err(Denial::ReadOnly);
         }
         match self.policy.decide(self.client.asker(), operation, self.names()) {
-            Decision::ByRule(_) | Decision::ByCapability(_) => None,
-            Decision::Refused(reason) => Some(Denial::ByRules(reason)),
+            Decision::Refused(reason) => Err(Denial::ByRules(reason)),
+            granted => Ok(granted),
         }
     }
 
@@ -194,11 +213,12 @@ pub(crate) enum Place {
 pub(crate) struct Exports {
     all: Vec<Arc<Export>>,
     policy: Arc<Policy>,
+    asking: Arc<Asking>,
 }
 
 impl Exports {
     /// Fails when one lies in another: of two answers to one path, none would be right.
-    pub(crate) fn new(exports: Vec<Export>, policy: Arc<Policy>) -> Result<Exports> {
+    pub(crate) fn new(exports: Vec<Export>, policy: Arc<Policy>, asking: Arc<Asking>) -> Result<Exports> {
         for (index, inner) in exports.iter().enumerate() {
             let holds = |(other, outer): (usize, &Export)| {
                 other != index && below(&outer.path, &inner.path).is_some()
@@ -210,7 +230,7 @@ impl Exports {
                     .hint("give every export a path that is not below another's"));
             }
         }
-        Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), policy })
+        Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), policy, asking })
     }
 
     /// All of them.
@@ -239,14 +259,22 @@ impl Exports {
         }
     }
 
+    /// Whether a client may do something to the server itself.
+    pub(crate) fn may_administer(&self, client: &Client) -> bool {
+        let decision = self.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
+        client.decided(decision, !decision.is_granted());
+        decision.is_granted()
+    }
+
     /// Where `path` leads a client.
     pub(crate) fn find(&self, path: &ResourcePath, client: &Client) -> Place {
         for export in &self.all {
             if let Some(rest) = below(&export.path, path) {
                 return match ObjectPath::new(rest) {
                     Some(object) => {
-                        let (export, policy) = (Arc::clone(export), Arc::clone(&self.policy));
-                        Place::Inside(Spot { export, object, client: client.clone(), policy })
+                        let (export, client) = (Arc::clone(export), client.clone());
+                        let (policy, asking) = (Arc::clone(&self.policy), Arc::clone(&self.asking));
+                        Place::Inside(Spot { export, object, client, policy, asking })
                     }
                     None => Place::Nowhere,
                 };
@@ -284,7 +312,7 @@ mod tests {
             path: ResourcePath::parse(path).unwrap(),
             ..Export::new(Arc::new(MemoryStorage::default()))
         };
-        Exports::new(paths.iter().map(export).collect(), Arc::default())
+        Exports::new(paths.iter().map(export).collect(), Arc::default(), Arc::default())
     }
 
     fn found(exports: &Exports, path: &str) -> String {

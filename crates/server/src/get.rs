@@ -16,6 +16,7 @@ use gridlane_dav::{
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
+use crate::auth::presented::without_credential;
 use crate::export::Spot;
 use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
@@ -249,8 +250,10 @@ async fn tell_digests(
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.
 fn redirect_to_directory(head: &RequestHead, path: &ResourcePath) -> Reply {
     let mut location = path.to_directory_form().to_string();
-    if let Target::Resource { query: Some(query), .. } = &head.target {
-        location = format!("{location}?{}", encode_query(query));
+    if let Target::Resource { query: Some(query), .. } = &head.target
+        && let Some(query) = without_credential(query)
+    {
+        location = format!("{location}?{}", encode_query(&query));
     }
     let text = format!("This is a directory: see {location}\n");
     Reply::new(Status::MOVED_PERMANENTLY)

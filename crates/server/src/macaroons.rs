@@ -19,6 +19,7 @@ use serde_json::json;
 
 use crate::body::{Body, Wire};
 use crate::client::Client;
+use crate::forwarded;
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
@@ -103,7 +104,10 @@ async fn issue(
         let what = format!("a request for a macaroon is {wanted}");
         return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what).field("Accept", wanted));
     }
-    if !wire.stream.is_tls() {
+    let peer = wire.stream.peer().ip().to_canonical();
+    let is_https =
+        wire.stream.is_tls() || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
+    if !is_https {
         let what = "a macaroon is a secret: ask for it over https";
         return Err(Reply::failure(Status::BAD_REQUEST, what));
     }
@@ -127,6 +131,7 @@ async fn issue(
         .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
     let site = Site { keys, location: location(shared), random };
     let given = site.give(&client.identity, presented, rights, &request, now_s())?;
+    client.decided(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path), false);
     Ok(told(&given, is_form, path, &Origin::new(head, true)))
 }
 
@@ -134,6 +139,7 @@ async fn issue(
 #[derive(Debug)]
 struct Given {
     text: Secret,
+    id: String,
     lifetime_s: u64,
 }
 
@@ -179,22 +185,23 @@ impl Site<'_> {
         let expires_s = now_s.saturating_add(i64::try_from(lifetime_s).unwrap_or(i64::MAX));
         let made = match (held, presented) {
             (None, _) => self.mint(identity, rights, left, request, expires_s),
-            (Some(_), Some(presented)) => {
+            (Some(held), Some(presented)) => {
                 let mut caveats = vec![
                     Caveat::Activity(left),
                     Caveat::Path(request.path.clone()),
                     Caveat::Before(expires_s),
                 ];
                 caveats.extend(request.networks.iter().cloned().map(Caveat::Ip));
-                macaroon::attenuate(presented.expose(), &caveats)
+                let id = held.id.clone();
+                macaroon::attenuate(presented.expose(), &caveats).map(|text| Minted { text, id })
             }
             (Some(_), None) => {
                 let what = "the macaroon that this client has shown is not at hand";
                 return Err(Reply::failure(Status::INTERNAL_SERVER_ERROR, what));
             }
         };
-        let text = made.map_err(|refusal| refused(&refusal))?;
-        Ok(Given { text, lifetime_s })
+        let Minted { text, id } = made.map_err(|refusal| refused(&refusal))?;
+        Ok(Given { text, id, lifetime_s })
     }
 
     fn mint(
@@ -204,7 +211,7 @@ impl Site<'_> {
         left: Grants,
         request: &Request,
         expires_s: i64,
-    ) -> Result<Secret, Refusal> {
+    ) -> Result<Minted, Refusal> {
         let name = name_of(identity);
         let terms = Terms {
             location: self.location,
@@ -215,8 +222,7 @@ impl Site<'_> {
             asked: request.activities.map(|_| left),
             networks: &request.networks,
         };
-        let Minted { text, .. } = macaroon::mint(self.keys, self.random, &terms)?;
-        Ok(text)
+        macaroon::mint(self.keys, self.random, &terms)
     }
 }
 

@@ -4,11 +4,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Network, Pacer, Result, Time, limits};
+use gridlane_core::{Error, Network, Pacer, Result, Time, limits};
 use gridlane_net::Acceptor;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessLog;
+use crate::admin::Looking;
+use crate::auth::certificates::Chains;
+use crate::auth::challenge::Asking;
+use crate::auth::keys::Keys;
+use crate::auth::passwords::Passwords;
 use crate::blocking::Disk;
 use crate::buffers::Buffers;
 use crate::digests::Digests;
@@ -31,6 +36,13 @@ pub(crate) struct Shared {
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
     pub(crate) auth: AuthSettings,
+    /// How clients can prove who they are.
+    pub(crate) asking: Arc<Asking>,
+    /// What was found of certificates by these settings.
+    pub(crate) chains: Chains,
+    pub(crate) issuer_keys: Arc<Keys>,
+    pub(crate) passwords: Arc<Passwords>,
+    pub(crate) looking: Looking,
     pub(crate) root: RootSettings,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
@@ -53,6 +65,11 @@ pub(crate) struct Shared {
 
 /// What all generations share.
 pub(crate) struct Lasting {
+    issuer_keys: Arc<Keys>,
+    passwords: Arc<Passwords>,
+    looking: Looking,
+    /// How many generations there were before the next.
+    generation: u64,
     disk: Arc<Disk>,
     buffers: Arc<Buffers>,
     digests: Digests,
@@ -65,8 +82,14 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    pub(crate) fn new(started_s: u64) -> Lasting {
-        Lasting {
+    pub(crate) fn new(started_s: u64) -> Result<Lasting> {
+        let passwords =
+            Passwords::new().map_err(|cause| Error::local_io("the system has no random numbers", &cause))?;
+        Ok(Lasting {
+            issuer_keys: Arc::default(),
+            passwords: Arc::new(passwords),
+            looking: Looking::default(),
+            generation: 0,
             disk: Arc::new(Disk::new()),
             buffers: Arc::default(),
             digests: Digests::new(),
@@ -76,7 +99,7 @@ impl Lasting {
             metrics: Arc::default(),
             root_sessions: Arc::default(),
             started_s,
-        }
+        })
     }
 }
 
@@ -84,8 +107,16 @@ impl Shared {
     /// Another generation.
     pub(crate) fn new(settings: Settings, lasting: Lasting) -> Result<Shared> {
         let deadlines = settings.deadlines;
+        let asking = Arc::new(Asking::of(&settings.auth));
+        let exports = Exports::new(settings.exports, settings.policy, Arc::clone(&asking))?;
+        lasting.issuer_keys.configure(&settings.auth, &settings.access_log);
         Ok(Shared {
-            exports: Exports::new(settings.exports, settings.policy)?,
+            exports,
+            asking,
+            chains: Chains::new(lasting.generation),
+            issuer_keys: lasting.issuer_keys,
+            passwords: lasting.passwords,
+            looking: lasting.looking,
             acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
             certificate_expires: settings.certificate_expires,
             connections_max: settings.connections_max,
@@ -114,6 +145,10 @@ impl Shared {
     /// What the next generation takes over.
     pub(crate) fn lasting(&self) -> Lasting {
         Lasting {
+            issuer_keys: Arc::clone(&self.issuer_keys),
+            passwords: Arc::clone(&self.passwords),
+            looking: Arc::clone(&self.looking),
+            generation: self.chains.generation() + 1,
             disk: Arc::clone(&self.disk),
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),

@@ -11,7 +11,7 @@ use gridlane_auth::{Grants, Operation, Policy, Rule};
 use gridlane_dav::Status;
 use gridlane_server::Settings;
 use gridlane_xrd::flags::{OpenOptions, PrepareOptions};
-use gridlane_xrd::request::{Mkdir, Mv, Prepare};
+use gridlane_xrd::request::{About, Mkdir, Mv, Prepare, Stat};
 use gridlane_xrd::{ErrorCode, PathArg};
 use support::TestServer;
 use support::root::RootClient;
@@ -175,4 +175,25 @@ fn over_root_as_well() {
         lines: vec![b"/read/f".to_vec()],
     });
     assert_eq!(ask(stage), refused);
+    let stat = Stat { about: About::Path(arg("/new/g")), is_vfs: false, wants: 0 };
+    assert_eq!(ask(stat.into()), Ok(()));
+    drop(client);
+    // Each line has what was decided of its own request.
+    let (_, log) = server.stop();
+    let of = |method: &str, path: &str, status: u16| {
+        let is_it = |record: &&serde_json::Value| {
+            (&record["method"], &record["path"], &record["status"])
+                == (&method.into(), &path.into(), &status.into())
+        };
+        let found = log.iter().find(is_it).unwrap();
+        assert_eq!(found["identity"]["kind"], "anonymous");
+        found["decision"].as_str().unwrap().to_owned()
+    };
+    let no = "no rule lets anyone do that here without a credential";
+    assert_eq!(of("root:open", "/new/g", 0), "create under /new");
+    assert_eq!(of("root:open", "/instead/f", 0), "overwrite under /instead");
+    assert_eq!(of("root:mkdir", "/instead/d", 3010), no);
+    assert_eq!(of("root:mkdir", "/new/x/y", 0), "create under /new");
+    assert_eq!(of("root:stat", "/new/g", 0), "create under /new");
+    assert_eq!(of("root:prepare", "/read/f", 3010), no);
 }

@@ -105,22 +105,31 @@ impl Contents {
         Ok(self.issuer == authority.contents()?.subject && key.is_none_or(|key| key == expected.der))
     }
 
-    /// What it may be used for, if it is a proxy (RFC 3820, 3.8).
+    /// What it may be used for, if it is a proxy (RFC 3820, 3.8.2).
     pub fn proxy_policy(&self) -> Result<Option<ProxyPolicy>> {
+        Ok(self.proxy()?.map(|(policy, _)| policy))
+    }
+
+    /// How many proxies may follow, if it is a proxy that says so (RFC 3820, 3.8.1).
+    pub fn proxy_path_len(&self) -> Result<Option<u64>> {
+        Ok(self.proxy()?.and_then(|(_, path_len)| path_len))
+    }
+
+    fn proxy(&self) -> Result<Option<(ProxyPolicy, Option<u64>)>> {
         let Some(der) = self.extension(PROXY_CERT_INFO) else { return Ok(None) };
         // SEQUENCE { path length OPTIONAL, SEQUENCE { language, policy OPTIONAL } }
-        let language = yasna::parse_der(der, |reader| {
+        let read = yasna::parse_der(der, |reader| {
             reader.read_sequence(|reader| {
-                reader.read_optional(|reader| reader.read_u64())?;
-                reader.next().read_sequence(|reader| {
+                let path_len = reader.read_optional(|reader| reader.read_u64())?;
+                let language = reader.next().read_sequence(|reader| {
                     let language = reader.next().read_oid()?;
                     reader.read_optional(|reader| reader.read_bytes())?;
                     Ok(language)
-                })
+                })?;
+                Ok((ProxyPolicy::of(language.components()), path_len))
             })
         });
-        let language = language.map_err(|_| unusable("what makes the certificate a proxy cannot be read"))?;
-        Ok(Some(ProxyPolicy::of(language.components())))
+        read.map(Some).map_err(|_| unusable("what makes the certificate a proxy cannot be read"))
     }
 
     /// Of which kind the key is, and how many bits it has: `ECDSA`, 256.

@@ -5,11 +5,10 @@ use std::str::FromStr;
 
 use gridlane_core::{Error, Result};
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use x509_parser::prelude::FromDer;
-use x509_parser::x509::X509Name;
 use yasna::DERWriter;
 
 use super::der::{oid, unusable};
+use crate::x509;
 
 /// How the words of a name are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,13 +105,9 @@ impl Name {
         self
     }
 
-    /// The value of its last part, if that is of a type (`CN`) and UTF-8.
-    pub fn last(&self, word: &str) -> Option<String> {
-        let der = Name { parts: vec![self.parts.last()?.clone()] }.to_der();
-        let (_, name) = X509Name::from_der(&der).ok()?;
-        let pair = name.iter_attributes().next()?;
-        let is_kind = pair.attr_type().to_id_string() == dotted(kind_of(word)?.oid);
-        is_kind.then(|| text_of(pair.attr_value().tag().0, pair.attr_value().data))?
+    /// Its last part, if that is a common name in UTF-8.
+    pub fn common_name(&self) -> Option<String> {
+        String::from_utf8(self.read()?.last_common_name()?.to_vec()).ok()
     }
 
     /// As it is in a certificate.
@@ -131,35 +126,15 @@ impl Name {
     /// The eight digits by which OpenSSL finds an authority in a directory (`openssl x509 -hash`): of the SHA-1 of the
     /// parts, in which case and repeated spaces do not count, the first four bytes as a number, least significant first.
     pub fn hash(&self) -> Result<String> {
-        let der = self.to_der();
-        let (_, name) =
-            X509Name::from_der(&der).map_err(|_| unusable("there is no name where one should be"))?;
-        let mut canonical = Vec::new();
-        for part in name.iter_rdn() {
-            canonical.extend(yasna::construct_der(|to| {
-                to.write_set_of(|to| {
-                    for pair in part.iter() {
-                        to.next().write_sequence(|to| {
-                            to.next().write_der(&oid_der(pair.attr_type().as_bytes()));
-                            let value = pair.attr_value();
-                            match text_of(value.tag().0, value.data) {
-                                Some(text) => to.next().write_utf8_string(&canonical_text(&text)),
-                                None => to.next().write_tagged_implicit(
-                                    yasna::Tag {
-                                        tag_class: yasna::TagClass::Universal,
-                                        tag_number: u64::from(value.tag().0),
-                                    },
-                                    |to| to.write_bytes(value.data),
-                                ),
-                            }
-                        });
-                    }
-                });
-            }));
-        }
-        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &canonical);
+        let name = self.read().ok_or_else(|| unusable("there is no name where one should be"))?;
+        let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, &name.canonical());
         let [a, b, c, d, ..] = digest.as_ref() else { return Err(unusable("the name has no digest")) };
         Ok(format!("{:08x}", u32::from_le_bytes([*a, *b, *c, *d])))
+    }
+
+    /// As what judges certificates sees it.
+    fn read(&self) -> Option<x509::Name> {
+        x509::Name::from_der(&self.to_der())
     }
 }
 
@@ -172,23 +147,12 @@ impl FromStr for Name {
 }
 
 impl fmt::Display for Name {
-    /// As OpenSSL 3 prints it on one line: a slash or a plus within a value has a backslash before it.
+    /// As OpenSSL prints it on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let der = self.to_der();
-        let Ok((_, name)) = X509Name::from_der(&der) else { return f.write_str("/?") };
-        for pair in name.iter_attributes() {
-            let numbers = pair.attr_type().to_id_string();
-            let kind = KINDS.iter().find(|kind| dotted(kind.oid) == numbers);
-            write!(f, "/{}=", kind.map_or(numbers.as_str(), |kind| kind.words[0]))?;
-            for byte in pair.attr_value().data.iter() {
-                match byte {
-                    b'/' | b'+' => write!(f, "\\{}", char::from(*byte))?,
-                    b' '..=b'~' => write!(f, "{}", char::from(*byte))?,
-                    _ => write!(f, "\\x{byte:02X}")?,
-                }
-            }
+        match self.read() {
+            Some(name) => name.fmt(f),
+            None => f.write_str("/?"),
         }
-        Ok(())
     }
 }
 
@@ -228,39 +192,6 @@ fn kind_of(word: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.words.iter().any(|known| known.eq_ignore_ascii_case(word)))
 }
 
-fn dotted(oid: &[u64]) -> String {
-    oid.iter().map(u64::to_string).collect::<Vec<_>>().join(".")
-}
-
 fn is_printable(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte))
-}
-
-fn oid_der(bytes: &[u8]) -> Vec<u8> {
-    let tag = yasna::Tag { tag_class: yasna::TagClass::Universal, tag_number: 6 };
-    yasna::construct_der(|to| to.write_tagged_implicit(tag, |to| to.write_bytes(bytes)))
-}
-
-/// The text of a value of one of the types that OpenSSL compares as text.
-fn text_of(tag: u32, bytes: &[u8]) -> Option<String> {
-    match tag {
-        // UTF8String, PrintableString, IA5String, VisibleString.
-        12 | 19 | 22 | 26 => Some(String::from_utf8_lossy(bytes).into_owned()),
-        // T61String, which OpenSSL takes for Latin 1.
-        20 => Some(bytes.iter().copied().map(char::from).collect()),
-        // BMPString.
-        30 => {
-            let units: Vec<u16> =
-                bytes.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();
-            Some(String::from_utf16_lossy(&units))
-        }
-        _ => None,
-    }
-}
-
-/// Lower case, one space between words, none around them; only ASCII is touched.
-fn canonical_text(text: &str) -> String {
-    let is_space = |sign: char| matches!(sign, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c');
-    let words: Vec<&str> = text.split(is_space).filter(|word| !word.is_empty()).collect();
-    words.join(" ").to_ascii_lowercase()
 }

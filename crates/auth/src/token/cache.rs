@@ -41,6 +41,8 @@ struct Entry {
     tried_s: Option<i64>,
     /// Whether it succeeded.
     succeeded: bool,
+    /// Somebody knows that there are others than these.
+    is_outdated: bool,
 }
 
 #[derive(Debug)]
@@ -75,6 +77,9 @@ impl KeyCache {
     /// whatever came of it: tokens can name any number of keys that do not exist.
     pub fn wants(&self, issuer: &str, reason: Reason, now_s: i64) -> bool {
         let Some(entry) = self.issuers.get(issuer) else { return false };
+        if entry.is_outdated {
+            return true;
+        }
         let wait = match entry.succeeded {
             true => limits::ISSUER_KEYS_UNKNOWN_WAIT,
             false => limits::ISSUER_KEYS_FAILED_WAIT,
@@ -86,11 +91,19 @@ impl KeyCache {
         reason == Reason::UnknownKey || !entry.keys.as_ref().is_some_and(is_new)
     }
 
+    /// Has all keys fetched again, whenever that was done last. Until then they are of use as they are.
+    pub fn outdate(&mut self) {
+        for entry in self.issuers.values_mut() {
+            entry.is_outdated = true;
+        }
+    }
+
     /// Notes that a fetch begins.
     pub fn begin(&mut self, issuer: &str, now_s: i64) {
         if let Some(entry) = self.issuers.get_mut(issuer) {
             entry.tried_s = Some(now_s);
             entry.succeeded = false;
+            entry.is_outdated = false;
         }
     }
 

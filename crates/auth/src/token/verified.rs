@@ -15,9 +15,9 @@ pub struct Fingerprint([u8; 32]);
 
 impl Fingerprint {
     /// Of a text.
-    pub fn of(text: &str) -> Fingerprint {
+    pub fn of(text: impl AsRef<[u8]>) -> Fingerprint {
         let mut fingerprint = [0; 32];
-        fingerprint.copy_from_slice(digest::digest(&digest::SHA256, text.as_bytes()).as_ref());
+        fingerprint.copy_from_slice(digest::digest(&digest::SHA256, text.as_ref()).as_ref());
         Fingerprint(fingerprint)
     }
 }

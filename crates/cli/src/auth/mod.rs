@@ -2,7 +2,9 @@
 
 pub(crate) mod explain;
 pub(crate) mod import;
+pub(crate) mod password;
 pub(crate) mod proxy;
+pub(crate) mod token;
 
 use std::process::ExitCode;
 
@@ -22,6 +24,8 @@ pub(crate) struct AuthArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthCommand {
     Proxy(proxy::ProxyArgs),
+    Token(token::TokenArgs),
+    Password(password::PasswordArgs),
     Explain(explain::ExplainArgs),
     Import(import::ImportArgs),
 }
@@ -29,6 +33,8 @@ pub(crate) enum AuthCommand {
 pub(crate) fn run(args: &AuthArgs, global: &Global) -> Result<ExitCode> {
     match &args.command {
         AuthCommand::Proxy(args) => proxy::run(args, global),
+        AuthCommand::Token(args) => token::run(args, global),
+        AuthCommand::Password(args) => password::run(args),
         AuthCommand::Explain(args) => explain::run(args, global),
         AuthCommand::Import(args) => import::run(args),
     }

@@ -39,13 +39,13 @@ const VOMS_PORT: u16 = 15000;
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArgs {
     /// The user's certificate (PEM), or another proxy [default: X509_USER_CERT, or ~/.globus/usercert.pem]
-    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_CERT", conflicts_with = "show")]
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_CERT")]
     pub(crate) cert: Option<PathBuf>,
     /// Its private key (PEM) [default: --cert if given, else X509_USER_KEY, or ~/.globus/userkey.pem]
-    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_KEY", conflicts_with = "show")]
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_KEY")]
     pub(crate) key: Option<PathBuf>,
     /// Where the proxy goes; what is there is replaced [default: X509_USER_PROXY, or /tmp/x509up_uID]
-    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_OUT", conflicts_with = "show")]
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PROXY_OUT")]
     pub(crate) out: Option<PathBuf>,
     /// For so long, if the certificate lasts
     #[arg(long, value_name = "HOURS", default_value_t = 12, value_parser = clap::value_parser!(i64).range(1..=HOURS_MAX), env = "GRIDLANE_PROXY_HOURS")]
@@ -61,7 +61,6 @@ pub(crate) struct ProxyArgs {
         long,
         value_name = "VO[:FQAN]",
         requires = "voms_cert",
-        conflicts_with = "show",
         env = "GRIDLANE_PROXY_VOMS",
         value_delimiter = ','
     )]
@@ -95,6 +94,7 @@ fn make(args: &ProxyArgs, global: &Global) -> Result<()> {
     let issuer = read_credential(&cert, &key)?;
     let now_s = now_s();
     let own = check_time(&issuer, now_s, &cert)?;
+    check_length(&issuer, &cert)?;
     let mut terms = ProxyTerms::new(Validity::from_now(now_s, args.hours * HOUR_S));
     terms.path_len = args.path_length;
     // A limited proxy makes limited ones only.
@@ -204,6 +204,16 @@ fn check_time(credential: &Credential, now_s: i64, file: &Path) -> Result<Validi
     Ok(validity)
 }
 
+/// Whether the proxies that it is made of let one more follow: nobody would believe it.
+fn check_length(credential: &Credential, file: &Path) -> Result<()> {
+    for (between, der) in (0u64..).zip(&credential.chain) {
+        if Contents::read(der)?.proxy_path_len()?.is_some_and(|most| most <= between) {
+            return Err(usage("no more proxies may be made of this one".into()).endpoint(file.display()));
+        }
+    }
+    Ok(())
+}
+
 /// What a VOMS server would say of the user, signed with that server's key.
 fn attributes(
     args: &ProxyArgs,
@@ -242,7 +252,7 @@ fn attributes(
 
 /// The name of the host whose certificate it is.
 fn host_of(contents: &Contents, file: &Path) -> Result<String> {
-    let name = contents.subject.last("CN").filter(|name| !name.contains(['/', ':']));
+    let name = contents.subject.common_name().filter(|name| !name.contains(['/', ':']));
     name.ok_or_else(|| {
         usage("the VOMS server's certificate does not end in the name of a host".into())
             .endpoint(file.display())

@@ -50,6 +50,9 @@ pub(crate) struct InitArgs {
     /// For so long
     #[arg(long, value_name = "DAYS", default_value_t = 3650, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
+    /// Use this private key (PEM) and make none: an RSA key, for programs that know nothing else
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PKI_KEY")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 /// Make certificates and keys of hosts.
@@ -69,6 +72,9 @@ pub(crate) struct HostArgs {
     /// For so long, if the authority lasts
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
+    /// Use this private key (PEM) and make none; of one host only
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PKI_KEY")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 /// Make a certificate and key of a user.
@@ -85,6 +91,9 @@ pub(crate) struct UserArgs {
     /// For so long, if the authority lasts
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
+    /// Use this private key (PEM) and make none: an RSA key, for programs that know nothing else
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PKI_KEY")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 /// Make what a VOMS server of a virtual organisation has.
@@ -106,6 +115,9 @@ pub(crate) struct VomsArgs {
     /// For so long, if the authority lasts
     #[arg(long, value_name = "DAYS", default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=DAYS_MAX), env = "GRIDLANE_PKI_DAYS")]
     pub(crate) days: i64,
+    /// Use this private key (PEM) and make none: an RSA key, for programs that know nothing else
+    #[arg(long, value_name = "FILE", env = "GRIDLANE_PKI_KEY")]
+    pub(crate) key: Option<PathBuf>,
 }
 
 /// Call a certificate back.

@@ -16,6 +16,7 @@ use gridlane_auth::make::{Contents, Credential, Name, RevocationList, Revoked, V
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_net::file;
 use ring::rand::SystemRandom;
+use rustix::fs::FlockOperation;
 
 use super::{DAY_S, now_s, refuse_if_there, usage, write_new};
 
@@ -117,6 +118,13 @@ impl Authority {
         let at = |error: Error| error.endpoint(path.display());
         let chain = pem::certificates(&text).map_err(at)?;
         let Contents { subject, serial, .. } = self.own(&chain).map_err(at)?;
+        // Of two at the same time, the second has to see what the first has written.
+        let lock = fs::File::open(&self.key).and_then(|key| {
+            rustix::fs::flock(&key, FlockOperation::LockExclusive)?;
+            Ok(key)
+        });
+        let _lock =
+            lock.map_err(|cause| Error::local_io(format!("cannot lock {}", self.key.display()), &cause))?;
         let list = self.list();
         let old = fs::read(&list)
             .map_err(|cause| Error::local_io(format!("cannot read {}", list.display()), &cause))?;

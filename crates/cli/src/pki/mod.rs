@@ -39,17 +39,26 @@ pub(crate) fn run(args: &PkiArgs, global: &Global) -> Result<ExitCode> {
 }
 
 fn init(args: &InitArgs, global: &Global) -> Result<()> {
-    let random = SystemRandom::new();
+    let (random, key) = key(args.key.as_deref())?;
     let name = Name::parse(&args.name, Text::Utf8)?;
     let validity = Validity::from_now(now_s(), args.days * DAY_S);
-    let credential = profile::authority(&name, Key::generate(Curve::P256, &random)?, validity, &random)?;
+    let credential = profile::authority(&name, key, validity, &random)?;
     let authority = Authority::found(&args.directory, credential)?;
     let made = Made { what: "authority", credential: authority.credential(), files: authority.files() };
-    let directory = args.directory.display();
-    made.tell(&format!("gridlane pki host {directory} NAME\n  gridlane pki user {directory} NAME"), global)
+    let directory = quoted(&args.directory);
+    let next = format!(
+        "gridlane pki host {directory} NAME\n  gridlane pki user {directory} NAME\n  \
+         export X509_CERT_DIR={directory}/certificates    # for whoever is to trust it"
+    );
+    made.tell(&next, global)
 }
 
 fn host(args: &HostArgs, global: &Global) -> Result<()> {
+    if args.key.is_some() && args.names.len() > 1 {
+        return Err(usage(
+            "hosts with the same key cannot be told from each other: name one host with --key".into(),
+        ));
+    }
     let authority = Authority::open(&args.directory)?;
     let aliases = args.alias.iter().map(|name| host_name(name)).collect::<Result<Vec<_>>>()?;
     let mut hosts = Vec::new();
@@ -62,13 +71,13 @@ fn host(args: &HostArgs, global: &Global) -> Result<()> {
         hosts.push((name, names, pair));
     }
     for (name, names, pair) in hosts {
-        let (random, key) = key()?;
+        let (random, key) = key(args.key.as_deref())?;
         let subject =
             authority.names_begin()?.with("OU", "Hosts", Text::Utf8)?.with("CN", name, Text::Utf8)?;
         let validity = authority.validity(args.days)?;
         let made = profile::host(authority.credential(), &subject, &names, key, validity, &random)?;
         pair.write(&made)?;
-        let next = format!("gridlane serve DATA --cert {} --key {}", pair.cert.display(), pair.key.display());
+        let next = format!("gridlane serve DATA --cert {} --key {}", quoted(&pair.cert), quoted(&pair.key));
         Made { what: "host", credential: &made, files: pair.files() }.tell(&next, global)?;
     }
     Ok(())
@@ -88,7 +97,7 @@ fn user(args: &UserArgs, global: &Global) -> Result<()> {
     }
     let pair = Pair::of(&args.directory, &["users", &args.name], "user");
     pair.refuse_what_is_there()?;
-    let (random, key) = key()?;
+    let (random, key) = key(args.key.as_deref())?;
     let subject =
         authority.names_begin()?.with("OU", "Users", Text::Utf8)?.with("CN", &args.name, Text::Utf8)?;
     let made = profile::user(authority.credential(), &subject, key, authority.validity(args.days)?, &random)?;
@@ -111,7 +120,7 @@ fn voms(args: &VomsArgs, global: &Global) -> Result<()> {
     let trusted = args.directory.join("vomsdir").join(&args.vo).join(format!("{host}.lsc"));
     pair.refuse_what_is_there()?;
     refuse_if_there(&trusted)?;
-    let (random, key) = key()?;
+    let (random, key) = key(args.key.as_deref())?;
     let subject = authority.names_begin()?.with("OU", "Hosts", Text::Utf8)?.with("CN", &host, Text::Utf8)?;
     let validity = authority.validity(args.days)?;
     let names = [AlternativeName::Dns(host)];
@@ -122,8 +131,8 @@ fn voms(args: &VomsArgs, global: &Global) -> Result<()> {
     let next = format!(
         "gridlane auth proxy --voms {} --voms-cert {} --voms-key {} --cert … --key …",
         args.vo,
-        pair.cert.display(),
-        pair.key.display()
+        quoted(&pair.cert),
+        quoted(&pair.key)
     );
     let mut files = pair.files();
     files.push(("trusted", trusted));
@@ -231,9 +240,18 @@ fn host_name(text: &str) -> Result<AlternativeName> {
     }
 }
 
-fn key() -> Result<(SystemRandom, Key)> {
+/// A new key, or the one that was named.
+fn key(named: Option<&Path>) -> Result<(SystemRandom, Key)> {
     let random = SystemRandom::new();
-    let key = Key::generate(Curve::P256, &random)?;
+    let key = match named {
+        None => Key::generate(Curve::P256, &random)?,
+        Some(path) => {
+            let text = fs::read(path).map_err(|cause| {
+                Error::local_io(format!("cannot read {}", path.display()), &cause).fault(Fault::Caller)
+            })?;
+            Key::from_pem(&text, &random).map_err(|error| error.endpoint(path.display()))?
+        }
+    };
     Ok((random, key))
 }
 

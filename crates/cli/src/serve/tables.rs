@@ -103,8 +103,11 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
     let rules: Vec<Rule> = numbered
         .map(|(index, table)| table.rule(format!("[[rule]] {}", index + 1), &ResourcePath::root()))
         .collect::<Result<_>>()?;
-    // Where there are rules, they say who may write.
-    let ruled = (auth.is_some() || !rules.is_empty()).then(|| rules.iter().any(|rule| rule.may.changes()));
+    // Where there are rules, they say who may write; and issuers of tokens do.
+    let issuers = auth.iter().flat_map(|auth| &auth.issuers);
+    let grants_changes =
+        rules.iter().map(|rule| rule.may).chain(issuers.map(|issuer| issuer.may)).any(|may| may.changes());
+    let ruled = (auth.is_some() || !rules.is_empty()).then_some(grants_changes);
     let plans = file.export.into_iter().map(|table| table.plan(defaults, ruled)).collect::<Result<_>>()?;
     Ok(Tables { plans, root: root.unwrap_or_default(), auth: auth.unwrap_or_default(), rules })
 }

@@ -1,20 +1,24 @@
 //! Macaroons, with what the field uses: XRootD's servers that share a secret with us, and its clients.
 
+mod served;
+
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gridlane_auth::macaroon::{Caveat, Check, Keys, Macaroon, Terms, attenuate, mint, verify};
 use gridlane_auth::{Cause, Grants, Operation};
 use gridlane_core::Secret;
 use gridlane_dav::ResourcePath;
 use serde_json::Value;
 
-use super::support::Scratch;
-use super::support::client::{Outcome, run, text};
+use super::support::client::{Outcome, gridlane, run, text as text_of};
 use super::support::tools::{run_curl, tool};
 use super::support::xrootd::{Xrootd, give, open_to_all};
+use super::support::{Scratch, secrets};
 
 const SITE: &str = "gridlane-test";
 
@@ -29,8 +33,9 @@ fn now_s() -> i64 {
 /// A secret as XRootD's manual says to make it.
 fn make_secret(file: &std::path::Path) {
     let mut command = tool("openssl", "openssl");
-    command.args(["rand", "-base64", "-out", text(file), "64"]);
+    command.args(["rand", "-base64", "-out", text_of(file), "64"]);
     run(command).ok();
+    fs::read_to_string(file).unwrap().lines().for_each(secrets::remember);
     fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
@@ -67,6 +72,131 @@ acc.authdb {at}/authdb"
         server.put(&format!("{dir}/f"), b"content");
     }
     (server, keys, scratch)
+}
+
+/// `gridlane auth` with these arguments, and this on standard input.
+fn auth(arguments: &[&str], input: &str) -> Outcome {
+    let mut command = gridlane();
+    command.arg("auth").args(arguments);
+    let scratch = Scratch::new();
+    let file = scratch.file("input", input.as_bytes());
+    command.stdin(fs::File::open(file).unwrap());
+    run(command)
+}
+
+fn caveats(text: &str) -> Vec<String> {
+    let macaroon = Macaroon::parse(text.trim()).unwrap();
+    macaroon.caveats().map(|caveat| String::from_utf8_lossy(caveat).into_owned()).collect()
+}
+
+/// A macaroon of a site that nobody runs.
+fn made() -> Secret {
+    let (keys, under) = (Keys::parse(&"QUJD".repeat(16)).unwrap(), path("/a"));
+    let terms = Terms {
+        location: SITE,
+        name: "ada",
+        rights: Grants::READ.with(Grants::LIST),
+        path: &under,
+        expires_s: now_s() + 600,
+        asked: None,
+        networks: &[],
+    };
+    mint(&keys, [6; 16], &terms).unwrap().text
+}
+
+#[test]
+fn a_holder_gives_less_away() {
+    let made = made();
+    let options = "--may read --path /a/b --lifetime 5m --from 10.0.0.0/8";
+    let options: Vec<&str> = ["token", "--attenuate"].into_iter().chain(options.split(' ')).collect();
+    let less = auth(&options, made.expose());
+    let text = less.ok().text();
+    let all = caveats(&text);
+    assert_eq!(all[..4], caveats(made.expose())[..], "{all:?}");
+    assert_eq!(all[4..6], ["activity:READ_METADATA,DOWNLOAD", "path:/a/b"]);
+    assert!(all[6].starts_with("before:") && all[7] == "ip:10.0.0.0/8", "{all:?}");
+    let json = auth(&["token", "--attenuate", "--may", "LIST", "--json"], made.expose());
+    let event: Value = serde_json::from_str(&json.ok().text()).unwrap();
+    assert_eq!((&event["type"], &event["what"]), (&"made".into(), &"token".into()));
+    assert_eq!(event["caveats"][4], "activity:READ_METADATA,LIST");
+    assert_eq!(caveats(event["token"].as_str().unwrap()).len(), 5);
+    for (options, input) in [
+        (&["token", "--attenuate"][..], made.expose()),
+        (&["token", "--attenuate", "--may", "sing"], made.expose()),
+        (&["token", "--attenuate", "--path", "a/../b"], made.expose()),
+        (&["token", "--attenuate", "--lifetime", "5"], made.expose()),
+        (&["token", "--attenuate", "--lifetime", "0s"], made.expose()),
+        (&["token", "--attenuate", "--may", "read"], "no macaroon"),
+        (&["token", "--attenuate", "--may", "read"], ""),
+        (&["token", "http://localhost/"], ""),
+        (&["token"], ""),
+    ] {
+        assert_eq!(auth(options, input).code, Some(2), "{options:?}");
+    }
+}
+
+#[test]
+fn what_a_token_says_is_shown_without_it() {
+    let made = made();
+    let shown = auth(&["token", "--show", "-"], &format!("{}\n", made.expose()));
+    let text = shown.ok().text();
+    for line in
+        ["kind:      macaroon", "from:      standard input", "site:      gridlane-test", "caveat:    path:/a"]
+    {
+        assert!(text.lines().any(|it| it == line), "{line}: {text}");
+    }
+    assert!(text.contains("\nexpires:   ") && text.contains(", in "), "{text}");
+    let signature = &made.expose()[made.expose().len() - 30..];
+    assert!(!text.contains(signature));
+    let scratch = Scratch::new();
+    let file = scratch.file("token", made.expose().as_bytes());
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    let json = auth(&["token", "--show", text_of(&file), "--json"], "").ok().text();
+    let event: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&event["kind"], &event["caveats"][0]), (&"macaroon".into(), &"name:ada".into()));
+    assert!(!json.contains(signature));
+    let mut command = gridlane();
+    let parts = [r#"{"alg":"none"}"#, r#"{"iss":"https://i/","sub":"ada","exp":1500000000}"#, "signature"];
+    let token = parts.map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
+    command.args(["auth", "token", "--show"]).env("BEARER_TOKEN", &token);
+    let text = run(command).ok().text();
+    assert!(text.contains("kind:      JSON Web Token") && text.contains("issuer:    https://i/"), "{text}");
+    assert!(
+        text.contains("2017-07-14T02:40:00Z, ")
+            && text.contains(" ago")
+            && !text.contains(&token[token.len() - 10..]),
+        "{text}"
+    );
+}
+
+#[test]
+fn passwords_of_users() {
+    let made = auth(&["password", "ada", "--cost", "5"], "swordfish\nnot this\n");
+    let line = made.ok().text();
+    let users = gridlane_auth::password::Users::parse(&line).unwrap();
+    assert!(users.verify("ada", "swordfish").is_ok() && users.verify("ada", "swordfish\n").is_err());
+    assert!(!line.contains("swordfish"));
+    for (name, input) in [("a:b", "x"), ("ada", ""), ("ada", "\n"), ("ada", &"x".repeat(73))] {
+        assert_eq!(auth(&["password", name], input).code, Some(2), "{name} {input}");
+    }
+}
+
+#[test]
+fn xrootd_gives_a_macaroon() {
+    let (server, keys, _scratch) = xrootd();
+    let url = server.url_over("https", "open/sub").replace("//open", "/open");
+    let ca = server.ca();
+    let (may, lifetime) = ("read,list", "20m");
+    let asked = auth(&["token", &url, "--may", may, "--lifetime", lifetime, "--ca", text_of(&ca)], "");
+    let text = asked.ok().text();
+    let revoked = HashSet::new();
+    let address = "192.0.2.1".parse().unwrap();
+    let check = Check { keys: &keys, location: SITE, revoked: &revoked, address, now_s: now_s() };
+    let identity = verify(text.trim(), &check).unwrap();
+    assert_eq!(identity.capability.under, path("/open/sub"));
+    let left_s = identity.expires_s - now_s();
+    assert!((1100..=1200).contains(&left_s), "{left_s}");
+    assert!(caveats(&text).contains(&"activity:DOWNLOAD,LIST".to_owned()));
 }
 
 #[test]

@@ -316,14 +316,7 @@ impl Search<'_> {
     /// A file; `None` when nobody named it and it is not there.
     fn content(&self, path: &Path, is_named: bool) -> Result<Option<Content>> {
         let failed = |cause: &std::io::Error| {
-            let kind = if cause.kind() == std::io::ErrorKind::NotFound {
-                ErrorKind::NotFound
-            } else {
-                ErrorKind::Denied
-            };
-            Error::new(kind, format!("cannot read {}: {cause}", path.display()))
-                .fault(Fault::Caller)
-                .hint(LEAVE_OUT)
+            denied(format!("cannot read {}: {cause}", path.display())).hint(LEAVE_OUT)
         };
         let content = self.machine.read(path, is_named).map_err(|cause| failed(&cause))?;
         let Some(content) = content else {
@@ -384,6 +377,6 @@ fn denied(message: String) -> Error {
 }
 
 fn expired(name: &str, ago: &str, renew: &str) -> Error {
-    denied(format!("{name} expired {ago} ago"))
+    denied(format!("{name} expired {ago} ago by this machine's clock"))
         .hint(format!("{renew}, or show none with --no-credentials; nothing was sent"))
 }

@@ -331,6 +331,16 @@ mod tests {
         assert!(hint(&credentials, &open, &open).contains("in the URL"));
     }
 
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_server_says_is_looked_at(value in "[ -~]{0,80}(error|error_description)=\\PC{0,40}", said in "\\PC{0,60}") {
+            for name in ["error", "error_description"] {
+                let _ = parameter(&value, name);
+            }
+            let _ = scrubbed(&said, &url("https://ada:pass%20word@h/f?authz=%C3%A9%C3%A9%C3%A9%C3%A9"), &token());
+        }
+    }
+
     #[test]
     fn what_a_server_repeats_is_no_secret_any_more() {
         let at = url("https://ada:pass%20word@h/f?authz=Bearer%20aaa.bbb.ccc&x=1");

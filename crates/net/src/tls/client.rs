@@ -225,6 +225,11 @@ fn rejected(alert: AlertDescription) -> Option<Error> {
             "it does not know its authority".to_owned(),
             "is the chain whole, and does the server take proxies? Else ask whoever runs it",
         ),
+        // A handshake's signature, never a record's (that is bad_record_mac): an authority of the same name.
+        Alert::DecryptError => (
+            "a signature of its chain is not that of the authority that it knows".to_owned(),
+            "is it of the right authority? Else ask whoever runs the server",
+        ),
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
         | Alert::CertificateUnknown

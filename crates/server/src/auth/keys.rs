@@ -16,7 +16,7 @@ use gridlane_auth::token::verified::Fingerprint;
 use gridlane_auth::token::{Issuer, KeyCache, KeySet, Unverified, VerifiedTokens, discovery};
 use gridlane_auth::{Cause, Identity, Refusal};
 use gridlane_core::limits;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{interval, timeout};
 
 use crate::access_log::AccessLog;
@@ -27,6 +27,8 @@ use crate::settings::{AuthSettings, KeySource};
 #[derive(Default)]
 pub(crate) struct Keys {
     state: Mutex<State>,
+    /// That there are new settings.
+    news: Notify,
     /// Fetches that began.
     pub(crate) fetches: Counter,
     /// Those that failed.
@@ -55,8 +57,8 @@ struct Believed {
 }
 
 impl Keys {
-    /// Goes by these settings from now on. Keys of issuers that stay are kept; those of new ones are looked for in the
-    /// directory, which blocks.
+    /// Goes by these settings from now on. Keys of issuers that stay are kept, and fetched again: that is how an operator
+    /// makes it known that one was called back. Those of new ones are looked for in the directory, which blocks.
     pub(crate) fn configure(&self, settings: &AuthSettings, log: &AccessLog) {
         let now_s = now_s();
         let mut state = self.state();
@@ -65,6 +67,8 @@ impl Keys {
             state.cache.set_issuers(believed.issuers.iter().map(|issuer| issuer.url.as_str()));
             state.believed = Arc::new(believed);
         }
+        state.cache.outdate();
+        self.news.notify_one();
         state.source = settings.key_source.clone();
         state.directory.clone_from(&settings.keys_directory);
         state.log = Some(log.clone());
@@ -140,7 +144,10 @@ impl Keys {
     pub(crate) async fn refresh(self: &Arc<Self>) {
         let mut again = interval(limits::ISSUER_KEYS_FAILED_WAIT);
         loop {
-            again.tick().await;
+            tokio::select! {
+                _ = again.tick() => {}
+                () = self.news.notified() => {}
+            }
             let now_s = now_s();
             let issuers: Vec<String> = {
                 let mut state = self.state();

@@ -72,6 +72,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The same for another request of the session.
+    pub(crate) fn for_request(&self) -> Context {
+        Context { client: self.client.for_request(), ..self.clone() }
+    }
+
     /// Where a path leads. A path that is relative, or that leads upwards, leads nowhere and is an error, as in
     /// XRootD; `//` and `/./` count as one slash.
     pub(crate) fn place(&self, about: &PathArg) -> Result<Place, Failure> {
@@ -135,10 +140,7 @@ impl Context {
 
 /// Fails when a client may not do it there.
 pub(crate) fn allowed(spot: &Spot, about: &PathArg, act: &str, operation: Operation) -> Result<(), Failure> {
-    match spot.refusal(operation) {
-        None => Ok(()),
-        Some(denial) => Err(denied(about, act, denial)),
-    }
+    spot.decide(operation).map_err(|denial| denied(about, act, denial))
 }
 
 /// The failure of what a client may not do.

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use gridlane_auth::make::{Contents, ProxyPolicy, pem};
+use gridlane_auth::make::{Contents, ProxyPolicy, VOMS_EXTENSION, pem};
+use gridlane_auth::voms::{self, Claim};
 use gridlane_core::{Error, Fault, Result};
 use serde_json::{Value, json};
 
@@ -32,6 +33,8 @@ struct Shown {
     strength: (&'static str, usize),
     /// When the first of the chain ends.
     not_after_s: i64,
+    /// What virtual organisations say, or why that cannot be read.
+    claims: std::result::Result<Vec<Claim>, String>,
 }
 
 impl Shown {
@@ -50,7 +53,11 @@ impl Shown {
         }
         // A chain of proxies alone: what the last of them was made of.
         let identity = identity.or_else(|| chain.last().map(|last| last.issuer.to_string()));
+        // Of the proxy nearest to the first that has any: it speaks for those behind it.
+        let said = chain.iter().find_map(|contents| contents.extension(VOMS_EXTENSION));
+        let claims = said.map_or(Ok(Vec::new()), voms::claims).map_err(|refusal| refusal.to_string());
         Ok(Shown {
+            claims,
             identity: identity.unwrap_or_default(),
             kind: match first.proxy_policy()? {
                 Some(ProxyPolicy::InheritAll) => "RFC 3820 proxy",
@@ -75,11 +82,27 @@ impl Shown {
         line("strength", format!("{} bits ({})", self.strength.1, self.strength.0));
         line("path", file.display().to_string());
         line("time left", time_left(self.not_after_s, now_s));
+        match &self.claims {
+            Ok(claims) => claims.iter().for_each(|claim| {
+                line("vo", format!("{}, says {}", claim.vo, claim.host));
+                claim.fqans.iter().for_each(|fqan| line("attribute", fqan.to_string()));
+                line("time left", time_left(claim.not_after_s, now_s));
+            }),
+            Err(why) => line("vo", format!("cannot be read: {why}")),
+        }
         out
     }
 
     fn fields(&self, file: &Path, now_s: i64) -> Value {
+        let claim = |claim: &Claim| {
+            json!({
+                "vo": claim.vo, "host": claim.host, "fqans": claim.fqans, "not_after_s": claim.not_after_s,
+            })
+        };
+        let claims = self.claims.as_ref().map(|claims| claims.iter().map(claim).collect::<Vec<_>>());
         json!({
+            "vos": claims.as_ref().ok(),
+            "vos_error": claims.as_ref().err(),
             "subject": self.first.subject.to_string(),
             "issuer": self.first.issuer.to_string(),
             "identity": self.identity,

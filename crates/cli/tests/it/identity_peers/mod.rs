@@ -13,8 +13,6 @@ use crate::support::pki::{Credential, Pki};
 use crate::support::secrets;
 use crate::support::tools::curl;
 
-const ISSUER: &str = "https://issuer.gridlane.test/";
-
 /// The status and the body of a request to a peer, by curl.
 fn ask(pki: &Pki, url: &str, arguments: &[&str]) -> (u16, String) {
     let mut command = curl();

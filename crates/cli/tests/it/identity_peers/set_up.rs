@@ -4,12 +4,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{ISSUER, ask, ask_with, request_macaroon, with};
+use serde_json::json;
+
+use super::{ask, ask_with, request_macaroon, with};
 use crate::support::client::{run, text};
+use crate::support::issuer::{Signer, now_s};
 use crate::support::pki::{ADA_DN, Credential, EVE_DN, Pki, Rfc3820, openssl};
 use crate::support::tools::tool;
 use crate::support::voms::{VomsProxy, proxy_info};
-use crate::support::xrootd_auth::{self, Issuer};
+use crate::support::xrootd_auth::{self, token, token_with};
 use crate::support::{assert_same, python, secrets};
 
 fn xrdcp(source: &str, target: &Path) -> Command {
@@ -181,32 +184,33 @@ fn xrootd_makes_macaroons() {
 #[test]
 fn xrootd_lets_tokens_in() {
     let pki = Pki::new();
-    let issuer = Issuer::new(ISSUER);
-    let server = xrootd_auth::tokens(&pki, &issuer);
+    let signer = Signer::es256("key");
+    let server = xrootd_auth::tokens(&pki, &signer);
     let bytes = b"for who has a token";
     server.put("vo/f", bytes);
     server.put("elsewhere/f", b"for nobody");
-    let token = issuer.token("storage.read:/ storage.modify:/up");
+    let good = token(&signer, "storage.read:/ storage.modify:/up");
     let url = server.url_over("https", "vo/f");
     let with_token = |token: &str, url: &str, arguments: &[&str]| {
         ask(&pki, url, &[&["--header", &format!("Authorization: Bearer {token}")], arguments].concat()).0
     };
-    assert_eq!(with_token(&token, &url, &[]), 200);
-    assert_eq!(ask(&pki, &format!("{url}?authz=Bearer%20{token}"), &[]).0, 200);
-    assert_eq!(with_token(&token, &server.url_over("https", "elsewhere/f"), &[]), 403);
+    assert_eq!(with_token(&good, &url, &[]), 200);
+    assert_eq!(ask(&pki, &format!("{url}?authz=Bearer%20{good}"), &[]).0, 200);
+    assert_eq!(with_token(&good, &server.url_over("https", "elsewhere/f"), &[]), 403);
     assert_eq!(
-        with_token(&token, &server.url_over("https", "vo/f2"), &["--request", "PUT", "--data", "no"]),
+        with_token(&good, &server.url_over("https", "vo/f2"), &["--request", "PUT", "--data", "no"]),
         403
     );
     assert_eq!(
-        with_token(&token, &server.url_over("https", "vo/up"), &["--request", "PUT", "--data", "yes"]),
+        with_token(&good, &server.url_over("https", "vo/up"), &["--request", "PUT", "--data", "yes"]),
         200
     );
     assert_eq!(ask(&pki, &url, &[]).0, 403);
     // For somebody else; over; by somebody else, who calls himself the same.
-    let elsewhere = issuer.token_for("https://elsewhere.gridlane.test", "storage.read:/", 600);
-    let expired = issuer.token_for(xrootd_auth::AUDIENCE, "storage.read:/", -600);
-    let forged = Issuer::new(ISSUER).token("storage.read:/");
+    let elsewhere = token_with(&signer, json!({ "aud": "https://elsewhere.gridlane.test" }));
+    let expired =
+        token_with(&signer, json!({ "exp": now_s() - 600, "iat": now_s() - 900, "nbf": now_s() - 900 }));
+    let forged = token(&Signer::es256("key"), "storage.read:/");
     for refused in [&elsewhere, &expired, &forged] {
         assert_eq!(with_token(refused, &url, &[]), 403);
     }
@@ -214,7 +218,7 @@ fn xrootd_lets_tokens_in() {
     // By ztn, which wants TLS: for root:// the client begins it by itself.
     let target = pki.join("got");
     for scheme in ["roots", "root"] {
-        with(&pki, xrdcp(&server.url_over(scheme, "vo/f"), &target), None, Some(&token)).ok();
+        with(&pki, xrdcp(&server.url_over(scheme, "vo/f"), &target), None, Some(&good)).ok();
         assert_same(&fs::read(&target).unwrap(), bytes);
         fs::remove_file(&target).unwrap();
     }
@@ -223,6 +227,6 @@ fn xrootd_lets_tokens_in() {
         assert_ne!(outcome.code, Some(0), "{}", outcome.describe());
     }
     let copied = gfal("gfal-copy", &[&url, &format!("file://{}", target.display())]);
-    with(&pki, copied, None, Some(&token)).ok();
+    with(&pki, copied, None, Some(&good)).ok();
     assert_same(&fs::read(&target).unwrap(), bytes);
 }

@@ -6,6 +6,7 @@
 pub(crate) mod apache;
 pub(crate) mod client;
 pub(crate) mod cluster;
+pub(crate) mod issuer;
 pub(crate) mod nginx;
 pub(crate) mod object;
 pub(crate) mod pki;

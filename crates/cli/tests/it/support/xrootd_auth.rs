@@ -4,15 +4,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
 use super::client::{run, text};
+use super::issuer::{Signer, wlcg};
 use super::pki::{Pki, openssl};
-use super::xrootd::{Setup, Xrootd, give};
+use super::xrootd::{Setup, Xrootd};
 use super::{Scratch, python, secrets};
 
 /// Who serves: certificates are asked for and checked against this directory, over https and gsi.
@@ -77,10 +74,10 @@ x members /vo lr
     start(prefix, &lines, &env)
 }
 
-/// XRootD that lets in who has a token of this issuer, over https and by ztn over roots://.
+/// XRootD that lets in who has a token of [`ISSUER`], signed so, over https and by ztn over roots://.
 ///
 /// The issuer's paths are below `/vo`. A token must be for [`AUDIENCE`].
-pub(crate) fn tokens(pki: &Pki, issuer: &Issuer) -> Xrootd {
+pub(crate) fn tokens(pki: &Pki, signer: &Signer) -> Xrootd {
     // Where scitokens-cpp remembers keys of issuers.
     let env = |at: &Path| vec![("XDG_CACHE_HOME", at.join("cache"))];
     let lines = |at: &Path| {
@@ -96,13 +93,15 @@ ofs.authlib libXrdAccSciTokens.so config={at}/scitokens.cfg
     };
     let prefix = prefix(pki, "host");
     let config = format!(
-        "[Global]\naudience = {AUDIENCE}\nonmissing = deny\n[Issuer test]\nissuer = {}\nbase_path = /vo\n",
-        issuer.url
+        "[Global]\naudience = {AUDIENCE}\nonmissing = deny\n[Issuer test]\nissuer = {ISSUER}\nbase_path = /vo\n"
     );
     prefix.file("scitokens.cfg", config.as_bytes());
-    issuer.make_known(&prefix.dir("cache"));
+    make_known(signer, &prefix.dir("cache"));
     start(prefix, &lines, &env)
 }
+
+/// Who signs tokens; nobody can ask it for its keys.
+pub(crate) const ISSUER: &str = "https://issuer.gridlane.test/";
 
 /// What a token must say that it is for.
 pub(crate) const AUDIENCE: &str = "https://storage.gridlane.test";
@@ -145,69 +144,24 @@ fn copy_tree(from: &Path, to: &Path) {
     }
 }
 
-/// Signs tokens.
-pub(crate) struct Issuer {
-    url: &'static str,
-    key: EcdsaKeyPair,
+/// Puts an issuer's keys where scitokens-cpp, below this directory of caches, remembers those that it has fetched.
+///
+/// That library (0.7.3) fetches them by libcurl, which believes the system's authorities alone: Debian's build reads
+/// neither SSL_CERT_FILE nor CURL_CA_BUNDLE, XRootD's plug-in has no setting for it, and OpenSSL takes no authorities
+/// from its configuration file. The tests change nothing in the system.
+fn make_known(signer: &Signer, cache: &Path) {
+    let keys = json!({ "keys": [signer.jwk()] }).to_string();
+    let mut command = python::debian("scitokens_cache.py");
+    command.arg(cache).args([ISSUER, &keys]);
+    run(command).ok();
 }
 
-impl Issuer {
-    /// One with a new key, which nobody can ask it for: a server that is to know it is told.
-    pub(crate) fn new(url: &'static str) -> Issuer {
-        let random = SystemRandom::new();
-        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &random).unwrap();
-        Issuer { url, key }
-    }
-
-    /// A token for [`AUDIENCE`] with this scope.
-    pub(crate) fn token(&self, scope: &str) -> String {
-        self.token_for(AUDIENCE, scope, 600)
-    }
-
-    /// The same for others, and for so long, which may be over already.
-    pub(crate) fn token_for(&self, audience: &str, scope: &str, lifetime_s: i64) -> String {
-        let now_s = now_s();
-        let header = json!({ "alg": "ES256", "kid": KEY_ID, "typ": "JWT" });
-        let claims = json!({
-            "iss": self.url, "sub": "ada", "aud": audience, "scope": scope, "wlcg.ver": "1.0",
-            "jti": format!("{now_s}-{scope}"), "iat": now_s - 3600, "nbf": now_s - 3600, "exp": now_s + lifetime_s,
-        });
-        let [header, claims] = [header, claims].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
-        let signed = format!("{header}.{claims}");
-        let signature = self.key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
-        let token = format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature));
-        secrets::remember(&token);
-        token
-    }
-
-    /// Its keys as an issuer publishes them (RFC 7517).
-    pub(crate) fn keys(&self) -> Value {
-        // The point, uncompressed: a byte that says so, and two numbers.
-        let (x, y) = self.key.public_key().as_ref()[1..].split_at(32);
-        let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
-        json!({ "keys": [{
-            "kty": "EC", "use": "sig", "alg": "ES256", "crv": "P-256", "kid": KEY_ID, "x": x, "y": y,
-        }] })
-    }
-
-    /// Puts its keys where scitokens-cpp, below this directory of caches, remembers those that it has fetched.
-    ///
-    /// That library (0.7.3) fetches them by libcurl, which believes the system's authorities alone: Debian's build
-    /// reads neither SSL_CERT_FILE nor CURL_CA_BUNDLE, XRootD's plug-in has no setting for it, and OpenSSL takes no
-    /// authorities from its configuration file. The tests change nothing in the system.
-    fn make_known(&self, cache: &Path) {
-        let mut command = python::debian("scitokens_cache.py");
-        command.arg(cache).arg(self.url).arg(self.keys().to_string());
-        run(command).ok();
-        give(cache);
-    }
+/// A token with this scope, for [`AUDIENCE`].
+pub(crate) fn token(signer: &Signer, scope: &str) -> String {
+    token_with(signer, json!({ "scope": scope }))
 }
 
-const KEY_ID: &str = "test-1";
-
-/// Seconds since 1970.
-fn now_s() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    since.as_secs() as i64
+/// The same with other claims.
+pub(crate) fn token_with(signer: &Signer, claims: Value) -> String {
+    signer.token(&wlcg(ISSUER, AUDIENCE, &claims))
 }

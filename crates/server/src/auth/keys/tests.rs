@@ -278,10 +278,22 @@ async fn keys_are_there_before_they_are_needed() {
     while keys.state().cache.keys(ISSUER, now_s()).is_none() {
         tokio::task::yield_now().await;
     }
-    refreshing.abort();
     assert_eq!(web.asked(), [DESCRIPTION, JWKS]);
     assert_eq!(cause(&keys, &signer.token("ada"), now_s()).await, None);
     assert!(web.asked().is_empty());
+    // A reload has them fetched again: the operator may know that one was called back.
+    let other = Signer::new("2");
+    web.publishes(&[&other]);
+    keys.configure(&settings(&web), &AccessLog::off());
+    while keys.seen(&signer.token("ada"), now_s()).is_some() || web.asked.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    while keys.state().flights.contains_key(ISSUER) {
+        tokio::task::yield_now().await;
+    }
+    refreshing.abort();
+    assert_eq!(cause(&keys, &other.token("ada"), now_s()).await, None);
+    assert_eq!(cause(&keys, &signer.token("ada"), now_s()).await, Some(Cause::UnknownKey));
 }
 
 /// That it fails is told once, and that it no longer does.

@@ -73,7 +73,7 @@ impl Connection {
         };
         if let Some(context) = self.context() {
             let request = Request::Login(login.clone());
-            log::answered(context, &request, self.clock.active, None, 0);
+            log::answered(context, &request, self.clock.active, None, None, 0);
         }
         Ok(())
     }

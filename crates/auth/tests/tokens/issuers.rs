@@ -4,8 +4,8 @@ use gridlane_core::limits;
 
 use super::signer::key_set;
 use super::*;
-use crate::token::cache::Reason;
-use crate::token::keys::Algorithm;
+use gridlane_auth::token::cache::Reason;
+use gridlane_auth::token::keys::Algorithm;
 
 const REFRESH_S: i64 = limits::ISSUER_KEYS_REFRESH.as_secs() as i64;
 const AGE_MAX_S: i64 = limits::ISSUER_KEYS_AGE_MAX.as_secs() as i64;
@@ -122,6 +122,18 @@ fn when_keys_are_fetched() {
     assert_eq!(cache.generation(), before);
     cache.drop_old(later_s + 1);
     assert!(cache.generation() > before && cache.keys(ISSUER, now_s).is_none());
+}
+
+#[test]
+fn somebody_knows_that_keys_have_changed() {
+    let mut cache = cache();
+    cache.begin(ISSUER, NOW_S);
+    cache.succeed(ISSUER, Signer::shared().key_set(), NOW_S);
+    assert!(!cache.wants(ISSUER, Reason::Age, NOW_S + 1));
+    cache.outdate();
+    assert!(cache.wants(ISSUER, Reason::Age, NOW_S + 1) && cache.keys(ISSUER, NOW_S + 1).is_some());
+    cache.begin(ISSUER, NOW_S + 1);
+    assert!(!cache.wants(ISSUER, Reason::Age, NOW_S + 2));
 }
 
 #[test]

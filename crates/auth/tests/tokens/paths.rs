@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::identity::Identity;
-use crate::operation::Operation;
-use crate::policy::{Asker, Policy};
+use gridlane_auth::identity::Identity;
+use gridlane_auth::operation::Operation;
+use gridlane_auth::policy::{Asker, Policy};
 
 #[test]
 fn what_scopes_allow() {

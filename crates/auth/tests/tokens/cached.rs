@@ -1,8 +1,8 @@
 //! Tokens that were found good before.
 
 use super::*;
-use crate::identity::{Identity, UserIdentity};
-use crate::token::verified::Fingerprint;
+use gridlane_auth::identity::{Identity, UserIdentity};
+use gridlane_auth::token::verified::Fingerprint;
 
 fn token(number: usize) -> Fingerprint {
     Fingerprint::of(&format!("token {number}"))

@@ -9,7 +9,7 @@ use ring::rand::SystemRandom;
 use ring::signature::{self, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
-use super::super::keys::{Algorithm, KeySet};
+use gridlane_auth::token::keys::{Algorithm, KeySet};
 
 /// Somebody who signs tokens.
 pub(super) struct Signer {

@@ -1,5 +1,7 @@
 //! Tokens that are made here, by the rules and against each of them.
 
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
 mod cached;
 mod claims;
 mod issuers;
@@ -9,10 +11,11 @@ mod signer;
 
 use std::sync::Arc;
 
+use gridlane_auth::identity::TokenIdentity;
+use gridlane_auth::token::{Issuer, KeyCache, KeySet, VerifiedTokens, discovery, looks_like_one, verify};
+use gridlane_auth::{Cause, Grants, Refusal};
 use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
-
-use super::*;
 use signer::Signer;
 
 /// What tests call now.

@@ -171,7 +171,7 @@ fn what_is_known_of_the_bearer() {
             subject: "b7a4".to_owned(),
             id: Some("1".to_owned()),
             scopes: ["openid", "storage.read:/a", "offline_access"].map(str::to_owned).to_vec(),
-            capabilities: vec![crate::Capability {
+            capabilities: vec![gridlane_auth::Capability {
                 may: Grants::READ.with(Grants::LIST),
                 under: ResourcePath::parse("/data/vo/a").unwrap(),
             }],
