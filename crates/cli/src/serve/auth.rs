@@ -75,7 +75,6 @@ pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSetti
     let mut settings = AuthSettings {
         realm: plan.realm.clone().unwrap_or_else(|| "gridlane".to_owned()),
         issuers: plan.issuers.clone(),
-        keys_directory: plan.keys_dir.clone(),
         audiences: if plan.audiences.is_empty() { audiences } else { plan.audiences.clone() },
         keys_directory: plan.keys_dir.clone(),
         user_limits: plan.user_limits,
