@@ -49,6 +49,9 @@ pub(crate) fn connect_saying<'a>(
         found.refuse_invalid(ThisMachine.now_s())?;
         found.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
         if output.verbose {
+            for name in found.names() {
+                eprintln!("gridlane: shown to the servers that are named here: {name}");
+            }
             found.passed_over.iter().for_each(|text| eprintln!("gridlane: passed over: {text}"));
         }
     }

@@ -329,6 +329,52 @@ mod tests {
     }
 
     #[test]
+    fn what_a_macaroon_can_be_given() {
+        use gridlane_auth::identity::TokenIdentity;
+        use gridlane_auth::{Capability, Identity};
+        let path = |text: &str| ResourcePath::parse(text).unwrap();
+        let export = |at: &str, allow_write| Export {
+            path: path(at),
+            allow_write,
+            ..Export::new(Arc::new(MemoryStorage::default()))
+        };
+        let all = Grants::READ.with(Grants::CREATE);
+        let anyone = Rule {
+            name: "anyone".to_owned(),
+            who: Who::anyone(),
+            may: all,
+            under: Template::default().below(&path("/open")),
+        };
+        let policy = Arc::new(Policy::new(vec![anyone]));
+        let both = vec![export("/open", false), export("/in", true)];
+        let exports = Exports::new(both, policy, Arc::default()).unwrap();
+        let mut client = Client::anonymous(Client::UNKNOWN);
+        client.identity = Arc::new(Identity::Token(TokenIdentity {
+            issuer: "https://iam.example/".to_owned(),
+            subject: "ada".to_owned(),
+            id: None,
+            scopes: Vec::new(),
+            capabilities: vec![Capability { may: all, under: path("/in/a/b") }],
+            is_capability: true,
+            groups: Vec::new(),
+            vo: None,
+            expires_s: 0,
+        }));
+        for (at, expected) in [
+            ("/in/a/b", all),
+            ("/in/a/b/c", all),
+            // She may make these directories, and no others beside them.
+            ("/in/a", Grants::NONE),
+            ("/in", Grants::NONE),
+            ("/in/a/bc", Grants::NONE),
+            // What nobody can do there is of no use.
+            ("/open/x", Grants::READ),
+        ] {
+            assert_eq!(exports.grants(&path(at), &client), expected, "{at}");
+        }
+    }
+
+    #[test]
     fn a_path_leads_into_an_export_above_it_or_nowhere() {
         let one = exports(&["/"]).unwrap();
         assert_eq!(found(&one, "/"), "/ /");

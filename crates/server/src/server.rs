@@ -69,6 +69,7 @@ impl Control {
         let before = Arc::clone(&self.current.borrow());
         let next = Shared::new(settings, before.lasting())?;
         next.remove_abandoned()?;
+        next.configure_keys();
         next.throttle.forget_unless(&next.limits);
         next.metrics.reloads.add(1);
         self.current.send_replace(Arc::new(next));
@@ -112,6 +113,7 @@ impl Server {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let shared = Shared::new(settings, Lasting::new(started.as_secs())?)?;
         shared.remove_abandoned()?;
+        shared.configure_keys();
         let control = Control { current: watch::Sender::new(Arc::new(shared)), listen: listen.into(), admin };
         Ok(Server { listeners, addresses, admin: admin_listener, control })
     }

@@ -114,7 +114,6 @@ impl Shared {
         };
         let asking = Arc::new(Asking::of(&settings.auth));
         let exports = Exports::new(settings.exports, settings.policy, Arc::clone(&asking))?;
-        lasting.issuer_keys.configure(&settings.auth, &settings.access_log);
         Ok(Shared {
             exports,
             asking,
@@ -145,6 +144,11 @@ impl Shared {
             root_sessions: lasting.root_sessions,
             started_s: lasting.started_s,
         })
+    }
+
+    /// Has the keys of issuers go by these settings, once it is certain that they are used. Reads files.
+    pub(crate) fn configure_keys(&self) {
+        self.issuer_keys.configure(&self.auth, &self.access_log);
     }
 
     /// What the next generation takes over.

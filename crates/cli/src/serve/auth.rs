@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 use super::rules::{May, grants};
 use super::tables::{Word, wrong};
+use crate::auth::token::parse_lifetime_s;
 use gridlane_auth::Grants;
 
 /// What `[auth]` says, checked as far as no file has to be read for it.
@@ -35,6 +36,7 @@ pub(crate) struct AuthPlan {
     pub(crate) users: Option<PathBuf>,
     pub(crate) macaroon_secrets: Option<PathBuf>,
     pub(crate) revoked_macaroons: Option<PathBuf>,
+    pub(crate) macaroon_lifetime_s_max: Option<u64>,
     pub(crate) issuers: Vec<Issuer>,
     pub(crate) user_limits: ClientLimits,
     pub(crate) vo_limits: ClientLimits,
@@ -90,6 +92,7 @@ pub(crate) fn load(
         keys_directory: plan.keys_dir.clone(),
         user_limits: plan.user_limits,
         vo_limits: plan.vo_limits,
+        macaroon_lifetime_s_max: plan.macaroon_lifetime_s_max,
         ..AuthSettings::default()
     };
     let mut authorities = Vec::new();
@@ -248,6 +251,7 @@ pub(super) struct AuthTable {
     users: Option<PathBuf>,
     macaroon_secrets: Option<PathBuf>,
     revoked_macaroons: Option<PathBuf>,
+    max_macaroon_lifetime: Option<String>,
     #[serde(default)]
     issuer: Vec<IssuerTable>,
     user_limits: Option<LimitsTable>,
@@ -281,6 +285,12 @@ impl AuthTable {
         if self.revoked_macaroons.is_some() && self.macaroon_secrets.is_none() {
             return Err(wrong("`revoked-macaroons` is of no use without `macaroon-secrets`".to_owned()));
         }
+        if self.max_macaroon_lifetime.is_some() && self.macaroon_secrets.is_none() {
+            return Err(wrong("`max-macaroon-lifetime` is of no use without `macaroon-secrets`".to_owned()));
+        }
+        let lifetime = self.max_macaroon_lifetime.as_deref().map(parse_lifetime_s).transpose();
+        let macaroon_lifetime_s_max =
+            lifetime.map_err(|why| wrong(format!("`max-macaroon-lifetime` is no time: {why}")))?;
         let realm_is_word = |realm: &String| {
             !realm.is_empty()
                 && realm.bytes().all(|byte| (0x20..0x7f).contains(&byte) && !b"\"\\".contains(&byte))
@@ -310,6 +320,7 @@ impl AuthTable {
             users: self.users,
             macaroon_secrets: self.macaroon_secrets,
             revoked_macaroons: self.revoked_macaroons,
+            macaroon_lifetime_s_max,
             issuers,
             user_limits: self.user_limits.map_or(Ok(ClientLimits::default()), LimitsTable::checked)?,
             vo_limits: self.vo_limits.map_or(Ok(ClientLimits::default()), LimitsTable::checked)?,
@@ -371,6 +382,7 @@ mod tests {
             users = "/etc/gridlane/users"
             macaroon-secrets = "/etc/gridlane/macaroons"
             revoked-macaroons = "/etc/gridlane/revoked"
+            max-macaroon-lifetime = "7d"
             user-limits = { connections = 20, requests = 100, rate = "100MB/s" }
             vo-limits = { rate = 1000 }
             [[issuer]]
@@ -390,6 +402,7 @@ mod tests {
         assert!(plan.issuers[1].may.changes());
         assert_eq!(plan.user_limits.bytes_per_s, Some(100_000_000));
         assert_eq!(plan.vo_limits.bytes_per_s, Some(1000));
+        assert_eq!(plan.macaroon_lifetime_s_max, Some(7 * 86_400));
         assert!(!read("").unwrap().asks());
     }
 
@@ -399,6 +412,8 @@ mod tests {
             ("wings = 2", "wings"),
             ("voms-dir = \"/v\"", "client-ca-dir"),
             ("revoked-macaroons = \"/r\"", "macaroon-secrets"),
+            ("max-macaroon-lifetime = \"7d\"", "macaroon-secrets"),
+            ("macaroon-secrets = \"/s\"\nmax-macaroon-lifetime = \"long\"", "90s"),
             ("realm = \"a\\\"b\"", "realm"),
             ("[[issuer]]\nurl = \"http://iam.example\"", "https"),
             ("[[issuer]]\nurl = \"https://a@iam.example\"", "https"),

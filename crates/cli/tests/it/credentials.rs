@@ -39,8 +39,13 @@ impl Server {
         let mut all = json!({ "cert": cert, "key": key, "log": scratch.join("log") });
         all.as_object_mut().unwrap().append(&mut settings.as_object().unwrap().clone());
         let mut command = debian("credentials_server.py");
-        let mut child =
-            command.arg(all.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .arg(all.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ports: Vec<u16> = line.split_whitespace().map(|port| port.parse().unwrap()).collect();

@@ -91,6 +91,8 @@ pub struct FoundToken {
     pub claims: Claims,
     /// Which version of the file it was in; `None`: it is read once only.
     version: Option<Version>,
+    /// Whether a person named the file: then it may be somebody else's for root, and anything that can be read.
+    is_named: bool,
 }
 
 /// A certificate with its key, which its `Debug` does not show.
@@ -127,6 +129,12 @@ impl FoundCertificate {
 }
 
 impl Found {
+    /// What is shown, as it is called in messages.
+    pub fn names(&self) -> Vec<String> {
+        let token = self.token.iter().map(FoundToken::name);
+        token.chain(self.certificate.iter().map(FoundCertificate::name)).collect()
+    }
+
     /// An error of kind `Denied` if what would be shown is not valid at `now_s`, in seconds since 1970.
     pub fn refuse_invalid(&self, now_s: i64) -> Result<()> {
         let past = |ends_s: i64| format_seconds(now_s.saturating_sub(ends_s) as f64);
@@ -255,7 +263,7 @@ impl Search<'_> {
                 advice: format!("chmod 600 {}", path.display()),
             });
         }
-        token_of(&content, path)
+        token_of(&content, path, is_named)
     }
 
     fn certificate(&self, passed_over: &mut Vec<String>) -> Result<Option<FoundCertificate>> {
@@ -342,13 +350,13 @@ impl Search<'_> {
 const LEAVE_OUT: &str =
     "name another one, or show none with --no-credentials; gridlane doctor shows what is found";
 
-fn token_of(content: &Content, path: &Path) -> Result<Option<FoundToken>> {
+fn token_of(content: &Content, path: &Path, is_named: bool) -> Result<Option<FoundToken>> {
     let place = Place::File(path.to_path_buf());
     let text = std::str::from_utf8(&content.bytes).map_err(|_| malformed(&place.to_string()))?.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    read_token(text, place, content.version).map(Some)
+    read_token(text, place, content.version).map(|token| Some(FoundToken { is_named, ..token }))
 }
 
 /// A token of text without space around it (RFC 6750, 2.1: `b64token`).
@@ -357,7 +365,7 @@ fn read_token(text: &str, place: Place, version: Option<Version>) -> Result<Foun
     if !text.bytes().all(is_plain) {
         return Err(malformed(&place.to_string()));
     }
-    Ok(FoundToken { secret: Secret::new(text), place, claims: Claims::read(text), version })
+    Ok(FoundToken { secret: Secret::new(text), place, claims: Claims::read(text), version, is_named: false })
 }
 
 fn malformed(of: &str) -> Error {
