@@ -6,36 +6,20 @@
 mod support;
 
 use std::collections::HashSet;
-use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use gridlane_auth::gridmap::GridMap;
-use gridlane_auth::make::{
-    AttributeCertificate, Credential, Curve, Key, Name, ProxyTerms, Text, Validity, profile, proxy,
-    voms_extension,
-};
-use gridlane_auth::password::{Users, make_line};
-use gridlane_auth::policy::{Class, Template, Who};
-use gridlane_auth::token::Issuer;
-use gridlane_auth::voms::VomsDir;
-use gridlane_auth::x509::Trust;
-use gridlane_auth::{Grants, Policy, Rule, macaroon};
-use gridlane_core::{Error, ErrorKind, Network};
-use gridlane_dav::ResourcePath;
+use gridlane_auth::make::{Validity, profile};
+use gridlane_auth::password::Users;
+use gridlane_auth::policy::Who;
+use gridlane_auth::{Grants, Policy};
+use gridlane_core::Network;
 use gridlane_net::tls;
-use gridlane_server::{KeySource, Settings};
+use gridlane_server::Settings;
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
-use rustls::client::ResolvesClientCert;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme, StreamOwned};
+use rustls::pki_types::CertificateDer;
+use rustls::{ClientConfig, RootCertStore};
 use serde_json::json;
 use support::TestServer;
 use support::site::*;

@@ -1,8 +1,7 @@
 //! A site that believes every kind of credential, and who shows them.
 
-use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
