@@ -6,7 +6,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
 
-.PHONY: help build test demo bench bench-trees bench-root bench-wan check-netem lint fmt clean
+.PHONY: help build test demo bench bench-trees bench-root bench-auth bench-wan check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -39,6 +39,12 @@ bench-root: ## paired runs over root:// against xrootd and xrdcp
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && cargo build --release --locked --package gridlane-xrd --example root_load
 	@$(ENV) && exec python3 bench/root.py --gridlane $(GRIDLANE) --load $(TARGET_DIR)/release/examples/root_load $(BENCH_OPTIONS)
+
+bench-auth: ## handshakes and requests with credentials beside nginx
+	@sh scripts/bootstrap.sh --bench-auth
+	@$(ENV) && cargo build --release --locked --package gridlane-cli
+	@$(ENV) && cargo build --release --locked --package gridlane-net --example tls_load
+	@$(ENV) && exec python3 bench/auth.py --gridlane $(GRIDLANE) --load $(TARGET_DIR)/release/examples/tls_load $(BENCH_OPTIONS)
 
 bench-wan: ## copies over emulated wide-area paths beside aria2c and xrdcp, as root
 	@sh scripts/bootstrap.sh --bench-wan

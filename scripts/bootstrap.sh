@@ -30,8 +30,14 @@
 #   xrootd-server        server of the tests; as root it works as the user xrootd, which the package makes
 #   gfal2-plugin-xrootd python3-xrootd
 #                        clients of the tests over root://
+#   voms-clients         makes the proxies with VOMS attributes that the tests show, and reads ours
+#   xrootd-voms-plugins xrootd-scitokens-plugins
+#                        let the server of the tests know proxies and tokens; macaroons and ztn it knows without them
+#   scitokens-cpp        makes and verifies tokens for the tests
+#   python3-pymacaroons  reads and attenuates macaroons for the tests
+#   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
-#                        client of XRootD
+#                        client of XRootD; SciTokens
 #   iproute2             configures the network namespaces of `gridlane wan`
 #   xrootd-server xrootd-client   peers of `make bench-wan` and `make bench-root`
 set -eu
@@ -97,6 +103,12 @@ case $purpose in
     has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_file.so' || packages="$packages gfal2-plugin-file"
     has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_xrootd.so' || packages="$packages gfal2-plugin-xrootd"
     /usr/bin/python3 -c 'import XRootD' 2>/dev/null || packages="$packages python3-xrootd"
+    need voms-proxy-fake voms-clients
+    has_file '/usr/lib/*/libXrdVoms-*.so' || packages="$packages xrootd-voms-plugins"
+    has_file '/usr/lib/*/libXrdAccSciTokens-*.so' || packages="$packages xrootd-scitokens-plugins"
+    need scitokens-create scitokens-cpp
+    /usr/bin/python3 -c 'import pymacaroons' 2>/dev/null || packages="$packages python3-pymacaroons"
+    need htpasswd apache2-utils
     need rclone rclone
     need litmus litmus
     need cadaver cadaver
@@ -227,6 +239,8 @@ if [ "$purpose" = --test ]; then
     need_environment wsgidav-4.3.3 bin/wsgidav wsgidav==4.3.3 cheroot==10.0.1
     # The newest that have wheels for every Python from 3.10 (Ubuntu 22.04) on.
     need_environment xrootd-6.2.1 complete xrootd==6.2.1 uproot==5.7.7 fsspec-xrootd==0.5.5 numpy==2.2.6 awkward==2.14.0
+    # The reference implementation of SciTokens, and what it signs with.
+    need_environment tokens-1 complete scitokens==1.9.7 PyJWT==2.15.1 cryptography==50.0.2
 fi
 
 # --- Rust -----------------------------------------------------------------------------------------

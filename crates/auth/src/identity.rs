@@ -57,7 +57,7 @@ pub struct TokenIdentity {
     /// When there are any, nothing else is allowed, and groups do not count (WLCG profile).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<Capability>,
-    /// Whether any scope was about storage, also one that allows nothing here.
+    /// Whether any scope was about storage, also one that allows nothing here, or about computing.
     #[serde(default)]
     pub is_capability: bool,
     /// `wlcg.groups`; roles are not known there.

@@ -16,6 +16,7 @@
 //! Read first: [`identity`], then [`policy`].
 
 pub mod fqan;
+pub mod gridmap;
 pub mod identity;
 pub mod macaroon;
 pub mod make;

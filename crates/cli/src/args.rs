@@ -73,10 +73,15 @@ impl Global {
                 "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes"
             );
         }
+        Trust { insecure: self.insecure, ..self.authorities() }
+    }
+
+    /// The same, but that every certificate is checked in any case.
+    pub(crate) fn authorities(&self) -> Trust {
         let named = std::env::var_os("X509_CERT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.read_dir().is_ok());
         let ca_dir = named.or_else(usual);
-        Trust { ca_files: self.ca.clone(), ca_dir, insecure: self.insecure }
+        Trust { ca_files: self.ca.clone(), ca_dir, insecure: false }
     }
 }
 
@@ -106,6 +111,8 @@ pub(crate) enum Command {
     Complete(CompleteArgs),
     Man(ManArgs),
     Wan(crate::wan::args::WanArgs),
+    Pki(crate::pki::args::PkiArgs),
+    Auth(crate::auth::AuthArgs),
 }
 
 /// Copy files and trees, from several replicas at once if there are.
@@ -445,7 +452,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Completes names on servers.
-fn remote() -> ArgValueCompleter {
+pub(crate) fn remote() -> ArgValueCompleter {
     ArgValueCompleter::new(crate::completion::names_at)
 }
 

@@ -16,12 +16,13 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use clap_complete::engine::CompletionCandidate;
 use gridlane_client::{EntryKind, Item, Lister, encode_name};
-use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_core::{Result, Url};
 use gridlane_engine::Client;
 use gridlane_net::tls::Trust;
 use tokio::time::timeout;
 
 use crate::args::{Cli, CompleteArgs, CompletionArgs, Shell};
+use crate::output;
 
 /// How long a server may take to tell its names.
 const ANSWER_MAX: Duration = Duration::from_millis(300);
@@ -42,7 +43,7 @@ pub(crate) fn script(args: &CompletionArgs) -> Result<ExitCode> {
         Shell::Zsh => include_str!("completion/gridlane.zsh"),
         Shell::Fish => include_str!("completion/gridlane.fish"),
     };
-    print(text.as_bytes())
+    output::print(text.as_bytes())
 }
 
 /// Answers a shell: a candidate a line; nothing when the shell shall look at its own files.
@@ -77,7 +78,7 @@ pub(crate) fn complete(args: &CompleteArgs) -> Result<ExitCode> {
             out.push(b'\n');
         }
     }
-    print(&out)
+    output::print(&out)
 }
 
 /// The names on a server that begin as what was typed.
@@ -209,16 +210,6 @@ fn split(line: &str) -> Vec<String> {
     }
     words.push(word);
     words
-}
-
-fn print(bytes: &[u8]) -> Result<ExitCode> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error::new(ErrorKind::LocalIo, format!("cannot write to standard output: {cause}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
-    }
 }
 
 #[cfg(test)]

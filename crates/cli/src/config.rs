@@ -13,8 +13,15 @@
 //! [[export]]              # what `serve` serves: not options, see `serve::tables`
 //! directory = "/data"
 //!
+//! [[rule]]                # who may do what there, likewise
+//! who = "anyone"
+//! may = ["read"]
+//!
 //! [root]                  # what `serve` does over root://, likewise
 //! auth = "unix"
+//!
+//! [auth]                  # whom `serve` believes, likewise: commands of `gridlane auth` have no options here
+//! users = "/etc/gridlane/users"
 //! ```
 
 use std::ffi::OsString;
@@ -56,11 +63,12 @@ fn with_defaults(command: Command, text: &str) -> Result<Command> {
 
 /// The command with the defaults of its table, and its commands with theirs.
 fn with_table(mut command: Command, table: &Table) -> Result<Command> {
+    let is_all = command.get_name() == "gridlane";
     for (name, value) in table {
         match value {
             // Not options of a command: `serve` reads them itself.
-            Value::Array(_) if name == "export" && command.get_name() == "gridlane" => {}
-            Value::Table(_) if name == "root" && command.get_name() == "gridlane" => {}
+            Value::Array(_) if matches!(name.as_str(), "export" | "rule") && is_all => {}
+            Value::Table(_) if matches!(name.as_str(), "root" | "auth") && is_all => {}
             Value::Table(options) => {
                 let of = command.find_subcommand(name).cloned();
                 let of = of.ok_or_else(|| wrong(format!("there is no command {name:?}")))?;

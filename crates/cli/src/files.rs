@@ -260,7 +260,7 @@ fn value(entry: &Entry, etag: Option<&str>) -> Value {
 }
 
 /// Prints a whole answer; a reader that went away (`| head`) is no failure.
-fn print(bytes: &[u8]) -> Result<ExitCode> {
+pub(crate) fn print(bytes: &[u8]) -> Result<ExitCode> {
     write(bytes).map(|_| ExitCode::SUCCESS)
 }
 

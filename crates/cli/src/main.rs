@@ -4,6 +4,7 @@
 //! output, one object a line. The exit code says what kind of failure it was.
 
 mod args;
+mod auth;
 mod completion;
 mod config;
 mod cp;
@@ -12,6 +13,7 @@ mod events;
 mod files;
 mod man;
 mod output;
+mod pki;
 mod progress;
 mod serve;
 mod wan;
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
     };
     let without_runtime = match &cli.command {
         Command::Wan(args) => Some(wan::run(args, &cli.global)),
+        Command::Pki(args) => Some(pki::run(args, &cli.global)),
+        Command::Auth(args) => Some(auth::run(args, &cli.global)),
         Command::Completion(args) => Some(completion::script(args)),
         Command::Complete(args) => Some(completion::complete(args)),
         Command::Man(args) => Some(man::run(args)),
@@ -118,8 +122,11 @@ async fn run(cli: Cli, output: Output) -> Result<ExitCode> {
         Command::Mv(args) => files::mv(&args, &cli.global).await,
         Command::Df(args) => files::df(&args, &cli.global).await,
         Command::Doctor(args) => doctor::run(&args, &cli.global).await,
-        Command::Wan(_) | Command::Completion(_) | Command::Complete(_) | Command::Man(_) => {
-            unreachable!("has run already, without a runtime")
-        }
+        Command::Wan(_)
+        | Command::Pki(_)
+        | Command::Auth(_)
+        | Command::Completion(_)
+        | Command::Complete(_)
+        | Command::Man(_) => unreachable!("has run already, without a runtime"),
     }
 }

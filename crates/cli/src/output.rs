@@ -1,9 +1,10 @@
 //! Where text and JSON go.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
 use gridlane_client::credentials::Warning;
-use gridlane_core::{Error, ErrorKind, Fault};
+use gridlane_core::{Error, ErrorKind, Fault, Result};
 use serde_json::{Value, json};
 
 use crate::args::Global;
@@ -48,6 +49,17 @@ impl Output {
             true => print_event(&mut std::io::stdout().lock(), event, fields),
             false => self.error(error),
         }
+    }
+}
+
+/// Writes what the command was asked for to standard output.
+pub(crate) fn print(bytes: &[u8]) -> Result<ExitCode> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Error::new(ErrorKind::LocalIo, format!("cannot write to standard output: {cause}")))
+        }
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 

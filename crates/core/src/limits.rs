@@ -2,6 +2,45 @@
 
 use std::time::Duration;
 
+// --- Tokens ------------------------------------------------------------------------------------
+
+/// Bytes of a file of authorities, revoked certificates, users or secrets. The longest revocation lists of the grid have
+/// 2 MB.
+pub const AUTH_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of a JSON Web Token. Real ones have 0.5 to 3 kB, those with many groups 8 kB; it has to leave room in a request
+/// head for everything else.
+pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Objects and arrays within each other in the JSON of tokens and of issuers' documents. Profiles need 2, certificates of
+/// keys 4.
+pub const TOKEN_JSON_DEPTH_MAX: usize = 8;
+/// Bytes of a token's subject (WLCG profile 2.1.1: 255), of its identifier, and of the name of its key.
+pub const TOKEN_NAME_BYTES_MAX: usize = 255;
+/// Scopes of a token: each may become a place to compare with for every request.
+pub const TOKEN_SCOPES_MAX: usize = 256;
+/// Groups of a token.
+pub const TOKEN_GROUPS_MAX: usize = 256;
+/// Audiences of a token.
+pub const TOKEN_AUDIENCES_MAX: usize = 64;
+/// How far an issuer's clock may be from ours: what the WLCG profile recommends (4.3.1).
+pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// Tokens that are known to be good (about 1 KiB each), so that only the first request of each costs a signature.
+pub const TOKENS_KEPT_MAX: usize = 8192;
+/// Bytes of an issuer's document: its description, or its keys. Real ones have up to 20 kB.
+pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+/// Keys of one issuer. Real ones have one to five.
+pub const ISSUER_KEYS_MAX: usize = 64;
+/// Until an issuer's keys are fetched again: what the WLCG profile has as its maximum (4.3.1). It is how long a key that
+/// was called back is still believed.
+pub const ISSUER_KEYS_REFRESH: Duration = Duration::from_secs(6 * 3600);
+/// How long they are believed when the issuer does not answer: a long weekend (WLCG profile 4.3.1).
+pub const ISSUER_KEYS_AGE_MAX: Duration = Duration::from_secs(4 * 24 * 3600);
+/// Between two fetches because of a key that is not known: anybody can name one.
+pub const ISSUER_KEYS_UNKNOWN_WAIT: Duration = Duration::from_secs(180);
+/// Between two fetches when the first failed.
+pub const ISSUER_KEYS_FAILED_WAIT: Duration = Duration::from_secs(60);
+/// How long a document of an issuer may take. The request whose token needs it waits, for two or three of them.
+pub const ISSUER_DOCUMENT_MAX: Duration = Duration::from_secs(5);
+
 // --- What a server accepts ---------------------------------------------------------------------
 
 /// Bytes of a request line: beyond it the answer is 414. nginx and Apache stop at 8 KiB.
@@ -14,6 +53,12 @@ pub const REQUEST_HEADERS_MAX: usize = 100;
 pub const NAME_BYTES_MAX: usize = 255;
 /// From accepting a connection to knowing its protocol, then to the end of a TLS handshake.
 pub const DETECT_MAX: Duration = Duration::from_secs(10);
+/// Bytes of TLS sessions that clients may go on with. One takes 0.6 KB, and with a proxy's chain 6 KB, twice for each
+/// connection: at 4000 new connections per second with proxies, what was used in the last second is there, and without
+/// client certificates what was used in the last ten.
+pub const TLS_SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// How long a TLS session may be gone on with: a working day. The chain in it is judged anew each time.
+pub const TLS_SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// From a request's first byte to the end of its head: beyond it the answer is 408.
 pub const REQUEST_HEAD_MAX: Duration = Duration::from_secs(20);
 /// Without a byte of a request on an open connection: then it is closed.
@@ -115,6 +160,39 @@ pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub const ADMIN_SPACE_MAX: Duration = Duration::from_secs(1);
 /// How long a request on the admin address may take, from connecting to the end of the answer.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a macaroon as text: it travels in a request's head. Real ones have 300 to 600.
+pub const MACAROON_BYTES_MAX: usize = 8 * 1024;
+/// Caveats of a macaroon: each is a signature to compute. Real ones have five to ten.
+pub const MACAROON_CAVEATS_MAX: usize = 64;
+/// Bytes of a secret that macaroons are made with: XRootD's own limit, and the length of the signatures.
+pub const MACAROON_SECRET_BYTES_MIN: usize = 32;
+/// Bytes of a request for a macaroon: XRootD's own limit.
+pub const MACAROON_REQUEST_BYTES_MAX: usize = 4096;
+/// Bytes of a server's answer to that: gfal2 reads a megabyte, and a macaroon with its URLs has a few kilobytes.
+pub const MACAROON_ANSWER_BYTES_MAX: usize = 64 * 1024;
+/// How long a macaroon is good at most; who asks for more gets this. XRootD's default.
+pub const MACAROON_MAX: Duration = Duration::from_secs(24 * 3600);
+/// How long a macaroon is good when nobody said: what issuers of tokens do.
+pub const MACAROON_DEFAULT: Duration = Duration::from_secs(3600);
+/// Cost of a password's hash, as a power of two: at 14 one takes a second of a processor.
+pub const PASSWORD_COST_MAX: u32 = 14;
+/// Cost of those that we make: about 50 ms.
+pub const PASSWORD_COST: u32 = 10;
+/// Bytes of a password: the hash sees no more.
+pub const PASSWORD_BYTES_MAX: usize = 72;
+/// Users with passwords. With more of them a site has something better than a file.
+pub const USERS_MAX: usize = 10_000;
+/// Passwords that were seen to be right and need not be hashed again: 32 bytes each.
+pub const PASSWORDS_SEEN_MAX: usize = 4096;
+/// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
+pub const PASSWORDS_CHECKED_MAX: usize = 2;
+/// How long a request waits for its turn to have its password hashed.
+pub const PASSWORD_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Chains of clients' certificates that are known to be good (about 1 KiB each), so that only the first connection of each
+/// costs signatures.
+pub const CHAINS_KEPT_MAX: usize = 8192;
+/// How long a connection goes by what was found of its certificates, and a refused one is refused without a new look.
+pub const CHAIN_JUDGED_MAX_S: i64 = 60;
 /// Blocking disk operations at the same time on one export.
 pub const DISK_OPERATIONS_MAX: usize = 64;
 /// Threads of a server beside those that serve connections. Every disk operation may begin one when the machine is
@@ -470,10 +548,44 @@ pub const ROOT_PARALLEL_READS: u32 = 5;
 /// Bytes of `/etc/passwd` or `/etc/group` that are read: a large site's have a few hundred kilobytes.
 pub const NAMES_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
+// --- Credentials that we read ------------------------------------------------------------------
+
+/// Attribute certificates of VOMS in one proxy: one for each virtual organisation, and people are in a few.
+pub const VOMS_CERTIFICATES_MAX: usize = 16;
+/// Certificates that one of them brings for its own signature: a server's and the authorities above it.
+pub const VOMS_ISSUERS_MAX: usize = 8;
+/// Extensions, attributes and targets of one of them, each: real ones have five extensions and one attribute.
+pub const VOMS_ELEMENTS_MAX: usize = 64;
+/// Groups and roles of somebody, in all of them together: each is in every line of the logs.
+pub const VOMS_FQANS_MAX: usize = 256;
+/// Bytes of a group with its role as VOMS writes it: its database has room for 255 of each, and there are words between.
+pub const VOMS_FQAN_BYTES_MAX: usize = 640;
+/// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
+pub const VOMS_SKEW_MAX_S: i64 = 300;
+
+// --- Credentials that we make ------------------------------------------------------------------
+
+/// Certificates and proxies that we make are good from this long before they are made: clocks of machines differ by
+/// minutes, and Globus and VOMS allow for five.
+pub const CERTIFICATE_BACKDATED_S: i64 = 300;
+
+// --- Certificates -------------------------------------------------------------------------------
+
+/// Certificates that a peer presents, and of a path to a root. Chains of the grid have up to ten, with proxies of
+/// proxies.
+pub const CHAIN_CERTIFICATES_MAX: usize = 24;
+/// Bytes of all of them: rustls takes messages of 64 KiB in a handshake; attributes of several organisations take 20 KiB.
+pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
+/// Signatures looked at for one chain, along all ways that are tried: a few more than the longest way has.
+pub const CHAIN_SIGNATURES_MAX: usize = 48;
+/// Bytes of a serial number (RFC 5280, 4.1.2.2).
+pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
+
 /// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
 pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
 /// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+// --- Credentials that we make ------------------------------------------------------------------
 /// How fast a copy is assumed to be when it is asked whether a credential outlives it: half of a 1 Gb/s link, which is
 /// what a worker node has to itself on a bad day.
 pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;

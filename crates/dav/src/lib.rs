@@ -62,7 +62,7 @@ pub use multistatus::{Multistatus, Resource};
 pub use multistatus_reader::{MultistatusEntry, MultistatusReader};
 pub use path::ResourcePath;
 pub use propfind::PropfindRequest;
-pub use range::{ContentRange, RangeSpec, UnsatisfiedRange};
+pub use range::{ContentRange, OverlongRange, RangeSpec, UnsatisfiedRange};
 pub use ranges::{RangeAnswer, RangeList};
 pub use request::RequestHead;
 pub use response::ResponseHead;

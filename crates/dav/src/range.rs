@@ -95,17 +95,39 @@ impl ContentRange {
     /// Reads `bytes 0-99/1234` or `bytes 0-99/*`; `None` for anything else, and for a range that is not
     /// inside of the file.
     pub fn parse(text: &str) -> Option<ContentRange> {
-        let (range, size) = bytes_unit(text)?.split_once('/')?;
-        let (first, last) = trim(range).split_once('-')?;
-        let (first, last) = (number(trim(first))?, number(trim(last))?);
-        let size = match trim(size) {
-            "*" => None,
-            size => Some(number(size)?),
-        };
-        let end = last.checked_add(1)?;
-        (first <= last && size.is_none_or(|size| end <= size))
-            .then(|| ContentRange { range: ByteRange::new(first, end), size })
+        let (first, end, size) = content_range(text)?;
+        size.is_none_or(|size| end <= size).then(|| ContentRange { range: ByteRange::new(first, end), size })
     }
+}
+
+/// The `Content-Range` of a 206 whose range goes on behind the end of the file.
+///
+/// RFC 9110 (14.4) does not allow it. XRootD (5.5.3) repeats so what it was asked for when that is more than there is,
+/// announces as many bytes, sends none, and closes the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverlongRange {
+    /// Size of the whole file.
+    pub size: u64,
+}
+
+impl OverlongRange {
+    /// Reads `bytes 0-1048575/300`; `None` for what RFC 9110 allows, and for anything else.
+    pub fn parse(text: &str) -> Option<OverlongRange> {
+        let (_, end, size) = content_range(text)?;
+        size.filter(|size| end > *size).map(|size| OverlongRange { size })
+    }
+}
+
+/// First byte, the one behind the last, and size.
+fn content_range(text: &str) -> Option<(u64, u64, Option<u64>)> {
+    let (range, size) = bytes_unit(text)?.split_once('/')?;
+    let (first, last) = trim(range).split_once('-')?;
+    let (first, last) = (number(trim(first))?, number(trim(last))?);
+    let size = match trim(size) {
+        "*" => None,
+        size => Some(number(size)?),
+    };
+    (first <= last).then_some((first, last.checked_add(1)?, size))
 }
 
 /// The value of the header: `bytes 0-99/1234`.
@@ -232,6 +254,11 @@ mod tests {
             assert_eq!(ContentRange::parse(bad), None, "{bad}");
         }
         assert_eq!(UnsatisfiedRange::parse("bytes 2-5/10"), None);
+        assert_eq!(OverlongRange::parse("bytes 2-10/10"), Some(OverlongRange { size: 10 }));
+        assert_eq!(OverlongRange::parse("bytes 0-1048575/0"), Some(OverlongRange { size: 0 }));
+        for good in ["bytes 2-9/10", "bytes 2-5/*", "bytes 5-2/10", "bytes */10"] {
+            assert_eq!(OverlongRange::parse(good), None, "{good}");
+        }
     }
 
     proptest! {

@@ -10,7 +10,7 @@ use gridlane_core::{Checksum, Error, ErrorKind, Result, limits};
 use crate::etag::ETag;
 use crate::header::Headers;
 use crate::method::Version;
-use crate::range::{ContentRange, UnsatisfiedRange};
+use crate::range::{ContentRange, OverlongRange, UnsatisfiedRange};
 use crate::status::Status;
 use crate::{date, digest, media_type};
 
@@ -119,6 +119,11 @@ impl ResponseHead {
                 None => Err(protocol(format!("Content-Range {text:?} cannot be read"))),
             },
         }
+    }
+
+    /// The file's size as a 206 tells it that announces more than there is.
+    pub fn overlong_range(&self) -> Option<OverlongRange> {
+        self.headers.single("content-range").and_then(OverlongRange::parse)
     }
 
     /// The file's size as a 416 tells it.

@@ -28,6 +28,7 @@ impl Client {
     /// The same, with something to show. What it has learned of servers so far is kept.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
         self.http = self.http.credentials(credentials.clone());
+        self.root = self.root.credentials(credentials.clone());
         self.credentials = credentials;
         self
     }

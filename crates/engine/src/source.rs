@@ -157,6 +157,11 @@ impl Source {
         }
     }
 
+    /// Its size, once it has said it.
+    pub(crate) fn size_bytes(&self) -> Option<u64> {
+        self.known().identity.as_ref().and_then(|identity| identity.size_bytes)
+    }
+
     fn known(&self) -> MutexGuard<'_, Known> {
         // A panic elsewhere leaves nothing half-done here.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)

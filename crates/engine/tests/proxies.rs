@@ -48,7 +48,7 @@ impl TlsSite {
         let dir = tempfile::tempdir().unwrap();
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let (cert, key) = tls::self_signed(dir.path(), &names).unwrap();
-        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key).unwrap()));
+        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key, false).unwrap()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://ada:target@localhost:{}/f", listener.local_addr().unwrap().port());
         let serving = acceptor.clone();

@@ -360,7 +360,7 @@ mod tests {
     async fn speaking() -> (SocketAddr, (Arc<ClientConfig>, ServerName<'static>)) {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(dir.path(), &["127.0.0.1".into()]).unwrap();
-        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key).unwrap()));
+        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key, false).unwrap()));
         let config = tls::client_config(&Trust { ca_files: vec![cert], ..Trust::default() }).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -11,11 +11,14 @@
 //! What it is not: it knows no HTTP, keeps no pool and retries nothing.
 
 mod accept;
+mod client_certs;
 mod dial;
+pub mod file;
 mod proxy;
 pub mod proxy_protocol;
 mod race;
 mod resolve;
+mod resumption;
 mod session;
 mod socks;
 mod stream;

@@ -18,6 +18,7 @@ use std::ops::Range;
 use gridlane_core::limits::{IO_BYTES, TLS_RECORD_BYTES_MAX};
 use gridlane_sys::AlignedBuf;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
+use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
@@ -211,6 +212,15 @@ impl Session {
             rustls::ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
             _ => Some("TLS"),
         }
+    }
+
+    /// The certificates that the other side has shown, its own first.
+    pub(crate) fn peer_certificates(&self) -> &[CertificateDer<'static>] {
+        let certificates = match &self.side {
+            Side::Client(conn) => conn.peer_certificates(),
+            Side::Server(conn) => conn.peer_certificates(),
+        };
+        certificates.unwrap_or_default()
     }
 
     /// Whether the handshake went on from an earlier session.
@@ -442,7 +452,7 @@ mod tests {
     fn pair() -> (Session, Session) {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
-        let config = tls::server_config(&cert, &key).unwrap();
+        let config = tls::server_config(&cert, &key, false).unwrap();
         let server = Session::new(Side::Server(Box::new(UnbufferedServerConnection::new(config).unwrap())));
         let trust = tls::Trust { ca_files: vec![cert], ..tls::Trust::default() };
         let name = ServerName::try_from("localhost").unwrap();

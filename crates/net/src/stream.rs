@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use rustls::ServerConfig;
 use rustls::client::{ClientConfig, UnbufferedClientConnection};
 use rustls::server::UnbufferedServerConnection;
-use rustls_pki_types::ServerName;
+use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -382,6 +382,14 @@ impl Stream {
     /// The negotiated TLS version, for logs.
     pub fn tls_version(&self) -> Option<&'static str> {
         self.session.as_ref()?.version()
+    }
+
+    /// The certificates that the other side has shown in the handshake, or in that of the session that went on: its own
+    /// first; none without TLS, or when it has shown none. That it has the first one's key is certain.
+    ///
+    /// Those of a server were verified. Those of a client [were not](crate::tls::server_config).
+    pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
+        self.session.as_ref().map_or(&[], |session| session.peer_certificates())
     }
 
     /// Whether TLS went on from an earlier session, which spares certificates and, before TLS 1.3, a

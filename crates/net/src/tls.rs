@@ -5,8 +5,8 @@
 mod client;
 
 use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -20,6 +20,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
+use crate::client_certs::AnyChain;
+use crate::file;
+use crate::resumption::Resumption;
 pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
 /// Whom a client trusts.
@@ -91,15 +94,28 @@ pub fn count_authorities(trust: &Trust) -> Result<(usize, usize)> {
 }
 
 /// Settings for connections that we accept, with the certificate chain and key in two PEM files.
-pub fn server_config(cert_file: &Path, key_file: &Path) -> Result<Arc<ServerConfig>> {
+///
+/// They are Mozilla's intermediate profile without finite-field Diffie-Hellman: TLS 1.3, and TLS 1.2 with ECDHE and
+/// AES-GCM or ChaCha20. With `asks_for_certificates` clients are asked for a certificate, and served without one as well;
+/// what they send [is not judged](crate::Stream::peer_certificates). Each of these settings has sessions of its own to go
+/// on with: with new settings clients shake hands in full.
+pub fn server_config(
+    cert_file: &Path,
+    key_file: &Path,
+    asks_for_certificates: bool,
+) -> Result<Arc<ServerConfig>> {
     let chain = read_certificates(cert_file)?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|cause| unusable(key_file, cause))?;
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
-        .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|cause| unusable(cert_file, cause))?;
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?;
+    let builder = match asks_for_certificates {
+        true => builder.with_client_cert_verifier(AnyChain::new(&provider)),
+        false => builder.with_no_client_auth(),
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|cause| unusable(cert_file, cause))?;
+    config.session_storage = Resumption::new();
     Ok(Arc::new(config))
 }
 
@@ -141,24 +157,14 @@ pub fn self_signed(dir: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)> {
             return Ok(());
         }
         let made = rcgen::generate_simple_self_signed(names.to_vec()).map_err(io::Error::other)?;
-        replace(&key_file, 0o600, made.signing_key.serialize_pem().as_bytes())?;
-        replace(&cert_file, 0o644, made.cert.pem().as_bytes())
+        file::replace(&key_file, 0o600, made.signing_key.serialize_pem().as_bytes())?;
+        file::replace(&cert_file, 0o644, made.cert.pem().as_bytes())
     };
     write().map_err(|cause| {
         Error::local_io(format!("cannot keep a certificate in {}", dir.display()), &cause)
             .hint("give one with --cert FILE --key FILE")
     })?;
     Ok((cert_file, key_file))
-}
-
-/// Writes a file so that it is there whole or not at all, with its final mode from the start.
-fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
-    let partial = path.with_extension(format!("new-{}", std::process::id()));
-    let mut file =
-        fs::OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&partial)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&partial, path)
 }
 
 fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {

@@ -25,7 +25,7 @@ impl Site {
     fn new() -> Site {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(dir.path(), &["localhost".into(), "127.0.0.1".into()]).unwrap();
-        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key).unwrap()));
+        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key, false).unwrap()));
         let trust = Trust { ca_files: vec![cert], ..Trust::default() };
         let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         Site { _dir: dir, listener, acceptor, trust }
@@ -246,7 +246,7 @@ fn servers_that_start_together_share_one_certificate() {
             std::thread::spawn(move || {
                 let (cert, key) = tls::self_signed(&dir, &["localhost".into()]).unwrap();
                 // Fails when the key is not that of the certificate.
-                tls::server_config(&cert, &key).unwrap();
+                tls::server_config(&cert, &key, false).unwrap();
             })
         })
         .collect();
@@ -266,7 +266,7 @@ fn a_made_certificate_is_kept_and_its_key_is_private() {
     let trust = Trust { ca_files: vec![key], ..Trust::default() };
     let error = tls::client_config(&trust).unwrap_err();
     assert_eq!(error.kind().exit_code(), 2, "{error}");
-    assert!(tls::server_config(&cert, &cert).is_err());
+    assert!(tls::server_config(&cert, &cert, false).is_err());
 }
 
 /// The two ends of a new connection, when a byte has gone each way.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gridlane_auth::Identity;
 use gridlane_core::{Error, Result, limits};
 
 /// Where requests are recorded. Clones write to the same place.
@@ -141,7 +142,7 @@ impl AccessLog {
     }
 
     /// Records what happened to the server and not to a request.
-    pub(crate) fn note(&self, what: &str) {
+    pub fn note(&self, what: &str) {
         self.write_line(&Note { time: timestamp(SystemTime::now()), error: what });
     }
 
@@ -261,6 +262,12 @@ pub(crate) struct Record<'a> {
     pub(crate) seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) range: Option<&'a str>,
+    /// Who made it, as far as it was proved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) identity: Option<&'a Identity>,
+    /// By which rule it was allowed, or why not; nothing where no rule was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<String>,
     /// What the client of root:// says that its user is called: nobody has checked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,

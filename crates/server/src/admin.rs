@@ -26,7 +26,6 @@ const READ_BYTES: usize = 4096;
 
 /// Answers until it is aborted.
 pub(crate) async fn serve(listener: TcpListener, current: Current, phase: watch::Receiver<Phase>) {
-    let looking = Looking::default();
     let room = Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS_MAX));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -40,28 +39,22 @@ pub(crate) async fn serve(listener: TcpListener, current: Current, phase: watch:
         };
         let shared = Arc::clone(&current.borrow());
         let phase = *phase.borrow();
-        let looking = Arc::clone(&looking);
         tokio::spawn(async move {
             // Whoever does not finish in time is cut.
-            let _ = timeout(limits::ADMIN_REQUEST_MAX, exchange(socket, &shared, phase, &looking)).await;
+            let _ = timeout(limits::ADMIN_REQUEST_MAX, exchange(socket, &shared, phase)).await;
             drop(permit);
         });
     }
 }
 
-async fn exchange(
-    socket: TcpStream,
-    shared: &Shared,
-    phase: Phase,
-    looking: &Looking,
-) -> std::io::Result<()> {
+async fn exchange(socket: TcpStream, shared: &Shared, phase: Phase) -> std::io::Result<()> {
     let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
     let mut stream = Stream::plain(socket)?;
     let mut bytes = Vec::new();
     let (reply, version, is_head) = loop {
         match RequestHead::parse(&bytes) {
             Ok(Some((head, _))) => {
-                let reply = decide(&head, shared, phase, looking, is_local).await;
+                let reply = decide(&head, shared, phase, is_local).await;
                 break (reply, head.version, head.method == Method::Head);
             }
             Ok(None) => {}
@@ -87,13 +80,7 @@ async fn exchange(
     Ok(())
 }
 
-async fn decide(
-    head: &RequestHead,
-    shared: &Shared,
-    phase: Phase,
-    looking: &Looking,
-    is_local: bool,
-) -> Reply {
+async fn decide(head: &RequestHead, shared: &Shared, phase: Phase, is_local: bool) -> Reply {
     if is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
         let what = "the Host is neither an address nor a name of this machine";
         return Reply::failure(Status::MISDIRECTED_REQUEST, what);
@@ -118,16 +105,22 @@ async fn decide(
             Phase::Serving => text(Status::OK, "ready"),
             Phase::Draining | Phase::Stopping => text(Status::SERVICE_UNAVAILABLE, "stopping"),
         },
-        _ => Reply::new(Status::OK)
-            .field("Content-Type", CONTENT_TYPE)
-            .field("Cache-Control", "no-store")
-            .payload(Payload::Bytes(page(shared, phase, looking).await.into_bytes())),
+        _ => metrics(shared, phase).await,
     }
+}
+
+/// The page of metrics: here for whoever can connect, and at the server's own address for who may administer it.
+pub(crate) async fn metrics(shared: &Shared, phase: Phase) -> Reply {
+    Reply::new(Status::OK)
+        .field("Content-Type", CONTENT_TYPE)
+        .field("Cache-Control", "no-store")
+        .payload(Payload::Bytes(page(shared, phase).await.into_bytes()))
 }
 
 /// How much room there is in each export, as far as its storage tells in time: a dead one must not keep the others
 /// from being told of.
-async fn spaces(shared: &Shared, looking: &Looking) -> Vec<(String, Space)> {
+async fn spaces(shared: &Shared) -> Vec<(String, Space)> {
+    let looking = &shared.looking;
     let mut spaces = Vec::new();
     for export in shared.exports.iter() {
         let path = export.path.to_string();
@@ -148,13 +141,13 @@ async fn spaces(shared: &Shared, looking: &Looking) -> Vec<(String, Space)> {
 }
 
 /// The exports whose storage was asked and has not answered yet: each blocks a thread, and one is enough.
-type Looking = Arc<Mutex<HashSet<String>>>;
+pub(crate) type Looking = Arc<Mutex<HashSet<String>>>;
 
 fn lock(looking: &Looking) -> MutexGuard<'_, HashSet<String>> {
     looking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn page(shared: &Shared, phase: Phase, looking: &Looking) -> String {
+async fn page(shared: &Shared, phase: Phase) -> String {
     let mut page = Page::default();
     page.family("build", Kind::Info, "", "Which program this is.");
     page.sample("_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
@@ -198,6 +191,17 @@ async fn page(shared: &Shared, phase: Phase, looking: &Looking) -> String {
     page.family("digests_read_bytes", Kind::Counter, "bytes", "Bytes read for checksums on demand.");
     page.sample("_total", &[], digests.hashed_bytes);
     page.family(
+        "issuer_key_fetches",
+        Kind::Counter,
+        "",
+        "Fetches of the keys of tokens' issuers, and those of them that failed.",
+    );
+    for (outcome, counter) in
+        [("begun", &shared.issuer_keys.fetches), ("failed", &shared.issuer_keys.failures)]
+    {
+        page.sample("_total", &[("outcome", outcome)], counter.get());
+    }
+    page.family(
         "log_records_lost",
         Kind::Counter,
         "",
@@ -221,7 +225,7 @@ async fn page(shared: &Shared, phase: Phase, looking: &Looking) -> String {
         "bytes",
         "Of each export's quota, or its file system: used and available.",
     );
-    for (export, space) in spaces(shared, looking).await {
+    for (export, space) in spaces(shared).await {
         page.sample("", &[("export", &export), ("kind", "used")], space.used_bytes);
         page.sample("", &[("export", &export), ("kind", "available")], space.available_bytes);
     }

@@ -4,6 +4,7 @@
 //! 4918, 10.4) about any. Both are evaluated early, to refuse before a byte is moved; HTTP's become an
 //! [`Expectation`] besides, which the storage checks at the very moment of the change.
 
+use gridlane_auth::Operation;
 use gridlane_dav::conditional::{self, Verdict};
 use gridlane_dav::if_header::IfHeader;
 use gridlane_dav::request::{Rejection, RequestHead};
@@ -15,7 +16,6 @@ use crate::export::{Place, Spot};
 use crate::get;
 use crate::origin::Origin;
 use crate::reply::Reply;
-use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// What is at a path; `None` for nothing.
@@ -43,11 +43,6 @@ pub(crate) fn evaluate(head: &RequestHead, current: Option<&Metadata>) -> Result
     }
 }
 
-/// [Evaluates](evaluate) the conditions of a request that is about a file and nothing else.
-pub(crate) fn expectation_of(spot: &Spot, head: &RequestHead) -> Result<Expectation, Reply> {
-    evaluate(head, look(spot.storage(), &spot.object)?.as_ref())
-}
-
 /// Checks the `If` field, if there is one; may wait for a disk. There are no locks, so who believes to hold
 /// one is refused.
 pub(crate) fn check_if(
@@ -59,14 +54,16 @@ pub(crate) fn check_if(
     let Some(conditions) = IfHeader::parse(&head.headers).map_err(refused)? else { return Ok(()) };
     let tag_at = |spot: &Spot| {
         // Whoever may not read there is told nothing.
-        spot.check(Operation::Look).ok()?;
+        if !spot.may(Operation::Stat) {
+            return None;
+        }
         ETag::strong(look(spot.storage(), &spot.object).ok()??.tag)
     };
     let holds = conditions.holds(|resource| match resource {
         None => tag_at(spot),
         Some(named) => {
             let named = Destination::read(named).ok().filter(|named| origin.is_ours(shared, named))?;
-            match shared.exports.find(&named.resource_path().ok()?, spot.client) {
+            match shared.exports.find(&named.resource_path().ok()?, &spot.client) {
                 Place::Inside(named) => tag_at(&named),
                 Place::Above(_) | Place::Nowhere => None,
             }

@@ -17,7 +17,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use gridlane_core::limits;
+use gridlane_auth::Operation;
+use gridlane_core::{Secret, limits};
 use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{Method, ResourcePath, Status, Version};
 use gridlane_net::Stream;
@@ -26,23 +27,28 @@ use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::access_log::{Record, timestamp, told};
+use crate::auth::certificates::Shown;
+use crate::auth::{self, By};
 use crate::body::{Body, Inbox, Wire};
+use crate::client::Client;
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::rules::{Client, Operation};
 use crate::settings::LogLevel;
 use crate::shared::{Current, Phase, Shared};
 use crate::transfer::{CLIENT_PACE, Framing, Patience, Sender};
 use crate::{
-    conditions, cors, delete, forwarded, gather, get, mkcol, options, propfind, proppatch, put, relocate,
-    transfer,
+    admin, conditions, cors, delete, forwarded, gather, get, macaroons, mkcol, options, propfind, proppatch,
+    put, relocate, transfer,
 };
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
 const RELEASE_AFTER: Duration = Duration::from_secs(1);
+
+/// Where the metrics are, for who may administer the server: no export has such names.
+const METRICS_NAMES: [&[u8]; 2] = [b".gridlane", b"metrics"];
 
 /// What came next.
 enum Next {
@@ -64,6 +70,8 @@ pub(crate) struct Connection {
     /// The client is on this machine, where a web page's scripts are as well: it has to call us by a name
     /// that is ours.
     is_local: bool,
+    /// The certificate that the client has shown.
+    shown: Shown,
     /// The request in hand.
     request: InHand,
 }
@@ -75,6 +83,8 @@ struct InHand {
     /// Unique among the requests of this process, and nearly so among all.
     id: String,
     client: Client,
+    /// The macaroon by which the client has proved who it is, if it did so by one.
+    macaroon: Option<Secret>,
 }
 
 impl Connection {
@@ -85,10 +95,10 @@ impl Connection {
         is_local: bool,
     ) -> Connection {
         let shared = Arc::clone(&current.borrow_and_update());
-        let client = Client { address: stream.peer().ip().to_canonical() };
-        let request = InHand { began: Instant::now(), id: String::new(), client };
+        let client = Client::anonymous(stream.peer().ip().to_canonical());
+        let request = InHand { began: Instant::now(), id: String::new(), client, macaroon: None };
         let wire = Wire { stream, inbox: Inbox::default() };
-        Connection { shared, current, wire, phase, is_local, request }
+        Connection { shared, current, wire, phase, is_local, shown: Shown::default(), request }
     }
 
     /// Serves requests until the connection ends.
@@ -172,7 +182,8 @@ impl Connection {
         self.request = InHand {
             began: Instant::now(),
             id: format!("{:x}-{number:x}", self.shared.started_s),
-            client: Client { address: self.wire.stream.peer().ip().to_canonical() },
+            client: Client::anonymous(self.wire.stream.peer().ip().to_canonical()),
+            macaroon: None,
         };
     }
 
@@ -181,9 +192,12 @@ impl Connection {
         let mut body = Body::new(head.body);
         let uploading =
             (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
-        let reply = self.decide(head, &mut body).await;
+        let reply = match self.admit(head).await {
+            Ok(()) => self.decide(head, &mut body).await,
+            Err(reply) => reply,
+        };
         drop(uploading);
-        let mut reply = cors::apply(&self.shared.exports, self.request.client, head, reply);
+        let mut reply = cors::apply(&self.shared.exports, &self.request.client, head, reply);
         if reply.status == Status::CLIENT_LEFT {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -211,18 +225,32 @@ impl Connection {
         outcome.map(|_| reply.closes)
     }
 
+    /// Whether a request is for us, and not one too many; and who makes it.
+    async fn admit(&mut self, head: &RequestHead) -> Result<(), Reply> {
+        let shared = &*self.shared;
+        let address = self.request.client.address;
+        if self.is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
+            let what = "the Host is neither an address nor a name of this machine";
+            return Err(Reply::failure(Status::MISDIRECTED_REQUEST, what));
+        }
+        if let Err(wait) = shared.throttle.request(address, &shared.client_limits) {
+            shared.metrics.throttled.add(1);
+            return Err(throttled("this client asks too often", wait));
+        }
+        let (stream, shown) = (&self.wire.stream, &mut self.shown);
+        let peer = stream.peer().ip().to_canonical();
+        let is_secure = stream.is_tls()
+            || address.is_loopback() && stream.proxy().is_none()
+            || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
+        let (client, macaroon) = auth::who(shared, head, By { address, is_secure, stream, shown }).await?;
+        (self.request.client, self.request.macaroon) = (client, macaroon);
+        Ok(())
+    }
+
     /// Looks at method and target; a PUT reads its body here.
     async fn decide(&mut self, head: &RequestHead, body: &mut Body) -> Reply {
         let shared = &*self.shared;
-        if self.is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
-            let what = "the Host is neither an address nor a name of this machine";
-            return Reply::failure(Status::MISDIRECTED_REQUEST, what);
-        }
-        let client = self.request.client;
-        if let Err(wait) = shared.throttle.request(client.address, &shared.client_limits) {
-            shared.metrics.throttled.add(1);
-            return throttled("this client asks too often", wait);
-        }
+        let client = &self.request.client;
         let path = match (&head.method, &head.target) {
             (Method::Unknown(_), _) => {
                 return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
@@ -231,16 +259,34 @@ impl Connection {
             (_, Target::Resource { path, .. }) => path,
             (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
         };
+        // Others are not told that there is something.
+        if path.names().eq(METRICS_NAMES)
+            && matches!(head.method, Method::Get | Method::Head)
+            && shared.exports.may_administer(client)
+        {
+            let phase = *self.phase.borrow();
+            return admin::metrics(shared, phase).await;
+        }
+        let (wire, macaroon) = (&mut self.wire, self.request.macaroon.as_ref());
+        if let Some(reply) = macaroons::answer(shared, wire, head, path, client, macaroon, body).await {
+            return match reply.status {
+                Status::UNAUTHORIZED => shared.asking.ask(reply),
+                _ => reply,
+            };
+        }
         let place = shared.exports.find(path, client);
-        let operation = match head.method {
+        let operations: &[Operation] = match head.method {
             Method::Options => return options::answer(shared, &place),
             Method::Post | Method::Lock | Method::Unlock | Method::Other(_) | Method::Unknown(_) => {
                 return options::not_allowed(shared, head, &place);
             }
-            Method::Get | Method::Head | Method::Propfind => Operation::Look,
-            Method::Copy => Operation::Read,
-            Method::Put | Method::Proppatch | Method::Mkcol => Operation::Write,
-            Method::Delete | Method::Move => Operation::Delete,
+            Method::Get | Method::Head | Method::Propfind => &[Operation::Stat],
+            Method::Copy => &[Operation::Read],
+            Method::Put => &[Operation::Create, Operation::Overwrite],
+            Method::Proppatch => &[Operation::Overwrite],
+            Method::Mkcol => &[Operation::Mkdir],
+            Method::Delete => &[Operation::Delete],
+            Method::Move => &[Operation::Rename],
         };
         let spot = match place {
             Place::Inside(spot) => spot,
@@ -251,7 +297,7 @@ impl Connection {
             }
             Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),
         };
-        if let Err(refusal) = spot.check(operation) {
+        if let Err(refusal) = spot.check_any(operations) {
             return refusal;
         }
         let origin = Origin::new(head, self.wire.stream.is_tls());
@@ -426,6 +472,8 @@ impl Connection {
             bytes_out,
             seconds: duration.as_secs_f64(),
             range: field("range"),
+            identity: head.map(|_| &*self.request.client.identity),
+            decision: self.request.client.decision(),
             user: None,
             user_agent: field("user-agent"),
             client_id: field("x-request-id").map(told),
@@ -457,12 +505,10 @@ fn throttled(what: &str, wait: Duration) -> Reply {
     Reply::failure(Status::TOO_MANY_REQUESTS, what).field("Retry-After", wait_s.to_string())
 }
 
-/// Whether a method changes something.
+/// Whether a method changes something, or asks for a macaroon with which somebody can.
 fn changes(method: &Method) -> bool {
-    matches!(
-        method,
-        Method::Put | Method::Delete | Method::Mkcol | Method::Move | Method::Copy | Method::Proppatch
-    )
+    use Method::{Copy, Delete, Mkcol, Move, Post, Proppatch, Put};
+    matches!(method, Put | Delete | Mkcol | Move | Copy | Proppatch | Post)
 }
 
 /// Waits for a request to begin; whether it does.

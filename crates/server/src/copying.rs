@@ -46,7 +46,7 @@ pub(crate) enum End {
 
 /// Why something was not copied.
 pub(crate) struct Trouble {
-    end: End,
+    pub(crate) end: End,
     pub(crate) reply: Reply,
 }
 

@@ -9,9 +9,9 @@ use gridlane_core::limits;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::{Method, Status};
 
+use crate::client::Client;
 use crate::export::{Export, Exports, Place};
 use crate::reply::Reply;
-use crate::rules::Client;
 
 /// What a script may do.
 const METHODS: &str = "GET, HEAD, OPTIONS";
@@ -26,7 +26,7 @@ const ANSWER_HEADERS: &str =
     "Content-Range, Content-Length, ETag, Digest, Repr-Digest, Accept-Ranges, Last-Modified";
 
 /// Adds to the answer what a browser has to know; a preflight gets an answer of its own.
-pub(crate) fn apply(exports: &Exports, client: Client, head: &RequestHead, reply: Reply) -> Reply {
+pub(crate) fn apply(exports: &Exports, client: &Client, head: &RequestHead, reply: Reply) -> Reply {
     if exports.iter().all(|export| export.cors_origins.is_empty()) {
         return reply;
     }

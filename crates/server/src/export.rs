@@ -1,13 +1,17 @@
 //! Which export a path belongs to, and what may be done there.
 
+use std::fmt;
 use std::sync::Arc;
 
+use gridlane_auth::policy::{Reason, Template, Who};
+use gridlane_auth::{Decision, Grants, Operation, Policy, Rule};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url, limits};
-use gridlane_dav::{ResourcePath, Status};
+use gridlane_dav::ResourcePath;
 use gridlane_store::{ObjectPath, Storage};
 
+use crate::auth::challenge::Asking;
+use crate::client::Client;
 use crate::reply::Reply;
-use crate::rules::{self, Client, Operation, Rule};
 
 /// A storage, under the path where clients find it.
 #[derive(Clone)]
@@ -16,10 +20,8 @@ pub struct Export {
     pub path: ResourcePath,
     /// What is there.
     pub storage: Arc<dyn Storage>,
-    /// Whether anything may be stored, changed and removed: by anyone, or by whom the rules say.
+    /// Whether anything may be stored, changed and removed at all: by whom, the rules say.
     pub allow_write: bool,
-    /// Who may do what; `None`: anyone may read and list and, with `allow_write`, everything else.
-    pub rules: Option<Vec<Rule>>,
     /// Bytes of one upload: beyond it the answer is 413.
     pub upload_bytes_max: u64,
     /// Where its clients expect something else than RFC 4918 says.
@@ -49,7 +51,6 @@ impl Export {
             path: ResourcePath::root(),
             storage,
             allow_write: false,
-            rules: None,
             upload_bytes_max: limits::UPLOAD_BYTES_MAX,
             compat: Compat::default(),
             cors_origins: Vec::new(),
@@ -58,12 +59,55 @@ impl Export {
     }
 }
 
+/// The rule where nobody has said who may do what: anyone may read and list what is under `path` and, with
+/// `allow_write`, change it.
+pub fn open_to_anyone(name: impl Into<String>, path: &ResourcePath, allow_write: bool) -> Rule {
+    let reads = Grants::READ.with(Grants::LIST).with(Grants::STAGE);
+    let may = if allow_write { reads.with(Grants::WRITE).with(Grants::DELETE) } else { reads };
+    Rule { name: name.into(), who: Who::anyone(), may, under: Template::default().below(path) }
+}
+
 /// A path inside of an export, as a client sees it.
 pub(crate) struct Spot {
     pub(crate) export: Arc<Export>,
     pub(crate) object: ObjectPath,
     /// Who asks.
     pub(crate) client: Client,
+    /// By which rules.
+    policy: Arc<Policy>,
+    /// How it could have proved who it is.
+    asking: Arc<Asking>,
+}
+
+/// Why a client may not do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Denial {
+    /// Nobody may change anything in the export.
+    ReadOnly,
+    /// The rules do not let it.
+    ByRules(Reason),
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Denial::ReadOnly => {
+                f.write_str("this server does not let anyone write here; its operator can with --allow-write")
+            }
+            Denial::ByRules(reason) => fmt::Display::fmt(reason, f),
+        }
+    }
+}
+
+/// What a client may store under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MayStore {
+    /// Something new.
+    New,
+    /// Something else instead of what is there.
+    Instead,
+    /// Either.
+    Any,
 }
 
 impl Spot {
@@ -72,24 +116,85 @@ impl Spot {
         self.export.storage.as_ref()
     }
 
-    /// Whether its client may do it: the answer if not. Every method asks here before it looks at the storage.
-    pub(crate) fn check(&self, operation: Operation) -> std::result::Result<(), Reply> {
-        match self.refusal(operation) {
-            None => Ok(()),
-            Some(why) => Err(Reply::failure(Status::FORBIDDEN, why)),
+    /// The same for another path of its export.
+    pub(crate) fn at(&self, object: ObjectPath) -> Spot {
+        Spot {
+            export: Arc::clone(&self.export),
+            object,
+            client: self.client.clone(),
+            policy: Arc::clone(&self.policy),
+            asking: Arc::clone(&self.asking),
         }
     }
 
-    /// Why its client may not do it, if so.
-    pub(crate) fn refusal(&self, operation: Operation) -> Option<&'static str> {
-        let changes = matches!(operation, Operation::Write | Operation::Delete);
-        if changes && !self.export.allow_write {
-            return Some("this server does not let anyone write here; its operator can with --allow-write");
+    /// Whether its client may do it: the answer if not. Every method asks here before it looks at the storage.
+    pub(crate) fn check(&self, operation: Operation) -> std::result::Result<(), Reply> {
+        self.decide(operation).map_err(|denial| self.denied(denial))
+    }
+
+    /// The answer to what its client may not do.
+    pub(crate) fn denied(&self, denial: Denial) -> Reply {
+        self.asking.denied(&self.client, denial)
+    }
+
+    /// Whether its client may do one of these: the answer about the first if not.
+    pub(crate) fn check_any(&self, operations: &[Operation]) -> std::result::Result<(), Reply> {
+        match operations {
+            [first, others @ ..] if !others.iter().any(|other| self.may(*other)) => self.check(*first),
+            _ => Ok(()),
         }
-        let rules = self.export.rules.as_ref();
-        let is_granted =
-            rules.is_none_or(|rules| rules::are_granting(rules, &self.client, operation, &self.object));
-        (!is_granted).then_some("no rule of this export lets this client do that here")
+    }
+
+    /// Whether its client may do it: something that the answer depends on, and not whether there is one.
+    pub(crate) fn may(&self, operation: Operation) -> bool {
+        self.decision(operation).is_ok()
+    }
+
+    /// What its client may store here, where something is or nothing; why not if it may not.
+    ///
+    /// What is there may change until it is stored. Who may only do one of the two has to tell the storage what to expect:
+    /// [`MayStore`] says which.
+    pub(crate) fn may_store(&self, is_taken: bool) -> std::result::Result<MayStore, Denial> {
+        let (needed, other, only) = match is_taken {
+            true => (Operation::Overwrite, Operation::Create, MayStore::Instead),
+            false => (Operation::Create, Operation::Overwrite, MayStore::New),
+        };
+        self.decide(needed)?;
+        Ok(if self.may(other) { MayStore::Any } else { only })
+    }
+
+    /// Whether its client may do it; what came of it is noted for the log.
+    pub(crate) fn decide(&self, operation: Operation) -> std::result::Result<(), Denial> {
+        match self.decision(operation) {
+            Ok(decision) => {
+                self.client.decided(decision, false);
+                Ok(())
+            }
+            Err(denial) => {
+                self.client.decided(denial, true);
+                Err(denial)
+            }
+        }
+    }
+
+    /// Why its client may not do it, if so: of each piece of something that was decided before as a whole.
+    pub(crate) fn refusal(&self, operation: Operation) -> Option<Denial> {
+        self.decision(operation).err()
+    }
+
+    fn decision(&self, operation: Operation) -> std::result::Result<Decision<'_>, Denial> {
+        if Grants::of(operation).changes() && !self.export.allow_write {
+            return Err(Denial::ReadOnly);
+        }
+        match self.policy.decide(self.client.asker(), operation, self.names()) {
+            Decision::Refused(reason) => Err(Denial::ByRules(reason)),
+            granted => Ok(granted),
+        }
+    }
+
+    /// The names of its path, from the server's root.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        self.export.path.names().chain(self.object.names())
     }
 }
 
@@ -107,11 +212,13 @@ pub(crate) enum Place {
 #[derive(Clone)]
 pub(crate) struct Exports {
     all: Vec<Arc<Export>>,
+    policy: Arc<Policy>,
+    asking: Arc<Asking>,
 }
 
 impl Exports {
     /// Fails when one lies in another: of two answers to one path, none would be right.
-    pub(crate) fn new(exports: Vec<Export>) -> Result<Exports> {
+    pub(crate) fn new(exports: Vec<Export>, policy: Arc<Policy>, asking: Arc<Asking>) -> Result<Exports> {
         for (index, inner) in exports.iter().enumerate() {
             let holds = |(other, outer): (usize, &Export)| {
                 other != index && below(&outer.path, &inner.path).is_some()
@@ -123,7 +230,7 @@ impl Exports {
                     .hint("give every export a path that is not below another's"));
             }
         }
-        Ok(Exports { all: exports.into_iter().map(Arc::new).collect() })
+        Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), policy, asking })
     }
 
     /// All of them.
@@ -136,12 +243,39 @@ impl Exports {
         self.all.iter().any(|export| export.allow_write)
     }
 
+    /// Everything that a client may do at a path and everywhere below it: what a macaroon for it can be given.
+    pub(crate) fn grants(&self, path: &ResourcePath, client: &Client) -> Grants {
+        // Asked for a name that nothing has. At the path itself more may be allowed than below it: who may make
+        // something deep inside may make the directories that lead there.
+        let below = path.names().chain(std::iter::once(&b"\0"[..]));
+        let grants = self.policy.grants(client.asker(), below);
+        let is_read_only = match self.find(path, client) {
+            Place::Inside(spot) => !spot.export.allow_write,
+            Place::Above(_) | Place::Nowhere => !self.allow_write(),
+        };
+        match is_read_only {
+            true => grants.and(Grants::READ.with(Grants::LIST).with(Grants::STAGE)),
+            false => grants,
+        }
+    }
+
+    /// Whether a client may do something to the server itself.
+    pub(crate) fn may_administer(&self, client: &Client) -> bool {
+        let decision = self.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
+        client.decided(decision, !decision.is_granted());
+        decision.is_granted()
+    }
+
     /// Where `path` leads a client.
-    pub(crate) fn find(&self, path: &ResourcePath, client: Client) -> Place {
+    pub(crate) fn find(&self, path: &ResourcePath, client: &Client) -> Place {
         for export in &self.all {
             if let Some(rest) = below(&export.path, path) {
                 return match ObjectPath::new(rest) {
-                    Some(object) => Place::Inside(Spot { export: Arc::clone(export), object, client }),
+                    Some(object) => {
+                        let (export, client) = (Arc::clone(export), client.clone());
+                        let (policy, asking) = (Arc::clone(&self.policy), Arc::clone(&self.asking));
+                        Place::Inside(Spot { export, object, client, policy, asking })
+                    }
                     None => Place::Nowhere,
                 };
             }
@@ -178,11 +312,11 @@ mod tests {
             path: ResourcePath::parse(path).unwrap(),
             ..Export::new(Arc::new(MemoryStorage::default()))
         };
-        Exports::new(paths.iter().map(export).collect())
+        Exports::new(paths.iter().map(export).collect(), Arc::default(), Arc::default())
     }
 
     fn found(exports: &Exports, path: &str) -> String {
-        match exports.find(&ResourcePath::parse(path).unwrap(), Client { address: Client::UNKNOWN }) {
+        match exports.find(&ResourcePath::parse(path).unwrap(), &Client::anonymous(Client::UNKNOWN)) {
             Place::Inside(spot) => format!("{} {}", spot.export.path, spot.object),
             Place::Above(names) => names
                 .iter()

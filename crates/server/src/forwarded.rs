@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use gridlane_core::Network;
 use gridlane_dav::Headers;
 
-use crate::rules::Client;
+use crate::client::Client;
 
 /// Whether `peer` is one of those in `trusted`, who speak for many.
 pub(crate) fn is_forwarder(peer: IpAddr, trusted: &[Network]) -> bool {
@@ -41,15 +41,30 @@ pub(crate) fn client(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> Ip
     client
 }
 
+/// Whether a trusted proxy that a request came from says that its client speaks https, and no proxy on the way says
+/// something else.
+pub(crate) fn is_https(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> bool {
+    let elements = headers.list("forwarded").map(|element| parameter(element, "proto").unwrap_or_default());
+    let mut said = headers.list("x-forwarded-proto").chain(elements).peekable();
+    is_forwarder(peer, trusted)
+        && said.peek().is_some()
+        && said.all(|scheme| scheme.eq_ignore_ascii_case("https"))
+}
+
+/// The one value of a parameter of an element of `Forwarded`.
+fn parameter<'a>(element: &'a str, wanted: &str) -> Option<&'a str> {
+    let mut values = element.split(';').filter_map(|pair| {
+        let (name, value) = pair.split_once('=')?;
+        name.trim().eq_ignore_ascii_case(wanted).then_some(value.trim())
+    });
+    let (value, None) = (values.next()?, values.next()) else { return None };
+    Some(value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value))
+}
+
 /// The address in an element of `Forwarded`; `None` when it conceals it, or is malformed. A quoted comma cuts an
 /// element in two that are malformed.
 fn forwarded_for(element: &str) -> Option<IpAddr> {
-    let mut nodes = element.split(';').filter_map(|pair| {
-        let (name, value) = pair.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("for").then_some(value.trim())
-    });
-    let (node, None) = (nodes.next()?, nodes.next()) else { return None };
-    address(node.strip_prefix('"').and_then(|node| node.strip_suffix('"')).unwrap_or(node))
+    address(parameter(element, "for")?)
 }
 
 /// An address, with or without a port.

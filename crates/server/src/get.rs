@@ -4,6 +4,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 
+use gridlane_auth::Operation;
 use gridlane_core::{ByteRange, ChecksumKind, limits};
 use gridlane_dav::conditional::{self, Validators, Verdict};
 use gridlane_dav::path::encode_query;
@@ -15,12 +16,12 @@ use gridlane_dav::{
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
+use crate::auth::presented::without_credential;
 use crate::export::Spot;
 use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::rules::Operation;
 use crate::shared::Shared;
 use crate::wanted::Wanted;
 
@@ -37,7 +38,12 @@ pub(crate) async fn answer(
         Ok(Some(opened)) => Ok(opened),
         Err(error) => Err(error),
     };
-    let operation = if matches!(opened, Ok(Opened::Directory)) { Operation::List } else { Operation::Read };
+    let operation = match (&head.method, &opened) {
+        // What is known of something is for whoever may do anything with it, as by PROPFIND.
+        (Method::Head, _) => Operation::Stat,
+        (_, Ok(Opened::Directory)) => Operation::List,
+        _ => Operation::Read,
+    };
     if let Err(refusal) = spot.check(operation) {
         return refusal;
     }
@@ -99,8 +105,11 @@ async fn file(
     let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
     if let (Some(mirrored), Some(format)) = (&mirrored, mirrors::wanted(head, media_type)) {
         // Conditions are about the file, and this is none of its bytes.
-        let kinds = [ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256];
-        let known = shared.digests.kept(&shared.disk, object.as_ref(), &kinds).await;
+        let kinds: &[ChecksumKind] = match spot.may(Operation::Read) {
+            true => &[ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256],
+            false => &[],
+        };
+        let known = shared.digests.kept(&shared.disk, object.as_ref(), kinds).await;
         return mirrored.metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
@@ -203,7 +212,8 @@ async fn tell_digests(
     let (digests, disk) = (&shared.digests, &shared.disk);
     let best = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
     let kinds: Vec<ChecksumKind> = best.kinds().collect();
-    if kinds.is_empty() {
+    // A checksum is for whom the bytes are for.
+    if kinds.is_empty() || !spot.may(Operation::Read) {
         return reply;
     }
     let mut known = digests.kept(disk, object.as_ref(), &kinds).await;
@@ -240,8 +250,10 @@ async fn tell_digests(
 /// Relative links in a listing count from the directory, so its URL has to end with a slash.
 fn redirect_to_directory(head: &RequestHead, path: &ResourcePath) -> Reply {
     let mut location = path.to_directory_form().to_string();
-    if let Target::Resource { query: Some(query), .. } = &head.target {
-        location = format!("{location}?{}", encode_query(query));
+    if let Target::Resource { query: Some(query), .. } = &head.target
+        && let Some(query) = without_credential(query)
+    {
+        location = format!("{location}?{}", encode_query(&query));
     }
     let text = format!("This is a directory: see {location}\n");
     Reply::new(Status::MOVED_PERMANENTLY)

@@ -33,9 +33,11 @@
 
 pub mod access_log;
 mod admin;
+mod auth;
 mod blocking;
 mod body;
 mod buffers;
+mod client;
 mod conditions;
 mod connection;
 mod copying;
@@ -46,6 +48,7 @@ pub mod export;
 mod forwarded;
 mod gather;
 mod get;
+mod macaroons;
 mod metrics;
 mod mirrors;
 mod mkcol;
@@ -57,7 +60,6 @@ mod put;
 mod relocate;
 mod reply;
 mod root;
-pub mod rules;
 pub mod server;
 pub mod settings;
 mod shared;
@@ -66,8 +68,7 @@ mod transfer;
 mod wanted;
 
 pub use access_log::AccessLog;
-pub use export::{Compat, Export};
-pub use rules::{Grants, Rule, Who};
+pub use export::{Compat, Export, open_to_anyone};
 pub use server::{Control, Server, Summary};
 pub use settings::{AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, Settings};
 pub use throttle::ClientLimits;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gridlane_dav::{Method, Status};
 
+use crate::auth::metrics::AuthMetrics;
 use crate::root::metrics::RootMetrics;
 
 /// The content type of the page (OpenMetrics 1.0.0).
@@ -121,6 +122,8 @@ pub(crate) struct Metrics {
     pub(crate) uploads: Gauge,
     /// Reloads that succeeded.
     pub(crate) reloads: Counter,
+    /// How clients prove who they are.
+    pub(crate) auth: AuthMetrics,
     /// What is counted of root:// beside.
     pub(crate) root: RootMetrics,
     by_kind: [[Counter; CLASSES]; METHODS.len() + 1],
@@ -217,6 +220,7 @@ impl Metrics {
         page.sample("", &[], self.uploads.get());
         page.family("config_reloads", Kind::Counter, "", "Reloads of the configuration that succeeded.");
         page.sample("_total", &[], self.reloads.get());
+        self.auth.render(page);
         self.root.render(page);
     }
 }

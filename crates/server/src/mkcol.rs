@@ -1,8 +1,9 @@
 //! MKCOL: directories.
 
+use gridlane_auth::Operation;
 use gridlane_dav::Status;
 use gridlane_dav::request::{RequestBody, RequestHead};
-use gridlane_store::StoreError;
+use gridlane_store::{ObjectPath, StoreError};
 
 use crate::conditions;
 use crate::export::{Place, Spot};
@@ -39,8 +40,44 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, spot: Spot) -> R
 pub(crate) fn prepare_parent(spot: &Spot) -> Result<(), Reply> {
     match spot.object.split_last() {
         Some((parent, _)) if spot.export.compat.create_parents => {
+            check_parents(spot, &parent)?;
             spot.storage().make_directories(&parent).map_err(|error| Reply::store_failure(&error))
         }
         _ => Ok(()),
+    }
+}
+
+/// Refuses to make directories that lead to `parent`, and that one, where its client may not make them.
+fn check_parents(spot: &Spot, parent: &ObjectPath) -> Result<(), Reply> {
+    match missing_that_may_not_be_made(spot, parent).map_err(|error| Reply::store_failure(&error))? {
+        Some(refused) => refused.check(Operation::Mkdir),
+        None => Ok(()),
+    }
+}
+
+/// Of a directory and those that lead to it, one that is not there and that the client may not make.
+pub(crate) fn missing_that_may_not_be_made(
+    spot: &Spot,
+    directory: &ObjectPath,
+) -> Result<Option<Spot>, StoreError> {
+    let mut at = directory.clone();
+    // What may be done to a directory may be done to all that is in it.
+    if spot.at(ObjectPath::root()).may(Operation::Mkdir) {
+        return Ok(None);
+    }
+    loop {
+        match spot.storage().look(&at) {
+            Ok(_) => return Ok(None),
+            Err(StoreError::NotFound | StoreError::ParentMissing | StoreError::NotADirectory) => {}
+            Err(error) => return Err(error),
+        }
+        let here = spot.at(at.clone());
+        if !here.may(Operation::Mkdir) {
+            return Ok(Some(here));
+        }
+        match at.split_last() {
+            Some((parent, _)) => at = parent,
+            None => return Ok(None),
+        }
     }
 }

@@ -1,30 +1,32 @@
 //! OPTIONS, and which methods there are where.
 
+use gridlane_auth::Operation;
 use gridlane_dav::Status;
 use gridlane_dav::request::RequestHead;
 
 use crate::export::Place;
 use crate::reply::{Payload, Reply};
-use crate::rules::Operation;
 use crate::shared::Shared;
 
-/// The methods, and what may be done where they may be used; `None`: everywhere.
-const METHODS: [(&str, Option<Operation>); 10] = [
-    ("GET", None),
-    ("HEAD", None),
-    ("PUT", Some(Operation::Write)),
-    ("DELETE", Some(Operation::Delete)),
-    ("OPTIONS", None),
-    ("PROPFIND", None),
-    ("PROPPATCH", Some(Operation::Write)),
-    ("MKCOL", Some(Operation::Write)),
-    ("MOVE", Some(Operation::Delete)),
-    ("COPY", Some(Operation::Read)),
+/// The methods, and of what something may be done where they may be used; nothing: everywhere.
+const METHODS: [(&str, &[Operation]); 10] = [
+    ("GET", &[]),
+    ("HEAD", &[]),
+    ("PUT", &[Operation::Create, Operation::Overwrite]),
+    ("DELETE", &[Operation::Delete]),
+    ("OPTIONS", &[]),
+    ("PROPFIND", &[]),
+    ("PROPPATCH", &[Operation::Overwrite]),
+    ("MKCOL", &[Operation::Mkdir]),
+    ("MOVE", &[Operation::Rename]),
+    ("COPY", &[Operation::Read]),
 ];
 
 /// Those methods for which `may` says yes, for `Allow`.
 fn methods(may: impl Fn(Operation) -> bool) -> String {
-    let allowed = METHODS.iter().filter(|(_, operation)| operation.is_none_or(&may));
+    let is_allowed =
+        |operations: &[Operation]| operations.is_empty() || operations.iter().any(|one| may(*one));
+    let allowed = METHODS.iter().filter(|(_, operations)| is_allowed(operations));
     allowed.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
 }
 
@@ -33,8 +35,8 @@ fn allowed(shared: &Shared, place: &Place) -> String {
     match place {
         Place::Inside(spot) => methods(|operation| match operation {
             // Of a COPY: what may be read can be copied to where something may be written.
-            Operation::Read => shared.exports.allow_write() && spot.check(operation).is_ok(),
-            _ => spot.check(operation).is_ok(),
+            Operation::Read => shared.exports.allow_write() && spot.may(operation),
+            _ => spot.may(operation),
         }),
         Place::Above(_) | Place::Nowhere => methods(|_| false),
     }

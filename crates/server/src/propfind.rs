@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::Arc;
 
+use gridlane_auth::Operation;
 use gridlane_core::{ChecksumKind, limits};
 use gridlane_dav::multistatus::{self, Quota};
 use gridlane_dav::property::{LiveProperty, PropertyName};
@@ -25,7 +26,6 @@ use crate::digests::Digests;
 use crate::export::Spot;
 use crate::origin::Origin;
 use crate::reply::{Payload, Pieces, Reply};
-use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// What a client asks, and how it is answered.
@@ -122,9 +122,8 @@ fn find(
     let quota = [LiveProperty::QuotaAvailableBytes, LiveProperty::QuotaUsedBytes];
     let checksums = [LiveProperty::OwncloudChecksums, LiveProperty::DcacheChecksums];
     match (current.is_directory(), question.depth) {
-        (true, Depth::Zero) => {}
+        (true, Depth::Zero) | (false, _) => {}
         (true, _) => spot.check(Operation::List)?,
-        (false, _) => spot.check(Operation::Read)?,
     }
     // Only of the directory that was asked for: RFC 4331 wants it of collections only, and davix takes what is
     // used below a directory for its size.
@@ -142,10 +141,9 @@ fn find(
     let mut lister = Lister {
         storage: Arc::clone(&spot.export.storage),
         object: spot.object.clone(),
-        allows_write: spot.check(Operation::Write).is_ok(),
+        may_change: (spot.may(Operation::Overwrite), spot.may(Operation::Create)),
         // Who may only list a directory is not told what is in the files.
-        digests: (question.names(&checksums) && spot.check(Operation::Read).is_ok())
-            .then(|| shared.digests.clone()),
+        digests: (question.names(&checksums) && spot.may(Operation::Read)).then(|| shared.digests.clone()),
         directory: joined(path.names()),
         question,
         entries: Box::new(std::iter::empty()),
@@ -171,7 +169,8 @@ struct Lister {
     /// The same for clients: names with slashes in front.
     directory: Vec<u8>,
     entries: Entries,
-    allows_write: bool,
+    /// Whether files may be changed, and something be stored in directories.
+    may_change: (bool, bool),
     /// Where checksums are known, if they are wanted.
     digests: Option<Digests>,
 }
@@ -214,11 +213,11 @@ impl Lister {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         // What whoever asks may do, which is not what the file system lets the server's user do: gfal2 denies
         // locally by it.
-        let mode = match (is_file, self.allows_write) {
-            (true, true) => 0o666,
-            (true, false) => 0o444,
-            (false, true) => 0o777,
-            (false, false) => 0o555,
+        let mode = match (is_file, self.may_change) {
+            (true, (true, _)) => 0o666,
+            (true, (false, _)) => 0o444,
+            (false, (_, true)) => 0o777,
+            (false, (_, false)) => 0o555,
         };
         let resource = Resource {
             size_bytes: Some(metadata.size_bytes),

@@ -4,14 +4,15 @@
 //! `100 Continue` invites the client to send it. Then the data plane: read, hash while the bytes are in cache,
 //! write. Then what the client says of its bytes is compared with the bytes, and only then they are committed.
 
+use gridlane_auth::Operation;
 use gridlane_core::{Checksum, ChecksumKind, Hasher};
 use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::{ETag, ResourcePath, Status, digest, timestamp};
-use gridlane_store::{Metadata, StoreError, StoreResult, Upload};
+use gridlane_store::{Expectation, Metadata, StoreError, StoreResult, Upload};
 
 use crate::body::{Body, BodyError, Wire, invite};
-use crate::conditions::expectation_of;
-use crate::export::Spot;
+use crate::conditions::{evaluate, look};
+use crate::export::{MayStore, Spot};
 use crate::mkcol::prepare_parent;
 use crate::reply::Reply;
 use crate::shared::Shared;
@@ -70,7 +71,7 @@ async fn receive(
 ) -> Result<Reply, Failure> {
     let upload_bytes_max = spot.export.upload_bytes_max;
     check_head(head, path, upload_bytes_max)?;
-    let expectation = shared.disk.run(|| expectation_of(spot, head)).await?;
+    let target = shared.disk.run(|| Target::find(spot, head)).await?;
     let expected_bytes = match head.body {
         RequestBody::Known(len) => Some(len),
         RequestBody::Absent | RequestBody::Chunked => None,
@@ -108,9 +109,12 @@ async fn receive(
             upload.set_modified(modified)?;
         }
         upload.keep_checksums(&checksums);
-        upload.commit(&expectation)
+        upload.commit(&target.expectation)
     };
-    let committed = shared.disk.run(commit).await?;
+    let committed = match shared.disk.run(commit).await {
+        Err(StoreError::Unexpected) => return Err(target.unexpected(spot).into()),
+        committed => committed?,
+    };
     let status = if committed.replaced { Status::NO_CONTENT } else { Status::CREATED };
     for checksum in &checksums {
         shared.digests.remember(&committed.metadata, checksum.clone());
@@ -121,6 +125,43 @@ async fn receive(
         reply = reply.field(MODIFIED, "accepted");
     }
     Ok(reply)
+}
+
+/// What is to be replaced, or not.
+struct Target {
+    expectation: Expectation,
+    /// It is expected because the client may do nothing else, and not because it says so.
+    by_rules: Option<MayStore>,
+}
+
+impl Target {
+    /// Looks at what is there: what the client may do with it, and whether it is as the request demands.
+    fn find(spot: &Spot, head: &RequestHead) -> Result<Target, Reply> {
+        let current = look(spot.storage(), &spot.object)?;
+        let may = spot.may_store(current.is_some()).map_err(|denial| spot.denied(denial))?;
+        let expectation = evaluate(head, current.as_ref())?;
+        Ok(match (may, expectation, current) {
+            (MayStore::New, Expectation::Anything, _) => {
+                Target { expectation: Expectation::Absent, by_rules: Some(may) }
+            }
+            (MayStore::Instead, Expectation::Anything, Some(current)) => {
+                Target { expectation: Expectation::Tag(current.tag), by_rules: Some(may) }
+            }
+            (_, expectation, _) => Target { expectation, by_rules: None },
+        })
+    }
+
+    /// The answer when somebody else has changed what is there meanwhile.
+    fn unexpected(&self, spot: &Spot) -> Reply {
+        match self.by_rules {
+            Some(MayStore::New) => spot
+                .check(Operation::Overwrite)
+                .err()
+                .unwrap_or_else(|| Reply::store_failure(&StoreError::Unexpected)),
+            Some(_) => Reply::failure(Status::SERVICE_UNAVAILABLE, "somebody else changes the file just now"),
+            None => Reply::store_failure(&StoreError::Unexpected),
+        }
+    }
 }
 
 /// The field of ownCloud's clients, and of rclone, that says when the file was last changed.

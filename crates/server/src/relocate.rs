@@ -5,19 +5,19 @@
 
 use std::sync::Arc;
 
+use gridlane_auth::Operation;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::webdav::{Depth, Destination, overwrites};
 use gridlane_dav::{Method, Multistatus, ResourcePath, Status, multistatus};
 use gridlane_store::{Expectation, Metadata, ObjectPath, Overwrite, Storage, StoreError};
 
 use crate::conditions::{self, refused};
-use crate::copying::{Copying, Outcome};
+use crate::copying::{Copying, End, Outcome, Trouble};
 use crate::delete::remove_directory;
-use crate::export::{Place, Spot};
+use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.
@@ -45,6 +45,8 @@ struct Before {
     target: Option<Metadata>,
     /// Of the source.
     expectation: Expectation,
+    /// What the client may store at the target, once a directory that is there is removed.
+    may: MayStore,
 }
 
 /// Moves or copies what is at a path (RFC 4918, 9.8 and 9.9).
@@ -95,7 +97,7 @@ fn prepare<'a>(
         shared,
         head,
         from,
-        to: match shared.exports.find(&target, from.client) {
+        to: match shared.exports.find(&target, &from.client) {
             Place::Inside(spot) => spot,
             Place::Above(_) => return Err(forbidden("there is no export at the Destination, only below it")),
             Place::Nowhere => {
@@ -107,9 +109,11 @@ fn prepare<'a>(
         depth: depth.map_err(refused)?,
         forms: (path.is_directory_form(), target.is_directory_form()),
     };
-    task.to.check(Operation::Write)?;
+    task.to.check_any(&[Operation::Create, Operation::Overwrite])?;
     // Who could move it to where they may read it could read it.
-    from.check(Operation::Read)?;
+    if !moves || task.to.may(Operation::Read) {
+        from.check(Operation::Read)?;
+    }
     if moves && from.object.is_root() {
         return Err(forbidden("an export itself cannot be moved, only what is in it"));
     }
@@ -123,6 +127,12 @@ impl Task<'_> {
         if self.moves && self.is_within_export() {
             match disk.run(|| self.rename(&before)).await {
                 Err(StoreError::AcrossDevices) => {}
+                Err(StoreError::Unexpected) if self.overwrites && before.may == MayStore::New => {
+                    let is_taken =
+                        disk.run(|| conditions::look(self.to.storage(), &self.to.object)).await?.is_some();
+                    let denied = self.to.check(Operation::Overwrite).err().filter(|_| is_taken);
+                    return Err(denied.unwrap_or_else(|| Reply::store_failure(&StoreError::Unexpected)));
+                }
                 renamed => {
                     let replaced = renamed.map_err(|error| Reply::store_failure(&error))?;
                     return Ok(done(replaced || before.target.is_some()));
@@ -141,10 +151,15 @@ impl Task<'_> {
             if before.target.as_ref().is_some_and(Metadata::is_directory) {
                 disk.run(|| self.clear_target(&before)).await?;
             }
-            let expected = if self.overwrites { Expectation::Anything } else { Expectation::Absent };
+            let expected = match (&before.target, before.may) {
+                _ if !self.overwrites => Expectation::Absent,
+                (_, MayStore::New) => Expectation::Absent,
+                (Some(target), MayStore::Instead) => Expectation::Tag(target.tag.clone()),
+                _ => Expectation::Anything,
+            };
             let ends = (&self.from.object, &self.to.object);
             let copied = copying.file(ends, &before.expectation, &expected).await;
-            let source = copied.map_err(|trouble| trouble.reply)?;
+            let source = copied.map_err(|trouble| self.told(trouble, &before))?;
             if self.moves {
                 let expectation = Expectation::Tag(source.tag);
                 let remove = || self.from.storage().remove(&self.from.object, &expectation);
@@ -203,12 +218,17 @@ impl Task<'_> {
             return Err(Reply::failure(Status::CONFLICT, what));
         }
         if source.is_directory() {
-            self.from.check(Operation::List)?;
+            self.to.check(Operation::Mkdir)?;
+            if !self.moves || self.to.may(Operation::List) {
+                self.from.check(Operation::List)?;
+            }
         }
-        if target.as_ref().is_some_and(Metadata::is_directory) {
+        if replaces_directory {
             // What is in it goes away with it.
             self.to.check(Operation::Delete)?;
         }
+        let is_taken = target.is_some() && !replaces_directory;
+        let may = self.to.may_store(is_taken).map_err(|denial| self.to.denied(denial))?;
         self.check_apart(&source, target.as_ref())?;
         if self.to.object.is_root() {
             return Err(forbidden("an export itself cannot be replaced, only what is in it"));
@@ -224,7 +244,7 @@ impl Task<'_> {
             // Before anything that is to be replaced is removed.
             return Err(Reply::store_failure(&StoreError::ParentMissing));
         }
-        Ok(Before { source, target, expectation })
+        Ok(Before { source, target, expectation, may })
     }
 
     /// Neither may be the other or be in it: a copy into itself has no end, and one onto what holds it would
@@ -253,6 +273,30 @@ impl Task<'_> {
         Ok(())
     }
 
+    /// What a copy's trouble is to the client: that somebody else has stored something at the target is its own trouble
+    /// only when it may not overwrite that.
+    fn told(&self, trouble: Trouble, before: &Before) -> Reply {
+        let is_taken = trouble.end == End::Target && trouble.reply.status == Status::PRECONDITION_FAILED;
+        match is_taken && self.overwrites && before.may == MayStore::New {
+            true => self.to.check(Operation::Overwrite).err().unwrap_or(trouble.reply),
+            false => trouble.reply,
+        }
+    }
+
+    /// What a rename may replace: nothing that the client could not replace or remove otherwise, also if it is there only
+    /// since a moment ago.
+    fn replaceable(&self, before: &Before) -> Overwrite {
+        let has_directory = before.target.as_ref().is_some_and(Metadata::is_directory);
+        match before.may {
+            _ if !self.overwrites => Overwrite::Nothing,
+            _ if has_directory => Overwrite::Anything,
+            MayStore::New => Overwrite::Nothing,
+            MayStore::Instead | MayStore::Any if self.to.may(Operation::Delete) => Overwrite::Anything,
+            MayStore::Instead | MayStore::Any if before.source.is_directory() => Overwrite::Nothing,
+            MayStore::Instead | MayStore::Any => Overwrite::Files,
+        }
+    }
+
     /// Whether something was replaced.
     fn rename(&self, before: &Before) -> Result<bool, StoreError> {
         let storage = self.from.storage();
@@ -262,13 +306,12 @@ impl Task<'_> {
         {
             storage.remove_directory(to)?;
         }
-        rename(
-            self.shared,
-            storage,
-            (from, to),
-            self.overwrites.into(),
-            (&before.source, &before.expectation),
-        )
+        let overwrite = self.replaceable(before);
+        if let (Overwrite::Nothing, Some(file), true) = (overwrite, &before.target, self.overwrites) {
+            // A directory takes the place of a file, and of nothing else.
+            storage.remove(to, &Expectation::Tag(file.tag.clone()))?;
+        }
+        rename(self.shared, storage, (from, to), overwrite, (&before.source, &before.expectation))
     }
 
     /// Removes what a copy cannot replace by itself.

@@ -110,7 +110,7 @@ impl Server {
             listen.iter().copied().map(bind).collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let admin_listener = admin.map(bind).transpose()?;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let shared = Shared::new(settings, Lasting::new(started.as_secs()))?;
+        let shared = Shared::new(settings, Lasting::new(started.as_secs())?)?;
         shared.remove_abandoned()?;
         let control = Control { current: watch::Sender::new(Arc::new(shared)), listen: listen.into(), admin };
         Ok(Server { listeners, addresses, admin: admin_listener, control })
@@ -141,6 +141,8 @@ impl Server {
         let mut crowd = Crowd { connections: JoinSet::new(), panicked: 0 };
         let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         let tidying = tokio::spawn(tidy(current.clone()));
+        let issuer_keys = Arc::clone(&shared().issuer_keys);
+        let refreshing = tokio::spawn(async move { issuer_keys.refresh().await });
         let shrinking = tokio::spawn(shrink(Arc::clone(&shared().metrics)));
         let asked = self
             .admin
@@ -180,6 +182,7 @@ impl Server {
         let cut = crowd.end(shared().deadlines.drain).await;
         tidying.abort();
         shrinking.abort();
+        refreshing.abort();
         // The last to end: until here somebody may want to know how far it is.
         if let Some(asked) = asked {
             asked.abort();

@@ -1,11 +1,14 @@
 //! What an operator decides. Everything else is a constant in [`gridlane_core::limits`].
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use gridlane_auth::Policy;
+use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::macaroon;
 use gridlane_auth::password::Users;
 use gridlane_auth::token::Issuer;
@@ -16,7 +19,7 @@ use gridlane_net::TrustedProxies;
 use gridlane_store::Storage;
 
 use crate::access_log::AccessLog;
-use crate::export::Export;
+use crate::export::{Export, open_to_anyone};
 use crate::throttle::ClientLimits;
 
 /// How to serve. Everything but the addresses can be changed while it runs: [`Control::reload`](crate::Control::reload).
@@ -25,6 +28,8 @@ pub struct Settings {
     pub listen: Vec<SocketAddr>,
     /// What to serve: none lies in another.
     pub exports: Vec<Export>,
+    /// Who may do what: what no rule grants is refused.
+    pub policy: Arc<Policy>,
     /// Where to answer questions about the server itself: health and metrics. Whoever can connect may ask.
     pub admin: Option<SocketAddr>,
     /// Bytes of bodies sent per second, over all connections.
@@ -60,16 +65,20 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Serves `storage` as the only export, read-only, at `listen`, without TLS and without a log.
+    /// Serves `storage` to anyone as the only export, read-only, at `listen`, without TLS and without a log.
     pub fn new(listen: Vec<SocketAddr>, storage: Arc<dyn Storage>) -> Settings {
-        Settings { exports: vec![Export::new(storage)], ..Settings::empty(listen) }
+        let export = Export::new(storage);
+        // Whether anyone may change it as well is the export's to say.
+        let policy = Arc::new(Policy::new(vec![open_to_anyone("anyone", &export.path, true)]));
+        Settings { exports: vec![export], policy, ..Settings::empty(listen) }
     }
 
-    /// The same without any export.
+    /// The same without any export, and without any rule.
     pub fn empty(listen: Vec<SocketAddr>) -> Settings {
         Settings {
             listen,
             exports: Vec::new(),
+            policy: Arc::default(),
             admin: None,
             limit_rate_bytes_per_s: None,
             tls: None,
@@ -99,13 +108,15 @@ pub struct AuthSettings {
     /// Whom to believe about virtual organisations.
     pub voms: Arc<VomsDir>,
     /// Users by the subjects of their certificates.
-    pub gridmap: Arc<HashMap<String, String>>,
+    pub gridmap: Arc<GridMap>,
     /// Whose tokens count.
     pub issuers: Vec<Issuer>,
     /// What tokens may call this server: `https://host.example:1094`.
     pub audiences: Vec<String>,
     /// Where the keys of issuers come from.
     pub key_source: Option<Arc<dyn KeySource>>,
+    /// Where they are kept, so that a restart does not need the issuers; without it they are in memory only.
+    pub keys_directory: Option<PathBuf>,
     /// Secrets of this site's macaroons; without them there are none.
     pub macaroons: Option<Arc<macaroon::Keys>>,
     /// Identifiers of macaroons that were called back.

@@ -4,11 +4,16 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Network, Pacer, Result, Time, limits};
+use gridlane_core::{Error, Network, Pacer, Result, Time, limits};
 use gridlane_net::Acceptor;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access_log::AccessLog;
+use crate::admin::Looking;
+use crate::auth::certificates::Chains;
+use crate::auth::challenge::Asking;
+use crate::auth::keys::Keys;
+use crate::auth::passwords::Passwords;
 use crate::blocking::Disk;
 use crate::buffers::Buffers;
 use crate::digests::Digests;
@@ -17,7 +22,7 @@ use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
-use crate::settings::{Deadlines, LogLevel, RootSettings, Settings};
+use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings};
 use crate::throttle::{ClientLimits, Connected, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -30,6 +35,14 @@ pub(crate) struct Shared {
     pub(crate) client_limits: ClientLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
+    pub(crate) auth: AuthSettings,
+    /// How clients can prove who they are.
+    pub(crate) asking: Arc<Asking>,
+    /// What was found of certificates by these settings.
+    pub(crate) chains: Chains,
+    pub(crate) issuer_keys: Arc<Keys>,
+    pub(crate) passwords: Arc<Passwords>,
+    pub(crate) looking: Looking,
     pub(crate) root: RootSettings,
     pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
@@ -52,6 +65,11 @@ pub(crate) struct Shared {
 
 /// What all generations share.
 pub(crate) struct Lasting {
+    issuer_keys: Arc<Keys>,
+    passwords: Arc<Passwords>,
+    looking: Looking,
+    /// How many generations there were before the next.
+    generation: u64,
     disk: Arc<Disk>,
     buffers: Arc<Buffers>,
     digests: Digests,
@@ -64,8 +82,14 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    pub(crate) fn new(started_s: u64) -> Lasting {
-        Lasting {
+    pub(crate) fn new(started_s: u64) -> Result<Lasting> {
+        let passwords =
+            Passwords::new().map_err(|cause| Error::local_io("the system has no random numbers", &cause))?;
+        Ok(Lasting {
+            issuer_keys: Arc::default(),
+            passwords: Arc::new(passwords),
+            looking: Looking::default(),
+            generation: 0,
             disk: Arc::new(Disk::new()),
             buffers: Arc::default(),
             digests: Digests::new(),
@@ -75,7 +99,7 @@ impl Lasting {
             metrics: Arc::default(),
             root_sessions: Arc::default(),
             started_s,
-        }
+        })
     }
 }
 
@@ -83,14 +107,23 @@ impl Shared {
     /// Another generation.
     pub(crate) fn new(settings: Settings, lasting: Lasting) -> Result<Shared> {
         let deadlines = settings.deadlines;
+        let asking = Arc::new(Asking::of(&settings.auth));
+        let exports = Exports::new(settings.exports, settings.policy, Arc::clone(&asking))?;
+        lasting.issuer_keys.configure(&settings.auth, &settings.access_log);
         Ok(Shared {
-            exports: Exports::new(settings.exports)?,
+            exports,
+            asking,
+            chains: Chains::new(lasting.generation),
+            issuer_keys: lasting.issuer_keys,
+            passwords: lasting.passwords,
+            looking: lasting.looking,
             acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
             certificate_expires: settings.certificate_expires,
             connections_max: settings.connections_max,
             client_limits: settings.client_limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
+            auth: settings.auth,
             root: settings.root,
             deadlines,
             access_log: settings.access_log,
@@ -112,6 +145,10 @@ impl Shared {
     /// What the next generation takes over.
     pub(crate) fn lasting(&self) -> Lasting {
         Lasting {
+            issuer_keys: Arc::clone(&self.issuer_keys),
+            passwords: Arc::clone(&self.passwords),
+            looking: Arc::clone(&self.looking),
+            generation: self.chains.generation() + 1,
             disk: Arc::clone(&self.disk),
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),

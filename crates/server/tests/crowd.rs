@@ -25,7 +25,7 @@ const MARGIN_BYTES: u64 = 40 << 20;
 fn a_crowd_leaves_no_trace() {
     let data = tempfile::tempdir().unwrap();
     let (cert, key) = gridlane_net::tls::self_signed(data.path(), &["localhost".to_owned()]).unwrap();
-    let tls = gridlane_net::tls::server_config(&cert, &key).unwrap();
+    let tls = gridlane_net::tls::server_config(&cert, &key, false).unwrap();
     let server = TestServer::with(|settings| {
         settings.tls = Some(tls.clone());
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
@@ -50,8 +50,9 @@ fn a_crowd_leaves_no_trace() {
     let first = metrics(&server)["resident_memory_bytes"];
     // Longer than it takes for all of them to come, so that all are there at once.
     let deadline = Duration::from_secs(6).max(3 * took);
-    let mut next = gridlane_server::Settings::empty(vec!["127.0.0.1:0".parse().unwrap()]);
-    next.exports = vec![gridlane_server::Export { allow_write: true, ..server.export() }];
+    let mut next =
+        gridlane_server::Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
+    next.exports[0].allow_write = true;
     next.tls = Some(tls);
     next.host_names = vec!["h".to_owned()];
     next.connections_max = CROWD + 100;

@@ -207,7 +207,7 @@ fn a_log_that_nobody_reads_hangs_neither_requests_nor_the_stop() {
 fn both_protocols_on_one_port() {
     let keys = tempfile::tempdir().unwrap();
     let (certificate, key) = tls::self_signed(keys.path(), &["localhost".to_owned()]).unwrap();
-    let config = tls::server_config(&certificate, &key).unwrap();
+    let config = tls::server_config(&certificate, &key, false).unwrap();
     let server = TestServer::with(|settings| {
         settings.exports[0].allow_write = true;
         settings.tls = Some(config);
@@ -255,7 +255,7 @@ async fn receive(stream: &mut Stream) -> (ResponseHead, Vec<u8>) {
 fn a_full_server_says_so_over_tls() {
     let keys = tempfile::tempdir().unwrap();
     let (certificate, key) = tls::self_signed(keys.path(), &["localhost".to_owned()]).unwrap();
-    let config = tls::server_config(&certificate, &key).unwrap();
+    let config = tls::server_config(&certificate, &key, false).unwrap();
     let server = TestServer::with(|settings| {
         settings.tls = Some(config);
         settings.connections_max = 0;

@@ -8,34 +8,41 @@ mod support;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gridlane_auth::policy::{Template, Who};
+use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::Network;
 use gridlane_dav::{ResourcePath, Status};
 use gridlane_net::TrustedProxies;
-use gridlane_server::{AccessLog, ClientLimits, Export, Grants, LogLevel, Rule, Settings, Who};
+use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings, open_to_anyone};
 use gridlane_store::{Expectation, MemoryStorage, ObjectPath};
 use support::{Client, TestServer, Text};
 
 fn rule(networks: &str, may: Grants, under: &str) -> Rule {
     Rule {
-        who: Who { networks: Network::parse_list([networks]).unwrap() },
+        name: format!("{networks} {under}"),
+        who: Who { networks: Network::parse_list([networks]).unwrap(), ..Who::anyone() },
         may,
-        under: ResourcePath::parse(under).unwrap(),
+        under: Template::parse(under).unwrap(),
     }
 }
 
-const READS: Grants = Grants { read: true, list: false, write: false, delete: false };
-const LISTS: Grants = Grants { read: false, list: true, write: false, delete: false };
-const ALL: Grants = Grants { read: true, list: true, write: true, delete: true };
+fn policy(rules: impl Into<Vec<Rule>>) -> Arc<Policy> {
+    Arc::new(Policy::new(rules.into()))
+}
+
+const READS: Grants = Grants::READ;
+const LISTS: Grants = Grants::LIST;
+const ALL: Grants = READS.with(LISTS).with(Grants::WRITE).with(Grants::DELETE);
 
 #[test]
 fn rules_say_who_may_do_what_where() {
     let server = TestServer::with(|settings| {
         settings.exports[0].allow_write = true;
-        settings.exports[0].rules = Some(vec![
+        settings.policy = policy([
             rule("any", READS, "/public"),
             rule("loopback", LISTS, "/names"),
             rule("loopback", ALL, "/in"),
-            rule("loopback", Grants { write: true, ..READS }, "/keep"),
+            rule("loopback", READS.with(Grants::WRITE), "/keep"),
             rule("192.0.2.0/24", ALL, "/"),
         ]);
     });
@@ -64,7 +71,8 @@ fn rules_say_who_may_do_what_where() {
         ("PROPFIND /names", "Depth: 1\r\n".into(), 207),
         ("PROPFIND /public", "Depth: 1\r\n".into(), 403),
         ("PROPFIND /public", "Depth: 0\r\n".into(), 207),
-        ("PROPFIND /names/f", "Depth: 0\r\n".into(), 403),
+        ("PROPFIND /names/f", "Depth: 0\r\n".into(), 207),
+        ("PROPFIND /f", "Depth: 0\r\n".into(), 403),
         ("COPY /public/f", to("/in/c"), 201),
         ("COPY /public", to("/in/all"), 403),
         ("COPY /public/f", to("/public/c"), 403),
@@ -109,6 +117,7 @@ fn a_reload_counts_from_the_next_request_on() {
     let settings = |exports: Vec<Export>| {
         let mut settings = Settings::empty(vec!["127.0.0.1:0".parse().unwrap()]);
         settings.exports = exports;
+        settings.policy = policy([open_to_anyone("anyone", &ResourcePath::root(), false)]);
         settings.host_names = vec!["h".to_owned()];
         settings
     };
@@ -134,7 +143,7 @@ fn a_reload_counts_from_the_next_request_on() {
 fn proxies_that_are_trusted_say_who_the_client_is() {
     let server = TestServer::with(|settings| {
         settings.proxies.trusted = Network::parse_list(["loopback"]).unwrap();
-        settings.exports[0].rules = Some(vec![rule("192.0.2.0/24", READS, "/")]);
+        settings.policy = policy([rule("192.0.2.0/24", READS, "/")]);
     });
     server.write("f", b"x");
     let get = "GET /f HTTP/1.1\r\nHost: any.example\r\n\r\n";
@@ -191,7 +200,7 @@ fn only_trusted_proxies_are_believed_and_a_page_on_this_machine_gains_nothing() 
     // A name that is not ours stays foreign whatever a request says of its origin.
     let forwarded = TestServer::with(|settings| {
         settings.trusted_forwarders = Network::parse_list(["loopback"]).unwrap();
-        settings.exports[0].rules = Some(vec![rule("192.0.2.0/24", READS, "/")]);
+        settings.policy = policy([rule("192.0.2.0/24", READS, "/")]);
     });
     forwarded.write("f", b"x");
     let status = |fields: &str| forwarded.request("GET /f", fields).status();

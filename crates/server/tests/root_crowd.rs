@@ -54,8 +54,9 @@ fn a_crowd_leaves_no_trace() {
     let first = metrics(&server)["resident_memory_bytes"];
     // Longer than it takes for all of them to come, so that all are there at once.
     let deadline = Duration::from_secs(6).max(3 * took);
-    let mut next = gridlane_server::Settings::empty(vec!["127.0.0.1:0".parse().unwrap()]);
-    next.exports = vec![gridlane_server::Export { allow_write: true, ..server.export() }];
+    let mut next =
+        gridlane_server::Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
+    next.exports[0].allow_write = true;
     next.host_names = vec!["h".to_owned()];
     next.connections_max = CROWD + 100;
     set_deadlines(&mut next, deadline);

@@ -390,7 +390,7 @@ fn a_server_that_stops_finishes_what_runs() {
 fn with_tls() -> (tempfile::TempDir, TestServer, Arc<rustls::ClientConfig>) {
     let keys = tempfile::tempdir().unwrap();
     let (certificate, key) = tls::self_signed(keys.path(), &["localhost".to_owned()]).unwrap();
-    let config = tls::server_config(&certificate, &key).unwrap();
+    let config = tls::server_config(&certificate, &key, false).unwrap();
     let server = TestServer::with(|settings| {
         settings.tls = Some(config);
         settings.exports[0].allow_write = true;
@@ -441,7 +441,7 @@ fn tls_begins_in_place() {
 fn a_handshake_of_tls_that_never_comes_is_not_waited_for() {
     let keys = tempfile::tempdir().unwrap();
     let (certificate, key) = tls::self_signed(keys.path(), &["localhost".to_owned()]).unwrap();
-    let config = tls::server_config(&certificate, &key).unwrap();
+    let config = tls::server_config(&certificate, &key, false).unwrap();
     let server = TestServer::with(|settings| {
         settings.tls = Some(config);
         settings.deadlines.detect = SOON;

@@ -4,10 +4,10 @@
 
 mod support;
 
+use gridlane_auth::policy::{Template, Who};
+use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Network, limits};
-use gridlane_dav::ResourcePath;
-use gridlane_server::{Grants, Rule, Who};
 use gridlane_xrd::flags::{OpenOptions, StatFlags};
 use gridlane_xrd::pages::{self, UNIT_BYTES};
 use gridlane_xrd::registry::ChkpointKind;
@@ -441,13 +441,13 @@ fn what_may_not_be_written_is_not() {
     assert_eq!(read_only.read("f").unwrap(), b"bytes");
     // Who may only store files does not get to read them by the same door.
     let box_only = TestServer::with(|settings| {
-        let export = &mut settings.exports[0];
-        export.allow_write = true;
-        export.rules = Some(vec![Rule {
-            who: Who { networks: Network::parse_list(["any"]).unwrap() },
-            may: Grants { write: true, ..Grants::default() },
-            under: ResourcePath::root(),
-        }]);
+        settings.exports[0].allow_write = true;
+        settings.policy = std::sync::Arc::new(Policy::new(vec![Rule {
+            name: "box".to_owned(),
+            who: Who { networks: Network::parse_list(["any"]).unwrap(), ..Who::anyone() },
+            may: Grants::WRITE,
+            under: Template::default(),
+        }]));
     });
     box_only.write("secret", "bytes");
     let mut client = RootClient::connect(box_only.address);

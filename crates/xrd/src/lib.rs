@@ -23,6 +23,7 @@ pub mod registry;
 pub mod request;
 pub mod server;
 mod wire;
+pub mod ztn;
 
 pub use frame::{Handle, PathId, RequestHead, ResponseHead, SessionId, StreamId};
 pub use path::PathArg;

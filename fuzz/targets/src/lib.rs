@@ -17,10 +17,14 @@ pub mod smuggling;
 pub mod streams;
 
 mod bodies;
+mod certificates;
+mod credentials;
 mod fields;
 mod heads;
 mod names;
 mod root;
+mod tokens;
+mod voms;
 mod xml;
 
 use std::collections::BTreeMap;
@@ -104,6 +108,13 @@ targets! {
     root::root_dirlist, 5000;
     root::root_client, 2000;
     root::root_server, 3000;
+    credentials::macaroon, 2000;
+    credentials::macaroon_request, 5000;
+    voms::voms, 5000;
+    tokens::token, 3000;
+    tokens::issuer_documents, 5000;
+    certificates::certificates, 3000;
+    certificates::trust_directory, 1000;
 }
 
 /// The target of this name.

@@ -229,6 +229,7 @@ enum Event {
 /// What a session that is opened does: until it is ready, fails, or has nothing more to read.
 fn opened(aim: &Aim, flight: Flight, must_tls: bool, pieces: &[&[u8]]) -> (Vec<Event>, String) {
     let who = Who {
+        token: None,
         process: 7,
         login: b"person".to_vec(),
         user: b"person".to_vec(),

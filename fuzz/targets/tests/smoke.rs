@@ -36,6 +36,10 @@ smoke! {
     url resource_path
     smuggling
     root_requests root_answers root_pages root_dirlist root_client root_server
+    macaroon macaroon_request
+    voms
+    token issuer_documents
+    certificates trust_directory
 }
 
 /// The project for libFuzzer is built by no one in `make test`: at least it names the same targets.

@@ -207,7 +207,8 @@ impl Rule {
 }
 
 impl Capability {
-    /// Whether it allows this. Directories that lead to its path may be looked at, and made when it may make any.
+    /// Whether it allows this. Directories that lead to its path may be looked at, and made when it may make any. A path
+    /// that is written as a directory's is no place for a file (WLCG profile 2.2.1).
     pub fn allows<'p>(&self, operation: Operation, path: impl Iterator<Item = &'p [u8]> + Clone) -> bool {
         if !self.may.includes(operation) {
             return false;
@@ -216,7 +217,12 @@ impl Capability {
             let mut under = self.under.names();
             path.clone().all(|name| under.next() == Some(name))
         };
-        is_under(path.clone(), &self.under)
+        let is_file_there = || {
+            operation == Operation::Create
+                && self.under.is_directory_form()
+                && path.clone().eq(self.under.names())
+        };
+        (is_under(path.clone(), &self.under) && !is_file_there())
             || (matches!(operation, Operation::Stat | Operation::Mkdir) && leads_there())
     }
 }

@@ -9,8 +9,9 @@ use super::who::Membership;
 use crate::identity::Identity;
 
 /// A path of the server in which `{vo}`, `{group}`, `{role}`, `{user}` and `{subject}` stand for who asks: `/data/{vo}`,
-/// `/home/{user}`. They are whole names of the path; `{group}` may be several, without the VO's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `/home/{user}`. They are whole names of the path; `{group}` may be several, without the VO's. By default
+/// it is everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
 }

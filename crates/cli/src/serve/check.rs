@@ -5,16 +5,19 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use gridlane_auth::Rule;
+use gridlane_auth::policy::Class;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_net::tls;
-use gridlane_server::RootAuth;
+use gridlane_server::{AuthSettings, RootAuth};
 use gridlane_store::{ObjectPath, PosixStorage, Storage};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, XattrFlags, accessat, fsetxattr, getxattr};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
+use super::auth;
 use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
 use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
@@ -38,8 +41,10 @@ struct Findings {
 /// Checks, and says what it found. Exit code 0, or 2 when the server would not start or not do what it is told.
 pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     let mut found = Findings::default();
-    found.addresses(args);
-    let Tables { plans, root } = found.ok(settings::tables(args, global)).unwrap_or_default();
+    let tables = found.ok(settings::tables(args, global)).unwrap_or_default();
+    found.addresses(args, tables.auth.asks());
+    found.identities(args, &tables);
+    let Tables { plans, root, .. } = tables;
     found.errors.extend(check_paths(&plans));
     // One that is not there is told of below.
     if plans.iter().all(|plan| plan.directory.is_dir()) {
@@ -89,18 +94,93 @@ fn check_paths(plans: &[Plan]) -> Vec<String> {
     wrong
 }
 
+/// What a rule asks for that nothing in the configuration can prove.
+fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static str> {
+    let who = &rule.who;
+    let has_issuers = !auth.issuers.is_empty();
+    let proves_groups = tables.auth.voms_dir.is_some() || has_issuers;
+    if who.dn.is_some() && auth.trust.is_none() {
+        return Some("without `client-ca-dir` or `client-ca` no certificate counts");
+    }
+    if (who.vo.is_some() || who.group.is_some()) && !proves_groups {
+        return Some("without `voms-dir` and without issuers nobody is in a VO");
+    }
+    if who.role.is_some() && tables.auth.voms_dir.is_none() {
+        return Some("without `voms-dir` nobody has a role");
+    }
+    if (who.issuer.is_some() || who.subject.is_some() || who.scope.is_some()) && !has_issuers {
+        return Some("without an issuer no token counts");
+    }
+    if let Some(issuer) = &who.issuer
+        && !auth.issuers.iter().any(|known| known.url == *issuer)
+    {
+        return Some("its issuer has no table [[auth.issuer]]");
+    }
+    if who.user.is_some() && tables.auth.users.is_none() && tables.auth.gridmap.is_none() {
+        return Some("without `users` and without `gridmap` there are no users");
+    }
+    if who.class == Class::Macaroons && auth.macaroons.is_none() {
+        return Some("without `macaroon-secrets` there are no macaroons");
+    }
+    if who.class == Class::Authenticated && !tables.auth.asks() {
+        return Some("there is no way to prove who one is");
+    }
+    None
+}
+
 impl Findings {
     /// Notes a failure.
     fn ok<T, E: std::fmt::Display>(&mut self, outcome: std::result::Result<T, E>) -> Option<T> {
         outcome.map_err(|error| self.errors.push(error.to_string())).ok()
     }
 
-    fn addresses(&mut self, args: &ServeArgs) {
-        let Some(listen) = self.ok(settings::addresses(args)) else { return };
+    fn addresses(&mut self, args: &ServeArgs, asks: bool) {
+        let Some(listen) = self.ok(settings::addresses(args, asks)) else { return };
         for address in listen.into_iter().chain(args.admin) {
             match bind(address) {
                 Ok(()) => self.facts.push(format!("address {address}: free")),
                 Err(error) => self.errors.push(error.to_string()),
+            }
+        }
+    }
+
+    /// Whose word counts, who may do what, and rules that are never about anybody.
+    fn identities(&mut self, args: &ServeArgs, tables: &Tables) {
+        let listen = settings::addresses(args, true).unwrap_or_default();
+        let Some((auth, warnings)) = self.ok(auth::load(&tables.auth, settings::audiences(args, &listen)))
+        else {
+            return;
+        };
+        self.warnings.extend(warnings);
+        let policy = tables.policy();
+        if !tables.auth.is_there && tables.rules.is_empty() {
+            return;
+        }
+        let mut ways: Vec<String> = Vec::new();
+        if let Some(trust) = &auth.trust {
+            ways.push(format!("certificates of {} authorities", trust.authorities_count()));
+        }
+        ways.extend(auth.issuers.iter().map(|issuer| format!("tokens of {}", issuer.url)));
+        if auth.macaroons.is_some() {
+            ways.push("macaroons".to_owned());
+        }
+        if tables.auth.users.is_some() {
+            ways.push("passwords".to_owned());
+        }
+        let ways = if ways.is_empty() { "nobody is asked who they are".to_owned() } else { ways.join(", ") };
+        self.facts.push(format!("credentials: {ways}"));
+        self.facts.push(format!("rules: {}", policy.rules().len()));
+        if !auth.issuers.is_empty() {
+            match auth.audiences.is_empty() && auth.issuers.iter().any(|issuer| issuer.audiences.is_empty()) {
+                true => self.warnings.push(
+                    "no token can name this server: it has no name, and `audiences` is empty".to_owned(),
+                ),
+                false => self.facts.push(format!("tokens name this server: {}", auth.audiences.join(", "))),
+            }
+        }
+        for rule in policy.rules() {
+            if let Some(why) = never(rule, tables, &auth) {
+                self.warnings.push(format!("{} is never about anybody: {why}", rule.name));
             }
         }
     }
@@ -171,7 +251,7 @@ impl Findings {
             return self.facts.push(format!("certificate {shown}: will be made"));
         }
         // Also whether they belong together.
-        self.ok(tls::server_config(&certificate.cert, &certificate.key).map(drop));
+        self.ok(tls::server_config(&certificate.cert, &certificate.key, false).map(drop));
         let Some(ends) = self.ok(certificate.check_validity()) else { return };
         let days = ends.duration_since(SystemTime::now()).unwrap_or_default().as_secs() / 86_400;
         self.facts.push(format!("certificate {shown}: valid for {days} days"));

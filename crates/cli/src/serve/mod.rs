@@ -1,7 +1,10 @@
 //! `gridlane serve`.
 
+mod auth;
 mod check;
+mod keys;
 mod notify;
+mod rules;
 mod settings;
 mod tables;
 
@@ -12,6 +15,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::FromArgMatches as _;
+use gridlane_auth::Policy;
+use gridlane_auth::token::Issuer;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_server::{Control, Server};
@@ -46,7 +51,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let mut hang_up = listen_to(SignalKind::hangup())?;
     let tables = settings::tables(args, global)?;
     // Before anything is made on disk.
-    settings::addresses(args)?;
+    settings::addresses(args, tables.auth.asks())?;
     settings::check_directories(&tables.plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
@@ -121,6 +126,13 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
         ));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Who may do what by a configuration file, and whose tokens count there; `directory` is what is served where the file
+/// names nothing.
+pub(crate) fn policy_of(global: &Global, directory: Option<&Path>) -> Result<(Policy, Vec<Issuer>)> {
+    let tables = settings::tables_of_file(global, directory)?;
+    Ok((tables.policy(), tables.auth.issuers))
 }
 
 /// Reads everything again and serves by it. Returns which options did not change because they cannot.

@@ -9,8 +9,10 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
 use gridlane_net::{TrustedProxies, has_ipv6, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
-use gridlane_store::{PosixOptions, PosixStorage, QuotaStorage, Storage};
+use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
+use super::auth;
+use super::keys::KeyFetcher;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
 
@@ -52,21 +54,7 @@ pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
         upload_bytes_max: args.max_upload,
         durability: args.durability,
     };
-    let mut tables = match &global.config {
-        Some(file) => {
-            let text = std::fs::read_to_string(file).map_err(|cause| {
-                Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display()))
-            })?;
-            tables::read(&text, defaults).map_err(|error| match error.endpoint_text() {
-                Some(table) => {
-                    let place = format!("{}, {table}", file.display());
-                    error.endpoint(place)
-                }
-                None => error.endpoint(file.display()),
-            })?
-        }
-        None => Tables::default(),
-    };
+    let mut tables = of_file(global, defaults)?;
     tables.root.server_name = args.server_name.clone();
     match (&args.directory, tables.plans.is_empty()) {
         (Some(directory), true) => {
@@ -84,6 +72,38 @@ pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
         (None, true) => Err(usage("there is nothing to serve".to_owned())
             .hint("name a directory, or a file with [[export]] tables by --config")),
     }
+}
+
+fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
+    let Some(file) = &global.config else { return Ok(Tables::default()) };
+    let text = std::fs::read_to_string(file)
+        .map_err(|cause| Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display())))?;
+    tables::read(&text, defaults).map_err(|error| match error.endpoint_text() {
+        Some(table) => {
+            let place = format!("{}, {table}", file.display());
+            error.endpoint(place)
+        }
+        None => error.endpoint(file.display()),
+    })
+}
+
+/// What a configuration file says is to be served, or else that `directory` is, for reading: for questions about it.
+pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>) -> Result<Tables> {
+    let defaults = Defaults {
+        allow_write: false,
+        upload_bytes_max: limits::UPLOAD_BYTES_MAX,
+        durability: Durability::default(),
+    };
+    let mut tables = of_file(global, defaults)?;
+    match (directory, tables.plans.is_empty()) {
+        (Some(directory), true) => tables.plans = vec![Plan::of_directory(directory, defaults)],
+        (None, true) => {
+            return Err(usage("there is no configuration to ask".to_owned())
+                .hint("name the file by --config, or a directory by --directory"));
+        }
+        (_, false) => {}
+    }
+    Ok(tables)
 }
 
 /// Fails when a directory is not there, or lies in another one that is served: what a request does to one path
@@ -125,10 +145,21 @@ pub(super) fn settings(
         "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
-    let tls = tls::server_config(&certificate.cert, &certificate.key)?;
+    let listen = addresses(args, tables.auth.asks())?;
+    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    if !auth.issuers.is_empty() {
+        // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
+        auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
+    }
+    for warning in &warnings {
+        access_log.note(warning);
+    }
+    let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
-    let mut settings = Settings::empty(addresses(args)?);
+    let mut settings = Settings::empty(listen);
+    settings.auth = auth;
     settings.exports = exports;
+    settings.policy = Arc::new(tables.policy());
     settings.admin = args.admin;
     settings.limit_rate_bytes_per_s = args.limit_rate;
     settings.tls = Some(tls);
@@ -175,7 +206,6 @@ fn export(plan: &Plan, kept: &Kept, next: &mut Kept) -> Result<Export> {
     Ok(Export {
         path: plan.path.clone(),
         allow_write: plan.allow_write,
-        rules: plan.rules.clone(),
         upload_bytes_max: plan.upload_bytes_max,
         compat: plan.compat,
         cors_origins: plan.cors_origins.clone(),
@@ -248,12 +278,28 @@ pub(super) fn host_name() -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
+/// What tokens may call this server, if nothing else is said: its names with its ports.
+pub(super) fn audiences(args: &ServeArgs, listen: &[SocketAddr]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let mut ports: Vec<u16> = listen.iter().map(SocketAddr::port).filter(|port| *port != 0).collect();
+    ports.dedup();
+    for name in names(args) {
+        for port in &ports {
+            all.push(format!("https://{name}:{port}"));
+            if *port == 443 {
+                all.push(format!("https://{name}"));
+            }
+        }
+    }
+    all
+}
+
 fn networks(texts: &[String]) -> Result<Vec<Network>> {
     Network::parse_list(texts.iter().map(String::as_str))
 }
 
-/// Where to listen.
-pub(super) fn addresses(args: &ServeArgs) -> Result<Vec<SocketAddr>> {
+/// Where to listen. `asks`: clients have a way to say who they are, so that it need not be this machine alone.
+pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>> {
     let mut listen = args.listen.clone();
     if listen.is_empty() {
         listen.push((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into());
@@ -269,11 +315,11 @@ pub(super) fn addresses(args: &ServeArgs) -> Result<Vec<SocketAddr>> {
         return Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"));
     }
     match listen.iter().find(|address| !is_loopback(address.ip())) {
-        Some(address) if !args.insecure_allow_anonymous => {
+        Some(address) if !asks && !args.insecure_allow_anonymous => {
             let message =
                 format!("{address} is reachable from other machines, and nobody is asked who they are");
             Err(usage(message)
-                .hint("listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
+                .hint("say in [auth] how clients prove who they are, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
         }
         _ => Ok(listen),
     }

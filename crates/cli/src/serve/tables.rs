@@ -3,12 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use gridlane_auth::{Policy, Rule};
 use gridlane_core::units::parse_bytes;
-use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Compat, Grants, RootAuth, RootSettings, Rule, Who};
+use gridlane_server::{Compat, RootAuth, RootSettings, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
+
+use super::auth::{AuthPlan, AuthTable};
+use super::rules::RuleTable;
 
 /// What an export of `gridlane serve` is to be, checked.
 #[derive(Clone, Debug)]
@@ -22,6 +26,7 @@ pub(super) struct Plan {
     pub(super) compat: Compat,
     pub(super) cors_origins: Vec<String>,
     pub(super) mirrors: Vec<Url>,
+    /// About paths of the server, below the export's.
     pub(super) rules: Option<Vec<Rule>>,
 }
 
@@ -56,6 +61,24 @@ impl Plan {
 pub(super) struct Tables {
     pub(super) plans: Vec<Plan>,
     pub(super) root: RootSettings,
+    pub(super) auth: AuthPlan,
+    /// `[[rule]]`.
+    pub(super) rules: Vec<Rule>,
+}
+
+impl Tables {
+    /// Who may do what: `[[rule]]`, and the rules of all exports. An export without rules is open to anyone where nothing
+    /// else says who may do what.
+    pub(super) fn policy(&self) -> Policy {
+        let is_ruled = self.auth.is_there || !self.rules.is_empty();
+        let rules_of = |plan: &Plan| match &plan.rules {
+            Some(rules) => rules.clone(),
+            None if is_ruled => Vec::new(),
+            None => vec![open_to_anyone("gridlane serve DIR", &plan.path, plan.allow_write)],
+        };
+        let of_exports = self.plans.iter().flat_map(rules_of);
+        Policy::new(self.rules.iter().cloned().chain(of_exports).collect())
+    }
 }
 
 /// Reads the tables of a file; no exports if it has none.
@@ -65,12 +88,28 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         #[serde(default)]
         export: Vec<Table>,
         root: Option<RootTable>,
+        auth: Option<AuthTable>,
+        #[serde(default)]
+        rule: Vec<RuleTable>,
     }
     // The position and the names that could stand there are in the message.
     let file: File = toml::from_str(text).map_err(|cause| wrong(cause.to_string().trim_end().to_owned()))?;
     let root = file.root.map(RootTable::checked).transpose().map_err(|error| error.endpoint("[root]"))?;
-    let plans = file.export.into_iter().map(|table| table.plan(defaults)).collect::<Result<_>>()?;
-    Ok(Tables { plans, root: root.unwrap_or_default() })
+    let auth = file.auth.map(AuthTable::checked).transpose().map_err(|error| {
+        let inner = error.endpoint_text().map(str::to_owned);
+        error.endpoint(inner.unwrap_or_else(|| "[auth]".to_owned()))
+    })?;
+    let numbered = file.rule.into_iter().enumerate();
+    let rules: Vec<Rule> = numbered
+        .map(|(index, table)| table.rule(format!("[[rule]] {}", index + 1), &ResourcePath::root()))
+        .collect::<Result<_>>()?;
+    // Where there are rules, they say who may write; and issuers of tokens do.
+    let issuers = auth.iter().flat_map(|auth| &auth.issuers);
+    let grants_changes =
+        rules.iter().map(|rule| rule.may).chain(issuers.map(|issuer| issuer.may)).any(|may| may.changes());
+    let ruled = (auth.is_some() || !rules.is_empty()).then_some(grants_changes);
+    let plans = file.export.into_iter().map(|table| table.plan(defaults, ruled)).collect::<Result<_>>()?;
+    Ok(Tables { plans, root: root.unwrap_or_default(), auth: auth.unwrap_or_default(), rules })
 }
 
 /// What is different over root://.
@@ -139,27 +178,10 @@ struct CompatTable {
     refuse_recursive_delete: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-struct RuleTable {
-    addresses: Words,
-    may: Vec<May>,
-    under: Option<String>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum May {
-    Read,
-    List,
-    Write,
-    Delete,
-}
-
 /// A number, or a text such as `10TB`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Word {
+pub(super) enum Word {
     Number(u64),
     Text(String),
 }
@@ -167,9 +189,18 @@ enum Word {
 /// A text, or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Words {
+pub(super) enum Words {
     One(String),
     Several(Vec<String>),
+}
+
+impl Words {
+    pub(super) fn all(self) -> Vec<String> {
+        match self {
+            Words::One(one) => vec![one],
+            Words::Several(several) => several,
+        }
+    }
 }
 
 impl Word {
@@ -190,21 +221,27 @@ impl Word {
 }
 
 impl Table {
-    fn plan(self, defaults: Defaults) -> Result<Plan> {
+    /// `ruled`: there is a table of rules for all exports, and whether it grants any change.
+    fn plan(self, defaults: Defaults, ruled: Option<bool>) -> Result<Plan> {
         let name = self.path.clone().unwrap_or_else(|| "/".to_owned());
-        self.checked(&name, defaults).map_err(|error| error.endpoint(format!("[[export]] {name}")))
+        self.checked(&name, defaults, ruled).map_err(|error| {
+            let inner = error.endpoint_text().map(str::to_owned);
+            error.endpoint(inner.unwrap_or_else(|| format!("[[export]] {name}")))
+        })
     }
 
-    fn checked(self, path: &str, defaults: Defaults) -> Result<Plan> {
+    fn checked(self, path: &str, defaults: Defaults, ruled: Option<bool>) -> Result<Plan> {
         let parsed = ResourcePath::parse(path).map_err(|rejection| wrong(rejection.message.into_owned()))?;
+        let named = |(index, table): (usize, RuleTable)| {
+            table.rule(format!("[[export]] {path}, rule {}", index + 1), &parsed)
+        };
         let rules: Option<Vec<Rule>> =
-            self.rules.map(|rules| rules.into_iter().map(RuleTable::rule).collect()).transpose()?;
-        let grants_changes =
-            rules.as_ref().map(|rules| rules.iter().any(|rule| rule.may.write || rule.may.delete));
+            self.rules.map(|rules| rules.into_iter().enumerate().map(named).collect()).transpose()?;
+        let own = rules.as_ref().map(|rules| rules.iter().any(|rule| rule.may.changes()));
+        let grants_changes = own.or(ruled).map(|changes| changes || ruled == Some(true));
         let allow_write = match (self.read_only.unwrap_or(false), self.allow_write) {
             (true, Some(true)) => return Err(wrong("it is both read-only and allow-write".to_owned())),
             (true, _) | (_, Some(false)) => false,
-            // Where there are rules, they say who.
             (false, said) => grants_changes.unwrap_or(said.unwrap_or(defaults.allow_write)),
         };
         let durability = match self.durability.as_deref() {
@@ -235,30 +272,6 @@ impl Table {
     }
 }
 
-impl RuleTable {
-    fn rule(self) -> Result<Rule> {
-        let addresses = match self.addresses {
-            Words::One(address) => vec![address],
-            Words::Several(addresses) => addresses,
-        };
-        let mut may = Grants::default();
-        for word in self.may {
-            match word {
-                May::Read => may.read = true,
-                May::List => may.list = true,
-                May::Write => may.write = true,
-                May::Delete => may.delete = true,
-            }
-        }
-        let under = self.under.as_deref().unwrap_or("/");
-        Ok(Rule {
-            who: Who { networks: Network::parse_list(addresses.iter().map(String::as_str))? },
-            may,
-            under: ResourcePath::parse(under).map_err(|rejection| wrong(rejection.message.into_owned()))?,
-        })
-    }
-}
-
 /// What a browser sends as `Origin`: scheme and host, without a path.
 fn origin(text: String) -> Result<String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
@@ -279,7 +292,8 @@ fn mirror(text: &str) -> Result<Url> {
     }
 }
 
-fn wrong(message: String) -> Error {
+/// A mistake in the file.
+pub(super) fn wrong(message: String) -> Error {
     Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
 }
 
@@ -323,9 +337,35 @@ mod tests {
         assert_eq!((data.options.uid, data.options.umask), (Some(1000), Some(0o27)));
         assert_eq!((data.options.durability, data.quota_bytes), (Durability::Dir, Some(10_000_000_000_000)));
         assert_eq!((data.upload_bytes_max, data.compat.create_parents), (5000, true));
-        assert_eq!(data.rules.as_ref().unwrap().len(), 2);
+        let rules: Vec<_> = data.rules.iter().flatten().collect();
+        let said = |rule: &&Rule| format!("{}: {} under {}", rule.name, rule.may, rule.under);
+        assert_eq!(
+            rules.iter().map(said).collect::<Vec<_>>(),
+            [
+                "[[export]] /data, rule 1: read list under /data",
+                "[[export]] /data, rule 2: create overwrite delete under /data/in"
+            ]
+        );
         assert_eq!((scratch.allow_write, scratch.upload_bytes_max), (false, 1000));
+        let policy = read(text, DEFAULTS).unwrap().policy();
+        let open = policy.rules().last().unwrap();
+        assert_eq!(
+            (open.may.to_string().as_str(), open.under.to_string().as_str()),
+            ("read list stage", "/scratch")
+        );
         assert!(read("[serve]\n", DEFAULTS).unwrap().plans.is_empty());
+    }
+
+    #[test]
+    fn nothing_is_open_where_there_are_rules() {
+        let count = |more: &str| {
+            let text = format!("[[export]]\ndirectory = \"/d\"\n{more}");
+            read(&text, DEFAULTS).unwrap().policy().rules().len()
+        };
+        assert_eq!(count(""), 1);
+        assert_eq!(count("[auth]\n"), 0);
+        assert_eq!(count("[[rule]]\nwho = \"anyone\"\nmay = [\"read\"]\n"), 1);
+        assert_eq!(count("rules = []\n"), 0);
     }
 
     #[test]
@@ -366,6 +406,9 @@ mod tests {
             (reading, true, Some(false)),
             ("allow-write = true\nread-only = true", false, None),
             (&format!("read-only = true\n{writing}"), false, Some(false)),
+            (&format!("{reading}\n[[rule]]\nvo = \"x\"\nmay = [\"create\"]"), false, Some(true)),
+            ("[[rule]]\nvo = \"x\"\nmay = [\"read\"]", true, Some(false)),
+            ("[auth]\nrealm = \"x\"", true, Some(false)),
         ] {
             assert_eq!(allows(more, default), expected, "{more} {default}");
         }
@@ -385,8 +428,10 @@ mod tests {
             ("directory = \"/d\"\nmirrors = [\"x\"]", "x"),
             ("directory = \"/d\"\nrules = [{ addresses = \"10.0.0.1/8\", may = [] }]", "10.0.0.1/8"),
             ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [\"fly\"] }]", "fly"),
-            ("directory = \"/d\"\nrules = [{ may = [\"read\"] }]", "addresses"),
-            ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [], who = \"me\" }]", "who"),
+            ("directory = \"/d\"\nrules = [{ may = [\"read\"] }]", "whom"),
+            ("directory = \"/d\"\nrules = [{ addresses = [], may = [\"read\"] }]", "nobody"),
+            ("directory = \"/d\"\nrules = [{ addresses = \"any\", may = [], under = \"/{x}\" }]", "{x}"),
+            ("directory = \"/d\"\nrules = [{ who = \"me\", may = [] }]", "me"),
             ("directory = \"/d\"\ncompat = { fly = true }", "fly"),
         ] {
             let error = read(&format!("[[export]]\n{table}\n"), DEFAULTS).unwrap_err();
@@ -424,6 +469,10 @@ mod tests {
         assert_eq!(documented("Rules"), sorted(known_keys(rules)));
         let compat = "[[export]]\ndirectory = \"/d\"\ncompat = { no-such-key = 1 }\n";
         assert_eq!(documented("Compat"), sorted(known_keys(compat)));
+        assert_eq!(documented("Credentials"), sorted(known_keys("[auth]\nno-such-key = 1\n")));
+        let issuer = "[[auth.issuer]]\nurl = \"https://i.example\"\nno-such-key = 1\n";
+        assert_eq!(documented("Issuers"), sorted(known_keys(issuer)));
+        assert_eq!(documented("Rules"), sorted(known_keys("[[rule]]\nno-such-key = 1\n")));
         assert_eq!(documented("Over root://"), sorted(known_keys("[root]\nno-such-key = 1\n")));
         let command = crate::args::Cli::command();
         let serve = command.find_subcommand("serve").unwrap();

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::{DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
-use gridlane_dav::ResponseHead;
 use gridlane_dav::range::RangeSpec;
+use gridlane_dav::{OverlongRange, ResponseHead};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 
@@ -41,6 +41,8 @@ enum Begun {
     Nothing,
     /// The same must be asked for elsewhere; the source knows where.
     Redirected,
+    /// More was asked for than there is, and the connection is of no use any more; the source knows how much there is.
+    Overlong,
 }
 
 /// With what a lane goes on whose connection is of no use.
@@ -115,7 +117,7 @@ async fn connected(
 
     for (at, range) in asked.iter().enumerate() {
         let asks = asking.as_ref().filter(|_| at == 0);
-        match send(&mut connection, &url, *range, asks).await {
+        match send(lane, &mut connection, &url, *range, asks).await {
             Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
             outcome => outcome.map_err(failed)?,
         }
@@ -141,7 +143,7 @@ async fn connected(
                     if asks.is_some() {
                         thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
                     }
-                    match send(&mut connection, &url, range, asks).await {
+                    match send(lane, &mut connection, &url, range, asks).await {
                         Ok(()) => continue,
                         Err(error) if answers == 0 && connection.was_stale(&error) => {
                             return Ok(Next::Fresh);
@@ -177,6 +179,7 @@ async fn connected(
                     Begun::Bytes(answer) => Some(answer),
                     Begun::Nothing => None,
                     Begun::Redirected => return Ok(Next::Elsewhere),
+                    Begun::Overlong => return Ok(Next::Fresh),
                 };
                 if let Some(asking) = asking.take() {
                     asking.told(lane, &response.head);
@@ -238,6 +241,7 @@ impl Asking {
 }
 
 async fn send(
+    lane: &Lane,
     connection: &mut Connection,
     url: &gridlane_core::Url,
     range: ByteRange,
@@ -247,6 +251,9 @@ async fn send(
     if let Some(asking) = asks {
         request = request.header("Want-Digest", gridlane_dav::digest::name(asking.asks.kind));
     }
+    // Not every server takes a range that goes on behind the end.
+    let end = lane.source.size_bytes().map_or(range.end(), |size_bytes| range.end().min(size_bytes));
+    let range = if end > range.start() { ByteRange::new(range.start(), end) } else { range };
     if let Some(spec) = RangeSpec::of(range) {
         request = request.header("Range", spec.to_string());
     }
@@ -286,6 +293,14 @@ async fn begin(
     }
     match head.status.code() {
         206 => {
+            if let Some(OverlongRange { size: size_bytes }) = head.overlong_range() {
+                identify(lane, &Identity::of_response(head, Some(size_bytes)))?;
+                return match range.start() < size_bytes {
+                    true => Ok(Begun::Overlong),
+                    // There is nothing to ask for.
+                    false => Err(End::Lost(Loss::Ended, None)),
+                };
+            }
             let came = match head.content_range() {
                 Ok(Some(came)) => came,
                 Ok(None) => return Err(protocol("it sent a part and did not say which".into())),

@@ -22,6 +22,7 @@ use super::status::{malformed, said, status_error};
 use super::trunk::{Joined, Trunk};
 use super::who::who;
 use super::{COLLECTED, Home, Pool, Server};
+use crate::credentials::{Credentials, Token};
 use crate::pool::Purpose;
 
 /// Bytes of an answer that are passed on together.
@@ -39,6 +40,7 @@ pub struct Client {
     dialer: Dialer,
     pool: Pool,
     habits: Habits,
+    credentials: Credentials,
 }
 
 /// An answer that was collected.
@@ -66,8 +68,8 @@ type Make<'a> = dyn Fn(PathArg) -> Vec<u8> + Send + Sync + 'a;
 impl Client {
     /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
-        let (pool, habits) = Default::default();
-        Client { answer_max, pages: true, dialer, pool, habits }
+        let (pool, habits, credentials) = Default::default();
+        Client { answer_max, pages: true, dialer, pool, habits, credentials }
     }
 
     /// Asks one question about the path of `url` and collects the answer, which may have up to
@@ -154,7 +156,8 @@ impl Client {
     /// Opens another connection of the session of an open file, on which answers to reads can come.
     pub(crate) async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
         let way = Way::new(trunk.url.clone());
-        let home = self.pool.home(Server::of(&trunk.url), Purpose::Lane).await;
+        // It joins by an id that nobody can guess, and shows nothing else.
+        let home = self.pool.home(Server::of(&trunk.url, false), Purpose::Lane).await;
         let flight = if self.habits.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
         let aim = Aim::Bind(trunk.session.id);
         let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
@@ -171,7 +174,7 @@ impl Client {
 
     /// A session whose connection broke: the next one to this server ends it.
     pub(crate) fn lost(&self, url: &Url, connection: &Connection) {
-        self.habits.lost(&Server::of(url), connection.session().id);
+        self.habits.lost(&Server::of(url, connection.is_users()), connection.session().id);
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
@@ -193,6 +196,7 @@ impl Client {
             return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
         }
         let mut way = Way::new(url.clone());
+        let way_origin = url.clone();
         let (mut was_sent, mut has_taken) = (false, false);
         loop {
             let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
@@ -202,7 +206,7 @@ impl Client {
             let (error, code) = match came {
                 Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                 Ok(Came::Elsewhere(redirect)) => {
-                    way.follow(&redirect)?;
+                    way.follow(&redirect, |to| self.credentials.may_see(&way_origin, to))?;
                     continue;
                 }
                 Ok(Came::Failed(error, code)) => (error, code),
@@ -235,7 +239,7 @@ impl Client {
         was_sent: &mut bool,
         has_taken: &mut bool,
     ) -> Result<Came> {
-        let home = self.pool.home(Server::of(&way.at), purpose).await;
+        let home = self.pool.home(Server::of(&way.at, self.may_show(way)), purpose).await;
         let mut waited = Duration::ZERO;
         *was_sent = false;
         let idle = match way.token {
@@ -426,6 +430,9 @@ impl Client {
             *id = stream.0;
         }
         let mut who = who();
+        let as_user = self.may_show(way);
+        let token = if as_user { self.credentials.token().map_err(failed)? } else { None };
+        who.token = token.as_ref().map(|token| token.secret.clone());
         if let Some((user, _)) = way.at.credentials() {
             who.login = user.as_bytes().to_vec();
         }
@@ -435,8 +442,45 @@ impl Client {
         let must_tls = way.at.scheme() == Scheme::Roots;
         let opening = Opening::new(who, Aim::Login, flight, must_tls, first);
         let route = self.dialer.route(&way.at).map_err(failed)?;
-        let connection = Connection::open(&self.dialer, &route, &way.at, opening, answers).await?;
+        let route = if as_user { route.as_user() } else { route };
+        let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers).await;
+        let told = |error: Error| self.told(error, way, token.as_ref());
+        let mut connection = opened.map_err(|unopened| match unopened {
+            Unopened::Failed(error) => Unopened::Failed(told(error)),
+            unopened => unopened,
+        })?;
+        connection.set_users(as_user);
         Ok((connection, stream))
+    }
+}
+
+impl Client {
+    /// The same, with something to show.
+    pub fn credentials(mut self, credentials: Credentials) -> Client {
+        self.credentials = credentials;
+        self
+    }
+
+    /// Whether the user's credentials may be shown where a request has come to.
+    fn may_show(&self, way: &Way) -> bool {
+        !self.credentials.is_empty() && self.credentials.may_see(&way.origin, &way.at)
+    }
+
+    /// A refusal, with what was shown and what could be.
+    fn told(&self, error: Error, way: &Way, token: Option<&Token>) -> Error {
+        if error.kind() != ErrorKind::Denied || error.hint_text().is_some() {
+            return error;
+        }
+        match token {
+            Some(token) => error.hint(format!("it was shown {}", token.from)),
+            None if !self.credentials.is_empty() && !self.may_show(way) => {
+                let host = way.at.host();
+                error.hint(format!(
+                    "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
+                ))
+            }
+            None => error.hint("show a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN"),
+        }
     }
 }
 

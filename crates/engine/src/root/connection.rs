@@ -29,6 +29,8 @@ const _: () = assert!(HEAD_READ_BYTES < AHEAD_BYTES && AHEAD_BYTES <= IO_BYTES);
 pub(super) struct Wire {
     pub(super) stream: Stream,
     pub(super) session: Session,
+    /// The user's credentials may have been shown on it.
+    is_users: bool,
 }
 
 impl Rests for Wire {
@@ -111,7 +113,7 @@ impl Connection {
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
-        let mut wire = Wire { stream, session: Session::default() };
+        let mut wire = Wire { stream, session: Session::default(), is_users: false };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
         let closed = |cause: &io::Error| {
             let message = "the connection ended before there was a session";
@@ -206,6 +208,18 @@ impl Connection {
         self.answers = Answers::of_path(path_id)
             .ok_or_else(|| Error::new(ErrorKind::Unsupported, "too many connections of one session"))?;
         Ok(path_id)
+    }
+
+    /// Says whether the user's credentials may have been shown on it.
+    pub(super) fn set_users(&mut self, is_users: bool) {
+        if let Some(wire) = &mut self.wire {
+            wire.is_users = is_users;
+        }
+    }
+
+    /// Whether they may.
+    pub(super) fn is_users(&self) -> bool {
+        self.wire.as_ref().is_some_and(|wire| wire.is_users)
     }
 
     /// Says where it goes when it is not needed any more.
@@ -412,6 +426,14 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
         Refused::NoMethod(names) => {
             let message = format!("it wants credentials of a kind that is not spoken here: {}", said(&names));
             Error::new(ErrorKind::Denied, message)
+        }
+        Refused::TokenWantsTls => {
+            Error::new(ErrorKind::Denied, "it wants a token, and the connection is in clear")
+                .hint("roots:// instead of root:// protects it")
+        }
+        Refused::TokenTooLong(max) => {
+            let message = format!("it takes no token of more than {max} bytes");
+            Error::new(ErrorKind::Denied, message).hint("ask the issuer for one with fewer groups or scopes")
         }
         Refused::Error(answer) => status_error(&answer),
         Refused::Malformed(wrong) => malformed(&wrong),

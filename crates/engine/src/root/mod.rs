@@ -35,16 +35,18 @@ struct Server {
     host: String,
     port: u16,
     user: Option<String>,
+    /// The user's credentials may be shown there: what was proved with them is for requests that may show them.
+    as_user: bool,
 }
 
 impl Server {
-    fn of(url: &Url) -> Server {
+    fn of(url: &Url, as_user: bool) -> Server {
         let host = match url.zone() {
             Some(zone) => format!("{}%{zone}", url.host()),
             None => url.host().to_ascii_lowercase(),
         };
         let user = url.credentials().map(|(user, _)| user.to_owned());
-        Server { is_tls: url.scheme().is_encrypted(), host, port: url.port(), user }
+        Server { is_tls: url.scheme().is_encrypted(), host, port: url.port(), user, as_user }
     }
 }
 

@@ -7,8 +7,13 @@ use gridlane_core::{Error, ErrorKind, Result, Scheme, Url};
 use gridlane_xrd::answer::{Redirect, merge_cgi};
 use gridlane_xrd::{ErrorCode, path};
 
+/// Where a URL carries a token, over HTTP as over root://.
+const TOKEN_KEY: &[u8] = b"authz";
+
 /// The way of one request from server to server.
 pub(super) struct Way {
+    /// Where the request began.
+    pub(super) origin: Url,
     /// Who is asked now.
     pub(super) at: Url,
     /// What its login is told, if a redirect says so.
@@ -26,15 +31,20 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn new(url: Url) -> Way {
         let (token, manager, tried, failure, seen) = Default::default();
-        Way { at: url, token, manager, tried, failure, seen, hops: 0 }
+        Way { origin: url.clone(), at: url, token, manager, tried, failure, seen, hops: 0 }
     }
 
-    /// Goes where a server has said.
-    pub(super) fn follow(&mut self, redirect: &Redirect) -> Result<()> {
+    /// Goes where a server has said. `may_carry` says of an endpoint whether it may see a token that the user has put
+    /// into the URL; one that the server adds itself goes where it says.
+    pub(super) fn follow(&mut self, redirect: &Redirect, may_carry: impl Fn(&Url) -> bool) -> Result<()> {
         if self.manager.is_none() {
             self.manager = Some(self.at.clone());
         }
-        let (next, token) = target(&self.at, redirect).map_err(|error| error.endpoint(&self.at))?;
+        let led = target(&self.at, redirect).map_err(|error| error.endpoint(&self.at));
+        let (mut next, mut token) = led?;
+        if !next.same_endpoint(&self.at) && !may_carry(&next) && has_token(&self.at) {
+            (next, token) = target(&without_token(&self.at)?, redirect)?;
+        }
         // Back to who failed already: a manager that does not listen.
         if self.tried.iter().any(|(tried, _)| tried.same_endpoint(&next)) {
             let loops = redirect_loop().endpoint(&self.at);
@@ -86,6 +96,21 @@ impl Way {
         }
         Ok(())
     }
+}
+
+/// Whether the CGI of a URL has a token in it.
+fn has_token(url: &Url) -> bool {
+    path::pairs(url.cgi().unwrap_or_default().as_bytes()).any(|(key, _)| key.eq_ignore_ascii_case(TOKEN_KEY))
+}
+
+/// The same URL without that.
+fn without_token(url: &Url) -> Result<Url> {
+    let cgi = url.cgi().unwrap_or_default();
+    let is_token = |pair: &&str| {
+        pair.split('=').next().is_some_and(|key| key.as_bytes().eq_ignore_ascii_case(TOKEN_KEY))
+    };
+    let kept: Vec<&str> = cgi.split('&').filter(|pair| !is_token(pair)).collect();
+    Url::of_root(url.scheme(), &authority(url), &url.wire_path(), Some(&kept.join("&")))
 }
 
 /// The CGI that goes to servers: without what is for the client alone.
@@ -195,27 +220,41 @@ mod tests {
     }
 
     #[test]
+    fn a_token_stays_where_the_user_sent_it() {
+        let led = |redirect: &Redirect, may| {
+            let mut way = Way::new(url("roots://m//f?authz=Bearer%20secret&k=v"));
+            way.follow(redirect, |_| may).unwrap();
+            way.at.typed()
+        };
+        assert_eq!(led(&host("h", "", ""), false), "roots://h:1095//f?k=v");
+        assert_eq!(led(&host("h", "", ""), true), "roots://h:1095//f?authz=Bearer%20secret&k=v");
+        assert_eq!(led(&host("h", "authz=theirs", ""), false), "roots://h:1095//f?k=v&authz=theirs");
+        assert_eq!(led(&complete("roots://h//g"), false), "roots://h//g?k=v");
+        assert_eq!(led(&complete("roots://m//g"), false), "roots://m//g?authz=Bearer%20secret&k=v");
+    }
+
+    #[test]
     fn a_way_has_an_end() {
         let mut way = Way::new(url("root://m//f"));
         for number in 0..ROOT_REDIRECTS_MAX {
-            way.follow(&host(&format!("h{number}"), "", "")).unwrap();
+            way.follow(&host(&format!("h{number}"), "", ""), |_| false).unwrap();
         }
-        assert_eq!(way.follow(&host("h", "", "")).unwrap_err().kind(), ErrorKind::Protocol);
+        assert_eq!(way.follow(&host("h", "", ""), |_| false).unwrap_err().kind(), ErrorKind::Protocol);
         let mut way = Way::new(url("root://m//f"));
-        way.follow(&host("a", "", "")).unwrap();
-        way.follow(&host("b", "", "")).unwrap();
-        way.follow(&host("a", "", "")).unwrap_err();
+        way.follow(&host("a", "", ""), |_| false).unwrap();
+        way.follow(&host("b", "", ""), |_| false).unwrap();
+        way.follow(&host("a", "", ""), |_| false).unwrap_err();
         // Who was not sent anywhere has nobody to go back to.
         let mut way = Way::new(url("root://m//f"));
         let error = || Error::new(ErrorKind::Network, "broken");
         way.avoid(error(), None).unwrap_err();
         // A failure that another server would have as well.
-        way.follow(&host("a", "", "")).unwrap();
+        way.follow(&host("a", "", ""), |_| false).unwrap();
         let denied = Error::new(ErrorKind::Denied, "no");
         way.avoid(denied, Some(ErrorCode::NOT_AUTHORIZED)).unwrap_err();
         way.avoid(error(), None).unwrap();
         assert_eq!(way.at.typed(), "root://m//f?tried=a&triedrc=srverr");
         // Sent to the same one again, the first failure is what is told.
-        assert_eq!(way.follow(&host("a", "", "")).unwrap_err().message(), "broken");
+        assert_eq!(way.follow(&host("a", "", ""), |_| false).unwrap_err().message(), "broken");
     }
 }

@@ -25,6 +25,7 @@ fn look_up() -> Who {
         user,
         group: named("/etc/group", group),
         cgi: cgi.into_bytes(),
+        token: None,
     }
 }
 

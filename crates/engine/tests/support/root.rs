@@ -502,6 +502,6 @@ impl Line {
 /// A certificate for 127.0.0.1: for the server, and whom a client has to trust for it.
 pub(crate) fn certificate(dir: &std::path::Path) -> (Arc<rustls::ServerConfig>, tls::Trust) {
     let (cert, key) = tls::self_signed(dir, &["127.0.0.1".into()]).unwrap();
-    let config = tls::server_config(&cert, &key).unwrap();
+    let config = tls::server_config(&cert, &key, false).unwrap();
     (config, tls::Trust { ca_files: vec![cert], ..tls::Trust::default() })
 }

@@ -1,10 +1,10 @@
 //! Permissions.
 
+use gridlane_auth::Operation;
 use gridlane_xrd::request::Chmod;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
-use crate::rules::Operation;
 
 /// Permissions that a client can give: not that anybody may write, as in XRootD.
 pub(super) const MODE_MAX: u32 = 0o775;
@@ -13,7 +13,7 @@ pub(super) const MODE_MAX: u32 = 0o775;
 pub(crate) fn chmod(context: &Context, request: &Chmod) -> Outcome {
     // "Change" is XRootD's word.
     const ACT: &str = "change";
-    let spot = context.spot(&request.about, ACT, Operation::Write)?;
+    let spot = context.spot(&request.about, ACT, Operation::Overwrite)?;
     let changed = spot.storage().set_mode(&spot.object, u32::from(request.mode) & MODE_MAX);
     changed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
     Ok(Answer::done())

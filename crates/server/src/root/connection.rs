@@ -45,8 +45,8 @@ use super::session::{Delegation, Joined, Main};
 use super::{files, log};
 use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
+use crate::client::Client;
 use crate::reply::Pieces;
-use crate::rules::Client;
 use crate::shared::{Current, Pace, Phase, Shared};
 use crate::transfer::{Patience, told};
 
@@ -165,7 +165,7 @@ struct Clock {
 impl Connection {
     pub(crate) fn new(mut current: Current, stream: Stream, phase: watch::Receiver<Phase>) -> Connection {
         let shared = Arc::clone(&current.borrow_and_update());
-        let client = Client { address: stream.peer().ip().to_canonical() };
+        let client = Client::anonymous(stream.peer().ip().to_canonical());
         let (events, told) = mpsc::unbounded_channel();
         let now = Instant::now();
         let clock = Clock {
@@ -374,7 +374,7 @@ impl Connection {
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
         let len = len + room_of_paths(&request);
-        let asked = Asked { stream, request, len, began: Instant::now(), parts_bytes: 0 };
+        let asked = Asked { stream, request, len, began: Instant::now(), parts_bytes: 0, decision: None };
         if let Err(wait) = self.allowance() {
             return self.answered(&asked, Ok(wait));
         }
@@ -495,7 +495,8 @@ impl Connection {
                 }
                 self.unanswered += 1;
                 let parts_bytes = self.outbox.pushed_bytes() - before;
-                let asked = Asked { request: asked.request.clone(), parts_bytes, ..*asked };
+                let (request, decision) = (asked.request.clone(), asked.decision.clone());
+                let asked = Asked { request, parts_bytes, decision, ..*asked };
                 self.jobs.push_back(Job::Pieces(asked, rest));
                 return;
             }
@@ -553,7 +554,8 @@ impl Connection {
 
     fn record(&self, asked: &Asked, failure: Option<&Failure>, bytes_out: u64) {
         if let Some(context) = self.context() {
-            log::answered(context, &asked.request, asked.began, failure, bytes_out);
+            let decision = asked.decision.as_deref();
+            log::answered(context, &asked.request, asked.began, decision, failure, bytes_out);
         }
     }
 

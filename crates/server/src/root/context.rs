@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gridlane_auth::{Grants, Operation};
 use gridlane_core::limits;
 use gridlane_dav::ResourcePath;
 use gridlane_store::StoreError;
@@ -10,8 +11,8 @@ use gridlane_xrd::{ErrorCode, PathArg, SessionId};
 
 use super::answer::{Failure, shown};
 use super::files::Files;
-use crate::export::{Place, Spot};
-use crate::rules::{Client, Operation};
+use crate::client::Client;
+use crate::export::{Denial, Place, Spot};
 use crate::shared::Shared;
 
 /// A session: what its connections share, and what ends with the first of them.
@@ -71,6 +72,11 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The same for another request of the session.
+    pub(crate) fn for_request(&self) -> Context {
+        Context { client: self.client.for_request(), ..self.clone() }
+    }
+
     /// Where a path leads. A path that is relative, or that leads upwards, leads nowhere and is an error, as in
     /// XRootD; `//` and `/./` count as one slash.
     pub(crate) fn place(&self, about: &PathArg) -> Result<Place, Failure> {
@@ -94,7 +100,7 @@ impl Context {
                 name => path = path.join(name),
             }
         }
-        Ok(self.shared.exports.find(&path, self.client))
+        Ok(self.shared.exports.find(&path, &self.client))
     }
 
     /// Where a path leads inside of an export, when its client may do that there. `act` is the verb for a message
@@ -102,7 +108,7 @@ impl Context {
     pub(crate) fn spot(&self, about: &PathArg, act: &str, operation: Operation) -> Result<Spot, Failure> {
         let spot = match self.place(about)? {
             Place::Inside(spot) => spot,
-            Place::Above(_) if matches!(operation, Operation::Write | Operation::Delete) => {
+            Place::Above(_) if Grants::of(operation).changes() => {
                 return Err(Failure::of_store(act, &about.path, &StoreError::Denied));
             }
             Place::Above(_) => return Err(Failure::of_store(act, &about.path, &StoreError::NotAFile)),
@@ -113,13 +119,32 @@ impl Context {
     }
 }
 
+impl Context {
+    /// The same when the client may do one of these there.
+    pub(crate) fn spot_any(
+        &self,
+        about: &PathArg,
+        act: &str,
+        operations: &[Operation],
+    ) -> Result<Spot, Failure> {
+        let mut outcome = Err(Failure::of_store(act, &about.path, &StoreError::Denied));
+        for operation in operations.iter().rev() {
+            outcome = self.spot(about, act, *operation);
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome
+    }
+}
+
 /// Fails when a client may not do it there.
 pub(crate) fn allowed(spot: &Spot, about: &PathArg, act: &str, operation: Operation) -> Result<(), Failure> {
-    match spot.refusal(operation) {
-        None => Ok(()),
-        Some(why) => {
-            let text = format!("Unable to {act} {}; permission denied: {why}", shown(&about.path));
-            Err(Failure::new(ErrorCode::NOT_AUTHORIZED, text))
-        }
-    }
+    spot.decide(operation).map_err(|denial| denied(about, act, denial))
+}
+
+/// The failure of what a client may not do.
+pub(crate) fn denied(about: &PathArg, act: &str, denial: Denial) -> Failure {
+    let text = format!("Unable to {act} {}; permission denied: {denial}", shown(&about.path));
+    Failure::new(ErrorCode::NOT_AUTHORIZED, text)
 }

@@ -1,8 +1,8 @@
 //! What is in a directory, made while it is sent.
 
 use std::io;
-use std::sync::Arc;
 
+use gridlane_auth::Operation;
 use gridlane_core::{ChecksumKind, limits};
 use gridlane_store::{Metadata, ObjectPath, StoreResult};
 use gridlane_xrd::PathArg;
@@ -18,7 +18,6 @@ use super::stat::{Rights, stat_text, text_above};
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
 use crate::reply::Pieces;
-use crate::rules::Operation;
 
 const ACT: &str = "open directory";
 
@@ -39,7 +38,7 @@ pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
         finish_dirlist(&mut first);
         return Ok(Answer::Ok(first));
     }
-    let spot = context.spot(&request.about, ACT, Operation::Look)?;
+    let spot = context.spot(&request.about, ACT, Operation::Stat)?;
     allowed(&spot, &request.about, ACT, Operation::List)?;
     let failed = |error| failed(&request.about, &error);
     // A directory that is being listed is a descriptor as well, for as long as its client takes.
@@ -143,15 +142,12 @@ impl Lister {
         self.form.write(out, name, stat, checksum.as_deref().unwrap_or("none"));
     }
 
-    /// With rules, more may be granted to an entry than to its directory, and never less.
+    /// More may be granted to an entry than to its directory, and never less.
     fn rights_of(&self, name: &[u8]) -> Rights {
-        // Without rules nobody need make a path of each name.
-        let has_rules = self.spot.export.rules.is_some();
-        match has_rules.then(|| self.spot.object.join(name)).flatten() {
-            Some(object) => {
-                let (export, client) = (Arc::clone(&self.spot.export), self.spot.client);
-                Rights::of(&Spot { export, object, client })
-            }
+        // Where nothing is left to be granted nobody need make a path of each name.
+        let is_less = !self.rights.are_all(self.spot.export.allow_write);
+        match is_less.then(|| self.spot.object.join(name)).flatten() {
+            Some(object) => Rights::of(&self.spot.at(object)),
             None => self.rights,
         }
     }

@@ -57,10 +57,16 @@ impl Connection {
                     Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
                 }
             }
-            Request::Stat(request) => match stat::stat_nowait(context, request) {
-                Some(outcome) => self.answered(&asked, outcome),
-                None => return Some(asked),
-            },
+            Request::Stat(request) => {
+                let context = context.for_request();
+                match stat::stat_nowait(&context, request) {
+                    Some(outcome) => {
+                        asked.decision = context.client.decision();
+                        self.answered(&asked, outcome);
+                    }
+                    None => return Some(asked),
+                }
+            }
             _ => return Some(asked),
         }
         None
@@ -104,10 +110,13 @@ impl Connection {
             return;
         }
         self.asking += 1;
-        let events = self.events.clone();
+        let (events, context) = (self.events.clone(), context.for_request());
         self.tasks.spawn(async move {
+            let outcome = answer_in_time(&context, &asked, &events).await;
+            let mut asked = asked;
+            asked.decision = context.client.decision();
             // Nobody listens any longer when the connection has ended.
-            let _ = events.send(match answer_in_time(&context, &asked, &events).await {
+            let _ = events.send(match outcome {
                 Ok(outcome) => Event::Answered(asked, outcome),
                 Err(outcome) => Event::AnsweredLater(asked, outcome),
             });

@@ -1,5 +1,6 @@
 //! Attributes that users give files and directories.
 
+use gridlane_auth::Operation;
 use gridlane_core::limits;
 use gridlane_store::StoreError;
 use gridlane_xrd::answer::{Attribute, FattrAnswer, write_fattr_list};
@@ -11,7 +12,6 @@ use gridlane_xrd::{ErrorCode, PathArg};
 use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::{Context, allowed};
 use crate::export::Spot;
-use crate::rules::Operation;
 
 /// Answers `fattr`. How it went is told for each name, in an answer that is good as a whole; only a list fails as one.
 /// May wait for the disk.
@@ -34,7 +34,7 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
             PathArg::new(file.path.clone())
         }
     };
-    let operation = if changes { Operation::Write } else { Operation::Look };
+    let operation = if changes { Operation::Overwrite } else { Operation::Stat };
     let spot = context.spot(&about, act, operation)?;
     if !changes && spot.storage().look(&spot.object).is_ok_and(|there| !there.is_directory()) {
         allowed(&spot, &about, act, Operation::Read)?;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use gridlane_auth::Operation;
 use gridlane_core::{ByteRange, Checksum, RangeSet, limits};
 use gridlane_store::{Metadata, Object, StoreError, StoreResult, WritableFile};
 use gridlane_xrd::request::{Close, Sync};
@@ -26,7 +27,6 @@ use super::log::{self, Closed};
 use super::written::Written;
 use crate::export::Spot;
 use crate::metrics::CountedIn;
-use crate::rules::Operation;
 use crate::shared::Shared;
 
 /// What all sessions of a server share of their open files.

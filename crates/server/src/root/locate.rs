@@ -21,7 +21,7 @@ pub(crate) fn locate(context: &Context, request: &Locate) -> Outcome {
         None => request.about.clone(),
     };
     let is_writable = match context.place(&about)? {
-        Place::Inside(spot) => Rights::of(&spot).write,
+        Place::Inside(spot) => Rights::of(&spot).writes(),
         Place::Above(_) | Place::Nowhere => context.shared.exports.allow_write(),
     };
     stat::look(context, &about)?;

@@ -21,6 +21,7 @@ pub(crate) fn answered(
     context: &Context,
     request: &Request,
     began: Instant,
+    decision: Option<&str>,
     failure: Option<&Failure>,
     bytes_out: u64,
 ) {
@@ -37,6 +38,7 @@ pub(crate) fn answered(
         began,
         bytes_in: 0,
         bytes_out,
+        decision,
         failure,
         changes: changes(request),
     };
@@ -53,6 +55,7 @@ pub(crate) fn refused(shared: &Shared, link: &Link, id: RequestId, began: Instan
         began,
         bytes_in: 0,
         bytes_out: 0,
+        decision: None,
         failure: Some(failure),
         changes: false,
     };
@@ -84,6 +87,7 @@ pub(crate) fn closed(context: &Context, closed: &Closed<'_>) {
         began: closed.opened,
         bytes_in: closed.written_bytes,
         bytes_out: closed.read_bytes,
+        decision: None,
         failure: closed.failure,
         changes: closed.is_writable,
     };
@@ -114,6 +118,7 @@ struct Line<'a> {
     began: Instant,
     bytes_in: u64,
     bytes_out: u64,
+    decision: Option<&'a str>,
     failure: Option<&'a Failure>,
     changes: bool,
 }
@@ -146,6 +151,8 @@ fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_
         bytes_out: line.bytes_out,
         seconds: line.began.elapsed().as_secs_f64(),
         range: None,
+        identity: context.map(|context| &*context.client.identity),
+        decision: line.decision.map(str::to_owned),
         user: session.and_then(|session| told(&session.user)),
         user_agent: session.map(|session| session.agent.as_str()).filter(|agent| !agent.is_empty()),
         client_id: None,
@@ -294,11 +301,18 @@ mod tests {
         let failure = Failure::new(ErrorCode::NOT_FOUND, "Unable to remove /x; no such file or directory");
         let [access, audit] = logged(LogLevel::All, |context| {
             let secret = "/d/f?cks.type=md5&authz=secret";
-            answered(context, &Query::new(QueryKind::CHECKSUM, secret).into(), began, None, 40);
-            answered(context, &Query::new(QueryKind::OPAQUE, "secret").into(), began, None, 0);
-            answered(context, &Ping {}.into(), began, None, 0);
-            answered(context, &Rm { about: arg("/x?authz=secret") }.into(), began, Some(&failure), 0);
-            answered(context, &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(), began, None, 0);
+            answered(context, &Query::new(QueryKind::CHECKSUM, secret).into(), began, None, None, 40);
+            answered(context, &Query::new(QueryKind::OPAQUE, "secret").into(), began, None, None, 0);
+            answered(context, &Ping {}.into(), began, None, None, 0);
+            answered(context, &Rm { about: arg("/x?authz=secret") }.into(), began, None, Some(&failure), 0);
+            answered(
+                context,
+                &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(),
+                began,
+                None,
+                None,
+                0,
+            );
             let gone = Failure::new(ErrorCode::IO_ERROR, "the client left");
             let (path, failure) = (&b"/f"[..], Some(&gone));
             closed(
@@ -333,9 +347,9 @@ mod tests {
     fn only_failures() {
         let [access, audit] = logged(LogLevel::Failures, |context| {
             let began = Instant::now();
-            answered(context, &Rm { about: arg("/x") }.into(), began, None, 0);
+            answered(context, &Rm { about: arg("/x") }.into(), began, None, None, 0);
             let failure = Failure::new(ErrorCode::NOT_FOUND, "x");
-            answered(context, &Rm { about: arg("/y") }.into(), began, Some(&failure), 0);
+            answered(context, &Rm { about: arg("/y") }.into(), began, None, Some(&failure), 0);
         });
         assert_eq!((access.len(), audit.len()), (1, 2));
     }

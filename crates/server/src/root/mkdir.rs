@@ -1,12 +1,13 @@
 //! New directories.
 
+use gridlane_auth::Operation;
 use gridlane_store::StoreError;
 use gridlane_xrd::request::Mkdir;
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
+use super::context::{Context, allowed};
 use crate::export::Place;
-use crate::rules::Operation;
+use crate::mkcol::missing_that_may_not_be_made;
 
 const ACT: &str = "mkdir";
 
@@ -19,7 +20,7 @@ pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     if let Place::Above(_) = context.place(&request.about)? {
         return if request.parents { Ok(Answer::done()) } else { failed(StoreError::Unexpected) };
     }
-    let spot = context.spot(&request.about, ACT, Operation::Write)?;
+    let spot = context.spot(&request.about, ACT, Operation::Mkdir)?;
     let storage = spot.storage();
     if request.parents {
         match storage.look(&spot.object) {
@@ -31,9 +32,15 @@ pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     }
     if let Some((parent, _)) = spot.object.split_last()
         && (request.parents || spot.export.compat.create_parents)
-        && let Err(error) = storage.make_directories(&parent)
     {
-        return failed(error);
+        match missing_that_may_not_be_made(&spot, &parent) {
+            Ok(None) => {}
+            Ok(Some(refused)) => allowed(&refused, &request.about, ACT, Operation::Mkdir)?,
+            Err(error) => return failed(error),
+        }
+        if let Err(error) = storage.make_directories(&parent) {
+            return failed(error);
+        }
     }
     match storage.make_directory(&spot.object) {
         Ok(()) => {}

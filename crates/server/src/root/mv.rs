@@ -2,30 +2,37 @@
 
 use std::sync::Arc;
 
+use gridlane_auth::Operation;
 use gridlane_store::{Expectation, Overwrite, StoreError};
 use gridlane_xrd::request::Mv;
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, allowed};
+use super::context::{Context, allowed, denied};
+use crate::export::MayStore;
+use crate::mkcol::missing_that_may_not_be_made;
 use crate::relocate;
-use crate::rules::Operation;
 
 const ACT: &str = "rename";
 
 /// Answers `mv`: a file replaces a file, and nothing replaces a directory. May wait for the disk.
 pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
     let failed = |error: StoreError| Failure::of_store(ACT, &request.from.path, &error);
-    let from = context.spot(&request.from, ACT, Operation::Delete)?;
-    let to = context.spot(&request.to, ACT, Operation::Write)?;
+    let from = context.spot(&request.from, ACT, Operation::Rename)?;
+    let to = context.spot_any(&request.to, ACT, &[Operation::Create, Operation::Overwrite])?;
     // Who could move it to where they may read it could read it.
-    allowed(&from, &request.from, ACT, Operation::Read)?;
+    if to.may(Operation::Read) {
+        allowed(&from, &request.from, ACT, Operation::Read)?;
+    }
     if !Arc::ptr_eq(&from.export, &to.export) {
         return Err(failed(StoreError::AcrossDevices));
     }
     let storage = from.storage();
     let source = storage.look(&from.object).map_err(failed)?;
     if source.is_directory() {
-        allowed(&from, &request.from, ACT, Operation::List)?;
+        allowed(&to, &request.to, ACT, Operation::Mkdir)?;
+        if to.may(Operation::List) {
+            allowed(&from, &request.from, ACT, Operation::List)?;
+        }
     }
     if from.object == to.object {
         return Ok(Answer::done());
@@ -45,17 +52,26 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
         Some(_) if source.is_directory() => return Err(failed(StoreError::NotADirectory)),
         _ => {}
     }
+    let may = to.may_store(target.is_some()).map_err(|denial| denied(&request.to, ACT, denial))?;
     if let Some((parent, _)) = to.object.split_last()
         && to.export.compat.create_parents
     {
+        if let Some(refused) = missing_that_may_not_be_made(&to, &parent).map_err(failed)? {
+            allowed(&refused, &request.to, ACT, Operation::Mkdir)?;
+        }
         storage.make_directories(&parent).map_err(failed)?;
     }
     let shared = &context.shared;
     let ends = (&from.object, &to.object);
     // Whatever somebody makes there meanwhile, no directory is replaced.
     let overwrite = if target.is_some() { Overwrite::Files } else { Overwrite::Nothing };
-    relocate::rename(shared, storage, ends, overwrite, (&source, &Expectation::Anything)).map_err(failed)?;
-    Ok(Answer::done())
+    match relocate::rename(shared, storage, ends, overwrite, (&source, &Expectation::Anything)) {
+        Err(StoreError::Unexpected) if may == MayStore::New => {
+            allowed(&to, &request.to, ACT, Operation::Overwrite)?;
+            Err(failed(StoreError::Unexpected))
+        }
+        renamed => renamed.map(|_| Answer::done()).map_err(failed),
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +118,7 @@ mod tests {
     #[test]
     fn a_file_replaces_a_file() {
         let context = context_of(vec![Export { allow_write: true, ..export_at("/") }], |_| {});
-        let storage = context.spot(&arg("/f"), "", Operation::Write).unwrap();
+        let storage = context.spot(&arg("/f"), "", Operation::Overwrite).unwrap();
         let mut upload = storage.storage().create(&crate::root::testing::path("g"), None).unwrap();
         upload.write_at(b"longer", 0).unwrap();
         upload.commit(&Expectation::Anything).unwrap();

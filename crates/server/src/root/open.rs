@@ -3,6 +3,7 @@
 //! With `posc` a file that is made is seen when it is closed, all at once. Without, it is there from the beginning,
 //! and one that is there is changed in place, as XRootD does.
 
+use gridlane_auth::Operation;
 use gridlane_store::{Disposition, Metadata, Opened, StoreError, Visibility, WriteOptions};
 use gridlane_xrd::answer::OpenAnswer;
 use gridlane_xrd::flags::{OpenMore, OpenOptions};
@@ -11,12 +12,12 @@ use gridlane_xrd::{ErrorCode, path};
 
 use super::answer::{Answer, Failure, Outcome, shown};
 use super::chmod::MODE_MAX;
-use super::context::Context;
+use super::context::{Context, allowed, denied};
 use super::files::{Content, New};
 use super::locks::{Key, Lock, Usage};
 use super::stat::{Rights, stat_text};
-use crate::export::Spot;
-use crate::rules::Operation;
+use crate::export::{MayStore, Spot};
+use crate::mkcol::missing_that_may_not_be_made;
 
 /// Permissions that the owner has whatever a client chooses, as in XRootD.
 const MODE_MIN: u32 = 0o600;
@@ -26,7 +27,7 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     let how = How::of(request)?;
     context.session.files.check_room()?;
     let room = context.shared.open_files.room()?;
-    let spot = context.spot(&request.about, how.verb(), how.operation())?;
+    let spot = context.spot_any(&request.about, how.verb(), how.operations())?;
     let (content, metadata, locks) = match how.disposition {
         None => open_to_read(context, &spot, &how).await?,
         Some(disposition) => open_to_change(context, &spot, &how, disposition).await?,
@@ -81,8 +82,14 @@ impl How<'_> {
         Ok(How { request, disposition })
     }
 
-    fn operation(&self) -> Operation {
-        if self.disposition.is_some() { Operation::Write } else { Operation::Read }
+    /// One of which the client has to be allowed.
+    fn operations(&self) -> &'static [Operation] {
+        match self.disposition {
+            None => &[Operation::Read],
+            Some(Disposition::Existing) => &[Operation::Overwrite],
+            Some(Disposition::New) => &[Operation::Create],
+            Some(Disposition::Replace) => &[Operation::Create, Operation::Overwrite],
+        }
     }
 
     /// For messages.
@@ -134,7 +141,7 @@ async fn open_to_change(
         return Err(Failure::of_size(how.verb(), &request.about.path, spot.export.upload_bytes_max));
     }
     let is_pending = request.options.has(OpenOptions::POSC) && disposition != Disposition::Existing;
-    let options = WriteOptions {
+    let mut options = WriteOptions {
         disposition,
         visibility: if is_pending { Visibility::WhenClosed } else { Visibility::AtOnce },
         parents: request.options.makes_parents() || spot.export.compat.create_parents,
@@ -152,13 +159,34 @@ async fn open_to_change(
             Err(StoreError::NotFound | StoreError::ParentMissing) => None,
             Err(error) => return Err(how.failed(&error)),
         };
+        let mut may = MayStore::Any;
+        if disposition == Disposition::Replace {
+            may = spot
+                .may_store(before.is_some())
+                .map_err(|denial| denied(&request.about, how.verb(), denial))?;
+            // Whoever may not replace what somebody else makes there just now does not.
+            if may == MayStore::New {
+                options.disposition = Disposition::New;
+            }
+        }
+        if let Some((parent, _)) = spot.object.split_last().filter(|_| options.parents && before.is_none())
+            && let Some(refused) =
+                missing_that_may_not_be_made(spot, &parent).map_err(|error| how.failed(&error))?
+        {
+            allowed(&refused, &request.about, how.verb(), Operation::Mkdir)?;
+        }
         // What is there stays for its readers when another file takes its place.
         let before = before.filter(|_| !is_pending);
         if let Some(key) = before.clone() {
             locks.extend(how.lock(context, key, Usage::Changing)?);
         }
-        let file =
-            spot.storage().open_writable(&spot.object, &options).map_err(|error| how.failed(&error))?;
+        let file = match spot.storage().open_writable(&spot.object, &options) {
+            Err(StoreError::Unexpected) if may == MayStore::New => {
+                allowed(spot, &request.about, how.verb(), Operation::Overwrite)?;
+                return Err(how.failed(&StoreError::Unexpected));
+            }
+            opened => opened.map_err(|error| how.failed(&error))?,
+        };
         let metadata = file.metadata().map_err(|error| how.failed(&error))?;
         let key = file_key(spot, &metadata);
         if before.as_ref() != Some(&key) {

@@ -1,19 +1,27 @@
 //! Files are brought to disk, or may leave it: here all of them are on disk, for good.
 
-use gridlane_xrd::ErrorCode;
+use gridlane_auth::Operation;
 use gridlane_xrd::flags::PrepareOptions;
 use gridlane_xrd::request::Prepare;
+use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
 
+const ACT: &str = "prepare";
+
 /// Answers `prepare`. As in XRootD nobody looks whether the paths are there.
-pub(crate) fn prepare(_: &Context, request: &Prepare) -> Outcome {
+pub(crate) fn prepare(context: &Context, request: &Prepare) -> Outcome {
     if request.lines.is_empty() {
         return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
     }
     if request.options.has(PrepareOptions::CANCEL) {
         return Err(unknown());
+    }
+    if request.options.has(PrepareOptions::STAGE) || request.evicts {
+        for line in &request.lines {
+            context.spot(&PathArg::parse(line), ACT, Operation::Stage)?;
+        }
     }
     if request.options.has(PrepareOptions::STAGE) {
         let text =

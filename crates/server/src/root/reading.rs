@@ -233,6 +233,8 @@ pub(crate) struct Asked {
     pub(crate) began: Instant,
     /// Bytes of the parts of its answer that were made already.
     pub(crate) parts_bytes: u64,
+    /// What the rules say of it, for the log.
+    pub(crate) decision: Option<String>,
 }
 
 /// What was asked for, and why there is nothing to begin.

@@ -1,11 +1,11 @@
 //! Files and directories are removed.
 
+use gridlane_auth::Operation;
 use gridlane_store::{Expectation, StoreError};
 use gridlane_xrd::request::{Rm, Rmdir};
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
-use crate::rules::Operation;
 
 const ACT: &str = "remove";
 

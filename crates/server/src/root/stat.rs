@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gridlane_auth::Operation;
 use gridlane_store::{Metadata, Space, StoreError, StoreResult};
 use gridlane_xrd::answer::{StatMore, StatText, VfsText};
 use gridlane_xrd::flags::StatFlags;
@@ -9,10 +10,9 @@ use gridlane_xrd::request::{About, Stat};
 use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, allowed};
+use super::context::Context;
 use super::names;
 use crate::export::{Place, Spot};
-use crate::rules::Operation;
 
 /// What a client may do with something, for the flags of a stat text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,15 +21,31 @@ pub(crate) struct Rights {
     pub(crate) read: bool,
     /// List a directory.
     pub(crate) list: bool,
-    /// Change it.
-    pub(crate) write: bool,
+    /// Store something new in a directory.
+    pub(crate) create: bool,
+    /// Change a file.
+    pub(crate) overwrite: bool,
 }
 
 impl Rights {
     /// What the rules grant at a place.
     pub(crate) fn of(spot: &Spot) -> Rights {
-        let may = |operation| spot.refusal(operation).is_none();
-        Rights { read: may(Operation::Read), list: may(Operation::List), write: may(Operation::Write) }
+        Rights {
+            read: spot.may(Operation::Read),
+            list: spot.may(Operation::List),
+            create: spot.may(Operation::Create),
+            overwrite: spot.may(Operation::Overwrite),
+        }
+    }
+
+    /// Whether anything at all may be changed.
+    pub(crate) fn writes(self) -> bool {
+        self.create || self.overwrite
+    }
+
+    /// Whether there is nothing more that could be granted, in an export that may be changed or not.
+    pub(crate) fn are_all(self, allow_write: bool) -> bool {
+        self.read && self.list && (!allow_write || self.create && self.overwrite)
     }
 }
 
@@ -39,13 +55,14 @@ impl Rights {
 /// clients look at these bits before they try.
 pub(crate) fn stat_text(metadata: &Metadata, rights: Rights, is_posc_pending: bool) -> StatText {
     let is_directory = metadata.is_directory();
-    let may_read = if is_directory { rights.list } else { rights.read };
+    let (may_read, may_write) =
+        if is_directory { (rights.list, rights.create) } else { (rights.read, rights.overwrite) };
     let has = |bits: u32| metadata.mode & bits != 0;
     let flags = StatFlags::NONE
         .with_if(is_directory, StatFlags::DIRECTORY)
         .with_if(has(0o111), StatFlags::EXECUTABLE)
         .with_if(may_read && has(0o444), StatFlags::READABLE)
-        .with_if(rights.write && has(0o222), StatFlags::WRITABLE)
+        .with_if(may_write && has(0o222), StatFlags::WRITABLE)
         .with_if(is_posc_pending, StatFlags::POSC_PENDING);
     let modified_s = seconds(metadata.modified);
     StatText {
@@ -125,12 +142,9 @@ fn look_by(
     if let Place::Above(_) = context.place(about)? {
         return Ok(Some(text_above()));
     }
-    let spot = context.spot(about, ACT, Operation::Look)?;
+    let spot = context.spot(about, ACT, Operation::Stat)?;
     let Some(metadata) = look(&spot) else { return Ok(None) };
     let metadata = metadata.map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
-    if !metadata.is_directory() {
-        allowed(&spot, about, ACT, Operation::Read)?;
-    }
     Ok(Some(stat_text(&metadata, Rights::of(&spot), false)))
 }
 
@@ -151,10 +165,10 @@ pub(crate) fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Sp
             }
         }
         Place::Inside(_) | Place::Nowhere => {
-            let spot = context.spot(about, act, Operation::Look)?;
+            let spot = context.spot(about, act, Operation::Stat)?;
             let space = spot.storage().space(&spot.object);
             let space = space.map_err(|error| Failure::of_store(act, &about.path, &error))?;
-            best = Some((space, Rights::of(&spot).write));
+            best = Some((space, Rights::of(&spot).writes()));
         }
     }
     best.ok_or_else(|| Failure::of_store(act, &about.path, &gridlane_store::StoreError::Denied))

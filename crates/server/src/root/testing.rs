@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gridlane_auth::Policy;
 use gridlane_dav::ResourcePath;
 use gridlane_store::{MemoryStorage, ObjectPath, Storage};
 use gridlane_xrd::answer::StatText;
@@ -11,8 +12,8 @@ use gridlane_xrd::{ErrorCode, PathArg, SessionId};
 use super::answer::{Answer, Outcome};
 use super::context::{Context, Link, Session};
 use super::stat;
-use crate::export::Export;
-use crate::rules::Client;
+use crate::client::Client;
+use crate::export::{Export, open_to_anyone};
 use crate::settings::Settings;
 use crate::shared::{Lasting, Shared};
 
@@ -21,11 +22,12 @@ pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings
     let address = "127.0.0.1:1094".parse().unwrap();
     let mut settings = Settings::empty(vec![address]);
     settings.exports = exports;
+    settings.policy = Arc::new(Policy::new(vec![open_to_anyone("anyone", &ResourcePath::root(), true)]));
     adjust(&mut settings);
     let peer = "127.0.0.1:40000".parse().unwrap();
     Context {
-        shared: Arc::new(Shared::new(settings, Lasting::new(1_795_327_850)).unwrap()),
-        client: Client { address: std::net::Ipv4Addr::LOCALHOST.into() },
+        shared: Arc::new(Shared::new(settings, Lasting::new(1_795_327_850).unwrap()).unwrap()),
+        client: Client::anonymous(std::net::Ipv4Addr::LOCALHOST.into()),
         session: Arc::new(Session::new(SessionId::default(), "ann", "xrdcp v5.5.3")),
         link: Arc::new(Link { local: address, peer, proxy: None, tls: None }),
         takes_later: true,

@@ -1,11 +1,11 @@
 //! `truncate`: another length.
 
+use gridlane_auth::Operation;
 use gridlane_store::{Disposition, StoreError, WriteOptions};
 use gridlane_xrd::request::{About, Truncate};
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
-use crate::rules::Operation;
 
 /// Changes the length of an open file, or of one at a path: that one, as in XRootD, without regard to who has it open.
 pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
@@ -21,7 +21,7 @@ pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
         }
         About::Path(about) => {
             const ACT: &str = "trunc";
-            let spot = context.spot(about, ACT, Operation::Write)?;
+            let spot = context.spot(about, ACT, Operation::Overwrite)?;
             let truncate = || {
                 if size_bytes > spot.export.upload_bytes_max {
                     return Err(StoreError::TooLarge);

@@ -10,6 +10,7 @@
 //! connection is of no use, and the next one goes step by step. With `roots` no more than handshake and `protocol` is
 //! ever sent in clear; behind TLS the rest is a flight again.
 
+use gridlane_core::Secret;
 use gridlane_core::limits::ROOT_WORDS_BYTES_MAX;
 
 use crate::Malformed;
@@ -22,6 +23,7 @@ use crate::frame::{
 };
 use crate::registry::{ErrorCode, Status};
 use crate::request::{Auth, Bind, Call, Expect, Login, Protocol};
+use crate::ztn;
 
 /// Who the client is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +38,8 @@ pub struct Who {
     pub group: Vec<u8>,
     /// What else it tells: `key=value&…`.
     pub cgi: Vec<u8>,
+    /// Its token, for a server that asks for one and where TLS protects it.
+    pub token: Option<Secret>,
 }
 
 /// What a connection is for.
@@ -80,6 +84,10 @@ pub enum Refused {
     NoTls,
     /// There are no credentials for any of these ways of authentication.
     NoMethod(String),
+    /// It wants a token. There is one, which is not sent where everybody could read it.
+    TokenWantsTls,
+    /// It wants a token, and takes none of more than so many bytes.
+    TokenTooLong(usize),
     /// The server says why.
     Error(ErrorAnswer),
     /// What came makes no sense.
@@ -145,8 +153,8 @@ pub struct Opening {
     /// The request that the session is opened for; empty when it is sent.
     first: Vec<u8>,
     session: Session,
-    /// Ways of authentication that have not been tried.
-    methods: Vec<Vec<u8>>,
+    /// Ways of authentication that have not been tried, with what the server says of each; the next one last.
+    methods: Vec<(Vec<u8>, Vec<u8>)>,
     failure: Option<ErrorAnswer>,
 }
 
@@ -288,7 +296,8 @@ impl Opening {
                 Aim::Login => {
                     let login = LoginAnswer::parse(body)?;
                     self.session.id = login.session;
-                    self.methods = login.method_list().map(|(name, _)| name.to_vec()).collect();
+                    let list = login.method_list();
+                    self.methods = list.map(|(name, more)| (name.to_vec(), more.to_vec())).collect();
                     match login.methods.is_empty() {
                         true => self.logged_in(),
                         // What has come behind the login has been refused by now, and the connection with it.
@@ -352,12 +361,25 @@ impl Opening {
 
     fn authenticate(&mut self) -> Result<Turn, Refused> {
         self.state = State::Auth;
-        let names: Vec<_> = self.methods.iter().rev().map(|name| String::from_utf8_lossy(name)).collect();
+        let names: Vec<_> =
+            self.methods.iter().rev().map(|(name, _)| String::from_utf8_lossy(name)).collect();
         let names = names.join(", ");
-        while let Some(kind) = self.methods.pop() {
-            let credentials = match kind.as_slice() {
-                b"host" => b"host\0".to_vec(),
-                b"unix" => [b"unix\0", self.who.user.as_slice(), b" ", &self.who.group, b"\0"].concat(),
+        let mut no_token = None;
+        while let Some((kind, more)) = self.methods.pop() {
+            let credentials = match (kind.as_slice(), &self.who.token) {
+                (b"host", _) => b"host\0".to_vec(),
+                (b"unix", _) => [b"unix\0", self.who.user.as_slice(), b" ", &self.who.group, b"\0"].concat(),
+                (ztn::NAME, Some(_)) if !self.is_tls => {
+                    no_token = Some(Refused::TokenWantsTls);
+                    continue;
+                }
+                (ztn::NAME, Some(token)) => match ztn::bytes_max(&more) {
+                    Some(max) if token.expose().len() > max => {
+                        no_token = Some(Refused::TokenTooLong(max));
+                        continue;
+                    }
+                    _ => ztn::encode(token),
+                },
                 _ => continue,
             };
             Auth { kind, credentials }.encode(AUTH, &mut self.output);
@@ -365,7 +387,7 @@ impl Opening {
         }
         Err(match self.failure.take() {
             Some(failure) => Refused::Error(failure),
-            None => Refused::NoMethod(names),
+            None => no_token.unwrap_or(Refused::NoMethod(names)),
         })
     }
 

@@ -1,3 +1,4 @@
+use gridlane_core::Secret;
 use proptest::prelude::*;
 
 use super::*;
@@ -292,7 +293,7 @@ proptest! {
 
 fn who() -> Who {
     let (login, user) = (b"somebody".to_vec(), b"somebody".to_vec());
-    Who { process: 1, login, user, group: b"some".to_vec(), cgi: b"xrd.appname=test".to_vec() }
+    Who { process: 1, login, user, group: b"some".to_vec(), cgi: b"xrd.appname=test".to_vec(), token: None }
 }
 
 const FIRST: &[u8] = &[9; 24];
@@ -400,6 +401,36 @@ fn step_by_step() {
     let no = error(stream(3), ErrorCode::AUTH_FAILED, "no");
     let refused = turn(&mut steps, &[hello(ServerFlags::NONE), login("&P=unix"), no].concat());
     assert!(matches!(refused, Err(Refused::Error(answer)) if answer.text == "no"));
+}
+
+#[test]
+fn a_token_goes_through_tls_only() {
+    let with_token = |must_tls| {
+        let who = Who { token: Some(Secret::new("abc")), ..who() };
+        Opening::new(who, Aim::Login, Flight::Steps, must_tls, Vec::new())
+    };
+    let mut clear = with_token(false);
+    let offers = [hello(ServerFlags::HAS_TLS), login("&P=ztn,0:4096:")].concat();
+    assert_eq!(turn(&mut clear, &offers), Err(Refused::TokenWantsTls));
+    assert!(!clear.output().windows(3).any(|bytes| bytes == b"abc"));
+    // In clear, another way is taken.
+    let mut other = with_token(false);
+    let offers = [hello(ServerFlags::HAS_TLS), login("&P=ztn,0:4096:&P=unix")].concat();
+    assert_eq!(turn(&mut other, &offers), Ok((Turn::Receive, 0)));
+    assert!(other.output().ends_with(b"unix\0somebody some\0"));
+    for (max, expected) in [("4096", Ok((Turn::Receive, 0))), ("2", Err(Refused::TokenTooLong(2)))] {
+        let mut secret = with_token(true);
+        assert_eq!(
+            turn(&mut secret, &hello(ServerFlags::HAS_TLS | ServerFlags::TLS_LOGIN)),
+            Ok((Turn::StartTls, 0))
+        );
+        assert_eq!(secret.secured(), Turn::Receive);
+        secret.output();
+        assert_eq!(turn(&mut secret, &login(&format!("&P=ztn,0:{max}:"))), expected, "{max}");
+        if expected.is_ok() {
+            assert!(secret.output().ends_with(b"ztn\0\0T\0\0\0\x04abc\0"));
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::answer::{self, HandshakeAnswer, ProtocolAnswer, Signing};
 use crate::flags::{ClientFlags, ServerFlags};
 use crate::frame::{HANDSHAKE, HANDSHAKE_BYTES, PROTOCOL_VERSION, REQUEST_HEAD_BYTES, RequestHead, StreamId};
 use crate::registry::{ErrorCode, RequestId};
-use crate::request::{Auth, Bind, Call, Login, Protocol, Request, carries_data};
+use crate::request::{Auth, Bind, Call, Expect, Login, Protocol, Request, carries_data};
 
 /// Where a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ enum Stage {
 pub struct Machine {
     stage: Stage,
     has_tls: bool,
+    /// Nobody logs in without TLS who knows of it.
+    demands_tls: bool,
     is_tls: bool,
 }
 
@@ -77,7 +79,14 @@ pub enum Step {
 impl Machine {
     /// A connection that was just accepted. `has_tls`: it can become TLS.
     pub fn new(has_tls: bool) -> Machine {
-        Machine { stage: Stage::Handshake, has_tls, is_tls: false }
+        Machine { stage: Stage::Handshake, has_tls, demands_tls: false, is_tls: false }
+    }
+
+    /// Has clients begin TLS before they log in, when there is TLS at all. Whoever does not, because it cannot, is told
+    /// that it has to.
+    pub fn demanding_tls(mut self, demands: bool) -> Machine {
+        self.demands_tls = demands && self.has_tls;
+        self
     }
 
     /// TLS protects the connection from here on.
@@ -205,6 +214,10 @@ impl Machine {
             Err(wrong) => return Step::Refused(stream, head.id, wrong),
         };
         match request {
+            Request::Login(_) if self.demands_tls && !self.is_tls => {
+                let what = "this server wants TLS before the login: use roots://";
+                Step::Refused(stream, head.id, Malformed::new(ErrorCode::TLS_REQUIRED, what).closing())
+            }
             Request::Login(login) => Step::Login(stream, login),
             Request::Auth(auth) => Step::Auth(stream, auth),
             Request::Bind(bind) => Step::Bind(stream, bind),
@@ -221,8 +234,14 @@ impl Machine {
             begins = self.has_tls
                 && !self.is_tls
                 && self.stage == Stage::Introduction
-                && asked.flags.has(ClientFlags::WANTS_TLS);
-            flags = flags.with_if(self.has_tls, ServerFlags::HAS_TLS).with_if(begins, ServerFlags::GOTO_TLS);
+                && (asked.flags.has(ClientFlags::WANTS_TLS)
+                    || self.demands_tls
+                        && asked.flags.has(ClientFlags::CAN_TLS)
+                        && asked.expect == Expect::Login);
+            flags = flags
+                .with_if(self.has_tls, ServerFlags::HAS_TLS)
+                .with_if(self.demands_tls, ServerFlags::TLS_LOGIN)
+                .with_if(begins, ServerFlags::GOTO_TLS);
         }
         let mut body = Vec::new();
         ProtocolAnswer { version: PROTOCOL_VERSION, flags, signing: Signing::default() }.encode(&mut body);

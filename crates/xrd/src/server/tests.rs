@@ -75,6 +75,31 @@ fn told(step: &Step) -> (bool, ErrorCode, String) {
 }
 
 #[test]
+fn a_server_that_wants_tls_before_the_login() {
+    let begin = |flags, demands| {
+        let mut machine = Machine::new(true).demanding_tls(demands);
+        let bytes = [HANDSHAKE.to_vec(), protocol(flags), login()].concat();
+        let mut at = 0;
+        let mut last = Step::End;
+        for _ in 0..3 {
+            let (used, step) = machine.step(&bytes[at..]);
+            at += used;
+            last = step;
+            if matches!(last, Step::StartTls(_)) {
+                break;
+            }
+        }
+        last
+    };
+    assert!(matches!(begin(ClientFlags::CAN_TLS, true), Step::StartTls(_)), "also for root://");
+    assert!(matches!(begin(ClientFlags::CAN_TLS, false), Step::Login(..)));
+    let (closes, code, text) = told(&begin(ClientFlags::NONE, true));
+    assert!(closes && code == ErrorCode::TLS_REQUIRED && text.contains("roots://"), "{text}");
+    // Without a certificate there is nothing to demand.
+    assert!(!Machine::new(false).demanding_tls(true).demands_tls);
+}
+
+#[test]
 fn the_first_segment_of_xrdcp() {
     let bytes = hex(
         "00000000 00000000 00000000 00000004 000007dc  0000 0bbe 00000511 0b 03 00000000000000000000 00000000",

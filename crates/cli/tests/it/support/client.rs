@@ -6,12 +6,14 @@ use std::io::Read;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::DEADLINE;
+use super::secrets::Searched;
 
 /// The binary, cut off from the settings of whoever runs the tests.
 pub(crate) fn gridlane() -> Command {
@@ -91,18 +93,27 @@ pub(crate) fn run(command: Command) -> Outcome {
     Running::start(command).wait()
 }
 
+/// The same for a command whose purpose is to print a secret: what it says is not searched for leaks.
+pub(crate) fn run_to_show_a_secret(command: Command) -> Outcome {
+    let mut running = Running::start(command);
+    running.searched = Searched::Nothing;
+    running.wait()
+}
+
 /// A run that has not ended. It is killed when the value is dropped.
 pub(crate) struct Running {
     child: Child,
     line: String,
     started: Instant,
-    stdout: Option<JoinHandle<Vec<u8>>>,
-    stderr: Option<JoinHandle<Vec<u8>>>,
+    stdout: Captured,
+    stderr: Captured,
+    searched: Searched,
 }
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Running {
         let line = format!("{command:?}");
+        let searched = Searched::of(&command);
         // A group of its own, so that a shell is not killed without what it started.
         let mut child = command
             .process_group(0)
@@ -110,9 +121,9 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|cause| panic!("cannot start {line}: {cause}"));
-        let stdout = drain(child.stdout.take().unwrap());
-        let stderr = drain(child.stderr.take().unwrap());
-        Running { child, line, started: Instant::now(), stdout: Some(stdout), stderr: Some(stderr) }
+        let stdout = Captured::from(child.stdout.take().unwrap());
+        let stderr = Captured::from(child.stderr.take().unwrap());
+        Running { child, line, started: Instant::now(), stdout, stderr, searched }
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
@@ -150,18 +161,17 @@ impl Running {
             }
             if self.started.elapsed() > deadline {
                 self.kill_group();
-                let stderr = self.stderr.take().unwrap().join().unwrap();
+                let stderr = self.stderr.take();
                 panic!("not done after {deadline:?}: {}\n{}", self.line, String::from_utf8_lossy(&stderr));
             }
             std::thread::sleep(Duration::from_millis(5));
         };
-        Outcome {
-            line: self.line.clone(),
-            code: status.code(),
-            elapsed: self.started.elapsed(),
-            stdout: self.stdout.take().unwrap().join().unwrap(),
-            stderr: String::from_utf8_lossy(&self.stderr.take().unwrap().join().unwrap()).into_owned(),
-        }
+        let elapsed = self.started.elapsed();
+        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
+        let searched = std::mem::replace(&mut self.searched, Searched::Nothing);
+        searched.check(&self.line, &stdout, &stderr);
+        let stderr = String::from_utf8_lossy(&stderr).into_owned();
+        Outcome { line: self.line.clone(), code: status.code(), elapsed, stdout, stderr }
     }
 }
 
@@ -169,6 +179,9 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.kill_group();
         let _ = self.child.wait();
+        if self.searched != Searched::Nothing && !std::thread::panicking() {
+            self.searched.check(&self.line, &self.stdout.take_soon(), &self.stderr.take_soon());
+        }
     }
 }
 
@@ -178,12 +191,42 @@ pub(crate) fn signal(whom: &str, name: &str) {
     assert!(sent.success(), "cannot send SIG{name} to {whom}");
 }
 
-fn drain(mut pipe: impl Read + Send + 'static) -> JoinHandle<Vec<u8>> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.read_to_end(&mut bytes);
-        bytes
-    })
+/// What a process writes into a pipe, read as it comes.
+pub(crate) struct Captured {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Captured {
+    pub(crate) fn from(mut pipe: impl Read + Send + 'static) -> Captured {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let all = Arc::clone(&bytes);
+        let reader = std::thread::spawn(move || {
+            let mut piece = vec![0; 64 * 1024];
+            while let Ok(len @ 1..) = pipe.read(&mut piece) {
+                all.lock().unwrap().extend_from_slice(&piece[..len]);
+            }
+        });
+        Captured { bytes, reader: Some(reader) }
+    }
+
+    /// All of it, once the pipe is closed; what was taken is not there any more.
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        if let Some(reader) = self.reader.take() {
+            reader.join().unwrap();
+        }
+        std::mem::take(&mut self.bytes.lock().unwrap())
+    }
+
+    /// The same after the process was killed: whoever has inherited the pipe may keep it open.
+    pub(crate) fn take_soon(&mut self) -> Vec<u8> {
+        let start = Instant::now();
+        let reads = || self.reader.as_ref().is_some_and(|reader| !reader.is_finished());
+        while reads() && start.elapsed() < Duration::from_millis(200) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::mem::take(&mut self.bytes.lock().unwrap())
+    }
 }
 
 /// How a run ended, and what it said.

@@ -6,17 +6,22 @@
 pub(crate) mod apache;
 pub(crate) mod client;
 pub(crate) mod cluster;
+pub(crate) mod issuer;
 pub(crate) mod nginx;
 pub(crate) mod object;
+pub(crate) mod pki;
 pub(crate) mod python;
 pub(crate) mod relay;
 pub(crate) mod rogue;
+pub(crate) mod secrets;
 pub(crate) mod serve;
 pub(crate) mod tools;
 pub(crate) mod tree;
+pub(crate) mod voms;
 pub(crate) mod wan;
 pub(crate) mod wsgidav;
 pub(crate) mod xrootd;
+pub(crate) mod xrootd_auth;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

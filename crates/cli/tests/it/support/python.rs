@@ -12,7 +12,16 @@ pub(crate) fn debian(script: &str) -> Command {
 
 /// Python with packages from PyPI: the newest client of XRootD, and uproot.
 pub(crate) fn pypi(script: &str) -> Command {
-    let environment = cached("xrootd-6.2.1");
+    of_environment("xrootd-6.2.1", script)
+}
+
+/// Python with the reference implementation of SciTokens.
+pub(crate) fn tokens(script: &str) -> Command {
+    of_environment("tokens-1", script)
+}
+
+fn of_environment(name: &str, script: &str) -> Command {
+    let environment = cached(name);
     let complete = environment.join("complete");
     assert!(
         complete.is_file(),

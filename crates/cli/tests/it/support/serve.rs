@@ -7,14 +7,21 @@ use std::sync::mpsc;
 
 use serde_json::Value;
 
-use super::client::{gridlane, signal};
-use super::{DEADLINE, Scratch, until};
+use super::client::{Captured, gridlane, signal};
+use super::{DEADLINE, Scratch, secrets, until};
 
 /// A running server. It is killed when the value is dropped.
 pub(crate) struct Server {
     child: Child,
     listening: Value,
     stdout: BufReader<ChildStdout>,
+    /// What was read of it.
+    said: String,
+    stderr: Captured,
+    /// What can be seen of it only while it runs, and where it was.
+    seen: Vec<(String, Vec<u8>)>,
+    /// The files that it appends to, as far as they were seen.
+    logs: Vec<PathBuf>,
     _data_home: Scratch,
 }
 
@@ -49,6 +56,7 @@ impl Server {
     pub(crate) fn next_event(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
+        self.said.push_str(&line);
         serde_json::from_str(&line).unwrap()
     }
 
@@ -71,10 +79,11 @@ impl Server {
             panic!("the server says {line:?}, then {:?}", rest(child.stderr.take().unwrap()));
         };
         assert_eq!(listening["type"], "listening", "{line}");
-        // Nobody reads the log: let it flow away rather than block the server.
-        let mut stderr = child.stderr.take().unwrap();
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        Server { child, listening, stdout, _data_home: data_home }
+        // Kept, to be searched for secrets in the end, and rather than block the server.
+        let stderr = Captured::from(child.stderr.take().unwrap());
+        let seen = vec![secrets::command_line(child.id())];
+        let logs = secrets::logs_of(child.id());
+        Server { child, listening, stdout, said: line, stderr, seen, logs, _data_home: data_home }
     }
 
     /// The URL of a path (which must be encoded already) over `http` or `https`.
@@ -104,8 +113,21 @@ impl Server {
         self.child.id()
     }
 
+    /// Gathers what can be seen of it only while it runs.
+    fn look(&mut self) {
+        if std::thread::panicking() || !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        self.seen.push(secrets::command_line(self.child.id()));
+        if let Some(admin) = self.listening["admin"].as_str() {
+            self.seen.push(secrets::metrics(admin));
+        }
+        self.logs = secrets::logs_of(self.child.id());
+    }
+
     /// Asks it to stop and waits for its end.
     pub(crate) fn stop(mut self, name: &str) -> ExitStatus {
+        self.look();
         signal(&self.child.id().to_string(), name);
         let mut status = None;
         until("the server stops", || {
@@ -117,6 +139,7 @@ impl Server {
 
     /// Kills it as a crash would.
     pub(crate) fn kill(&mut self) {
+        self.look();
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -124,8 +147,16 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        self.look();
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if !std::thread::panicking() {
+            let _ = self.stdout.read_to_string(&mut self.said);
+            secrets::check("what a server prints on standard output", self.said.as_bytes());
+            secrets::check("what a server prints on standard error", &self.stderr.take_soon());
+            self.seen.iter().for_each(|(place, said)| secrets::check(place, said));
+            self.logs.iter().for_each(|log| secrets::check_file(log));
+        }
     }
 }
 

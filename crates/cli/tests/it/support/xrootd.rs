@@ -48,7 +48,18 @@ impl Drop for Daemon {
 pub(crate) struct Xrootd {
     daemon: Daemon,
     port: u16,
+    host: &'static str,
     prefix: Scratch,
+}
+
+/// What a server is told beside what all are.
+pub(super) struct Setup {
+    /// Lines of configuration, in which `__PORT__` stands for the port.
+    pub(super) lines: String,
+    /// Variables of its environment.
+    pub(super) env: Vec<(&'static str, PathBuf)>,
+    /// The name by which clients call it.
+    pub(super) host: &'static str,
 }
 
 impl Xrootd {
@@ -60,11 +71,20 @@ impl Xrootd {
     /// The same with more lines of configuration.
     pub(crate) fn with(lines: &str) -> Xrootd {
         let prefix = Scratch::new();
+        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
+        gridlane_net::tls::self_signed(prefix.path(), &names).unwrap();
+        let at = prefix.path().display();
+        let lines = format!(
+            "xrd.tls {at}/cert.pem {at}/key.pem\nxrd.tlsca noverify\nxrootd.tls capable none\n{lines}\n"
+        );
+        Xrootd::set_up(prefix, &Setup { lines, env: Vec::new(), host: "127.0.0.1" })
+    }
+
+    /// Starts one in a directory with everything that it needs, which becomes its own.
+    pub(super) fn set_up(prefix: Scratch, setup: &Setup) -> Xrootd {
         for dir in ["export", "admin"] {
             prefix.dir(dir);
         }
-        let names = ["localhost".to_owned(), "127.0.0.1".to_owned()];
-        gridlane_net::tls::self_signed(prefix.path(), &names).unwrap();
         // Another user has to get in, and owns all of it.
         open_to_all(prefix.path());
         give(prefix.path());
@@ -72,7 +92,7 @@ impl Xrootd {
         for _ in 0..20 {
             let port = free_port();
             let file = prefix.join("xrootd.cfg");
-            fs::write(&file, configuration(prefix.path(), port, lines)).unwrap();
+            fs::write(&file, configuration(prefix.path(), port, &setup.lines)).unwrap();
             let log = fs::File::create(prefix.join("log")).unwrap();
             let mut command = tool("xrootd", "xrootd-server");
             // Without a name for the process's number it leaves a file in /tmp.
@@ -81,6 +101,7 @@ impl Xrootd {
                 .arg(prefix.join("admin/pid"))
                 .arg("-c")
                 .arg(&file)
+                .envs(setup.env.iter().map(|(name, value)| (name, value)))
                 .current_dir(prefix.join("admin"));
             let mut daemon = Daemon::start(command, log);
             let mut ended = false;
@@ -89,7 +110,7 @@ impl Xrootd {
                 ended || answers(port)
             });
             if !ended {
-                return Xrootd { daemon, port, prefix };
+                return Xrootd { daemon, port, host: setup.host, prefix };
             }
             let log = fs::read_to_string(prefix.join("log")).unwrap_or_default();
             assert!(log.contains("in use"), "xrootd does not start: {log}");
@@ -106,9 +127,10 @@ impl Xrootd {
         self.url_over("root", path)
     }
 
-    /// The same over `root` or `roots`.
+    /// The same over `root`, `roots` or, when it has that, `https`.
     pub(crate) fn url_over(&self, scheme: &str, path: &str) -> String {
-        format!("{scheme}://127.0.0.1:{}//{path}", self.port)
+        let slashes = if scheme.starts_with("root") { "//" } else { "/" };
+        format!("{scheme}://{}:{}{slashes}{path}", self.host, self.port)
     }
 
     /// Where an exported file is on the disk.
@@ -184,15 +206,13 @@ pub(crate) fn give(tree: &Path) {
 
 fn configuration(prefix: &Path, port: u16, lines: &str) -> String {
     let prefix = prefix.display();
+    let lines = lines.replace("__PORT__", &port.to_string());
     format!(
         "all.export / r/w
 oss.localroot {prefix}/export
 all.adminpath {prefix}/admin
 xrd.port {port}
 xrd.network nodnr
-xrd.tls {prefix}/cert.pem {prefix}/key.pem
-xrd.tlsca noverify
-xrootd.tls capable none
 xrootd.chksum max 4 adler32 crc32c md5
 {lines}
 "

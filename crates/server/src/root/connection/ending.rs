@@ -102,8 +102,14 @@ mod tests {
         let mut bound = bound;
         for number in 0..3 {
             let stream = StreamId([0, number]);
-            let asked =
-                Asked { stream, request: Ping {}.into(), len: 0, began: Instant::now(), parts_bytes: 0 };
+            let asked = Asked {
+                stream,
+                request: Ping {}.into(),
+                len: 0,
+                began: Instant::now(),
+                parts_bytes: 0,
+                decision: None,
+            };
             let job = ReadJob::new(asked, Arc::clone(&file), Kind::Plain, 0, 5).ok().unwrap();
             session.all.delegate(&path, job).ok().unwrap();
             let Ok(Event::Delegated(job)) = bound.try_recv() else { panic!() };

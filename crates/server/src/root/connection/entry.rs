@@ -65,7 +65,7 @@ impl Connection {
         self.outbox.answer(stream, Status::OK, body);
         self.machine.logged_in(!methods.is_empty());
         let link = Arc::new(self.link()?);
-        let (shared, client, takes_later) = (Arc::clone(&self.shared), self.client, login.is_async());
+        let (shared, client, takes_later) = (Arc::clone(&self.shared), self.client.clone(), login.is_async());
         let context = Context { shared, client, session, link, takes_later };
         self.role = match methods.is_empty() {
             true => Role::Main(main, context),
@@ -73,7 +73,7 @@ impl Connection {
         };
         if let Some(context) = self.context() {
             let request = Request::Login(login.clone());
-            log::answered(context, &request, self.clock.active, None, 0);
+            log::answered(context, &request, self.clock.active, None, None, 0);
         }
         Ok(())
     }
@@ -105,7 +105,8 @@ impl Connection {
                 self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
                 let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&joined.all.session));
                 let link = Arc::new(self.link()?);
-                let context = Context { shared, client: self.client, session, link, takes_later: false };
+                let context =
+                    Context { shared, client: self.client.clone(), session, link, takes_later: false };
                 self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())

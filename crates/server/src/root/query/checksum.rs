@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gridlane_auth::Operation;
 use gridlane_store::{Opened, StoreError};
 use gridlane_xrd::answer::checksum_text;
 use gridlane_xrd::{ErrorCode, PathArg};
@@ -9,7 +10,6 @@ use gridlane_xrd::{ErrorCode, PathArg};
 use super::super::answer::{Answer, Failure, Outcome, shown};
 use super::super::context::Context;
 use super::kind_named;
-use crate::rules::Operation;
 
 const ACT: &str = "checksum";
 

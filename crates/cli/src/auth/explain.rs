@@ -1,0 +1,284 @@
+//! `gridlane auth explain`: which rule of a configuration decides, and why the others do not.
+
+use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
+use gridlane_auth::policy::{Decision, Mismatch, Policy};
+use gridlane_auth::token::{self, Issuer};
+use gridlane_auth::{Asker, Capability, Fqan, Identity, Operation};
+use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_dav::ResourcePath;
+use serde_json::{Value, json};
+
+use crate::args::Global;
+use crate::output::print_event;
+use crate::serve;
+
+/// Say which rule of a server's configuration decides, and why the others do not.
+///
+/// Who asks is described by options, or read from a line of the server's log (--log-line); without any it is somebody
+/// without a credential. Exits with 0 if it may be done, with 4 if not.
+#[derive(Args, Debug)]
+pub(crate) struct ExplainArgs {
+    /// What is to be done; with --log-line what the line says
+    #[arg(required_unless_present = "log_line")]
+    operation: Option<OperationWord>,
+    /// Where: a path of the server
+    #[arg(required_unless_present = "log_line")]
+    path: Option<String>,
+    /// Reads a line of the access or audit log from standard input instead
+    #[arg(long, conflicts_with_all = ["operation", "path", "dn", "fqan", "user", "issuer", "subject", "scope", "group", "address"])]
+    log_line: bool,
+    /// Subject of the end-entity certificate
+    #[arg(long, value_name = "DN", conflicts_with_all = ["issuer", "user"])]
+    dn: Option<String>,
+    /// What VOMS says of it: /atlas/Role=production; may be repeated
+    #[arg(long, value_name = "FQAN", requires = "dn")]
+    fqan: Vec<Fqan>,
+    /// User, by its password
+    #[arg(long, value_name = "NAME", conflicts_with = "issuer")]
+    user: Option<String>,
+    /// Issuer of the token
+    #[arg(long, value_name = "URL")]
+    issuer: Option<String>,
+    /// Its subject
+    #[arg(long, value_name = "NAME", requires = "issuer")]
+    subject: Option<String>,
+    /// One of its scopes: storage.read:/run1; may be repeated
+    #[arg(long, value_name = "SCOPE", requires = "issuer")]
+    scope: Vec<String>,
+    /// One of its groups: /atlas/production; may be repeated
+    #[arg(long, value_name = "GROUP", requires = "issuer")]
+    group: Vec<Fqan>,
+    /// Where the client is
+    #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    address: IpAddr,
+    /// Directory that `gridlane serve` was given, where no configuration file has exports
+    #[arg(long, value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+/// What is done to something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OperationWord {
+    /// Ask whether it is there, its size and checksum
+    Stat,
+    /// Read a file
+    Read,
+    /// List a directory
+    List,
+    /// Store a file where none was
+    Create,
+    /// Make a directory
+    Mkdir,
+    /// Replace or change a file
+    Overwrite,
+    /// Remove
+    Delete,
+    /// Give another name
+    Rename,
+    /// Have it staged
+    Stage,
+    /// An operator's business
+    Admin,
+}
+
+impl From<OperationWord> for Operation {
+    fn from(word: OperationWord) -> Operation {
+        match word {
+            OperationWord::Stat => Operation::Stat,
+            OperationWord::Read => Operation::Read,
+            OperationWord::List => Operation::List,
+            OperationWord::Create => Operation::Create,
+            OperationWord::Mkdir => Operation::Mkdir,
+            OperationWord::Overwrite => Operation::Overwrite,
+            OperationWord::Delete => Operation::Delete,
+            OperationWord::Rename => Operation::Rename,
+            OperationWord::Stage => Operation::Stage,
+            OperationWord::Admin => Operation::Admin,
+        }
+    }
+}
+
+/// What is asked.
+struct Question {
+    identity: Identity,
+    address: IpAddr,
+    operation: Operation,
+    path: ResourcePath,
+    /// What the log says that was decided then.
+    decided: Option<String>,
+}
+
+/// Exits with 0 if it may be done, with 4 if not.
+pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
+    let (policy, issuers) = serve::policy_of(global, args.directory.as_deref())?;
+    let question = match args.log_line {
+        true => logged(&read_line()?)?,
+        false => asked(args, &issuers)?,
+    };
+    let (is_granted, text) = match global.json {
+        true => {
+            let (is_granted, fields) = event(&policy, &question);
+            print_event(&mut std::io::stdout().lock(), "decision", fields);
+            (is_granted, String::new())
+        }
+        false => told(&policy, &question),
+    };
+    // Nobody reading it changes nothing.
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
+}
+
+fn asked(args: &ExplainArgs, issuers: &[Issuer]) -> Result<Question> {
+    let path = args.path.as_deref().unwrap_or("/");
+    let path = ResourcePath::parse(path).map_err(|rejection| usage(rejection.message.into_owned()))?;
+    let operation = args.operation.map_or(Operation::Stat, Operation::from);
+    let identity = match (&args.dn, &args.user, &args.issuer) {
+        (Some(dn), _, _) => Identity::Certificate(CertificateIdentity {
+            dn: dn.clone(),
+            user: None,
+            fqans: args.fqan.clone(),
+            expires_s: i64::MAX,
+        }),
+        (_, Some(name), _) => Identity::User(UserIdentity { name: name.clone() }),
+        (_, _, Some(url)) => {
+            let issuer = issuers.iter().find(|issuer| issuer.url == *url).ok_or_else(|| {
+                let known: Vec<&str> = issuers.iter().map(|issuer| issuer.url.as_str()).collect();
+                usage(format!("the configuration has no issuer {url}"))
+                    .hint(format!("it has: {}", known.join(", ")))
+            })?;
+            let subject = args.subject.as_deref().unwrap_or_default();
+            let token = token::would_be(issuer, subject, &args.scope, args.group.clone());
+            Identity::Token(token.map_err(|refusal| usage(refusal.to_string()))?)
+        }
+        (None, None, None) => Identity::Anonymous,
+    };
+    Ok(Question { identity, address: args.address, operation, path, decided: None })
+}
+
+fn read_line() -> Result<String> {
+    let unreadable = |cause| Error::local_io("cannot read the log line", &cause);
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(unreadable)?;
+    Ok(line)
+}
+
+/// The question that a line of a log is the answer to.
+fn logged(line: &str) -> Result<Question> {
+    let record: Value = serde_json::from_str(line)
+        .map_err(|cause| usage(format!("that is no line of an access or audit log: {cause}")))?;
+    let text = |key: &str| record[key].as_str();
+    let missing =
+        |key: &str| usage(format!("the line has no {key:?}: it is not about a request that was decided"));
+    let operation = text("operation").ok_or_else(|| missing("operation"))?;
+    let operation = OperationWord::from_str(operation, true).map_err(|_| missing("operation"))?.into();
+    let path = ResourcePath::parse(text("path").ok_or_else(|| missing("path"))?)
+        .map_err(|rejection| usage(rejection.message.into_owned()))?;
+    let address = match (text("client"), text("peer")) {
+        (Some(client), _) => client.parse().ok(),
+        (None, Some(peer)) => peer.parse::<std::net::SocketAddr>().ok().map(|peer| peer.ip()),
+        (None, None) => None,
+    };
+    let address = address.ok_or_else(|| missing("peer"))?.to_canonical();
+    let identity = match record.get("identity") {
+        Some(identity) => serde_json::from_value(identity.clone())
+            .map_err(|cause| usage(format!("its \"identity\" is not one: {cause}")))?,
+        None => Identity::Anonymous,
+    };
+    Ok(Question { identity, address, operation, path, decided: text("decision").map(str::to_owned) })
+}
+
+/// One line for each rule: its name, and why it does or does not grant it.
+fn verdicts<'a>(policy: &'a Policy, question: &Question) -> Vec<(&'a str, Option<Mismatch>)> {
+    let asker = Asker { identity: &question.identity, address: question.address };
+    let of = |rule: &'a gridlane_auth::Rule| {
+        (rule.name.as_str(), rule.mismatch(asker, question.operation, question.path.names()))
+    };
+    policy.rules().iter().map(of).collect()
+}
+
+fn why(mismatch: &Option<Mismatch>) -> String {
+    match mismatch {
+        None => "is about this".to_owned(),
+        Some(Mismatch::Who(condition)) => format!("is about others: {condition}"),
+        Some(Mismatch::Under) => "is about another place".to_owned(),
+        Some(Mismatch::May) => "grants other things".to_owned(),
+    }
+}
+
+fn shown(identity: &Identity) -> String {
+    let more: Vec<String> = match identity {
+        Identity::Token(token) => {
+            let issuer = std::iter::once(format!("issuer {}", token.issuer));
+            issuer
+                .chain(token.scopes.iter().cloned())
+                .chain(token.groups.iter().map(Fqan::to_string))
+                .collect()
+        }
+        _ => identity.fqans().iter().map(Fqan::to_string).collect(),
+    };
+    match (identity.is_anonymous(), more.is_empty()) {
+        (true, _) => "anonymous".to_owned(),
+        (false, true) => format!("{} ({})", identity.name(), identity.method()),
+        (false, false) => format!("{} ({}; {})", identity.name(), identity.method(), more.join(" ")),
+    }
+}
+
+fn told(policy: &Policy, question: &Question) -> (bool, String) {
+    let Question { identity, address, operation, path, decided } = question;
+    let decision = policy.decide(Asker { identity, address: *address }, *operation, path.names());
+    let mut text = format!("who:  {}, from {address}\nwhat: {} {path}\n", shown(identity), operation.verb());
+    for Capability { may, under } in identity.capabilities().unwrap_or_default() {
+        text.push_str(&format!("      by itself it may {may} under {under}\n"));
+    }
+    if identity.capabilities().is_some() {
+        text.push_str("      rules that are not about anyone do not count for it\n");
+    }
+    let verdicts = verdicts(policy, question);
+    let width = verdicts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    if verdicts.is_empty() {
+        text.push_str("\nThere are no rules.\n");
+    } else {
+        text.push('\n');
+    }
+    for ((name, mismatch), rule) in verdicts.iter().zip(policy.rules()) {
+        let (may, under) = (rule.may, &rule.under);
+        text.push_str(&format!("  {name:width$}  {}  [{may} under {under}]\n", why(mismatch)));
+    }
+    let is_granted = decision.is_granted();
+    let verb = if is_granted { "granted" } else { "refused" };
+    text.push_str(&format!("\n{verb}: {decision}\n"));
+    if let Some(decided) = decided.as_deref().filter(|decided| *decided != decision.to_string()) {
+        text.push_str(&format!("when it was logged: {decided}\n"));
+    }
+    (is_granted, text)
+}
+
+fn event(policy: &Policy, question: &Question) -> (bool, Value) {
+    let Question { identity, address, operation, path, decided } = question;
+    let decision = policy.decide(Asker { identity, address: *address }, *operation, path.names());
+    let verdicts = verdicts(policy, question);
+    let rules: Vec<Value> = verdicts
+        .iter()
+        .map(|(name, mismatch)| json!({ "rule": name, "applies": mismatch.is_none(), "why": why(mismatch) }))
+        .collect();
+    let by = match decision {
+        Decision::ByRule(_) => "rule",
+        Decision::ByCapability(_) => "capability",
+        Decision::Refused(_) => "nothing",
+    };
+    let fields = json!({
+        "granted": decision.is_granted(), "by": by, "decision": decision.to_string(), "logged_decision": decided,
+        "identity": identity, "address": address, "operation": operation.verb(), "path": path.to_string(), "rules": rules,
+    });
+    (decision.is_granted(), fields)
+}
+
+fn usage(message: String) -> Error {
+    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+}

@@ -1,0 +1,50 @@
+//! `gridlane auth import`: what another server's files say, as rules.
+
+mod authdb;
+mod gridmap;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+use gridlane_core::{Error, Result};
+
+/// What the file is.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// XRootD's authorisation database (acc.authdb)
+    Authdb,
+    /// A grid-mapfile: subjects of certificates and users
+    Gridmap,
+}
+
+/// Print what another server's file says, as rules for `gridlane serve`.
+///
+/// The rules grant what the file granted, and never more; comments say what cannot be said. They are printed for
+/// reading, and for the configuration file.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArgs {
+    /// What the file is
+    format: Format,
+    /// The file; - is standard input
+    file: PathBuf,
+}
+
+/// Prints the tables of a configuration file that say the same, and in comments what cannot be said.
+pub(super) fn run(args: &ImportArgs) -> Result<ExitCode> {
+    let unreadable = |cause| Error::local_io(format!("cannot read {}", args.file.display()), &cause);
+    let text = match args.file.as_os_str() == "-" {
+        true => std::io::read_to_string(std::io::stdin()).map_err(unreadable)?,
+        false => std::fs::read_to_string(&args.file).map_err(unreadable)?,
+    };
+    let tables = match args.format {
+        Format::Authdb => authdb::tables(&text),
+        Format::Gridmap => gridmap::tables(&text),
+    };
+    crate::output::print(tables.as_bytes())
+}
+
+/// A text as TOML writes it.
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}

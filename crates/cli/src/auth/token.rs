@@ -1,0 +1,226 @@
+//! `gridlane auth token`: gets a macaroon from a server, gives less of one away, and shows what a token says.
+
+mod show;
+
+use std::io::{IsTerminal as _, Read as _};
+use std::process::ExitCode;
+
+use clap::Args;
+use gridlane_auth::Grants;
+use gridlane_auth::macaroon::request::parse_duration_s;
+use gridlane_auth::macaroon::{Caveat, Macaroon, attenuate, grants_of, words_of};
+use gridlane_core::limits::{MACAROON_ANSWER_BYTES_MAX, MACAROON_BYTES_MAX, MACAROON_DEFAULT};
+use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Scheme, Secret, Url};
+use gridlane_engine::Client;
+use gridlane_engine::http::Request;
+use serde_json::{Value, json};
+
+use crate::args::{Global, WhoArgs};
+use crate::files::{parse, print};
+use crate::pki::{now_s, tell, usage};
+use crate::who::connect;
+
+/// Get a macaroon from a server, give less of one away, or show what a token says.
+///
+/// A macaroon is a token that the server makes for whoever proves who they are, by a certificate, a token or a password in
+/// the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. It alone is
+/// printed on standard output, since whoever has it can use it:
+///
+///     gridlane auth token https://se.example.org/data/run7 --may read,list --lifetime 2h >token
+///     BEARER_TOKEN_FILE=token gridlane cp https://se.example.org/data/run7/f .
+///
+/// Whoever has a macaroon can make one of it that allows less, and asks nobody for it: with --attenuate it is read from
+/// standard input.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArgs {
+    /// For what: an https URL of a file or directory
+    #[arg(value_name = "URL", required_unless_present_any = ["attenuate", "show"], add = crate::args::remote())]
+    pub(crate) url: Option<String>,
+    /// What it allows: read, list, create, overwrite, delete, stage, stat [default: everything that one may]
+    #[arg(long, value_name = "WORDS", value_delimiter = ',', value_parser = parse_may, env = "GRIDLANE_TOKEN_MAY")]
+    pub(crate) may: Vec<Grants>,
+    /// How long it lasts: 90s, 30m, 2h, 1d [default: 1h, with --attenuate as long as before]
+    #[arg(long, value_name = "TIME", value_parser = parse_lifetime_s, env = "GRIDLANE_TOKEN_LIFETIME")]
+    pub(crate) lifetime: Option<u64>,
+    /// From where it may be used (repeatable): an address or a network. XRootD's servers do not know this
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', env = "GRIDLANE_TOKEN_FROM")]
+    pub(crate) from: Vec<Network>,
+    /// Ask nobody: make one that allows less of the macaroon on standard input
+    #[arg(long, conflicts_with = "url")]
+    pub(crate) attenuate: bool,
+    /// With --attenuate: only for this path of the server and what is below it
+    #[arg(long, value_name = "PATH", requires = "attenuate")]
+    pub(crate) path: Option<String>,
+    /// Get nothing: show what this token says, `-` for standard input [default: the one that commands would show to
+    /// servers]. What it says is not checked
+    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["url", "attenuate"])]
+    pub(crate) show: Option<Option<String>>,
+    #[command(flatten)]
+    pub(crate) who: WhoArgs,
+}
+
+pub(crate) fn run(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
+    match (&args.show, &args.url) {
+        (Some(from), _) => show::run(from.as_deref(), &args.who, global),
+        (None, Some(url)) => ask(url, args, global),
+        (None, None) => give_less(args, global),
+    }
+}
+
+/// The words for what a macaroon allows.
+const MAY: [(&str, &str); 7] = [
+    ("read", "DOWNLOAD"),
+    ("list", "LIST"),
+    ("create", "UPLOAD"),
+    ("overwrite", "MANAGE"),
+    ("delete", "DELETE"),
+    ("stage", "STAGE"),
+    ("stat", "READ_METADATA"),
+];
+
+fn parse_may(word: &str) -> std::result::Result<Grants, String> {
+    let found = MAY.iter().find(|(known, activity)| *known == word || *activity == word);
+    found.map(|(_, activity)| grants_of(activity)).ok_or_else(|| {
+        let known: Vec<&str> = MAY.iter().map(|(known, _)| *known).collect();
+        format!("the words are {}", known.join(", "))
+    })
+}
+
+/// `90s`, `30m`, `2h`, `1d`, or ISO 8601 as servers have it.
+fn parse_lifetime_s(text: &str) -> std::result::Result<u64, String> {
+    if text.starts_with('P') {
+        return parse_duration_s(text).map_err(|refusal| refusal.message);
+    }
+    let units = [('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)];
+    let found = units.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(*unit)?, seconds)));
+    found
+        .and_then(|(number, seconds)| number.parse::<u64>().ok()?.checked_mul(*seconds))
+        .filter(|lifetime_s| *lifetime_s > 0)
+        .ok_or_else(|| "write for example 90s, 30m, 2h or 1d".to_owned())
+}
+
+fn may(args: &TokenArgs) -> Option<Grants> {
+    args.may.iter().copied().reduce(Grants::with)
+}
+
+/// What the field's servers know of [`words_of`]: dCache refuses words that it does not.
+fn activities(grants: Grants) -> String {
+    let known = |word: &&str| MAY.iter().any(|(_, activity)| activity == word);
+    // Whoever may do anything may look.
+    let words = words_of(grants);
+    let (look, other): (Vec<&str>, Vec<&str>) =
+        words.split(',').filter(known).partition(|word| *word == "READ_METADATA");
+    if other.is_empty() { look.join(",") } else { other.join(",") }
+}
+
+fn ask(typed: &String, args: &TokenArgs, global: &Global) -> Result<ExitCode> {
+    let url = parse(typed)?;
+    if url.scheme() != Scheme::Https {
+        return Err(usage("a macaroon is a secret: it is asked for over https".into()).endpoint(&url));
+    }
+    let session = connect([typed], &args.who, global)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot start: {cause}")))?;
+    let given = runtime.block_on(request(&session.client, &url, args));
+    // A name service that does not answer must not keep the process.
+    runtime.shutdown_background();
+    let (token, lifetime_s) = given?;
+    tell_token(&token, lifetime_s, global)
+}
+
+/// Asks for a macaroon: the text, and for how many seconds it is good if the server says it.
+async fn request(client: &Client, url: &Url, args: &TokenArgs) -> Result<(Secret, Option<u64>)> {
+    let mut caveats = Vec::new();
+    if let Some(grants) = may(args) {
+        caveats.push(format!("activity:{}", activities(grants)));
+    }
+    if !args.from.is_empty() {
+        caveats.push(String::from_utf8_lossy(&Caveat::Ip(args.from.clone()).to_bytes()).into_owned());
+    }
+    let lifetime_s = args.lifetime.unwrap_or(MACAROON_DEFAULT.as_secs());
+    let body = json!({"caveats": caveats, "validity": format!("PT{lifetime_s}S")}).to_string();
+    let request = Request::new("POST", url)
+        .header("Content-Type", "application/macaroon-request")
+        .header("Accept", "application/json")
+        .body(body.as_bytes());
+    let mut exchange = client.http.exchange(&request).await?;
+    if matches!(exchange.status().code(), 404 | 405 | 501) {
+        let status = exchange.status().code();
+        exchange.finish().await;
+        let what = "the server gives no macaroons there";
+        let error = Error::new(ErrorKind::Unsupported, what).fault(Fault::Peer).http_status(status);
+        return Err(error.endpoint(url));
+    }
+    exchange = exchange.accept(&[200]).await?;
+    let answer = exchange.read_whole(MACAROON_ANSWER_BYTES_MAX).await?;
+    let broken =
+        |what: &str| Error::new(ErrorKind::Protocol, what.to_owned()).fault(Fault::Peer).endpoint(url);
+    let answer: Value =
+        serde_json::from_slice(&answer).map_err(|_| broken("the answer with the macaroon is not JSON"))?;
+    let text = answer["macaroon"].as_str().or(answer["access_token"].as_str());
+    let text = text.ok_or_else(|| broken("there is no macaroon in the answer"))?.trim();
+    let is_token = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_token {
+        return Err(broken("what the server calls a macaroon is none"));
+    }
+    Ok((Secret::new(text), answer["expires_in"].as_u64()))
+}
+
+fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
+    let mut caveats = Vec::new();
+    caveats.extend(may(args).map(Caveat::Activity));
+    if let Some(path) = &args.path {
+        let caveat = Caveat::parse(format!("path:{path}").as_bytes());
+        caveats.push(caveat.map_err(|_| usage(format!("{path:?} is no path from the server's root")))?);
+    }
+    if let Some(lifetime_s) = args.lifetime {
+        let lifetime_s = i64::try_from(lifetime_s).unwrap_or(i64::MAX);
+        caveats.push(Caveat::Before(now_s().saturating_add(lifetime_s)));
+    }
+    if !args.from.is_empty() {
+        caveats.push(Caveat::Ip(args.from.clone()));
+    }
+    if caveats.is_empty() {
+        let what = "nothing is to be taken away from the macaroon";
+        return Err(usage(what.into()).hint("say what is left of it: --may, --path, --lifetime, --from"));
+    }
+    let less = attenuate(read_stdin()?.expose(), &caveats).map_err(|refusal| usage(refusal.message))?;
+    tell_token(&less, None, global)
+}
+
+/// The first words on standard input.
+fn read_stdin() -> Result<Secret> {
+    let mut stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        eprintln!("gridlane: reading a token from the terminal; end it with a line end and Ctrl-D");
+    }
+    let mut text = String::new();
+    let bytes_max = 2 * MACAROON_BYTES_MAX as u64;
+    stdin
+        .by_ref()
+        .take(bytes_max)
+        .read_to_string(&mut text)
+        .map_err(|cause| Error::local_io("cannot read standard input".to_owned(), &cause))?;
+    match text.trim() {
+        "" => Err(usage("there is no token on standard input".into())),
+        token => Ok(Secret::new(token)),
+    }
+}
+
+/// Prints the token, which is what was asked for.
+fn tell_token(token: &Secret, lifetime_s: Option<u64>, global: &Global) -> Result<ExitCode> {
+    if !global.json {
+        return print(format!("{}\n", token.expose()).as_bytes());
+    }
+    let mut fields = json!({"what": "token", "token": token.expose(), "lifetime_s": lifetime_s});
+    if let Ok(macaroon) = Macaroon::parse(token.expose()) {
+        fields["id"] = json!(macaroon.id());
+        fields["caveats"] =
+            macaroon.caveats().map(|caveat| String::from_utf8_lossy(caveat).into_owned()).collect();
+    }
+    tell("made", fields)?;
+    Ok(ExitCode::SUCCESS)
+}

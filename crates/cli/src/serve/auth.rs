@@ -1,0 +1,373 @@
+//! The table `[auth]`: whose word counts for who somebody is, and where what that takes lies; and reading that.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gridlane_auth::gridmap::GridMap;
+use gridlane_auth::macaroon;
+use gridlane_auth::password::Users;
+use gridlane_auth::token::Issuer;
+use gridlane_auth::voms::VomsDir;
+use gridlane_auth::x509::Trust;
+use gridlane_core::units::parse_bytes;
+use gridlane_core::{Error, Result, Url, limits};
+use gridlane_dav::ResourcePath;
+use gridlane_server::{AuthSettings, ClientLimits};
+use serde::Deserialize;
+
+use super::rules::{May, grants};
+use super::tables::{Word, wrong};
+use gridlane_auth::Grants;
+
+/// What `[auth]` says, checked as far as no file has to be read for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AuthPlan {
+    /// There is such a table.
+    pub(crate) is_there: bool,
+    pub(crate) realm: Option<String>,
+    pub(crate) client_ca_dir: Option<PathBuf>,
+    pub(crate) client_ca: Vec<PathBuf>,
+    pub(crate) voms_dir: Option<PathBuf>,
+    pub(crate) gridmap: Option<PathBuf>,
+    pub(crate) audiences: Vec<String>,
+    pub(crate) keys_dir: Option<PathBuf>,
+    pub(crate) users: Option<PathBuf>,
+    pub(crate) macaroon_secrets: Option<PathBuf>,
+    pub(crate) revoked_macaroons: Option<PathBuf>,
+    pub(crate) issuers: Vec<Issuer>,
+    pub(crate) user_limits: ClientLimits,
+    pub(crate) vo_limits: ClientLimits,
+}
+
+impl AuthPlan {
+    /// Whether there is any way for a client to say who it is.
+    pub(crate) fn asks(&self) -> bool {
+        self.client_ca_dir.is_some()
+            || !self.client_ca.is_empty()
+            || !self.issuers.is_empty()
+            || self.users.is_some()
+            || self.macaroon_secrets.is_some()
+    }
+
+    /// The files and directories whose change is a reason to read everything again.
+    pub(crate) fn watched(&self) -> Vec<PathBuf> {
+        let optional = [
+            &self.client_ca_dir,
+            &self.voms_dir,
+            &self.gridmap,
+            &self.users,
+            &self.macaroon_secrets,
+            &self.revoked_macaroons,
+        ];
+        optional.into_iter().flatten().chain(&self.client_ca).cloned().collect()
+    }
+}
+
+/// Reads everything that the table names. What is wrong with single authorities, lists and lines is told and does not count;
+/// a file that cannot be read, or holds a secret that is none, is an error.
+///
+/// `audiences` is what tokens may call this server if the table does not say it.
+pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSettings, Vec<String>)> {
+    let mut warnings = Vec::new();
+    let mut told = |place: &Path, what: Vec<String>| {
+        warnings.extend(what.into_iter().map(|what| format!("{}: {what}", place.display())));
+    };
+    let mut settings = AuthSettings {
+        realm: plan.realm.clone().unwrap_or_else(|| "gridlane".to_owned()),
+        issuers: plan.issuers.clone(),
+        audiences: if plan.audiences.is_empty() { audiences } else { plan.audiences.clone() },
+        keys_directory: plan.keys_dir.clone(),
+        user_limits: plan.user_limits,
+        vo_limits: plan.vo_limits,
+        ..AuthSettings::default()
+    };
+    let mut authorities = Vec::new();
+    if let Some(directory) = &plan.client_ca_dir {
+        authorities.extend(files_in(directory)?);
+    }
+    for file in &plan.client_ca {
+        // Whatever it is called, it is a file of authorities.
+        authorities.push((format!("{}.pem", file.display()), read(file)?));
+    }
+    if !authorities.is_empty() {
+        let (trust, what) = Trust::read(authorities);
+        let place = plan.client_ca_dir.as_deref().or(plan.client_ca.first().map(PathBuf::as_path));
+        told(place.unwrap_or(Path::new("client-ca")), what);
+        if trust.authorities_count() == 0 {
+            return Err(wrong("there is no authority in `client-ca-dir` and `client-ca`".to_owned()));
+        }
+        settings.trust = Some(Arc::new(trust));
+    } else if let Some(directory) = &plan.client_ca_dir {
+        return Err(wrong(format!("there is no authority in {}", directory.display())));
+    }
+    if let Some(directory) = &plan.voms_dir {
+        let mut files = files_in(directory)?;
+        for (name, vo) in directories_in(directory)? {
+            files.extend(files_in(&vo)?.into_iter().map(|(file, bytes)| (format!("{name}/{file}"), bytes)));
+        }
+        let (voms, what) = VomsDir::read(files);
+        told(directory, what);
+        settings.voms = Arc::new(voms);
+    }
+    if let Some(file) = &plan.gridmap {
+        let (map, what) = GridMap::read(&read(file)?);
+        told(file, what);
+        settings.gridmap = Arc::new(map);
+    }
+    if let Some(file) = &plan.users {
+        settings.users =
+            Arc::new(Users::parse(&read_secret(file)?).map_err(|error| error.endpoint(file.display()))?);
+    }
+    if let Some(file) = &plan.macaroon_secrets {
+        let keys =
+            macaroon::Keys::parse(&read_secret(file)?).map_err(|error| error.endpoint(file.display()))?;
+        settings.macaroons = Some(Arc::new(keys));
+    }
+    if let Some(file) = &plan.revoked_macaroons {
+        let text = read_text(file)?;
+        let ids = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+        settings.revoked_macaroons = Arc::new(ids.map(str::to_owned).collect());
+    }
+    Ok((settings, warnings))
+}
+
+fn unreadable(path: &Path, cause: &std::io::Error) -> Error {
+    Error::local_io(format!("cannot read {}", path.display()), cause)
+}
+
+fn read(file: &Path) -> Result<Vec<u8>> {
+    let metadata = std::fs::metadata(file).map_err(|cause| unreadable(file, &cause))?;
+    if metadata.len() > limits::AUTH_FILE_BYTES_MAX {
+        let what = format!("{} has more than {} bytes", file.display(), limits::AUTH_FILE_BYTES_MAX);
+        return Err(wrong(what));
+    }
+    std::fs::read(file).map_err(|cause| unreadable(file, &cause))
+}
+
+fn read_text(file: &Path) -> Result<String> {
+    String::from_utf8(read(file)?).map_err(|_| wrong(format!("{} is no text", file.display())))
+}
+
+/// A file that nobody else may read.
+fn read_secret(file: &Path) -> Result<String> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = std::fs::metadata(file).map_err(|cause| unreadable(file, &cause))?;
+    if metadata.permissions().mode() & 0o007 != 0 {
+        let what = format!("{} holds secrets, and everybody on this machine may read it", file.display());
+        return Err(wrong(what).hint(format!("chmod o= {}", file.display())));
+    }
+    read_text(file)
+}
+
+/// What is in the files of a directory, by their names. What is too large to be what is looked for is left out.
+fn files_in(directory: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for (name, path) in entries(directory)? {
+        // Links count as what they lead to: that is how authorities are hashed.
+        let is_file =
+            std::fs::metadata(&path).is_ok_and(|it| it.is_file() && it.len() <= limits::AUTH_FILE_BYTES_MAX);
+        if is_file {
+            files.push((name, std::fs::read(&path).map_err(|cause| unreadable(&path, &cause))?));
+        }
+    }
+    Ok(files)
+}
+
+fn directories_in(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+    Ok(entries(directory)?.into_iter().filter(|(_, path)| path.is_dir()).collect())
+}
+
+/// Names and places, in the order of names.
+fn entries(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let listed =
+        std::fs::read_dir(directory).and_then(|entries| entries.collect::<std::io::Result<Vec<_>>>());
+    let mut entries: Vec<_> = listed
+        .map_err(|cause| unreadable(directory, &cause))?
+        .into_iter()
+        .filter_map(|entry| Some((entry.file_name().to_str()?.to_owned(), entry.path())))
+        .collect();
+    entries.sort();
+    Ok(entries)
+}
+
+/// The table as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(super) struct AuthTable {
+    realm: Option<String>,
+    client_ca_dir: Option<PathBuf>,
+    #[serde(default)]
+    client_ca: Vec<PathBuf>,
+    voms_dir: Option<PathBuf>,
+    gridmap: Option<PathBuf>,
+    #[serde(default)]
+    audiences: Vec<String>,
+    keys_dir: Option<PathBuf>,
+    users: Option<PathBuf>,
+    macaroon_secrets: Option<PathBuf>,
+    revoked_macaroons: Option<PathBuf>,
+    #[serde(default)]
+    issuer: Vec<IssuerTable>,
+    user_limits: Option<LimitsTable>,
+    vo_limits: Option<LimitsTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct IssuerTable {
+    url: String,
+    path: Option<String>,
+    may: Option<Vec<May>>,
+    vo: Option<String>,
+    #[serde(default)]
+    audiences: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct LimitsTable {
+    connections: Option<u32>,
+    requests: Option<u32>,
+    rate: Option<Word>,
+}
+
+impl AuthTable {
+    pub(super) fn checked(self) -> Result<AuthPlan> {
+        if self.voms_dir.is_some() && self.client_ca_dir.is_none() && self.client_ca.is_empty() {
+            return Err(wrong("`voms-dir` is of no use without `client-ca-dir` or `client-ca`".to_owned()));
+        }
+        if self.revoked_macaroons.is_some() && self.macaroon_secrets.is_none() {
+            return Err(wrong("`revoked-macaroons` is of no use without `macaroon-secrets`".to_owned()));
+        }
+        let realm_is_word = |realm: &String| {
+            !realm.is_empty()
+                && realm.bytes().all(|byte| (0x20..0x7f).contains(&byte) && !b"\"\\".contains(&byte))
+        };
+        if let Some(realm) = self.realm.as_ref().filter(|realm| !realm_is_word(realm)) {
+            return Err(wrong(format!("{realm:?} is no realm: letters, digits and spaces are")));
+        }
+        let issuers = self.issuer.into_iter().map(|table| {
+            let url = table.url.clone();
+            table.checked().map_err(|error| error.endpoint(format!("[[auth.issuer]] {url}")))
+        });
+        let issuers: Vec<Issuer> = issuers.collect::<Result<_>>()?;
+        for (index, issuer) in issuers.iter().enumerate() {
+            if issuers[..index].iter().any(|other| other.url == issuer.url) {
+                return Err(wrong(format!("there are two issuers {}", issuer.url)));
+            }
+        }
+        Ok(AuthPlan {
+            is_there: true,
+            realm: self.realm,
+            client_ca_dir: self.client_ca_dir,
+            client_ca: self.client_ca,
+            voms_dir: self.voms_dir,
+            gridmap: self.gridmap,
+            audiences: self.audiences,
+            keys_dir: self.keys_dir,
+            users: self.users,
+            macaroon_secrets: self.macaroon_secrets,
+            revoked_macaroons: self.revoked_macaroons,
+            issuers,
+            user_limits: self.user_limits.map_or(Ok(ClientLimits::default()), LimitsTable::checked)?,
+            vo_limits: self.vo_limits.map_or(Ok(ClientLimits::default()), LimitsTable::checked)?,
+        })
+    }
+}
+
+impl IssuerTable {
+    fn checked(self) -> Result<Issuer> {
+        let is_https = Url::parse_absolute(&self.url).is_ok_and(|url| url.scheme().name() == "https");
+        if !is_https || self.url.contains(['?', '#', '@']) {
+            return Err(wrong("an issuer is an https URL, exactly as tokens have it in `iss`".to_owned()));
+        }
+        let base = ResourcePath::parse(self.path.as_deref().unwrap_or("/"))
+            .map_err(|rejection| wrong(rejection.message.into_owned()))?;
+        let everything =
+            Grants::READ.with(Grants::LIST).with(Grants::WRITE).with(Grants::DELETE).with(Grants::STAGE);
+        let may = self.may.map_or(everything, |words| grants(&words));
+        Ok(Issuer { url: self.url, base, may, vo: self.vo, audiences: self.audiences })
+    }
+}
+
+impl LimitsTable {
+    fn checked(self) -> Result<ClientLimits> {
+        let rate = match self.rate {
+            Some(Word::Number(bytes)) => Some(bytes),
+            Some(Word::Text(text)) => Some(parse_bytes(text.trim_end_matches("/s"))?),
+            None => None,
+        };
+        if self.connections == Some(0) || self.requests == Some(0) || rate == Some(0) {
+            return Err(wrong("a limit of 0 lets nobody in: leave it out, or give nobody a rule".to_owned()));
+        }
+        Ok(ClientLimits {
+            connections_max: self.connections,
+            requests_per_s: self.requests,
+            bytes_per_s: rate,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<AuthPlan> {
+        toml::from_str::<AuthTable>(text).map_err(|cause| wrong(cause.to_string()))?.checked()
+    }
+
+    #[test]
+    fn everything_it_can_say() {
+        let plan = read(
+            r#"
+            realm = "Site X"
+            client-ca-dir = "/etc/grid-security/certificates"
+            voms-dir = "/etc/grid-security/vomsdir"
+            gridmap = "/etc/grid-security/grid-mapfile"
+            audiences = ["https://dav.example"]
+            keys-dir = "/var/lib/gridlane/keys"
+            users = "/etc/gridlane/users"
+            macaroon-secrets = "/etc/gridlane/macaroons"
+            revoked-macaroons = "/etc/gridlane/revoked"
+            user-limits = { connections = 20, requests = 100, rate = "100MB/s" }
+            vo-limits = { rate = 1000 }
+            [[issuer]]
+            url = "https://iam.example/"
+            path = "/data/atlas"
+            may = ["read", "list"]
+            vo = "atlas"
+            [[issuer]]
+            url = "https://other.example"
+            "#,
+        )
+        .unwrap();
+        assert!(plan.is_there && plan.asks());
+        assert_eq!(plan.watched().len(), 6);
+        assert_eq!(plan.issuers[0].base.to_string(), "/data/atlas");
+        assert_eq!(plan.issuers[0].may, Grants::READ.with(Grants::LIST));
+        assert!(plan.issuers[1].may.changes());
+        assert_eq!(plan.user_limits.bytes_per_s, Some(100_000_000));
+        assert_eq!(plan.vo_limits.bytes_per_s, Some(1000));
+        assert!(!read("").unwrap().asks());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, word) in [
+            ("wings = 2", "wings"),
+            ("voms-dir = \"/v\"", "client-ca-dir"),
+            ("revoked-macaroons = \"/r\"", "macaroon-secrets"),
+            ("realm = \"a\\\"b\"", "realm"),
+            ("[[issuer]]\nurl = \"http://iam.example\"", "https"),
+            ("[[issuer]]\nurl = \"https://a@iam.example\"", "https"),
+            ("[[issuer]]\nurl = \"https://a.example\"\npath = \"a\"", "slash"),
+            ("[[issuer]]\nurl = \"https://a.example\"\n[[issuer]]\nurl = \"https://a.example\"", "two"),
+            ("user-limits = { rate = \"much\" }", "much"),
+            ("vo-limits = { connections = 0 }", "0"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.to_string().contains(word), "{text}: {error}");
+            assert_eq!(error.kind().exit_code(), 2, "{text}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Debian's XRootD server as sites run it: people show who they are, by proxies with VOMS attributes, tokens and
+//! macaroons.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::client::{run, text};
+use super::issuer::{Signer, wlcg};
+use super::pki::{Pki, openssl};
+use super::xrootd::{Setup, Xrootd};
+use super::{Scratch, python, secrets};
+
+/// Who serves: certificates are asked for and checked against this directory, over https and gsi.
+fn tls(at: &Path) -> String {
+    let at = at.display();
+    format!(
+        "xrd.tls {at}/cert.pem {at}/key.pem
+xrd.tlsca certdir {at}/certificates
+xrd.protocol http:__PORT__ libXrdHttp.so
+http.listingdeny no
+http.header2cgi Authorization authz
+ofs.authorize
+"
+    )
+}
+
+/// XRootD that lets in who has a proxy of the VO `gridlane`, over https and by gsi over root://.
+///
+/// Below `/vo` members of the VO read and list, and who has its role `admin` does everything; nobody may do anything
+/// elsewhere. Over https it makes macaroons for them.
+pub(crate) fn voms(pki: &Pki) -> Xrootd {
+    let env = |at: &Path| {
+        vec![
+            // libXrdVoms knows no other way to be told.
+            ("X509_VOMS_DIR", at.join("vomsdir")),
+            ("X509_CERT_DIR", at.join("certificates")),
+        ]
+    };
+    let lines = |at: &Path| {
+        let tls = tls(at);
+        let at = at.display();
+        // -vomsat:2 refuses who has no attributes. -crl:1 uses the lists of revoked certificates that are there.
+        format!(
+            "{tls}xrootd.tls capable none
+http.secxtractor libXrdHttpVOMS.so
+xrootd.seclib libXrdSec.so
+sec.protocol gsi -certdir:{at}/certificates -crldir:{at}/certificates -cert:{at}/cert.pem -key:{at}/key.pem \
+             -ca:1 -crl:1 -gmapopt:10 -vomsat:2 -vomsfun:libXrdVoms.so
+acc.authdb {at}/authdb
+ofs.authlib libXrdMacaroons.so
+http.exthandler xrdmacaroons libXrdMacaroons.so
+macaroons.secretkey {at}/macaroons
+all.sitename gridlane-test
+"
+        )
+    };
+    // gsi (5.5.3) cannot sign with ECDSA.
+    let prefix = prefix(pki, "host-rsa");
+    // The first rule that fits somebody is the only one for them.
+    let rules = "= admins o: gridlane g: /gridlane r: admin
+= members o: gridlane g: /gridlane
+x admins /vo a
+x members /vo lr
+";
+    prefix.file("authdb", rules.as_bytes());
+    copy_tree(&pki.vomsdir(), &prefix.dir("vomsdir"));
+    // It wants base64 with more than one line.
+    run(openssl(&["rand", "-base64", "-out", text(&prefix.join("macaroons")), "64"])).ok();
+    for line in fs::read_to_string(prefix.join("macaroons")).unwrap().lines() {
+        secrets::remember(line);
+    }
+    start(prefix, &lines, &env)
+}
+
+/// XRootD that lets in who has a token of [`ISSUER`], signed so, over https and by ztn over roots://.
+///
+/// The issuer's paths are below `/vo`. A token must be for [`AUDIENCE`].
+pub(crate) fn tokens(pki: &Pki, signer: &Signer) -> Xrootd {
+    // Where scitokens-cpp remembers keys of issuers.
+    let env = |at: &Path| vec![("XDG_CACHE_HOME", at.join("cache"))];
+    let lines = |at: &Path| {
+        let tls = tls(at);
+        let at = at.display();
+        format!(
+            "{tls}xrootd.tls capable login
+xrootd.seclib libXrdSec.so
+sec.protocol ztn
+ofs.authlib libXrdAccSciTokens.so config={at}/scitokens.cfg
+"
+        )
+    };
+    let prefix = prefix(pki, "host");
+    let config = format!(
+        "[Global]\naudience = {AUDIENCE}\nonmissing = deny\n[Issuer test]\nissuer = {ISSUER}\nbase_path = /vo\n"
+    );
+    prefix.file("scitokens.cfg", config.as_bytes());
+    make_known(signer, &prefix.dir("cache"));
+    start(prefix, &lines, &env)
+}
+
+/// Who signs tokens; nobody can ask it for its keys.
+pub(crate) const ISSUER: &str = "https://issuer.gridlane.test/";
+
+/// What a token must say that it is for.
+pub(crate) const AUDIENCE: &str = "https://storage.gridlane.test";
+
+fn start(
+    prefix: Scratch,
+    lines: &dyn Fn(&Path) -> String,
+    env: &dyn Fn(&Path) -> Vec<(&'static str, PathBuf)>,
+) -> Xrootd {
+    let setup = Setup { lines: lines(prefix.path()), env: env(prefix.path()), host: "localhost" };
+    let server = Xrootd::set_up(prefix, &setup);
+    for dir in ["vo", "elsewhere"] {
+        fs::create_dir(server.exported(dir)).unwrap();
+    }
+    server.give();
+    server
+}
+
+/// A directory for a server, with its certificate and whom it trusts.
+fn prefix(pki: &Pki, host: &str) -> Scratch {
+    let prefix = Scratch::new();
+    let host = pki.credential(host);
+    fs::copy(&host.cert, prefix.join("cert.pem")).unwrap();
+    fs::copy(&host.key, prefix.join("key.pem")).unwrap();
+    copy_tree(&pki.certificates(), &prefix.dir("certificates"));
+    prefix
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.path().is_dir() {
+            true => {
+                fs::create_dir_all(&target).unwrap();
+                copy_tree(&entry.path(), &target);
+            }
+            false => drop(fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
+/// Puts an issuer's keys where scitokens-cpp, below this directory of caches, remembers those that it has fetched.
+///
+/// That library (0.7.3) fetches them by libcurl, which believes the system's authorities alone: Debian's build reads
+/// neither SSL_CERT_FILE nor CURL_CA_BUNDLE, XRootD's plug-in has no setting for it, and OpenSSL takes no authorities
+/// from its configuration file. The tests change nothing in the system.
+fn make_known(signer: &Signer, cache: &Path) {
+    let keys = json!({ "keys": [signer.jwk()] }).to_string();
+    let mut command = python::debian("scitokens_cache.py");
+    command.arg(cache).args([ISSUER, &keys]);
+    run(command).ok();
+}
+
+/// A token with this scope, for [`AUDIENCE`].
+pub(crate) fn token(signer: &Signer, scope: &str) -> String {
+    token_with(signer, json!({ "scope": scope }))
+}
+
+/// The same with other claims.
+pub(crate) fn token_with(signer: &Signer, claims: Value) -> String {
+    signer.token(&wlcg(ISSUER, AUDIENCE, &claims))
+}

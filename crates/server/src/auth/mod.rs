@@ -1,0 +1,134 @@
+//! Who asks: what clients prove of themselves.
+//!
+//! ```text
+//! the connection's certificates ─▶ certificates ─┐
+//! Authorization, ?authz= ─▶ presented ─▶ who ────┼─▶ Client: identity, address, and what of it does not count
+//!                            keys (JSON Web Tokens), macaroons, passwords
+//! ```
+//!
+//! A credential in a request is meant: it takes the place of the connection's certificate, and one that is bad is
+//! refused, whatever anyone may do there. A certificate is what a client's library shows by itself: one that is bad counts
+//! as none, and who is refused something is told why.
+//!
+//! Tokens, macaroons and passwords in clear text are refused, unless they come from this machine, or through a trusted
+//! forwarder that says that they came to it by https: whoever sends a secret in the clear has lost it.
+//!
+//! Read first: [`who`].
+
+pub(crate) mod certificates;
+pub(crate) mod challenge;
+pub(crate) mod keys;
+pub(crate) mod metrics;
+pub(crate) mod passwords;
+pub(crate) mod presented;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gridlane_auth::{Cause, Identity, Refusal, token};
+use gridlane_core::Secret;
+use gridlane_dav::Status;
+use gridlane_dav::request::RequestHead;
+use gridlane_net::Stream;
+
+use self::certificates::Shown;
+use self::keys::now_s;
+use self::presented::{Credential, Presented};
+use crate::client::Client;
+use crate::macaroons;
+use crate::reply::Reply;
+use crate::shared::Shared;
+
+/// What a request comes by.
+pub(crate) struct By<'a> {
+    /// Where the client is.
+    pub(crate) address: IpAddr,
+    /// Whether nobody between the client and us could read it.
+    pub(crate) is_secure: bool,
+    /// The connection.
+    pub(crate) stream: &'a Stream,
+    /// What its handshake has shown.
+    pub(crate) shown: &'a mut Shown,
+}
+
+/// Who makes a request; and the macaroon that it has, from which others can be made. The answer if its credential is bad.
+pub(crate) async fn who(
+    shared: &Shared,
+    head: &RequestHead,
+    by: By<'_>,
+) -> Result<(Client, Option<Secret>), Reply> {
+    let asking = &shared.asking;
+    let mut client = Client::anonymous(by.address);
+    client.is_secure = by.is_secure;
+    // Where nobody is asked, what clients bring of themselves is no business of ours.
+    if !asking.is_any() {
+        return Ok((client, None));
+    }
+    let presented = presented::of(head).and_then(|presented| match presented {
+        Some(presented) if !by.is_secure => {
+            let what = format!(
+                "{} came in clear text, where anybody on the way could read it: it is not taken; use https, and \
+                 another one",
+                presented.kind.named()
+            );
+            Err(presented::Bad { kind: presented.kind, refusal: Refusal::new(Cause::Unacceptable, what) })
+        }
+        presented => Ok(presented),
+    });
+    let (kind, outcome) = match presented {
+        Ok(None) => {
+            if let Some(judged) = by.shown.judged(shared, by.stream, now_s()) {
+                client.identity = judged.identity;
+                client.doubt = judged.doubt;
+            }
+            shared.metrics.auth.came(&client.identity);
+            return Ok((client, None));
+        }
+        Ok(Some(Presented { kind, credential })) => (kind, verify(shared, &credential, by.address).await),
+        Err(bad) => (bad.kind, Err(bad.refusal)),
+    };
+    match outcome {
+        Ok((identity, macaroon)) => {
+            shared.metrics.auth.came(&identity);
+            client.identity = identity;
+            Ok((client, macaroon))
+        }
+        Err(refusal) => {
+            shared.metrics.auth.refused(kind, refusal.cause);
+            Err(match refusal.cause {
+                // Another one would fare no better.
+                Cause::Unavailable => Reply::failure(Status::SERVICE_UNAVAILABLE, refusal.message),
+                _ if !by.is_secure => Reply::failure(Status::FORBIDDEN, refusal.message),
+                _ => asking.invalid(kind, &refusal),
+            })
+        }
+    }
+}
+
+async fn verify(
+    shared: &Shared,
+    credential: &Credential,
+    address: IpAddr,
+) -> Result<(Arc<Identity>, Option<Secret>), Refusal> {
+    match credential {
+        Credential::Bearer(text) if token::looks_like_one(text.expose()) => {
+            if shared.auth.issuers.is_empty() {
+                let what = "this server takes no JSON Web Tokens";
+                return Err(Refusal::new(Cause::Untrusted, what));
+            }
+            Ok((shared.issuer_keys.verify(text.expose(), now_s()).await?, None))
+        }
+        Credential::Bearer(text) => {
+            let identity = Identity::Macaroon(macaroons::verify(shared, text, address)?);
+            Ok((Arc::new(identity), Some(text.clone())))
+        }
+        Credential::Password { name, password } => {
+            if shared.auth.users.is_empty() {
+                let what = "this server takes no passwords";
+                return Err(Refusal::new(Cause::Untrusted, what));
+            }
+            let user = shared.passwords.verify(&shared.auth.users, name, password).await?;
+            Ok((Arc::new(Identity::User(user)), None))
+        }
+    }
+}

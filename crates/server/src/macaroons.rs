@@ -1,0 +1,373 @@
+//! Macaroons for who asks for one: `POST` of an `application/macaroon-request`, as dCache and XRootD have it, and
+//! XRootD's token endpoint, in the form of OAuth, with the document that leads there.
+//!
+//! What a macaroon can be given is what the rules let its asker do at the path and below it, and no longer than the
+//! credential with which they asked. Whoever asks with a macaroon gets that one back with more caveats, so that all
+//! of its caveats stay in force, and so that whoever calls it back calls back all that was made of it.
+
+use std::net::IpAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gridlane_auth::identity::MacaroonIdentity;
+use gridlane_auth::macaroon::request::Request;
+use gridlane_auth::macaroon::{self, Caveat, Check, Keys, Minted, Terms};
+use gridlane_auth::{Grants, Identity, Refusal};
+use gridlane_core::{Secret, limits};
+use gridlane_dav::request::{RequestBody, RequestHead};
+use gridlane_dav::{Method, ResourcePath, Status, media_type};
+use serde_json::json;
+
+use crate::body::{Body, Wire};
+use crate::client::Client;
+use crate::forwarded;
+use crate::origin::Origin;
+use crate::reply::{Payload, Reply};
+use crate::shared::Shared;
+
+const REQUEST_TYPE: &str = "application/macaroon-request";
+const FORM_TYPE: &str = "application/x-www-form-urlencoded";
+const TOKEN_PATH: &str = "/.oauth2/token";
+/// Where clients look for the token endpoint: RFC 8414, and OpenID Connect Discovery.
+const DISCOVERY_PATHS: [&str; 2] =
+    ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
+/// Bytes of a name in a macaroon: a DN of several hundred is known.
+const NAME_BYTES_MAX: usize = 1000;
+
+/// What macaroons of this server call the site: servers that share a secret have to have the same.
+pub(crate) fn location(shared: &Shared) -> &str {
+    shared.root.site_name.as_deref().unwrap_or("gridlane")
+}
+
+/// What the bearer of a macaroon may do. What it says depends on the client's address, and on the time.
+pub(crate) fn verify(shared: &Shared, text: &Secret, address: IpAddr) -> Result<MacaroonIdentity, Refusal> {
+    let Some(keys) = &shared.auth.macaroons else {
+        let what = "this server takes no macaroons, and the token is no JSON Web Token";
+        return Err(Refusal::new(gridlane_auth::Cause::Untrusted, what));
+    };
+    let revoked = &shared.auth.revoked_macaroons;
+    let check = Check { keys, location: location(shared), revoked, address, now_s: now_s() };
+    macaroon::verify(text.expose(), &check)
+}
+
+/// Answers what is about macaroons; `None` for every other request, and for all where there are no macaroons. `presented` is
+/// the macaroon that the client has proved itself by, if it did so by one.
+pub(crate) async fn answer(
+    shared: &Shared,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    client: &Client,
+    presented: Option<&Secret>,
+    body: &mut Body,
+) -> Option<Reply> {
+    let keys = shared.auth.macaroons.as_deref()?;
+    let name = path.to_string();
+    match head.method {
+        Method::Get | Method::Head if DISCOVERY_PATHS.contains(&name.as_str()) => {
+            Some(discovery(&Origin::new(head, true)))
+        }
+        Method::Post => {
+            let form = name == TOKEN_PATH;
+            let made = issue(shared, keys, wire, head, path, client, presented, body, form).await;
+            Some(made.unwrap_or_else(|refusal| refusal))
+        }
+        _ => None,
+    }
+}
+
+fn discovery(origin: &Origin<'_>) -> Reply {
+    let Some(url) = origin.url() else {
+        return Reply::failure(Status::BAD_REQUEST, "without a Host there is no URL to tell");
+    };
+    json_reply(&json!({
+        "issuer": url,
+        "token_endpoint": format!("{url}{TOKEN_PATH}"),
+        "grant_types_supported": ["client_credentials"],
+    }))
+}
+
+#[allow(clippy::too_many_arguments)] // everything there is of a request, once
+async fn issue(
+    shared: &Shared,
+    keys: &Keys,
+    wire: &mut Wire,
+    head: &RequestHead,
+    path: &ResourcePath,
+    client: &Client,
+    presented: Option<&Secret>,
+    body: &mut Body,
+    is_form: bool,
+) -> Result<Reply, Reply> {
+    let wanted = if is_form { FORM_TYPE } else { REQUEST_TYPE };
+    let sent = head.headers.single("content-type").map(media_type::of_field).unwrap_or_default();
+    if sent != wanted {
+        let what = format!("a request for a macaroon is {wanted}");
+        return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what).field("Accept", wanted));
+    }
+    let peer = wire.stream.peer().ip().to_canonical();
+    let is_https =
+        wire.stream.is_tls() || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
+    if !is_https {
+        let what = "a macaroon is a secret: ask for it over https";
+        return Err(Reply::failure(Status::BAD_REQUEST, what));
+    }
+    if client.identity.is_anonymous() {
+        let what = "a macaroon is for somebody: ask with a certificate, a token or a password";
+        return Err(Reply::failure(Status::UNAUTHORIZED, what));
+    }
+    if !matches!(head.body, RequestBody::Known(_)) {
+        let what = "a request for a macaroon has to say how long it is";
+        return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
+    }
+    let bytes = body.read_whole(shared, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
+    let request = match is_form {
+        true => Request::parse_form(&bytes),
+        false => Request::parse_json(&bytes, path),
+    };
+    let request = request.map_err(|refusal| refused(&refusal))?;
+    let rights = shared.exports.grants(&request.path, client);
+    let mut random = [0; 16];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
+    let site = Site { keys, location: location(shared), random };
+    let given = site.give(&client.identity, presented, rights, &request, now_s())?;
+    client.decided(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path), false);
+    Ok(told(&given, is_form, path, &Origin::new(head, true)))
+}
+
+/// A macaroon, and for how long it is good, in seconds.
+#[derive(Debug)]
+struct Given {
+    text: Secret,
+    id: String,
+    lifetime_s: u64,
+}
+
+/// What macaroons are made of.
+struct Site<'a> {
+    keys: &'a Keys,
+    location: &'a str,
+    random: [u8; 16],
+}
+
+impl Site<'_> {
+    /// A macaroon for somebody who may do this at the path that they ask for, and below it.
+    fn give(
+        &self,
+        identity: &Identity,
+        presented: Option<&Secret>,
+        rights: Grants,
+        request: &Request,
+        now_s: i64,
+    ) -> Result<Given, Reply> {
+        let held = match identity {
+            Identity::Macaroon(held) => Some(held),
+            _ => None,
+        };
+        // What anyone may do beside it is not in a macaroon, and cannot be put in.
+        let rights = held.map_or(rights, |held| rights.and(held.capability.may));
+        let is_there = held.is_none_or(|held| {
+            let mut names = request.path.names();
+            held.capability.under.names().all(|name| names.next() == Some(name))
+        });
+        let Some(left) = request.granted(rights).filter(|_| is_there) else {
+            let what = match rights.is_empty() {
+                true => "this client may do nothing there that a macaroon could be given for",
+                false => "this client may do nothing there of what the macaroon is asked for",
+            };
+            return Err(Reply::failure(Status::FORBIDDEN, what));
+        };
+        let lifetime_s = macaroon::lifetime_s(request.asked_s(now_s), identity.expires_s(), now_s);
+        if lifetime_s == 0 {
+            let what = "the macaroon would be over before it is made";
+            return Err(Reply::failure(Status::BAD_REQUEST, what));
+        }
+        let expires_s = now_s.saturating_add(i64::try_from(lifetime_s).unwrap_or(i64::MAX));
+        let made = match (held, presented) {
+            (None, _) => self.mint(identity, rights, left, request, expires_s),
+            (Some(held), Some(presented)) => {
+                let mut caveats = vec![
+                    Caveat::Activity(left),
+                    Caveat::Path(request.path.clone()),
+                    Caveat::Before(expires_s),
+                ];
+                caveats.extend(request.networks.iter().cloned().map(Caveat::Ip));
+                let id = held.id.clone();
+                macaroon::attenuate(presented.expose(), &caveats).map(|text| Minted { text, id })
+            }
+            (Some(_), None) => {
+                let what = "the macaroon that this client has shown is not at hand";
+                return Err(Reply::failure(Status::INTERNAL_SERVER_ERROR, what));
+            }
+        };
+        let Minted { text, id } = made.map_err(|refusal| refused(&refusal))?;
+        Ok(Given { text, id, lifetime_s })
+    }
+
+    fn mint(
+        &self,
+        identity: &Identity,
+        rights: Grants,
+        left: Grants,
+        request: &Request,
+        expires_s: i64,
+    ) -> Result<Minted, Refusal> {
+        let name = name_of(identity);
+        let terms = Terms {
+            location: self.location,
+            name: &name,
+            rights,
+            path: &request.path,
+            expires_s,
+            asked: request.activities.map(|_| left),
+            networks: &request.networks,
+        };
+        macaroon::mint(self.keys, self.random, &terms)
+    }
+}
+
+/// For whom: what logs call them, without what no caveat can have.
+fn name_of(identity: &Identity) -> String {
+    let mut name: String =
+        identity.name().chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    let mut end = name.len().min(NAME_BYTES_MAX);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    name.truncate(end);
+    if name.is_empty() { "unnamed".to_owned() } else { name }
+}
+
+/// The answer with a macaroon: dCache's and XRootD's members, or those of OAuth (RFC 6749, 5.1).
+fn told(given: &Given, is_form: bool, path: &ResourcePath, origin: &Origin<'_>) -> Reply {
+    let (text, expires_in) = (given.text.expose(), given.lifetime_s);
+    if is_form {
+        return json_reply(&json!({"access_token": text, "token_type": "bearer", "expires_in": expires_in}));
+    }
+    let mut answer = json!({"macaroon": text, "expires_in": expires_in});
+    if let Some(base) = origin.url() {
+        answer["uri"] = json!({
+            "target": format!("{base}{path}"),
+            "targetWithMacaroon": format!("{base}{path}?authz={text}"),
+            "base": format!("{base}/"),
+            "baseWithMacaroon": format!("{base}/?authz={text}"),
+        });
+    }
+    json_reply(&answer)
+}
+
+fn json_reply(value: &serde_json::Value) -> Reply {
+    Reply::new(Status::OK)
+        .field("Content-Type", "application/json")
+        .field("Cache-Control", "no-store")
+        .payload(Payload::Bytes(format!("{value:#}\n").into_bytes()))
+}
+
+/// The answer to a request that cannot be granted as it is written.
+fn refused(refusal: &Refusal) -> Reply {
+    Reply::failure(Status::BAD_REQUEST, refusal.message.clone())
+}
+
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use gridlane_auth::Capability;
+    use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
+
+    use super::*;
+
+    const NOW_S: i64 = 1_800_000_000;
+
+    fn keys() -> Keys {
+        Keys::parse(&"QUJD".repeat(16)).unwrap()
+    }
+
+    fn path(text: &str) -> ResourcePath {
+        ResourcePath::parse(text).unwrap()
+    }
+
+    fn given(
+        identity: &Identity,
+        presented: Option<&Secret>,
+        rights: Grants,
+        at: &str,
+        body: &str,
+    ) -> Result<Given, u16> {
+        let keys = keys();
+        let site = Site { keys: &keys, location: "SITE", random: [1; 16] };
+        let request = Request::parse_json(body.as_bytes(), &path(at)).unwrap();
+        let given = site.give(identity, presented, rights, &request, NOW_S);
+        given.map_err(|reply| reply.status.code())
+    }
+
+    fn verified(text: &Secret) -> MacaroonIdentity {
+        let (keys, revoked) = (keys(), HashSet::new());
+        let address = "192.0.2.1".parse().unwrap();
+        let check = Check { keys: &keys, location: "SITE", revoked: &revoked, address, now_s: NOW_S };
+        macaroon::verify(text.expose(), &check).unwrap()
+    }
+
+    fn ada(expires_s: i64) -> Identity {
+        Identity::Certificate(CertificateIdentity {
+            dn: "/DC=org/CN=Ada\n".to_owned(),
+            user: None,
+            fqans: Vec::new(),
+            expires_s,
+        })
+    }
+
+    #[test]
+    fn nobody_gets_more_or_longer_than_they_have() {
+        let rights = Grants::READ.with(Grants::LIST);
+        let ada = ada(NOW_S + 600);
+        let made = given(&ada, None, rights, "/a", r#"{"validity": "PT2H"}"#).unwrap();
+        assert_eq!(made.lifetime_s, 600);
+        let identity = verified(&made.text);
+        assert_eq!((identity.name.as_str(), identity.expires_s), ("/DC=org/CN=Ada?", NOW_S + 600));
+        assert_eq!(identity.capability.under, path("/a"));
+        let asked = r#"{"caveats": ["activity:UPLOAD,DOWNLOAD"], "validity": "PT5M"}"#;
+        let made = given(&ada, None, rights, "/a", asked).unwrap();
+        assert_eq!(made.lifetime_s, 300);
+        assert_eq!(verified(&made.text).capability.may.and(Grants::ADMIN), macaroon::grants_of("DOWNLOAD"));
+        for (rights, body, code) in [
+            (rights, r#"{"caveats": ["activity:UPLOAD"]}"#, 403),
+            (Grants::NONE, "{}", 403),
+            (rights, r#"{"caveats": ["before:2020-01-01T00:00:00Z"]}"#, 400),
+        ] {
+            let status = given(&ada, None, rights, "/a", body).unwrap_err();
+            assert_eq!(status, code, "{body}");
+        }
+        let user = Identity::User(UserIdentity { name: "eve".to_owned() });
+        assert_eq!(given(&user, None, rights, "/", "{}").unwrap().lifetime_s, 3600);
+    }
+
+    #[test]
+    fn a_macaroon_for_a_macaroon_is_the_same_with_more_caveats() {
+        let all = Grants::READ.with(Grants::LIST);
+        let first =
+            given(&ada(NOW_S + 6000), None, all, "/a", r#"{"caveats": ["ip:192.0.2.0/24"]}"#).unwrap();
+        let held = verified(&first.text);
+        let id = held.id.clone();
+        let holder = Identity::Macaroon(held);
+        // The rules let anyone create there, and that is not the macaroon's.
+        let rights = all.with(Grants::CREATE);
+        let body = r#"{"caveats": ["activity:DOWNLOAD,UPLOAD"], "validity": "PT5M"}"#;
+        let second = given(&holder, Some(&first.text), rights, "/a/b", body).unwrap();
+        let identity = verified(&second.text);
+        assert_eq!((&identity.id, identity.expires_s), (&id, NOW_S + 300));
+        let may = macaroon::grants_of("DOWNLOAD");
+        assert_eq!(identity.capability, Capability { may, under: path("/a/b") });
+        let bound = macaroon::Macaroon::parse(second.text.expose()).unwrap();
+        assert!(bound.caveats().any(|caveat| caveat == b"ip:192.0.2.0/24"));
+        for at in ["/", "/b", "/ab"] {
+            let status = given(&holder, Some(&first.text), rights, at, "{}").unwrap_err();
+            assert_eq!(status, 403, "{at}");
+        }
+    }
+}

@@ -1,0 +1,656 @@
+//! Who asks: every kind of credential, good and bad, over TLS and in clear text; what is answered, what is logged, and that
+//! no secret is told on.
+
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+mod support;
+
+use std::collections::HashSet;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use gridlane_auth::gridmap::GridMap;
+use gridlane_auth::make::{
+    AttributeCertificate, Credential, Curve, Key, Name, ProxyTerms, Text, Validity, profile, proxy,
+    voms_extension,
+};
+use gridlane_auth::password::{Users, make_line};
+use gridlane_auth::policy::{Class, Template, Who};
+use gridlane_auth::token::Issuer;
+use gridlane_auth::voms::VomsDir;
+use gridlane_auth::x509::Trust;
+use gridlane_auth::{Grants, Policy, Rule, macaroon};
+use gridlane_core::{Error, ErrorKind, Network};
+use gridlane_dav::ResourcePath;
+use gridlane_net::tls;
+use gridlane_server::{KeySource, Settings};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme, StreamOwned};
+use serde_json::json;
+use support::TestServer;
+
+const ISSUER: &str = "https://iam.example/";
+const SERVER: &str = "https://storage.example";
+const PASSWORD: &str = "correct horse";
+const YEAR_S: i64 = 365 * 24 * 3600;
+
+fn now_s() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+}
+
+fn name(text: &str) -> Name {
+    Name::parse(text, Text::Utf8).unwrap()
+}
+
+fn key() -> Key {
+    Key::generate(Curve::P256, &SystemRandom::new()).unwrap()
+}
+
+fn year() -> Validity {
+    Validity::from_now(now_s(), YEAR_S)
+}
+
+/// An authority, a user of it, and who speaks for a VO.
+struct Pki {
+    authority: Credential,
+    ada: Credential,
+    voms: Credential,
+}
+
+static PKI: LazyLock<Pki> = LazyLock::new(|| {
+    let random = SystemRandom::new();
+    let authority = profile::authority(&name("/DC=org/CN=CA"), key(), year(), &random).unwrap();
+    let user = |text: &str| profile::user(&authority, &name(text), key(), year(), &random).unwrap();
+    Pki { ada: user("/DC=org/CN=Ada"), voms: user("/DC=org/CN=voms"), authority }
+});
+
+/// A proxy of Ada's, perhaps with a group.
+fn ada(validity: Validity, group: Option<(&str, &Credential)>) -> Credential {
+    let random = SystemRandom::new();
+    let mut terms = ProxyTerms::new(validity);
+    if let Some((fqan, signer)) = group {
+        let server = ("dteam", "voms.example:15000");
+        let holder = &PKI.ada.chain[0];
+        let fqans = [fqan.to_owned()];
+        let attributes =
+            AttributeCertificate::new(signer, holder, server, &fqans, validity, vec![1]).unwrap();
+        terms.extensions.push(voms_extension(&[attributes.sign(signer, &random).unwrap()]));
+    }
+    proxy(&PKI.ada, key(), &terms, &random).unwrap()
+}
+
+fn hour() -> Validity {
+    Validity::from_now(now_s(), 3600)
+}
+
+/// An issuer's key and its documents, which may be out of reach.
+struct Iam {
+    pair: EcdsaKeyPair,
+    is_gone: AtomicBool,
+}
+
+impl Iam {
+    fn new() -> Arc<Iam> {
+        let random = SystemRandom::new();
+        let how = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let der = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(how, der.as_ref(), &random).unwrap();
+        Arc::new(Iam { pair, is_gone: AtomicBool::new(false) })
+    }
+
+    fn token(&self, scope: &str, ends_s: i64) -> String {
+        self.token_for(SERVER, scope, ends_s)
+    }
+
+    fn token_for(&self, audience: &str, scope: &str, ends_s: i64) -> String {
+        let claims = json!({
+            "iss": ISSUER, "sub": "b7a4", "aud": audience, "exp": now_s() + ends_s, "iat": now_s() - 4000,
+            "nbf": now_s() - 4000, "jti": "t1", "wlcg.ver": "1.0", "scope": scope,
+        });
+        let encoded = |text: String| URL_SAFE_NO_PAD.encode(text);
+        let header = encoded(json!({"alg": "ES256", "kid": "1"}).to_string());
+        let signed = format!("{header}.{}", encoded(claims.to_string()));
+        let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+}
+
+impl KeySource for Iam {
+    fn fetch<'a>(
+        &'a self,
+        url: &'a str,
+    ) -> Pin<Box<dyn Future<Output = gridlane_core::Result<Vec<u8>>> + Send + 'a>> {
+        Box::pin(async move {
+            if self.is_gone.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Network, "nobody is there"));
+            }
+            let point = &self.pair.public_key().as_ref()[1..];
+            let encoded = |bytes| URL_SAFE_NO_PAD.encode(bytes);
+            let key = json!({
+                "kty": "EC", "crv": "P-256", "kid": "1", "x": encoded(&point[..32]), "y": encoded(&point[32..]),
+            });
+            let document = match url.ends_with("/jwk") {
+                true => json!({ "keys": [key] }),
+                false => json!({"issuer": ISSUER, "jwks_uri": format!("{ISSUER}jwk")}),
+            };
+            Ok(document.to_string().into_bytes())
+        })
+    }
+}
+
+fn site_keys() -> macaroon::Keys {
+    macaroon::Keys::parse(&STANDARD.encode([7; 48])).unwrap()
+}
+
+/// Until when macaroons are good, and what they may do where.
+fn minted(may: Grants, path: &str, ends_s: i64, networks: &[Vec<Network>]) -> String {
+    let path = ResourcePath::parse(path).unwrap();
+    let expires_s = now_s() + ends_s;
+    let terms = macaroon::Terms {
+        location: "SITE",
+        name: "ada",
+        rights: may,
+        path: &path,
+        expires_s,
+        asked: None,
+        networks,
+    };
+    let random = u128::from(std::process::id()).to_be_bytes();
+    macaroon::mint(&site_keys(), random, &terms).unwrap().text.expose().to_owned()
+}
+
+fn rule(who: Who, may: Grants, under: &str) -> Rule {
+    Rule { name: format!("rule of {under}"), who, may, under: Template::parse(under).unwrap() }
+}
+
+const READS: Grants = Grants::READ.with(Grants::LIST);
+
+fn with(adjust: impl FnOnce(&mut Who)) -> Who {
+    let mut who = Who { class: Class::Authenticated, ..Who::default() };
+    adjust(&mut who);
+    who
+}
+
+/// Shows a certificate to whoever asks.
+#[derive(Debug)]
+struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shows {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+struct Site {
+    server: TestServer,
+    iam: Arc<Iam>,
+    _dir: tempfile::TempDir,
+    roots: RootCertStore,
+}
+
+/// A site that believes everything there is.
+fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+    let config = tls::server_config(&cert, &key, true).unwrap();
+    let mut roots = RootCertStore::empty();
+    let pem = std::fs::read(&cert).unwrap();
+    for der in gridlane_auth::make::pem::certificates(&pem).unwrap() {
+        roots.add(CertificateDer::from(der)).unwrap();
+    }
+    let iam = Iam::new();
+    let source: Arc<dyn KeySource> = Arc::<Iam>::clone(&iam);
+    let server = TestServer::with(|settings| {
+        settings.tls = Some(config);
+        settings.exports[0].allow_write = true;
+        settings.root.site_name = Some("SITE".to_owned());
+        settings.host_names.push("localhost".to_owned());
+        settings.policy = Arc::new(Policy::new(vec![
+            rule(Who::anyone(), READS, "/public"),
+            rule(Who::default(), READS, "/known"),
+            rule(with(|who| who.dn = Some("/DC=org/CN=Ada".to_owned())), READS, "/ada"),
+            rule(with(|who| who.user = Some("ada".to_owned())), READS.with(Grants::WRITE), "/home/{user}"),
+            rule(with(|who| who.vo = Some("dteam".to_owned())), READS, "/{vo}"),
+            rule(with(|who| who.user = Some("root".to_owned())), Grants::ADMIN, "/"),
+        ]));
+        let (trust, warnings) =
+            Trust::from_certificates([("ca.pem".to_owned(), PKI.authority.chain_pem().into_bytes())]);
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let auth = &mut settings.auth;
+        auth.realm = "site".to_owned();
+        auth.trust = Some(Arc::new(trust));
+        let lsc = b"/DC=org/CN=voms\n/DC=org/CN=CA\n".to_vec();
+        auth.voms = Arc::new(VomsDir::read([("dteam/voms.example.lsc".to_owned(), lsc)]).0);
+        auth.gridmap = Arc::new(GridMap::read(b"\"/DC=org/CN=Ada\" ada\n").0);
+        auth.issuers = vec![Issuer {
+            url: ISSUER.to_owned(),
+            base: ResourcePath::parse("/data").unwrap(),
+            may: Grants::ADMIN,
+            vo: None,
+            audiences: Vec::new(),
+        }];
+        auth.audiences = vec![SERVER.to_owned()];
+        auth.key_source = Some(source);
+        auth.macaroons = Some(Arc::new(site_keys()));
+        let line = |name| make_line(name, PASSWORD, [3; 16], 4).unwrap();
+        auth.users = Arc::new(Users::parse(&format!("{}\n{}\n", line("ada"), line("root"))).unwrap());
+        adjust(settings);
+    });
+    for directory in ["public", "known", "ada", "home", "home/ada", "dteam", "data", "data/in", "secret"] {
+        std::fs::create_dir(server.path(directory)).unwrap();
+        server.write(&format!("{directory}/f"), directory);
+    }
+    Site { server, iam, _dir: dir, roots }
+}
+
+/// The status, and everything that was answered.
+struct Answer {
+    status: u16,
+    text: String,
+}
+
+impl Answer {
+    fn has(&self, part: &str) -> &Answer {
+        assert!(self.text.contains(part), "no {part} in {}", self.text);
+        self
+    }
+
+    fn lacks(&self, part: &str) -> &Answer {
+        assert!(!self.text.contains(part), "{part} in {}", self.text);
+        self
+    }
+}
+
+impl Site {
+    fn config(&self, shown: Option<&Credential>) -> Arc<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots.clone());
+        Arc::new(match shown {
+            None => builder.with_no_client_auth(),
+            Some(shown) => {
+                let chain = shown.chain.iter().cloned().map(CertificateDer::from).collect();
+                let key = gridlane_auth::make::pem::decode(shown.key.to_pem().expose().as_bytes()).unwrap();
+                let key = PrivateKeyDer::try_from(key[0].der.clone()).unwrap();
+                let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+                // rustls' own way refuses proxies.
+                builder.with_client_cert_resolver(Arc::new(Shows(Arc::new(CertifiedKey::new(chain, key)))))
+            }
+        })
+    }
+
+    /// One request on a connection of its own, over TLS.
+    fn ask_by(&self, config: &Arc<ClientConfig>, line: &str, fields: &str) -> Answer {
+        let socket = TcpStream::connect(self.server.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut stream = StreamOwned::new(connection, socket);
+        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, text }
+    }
+
+    fn ask(&self, line: &str, fields: &str) -> Answer {
+        self.ask_by(&self.config(None), line, fields)
+    }
+
+    fn shows(&self, shown: &Credential, line: &str) -> Answer {
+        self.ask_by(&self.config(Some(shown)), line, "")
+    }
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+fn basic(name: &str, password: &str) -> String {
+    format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{name}:{password}")))
+}
+
+#[test]
+fn nobody_is_told_how_to_be_somebody() {
+    let site = site(|_| {});
+    assert_eq!(site.ask("GET /public/f", "").status, 200);
+    let refused = site.ask("GET /known/f", "");
+    assert_eq!(refused.status, 401);
+    refused
+        .has("WWW-Authenticate: Bearer realm=\"site\"\r\n")
+        .has("WWW-Authenticate: Basic realm=\"site\", charset=\"UTF-8\"\r\n")
+        .has("without a credential")
+        .lacks("error=");
+    assert_eq!(site.ask("GET /known/none", "").status, 401, "what is not there is not told either");
+    assert_eq!(site.ask("PUT /public/g", "Content-Length: 0\r\n").status, 401);
+    // Who may change nothing whoever they are need not say it.
+    site.server.control();
+    let read_only = TestServer::with(|settings| settings.auth.macaroons = Some(Arc::new(site_keys())));
+    assert_eq!(read_only.request("PUT /f", "Content-Length: 0\r\n").status(), 403);
+    // As it was where nobody is asked: also what a client says of itself then.
+    let open = TestServer::with(|settings| {
+        settings.policy = Arc::new(Policy::new(vec![rule(Who::anyone(), READS, "/public")]));
+    });
+    for fields in [String::new(), bearer("eyJ.a.b"), basic("a", "b")] {
+        let got = open.request("GET /f", &fields);
+        assert_eq!((got.status(), got.field("www-authenticate")), (403, None));
+    }
+}
+
+#[test]
+fn certificates_and_what_voms_says() {
+    let site = site(|_| {});
+    for (credential, path, status) in [
+        (&PKI.ada, "/known/f", 200),
+        (&PKI.ada, "/ada/f", 200),
+        (&PKI.ada, "/home/ada/f", 200),
+        (&PKI.ada, "/secret/f", 403),
+        (&PKI.ada, "/dteam/f", 403),
+        (&PKI.voms, "/known/f", 200),
+        (&PKI.voms, "/ada/f", 403),
+    ] {
+        let got = site.shows(credential, &format!("GET {path}"));
+        assert_eq!(got.status, status, "{path}: {}", got.text);
+        got.lacks("WWW-Authenticate");
+    }
+    // The second connection goes on with the session of the first: who it is comes back.
+    let config = site.config(Some(&ada(hour(), Some(("/dteam/Role=NULL/Capability=NULL", &PKI.voms)))));
+    for path in ["/dteam/f", "/ada/f", "/dteam/f"] {
+        assert_eq!(site.ask_by(&config, &format!("GET {path}"), "").status, 200, "{path}");
+    }
+    assert_eq!(site.ask_by(&config, "GET /secret/f", "").status, 403);
+    let (_, log) = site.server.stop();
+    let last = log.last().unwrap();
+    assert_eq!(last["identity"]["kind"], "certificate");
+    assert_eq!(last["identity"]["dn"], "/DC=org/CN=Ada");
+    assert_eq!(last["identity"]["fqans"], json!(["/dteam"]));
+    assert_eq!(last["decision"], "no rule lets this client do that here");
+    assert_eq!(log[log.len() - 2]["decision"], "rule of /{vo}");
+}
+
+#[test]
+fn a_bad_certificate_counts_as_none_and_is_named_when_something_is_refused() {
+    let site = site(|_| {});
+    let random = SystemRandom::new();
+    let other = profile::authority(&name("/CN=Other CA"), key(), year(), &random).unwrap();
+    let stranger = profile::user(&other, &name("/DC=org/CN=Ada"), key(), year(), &random).unwrap();
+    let over = Validity { not_before_s: now_s() - 7200, not_after_s: now_s() - 3600 };
+    let expired = ada(over, None);
+    for (credential, words) in [(&stranger, "authority"), (&expired, "expired")] {
+        assert_eq!(site.shows(credential, "GET /public/f").status, 200);
+        let refused = site.shows(credential, "GET /ada/f");
+        assert_eq!(refused.status, 401, "{}", refused.text);
+        refused.has("certificate does not count").has(words).has("WWW-Authenticate: Bearer");
+    }
+    // Attributes that somebody else has signed do not count; the rest does.
+    let forged = ada(hour(), Some(("/dteam", &PKI.ada)));
+    assert_eq!(site.shows(&forged, "GET /ada/f").status, 200);
+    let refused = site.shows(&forged, "GET /dteam/f");
+    assert_eq!(refused.status, 403);
+    refused.has("attributes do not count");
+    // What is explicit counts instead of a certificate, good or bad.
+    let config = site.config(Some(&PKI.ada));
+    let of_token = bearer(&site.iam.token("storage.read:/in", 600));
+    assert_eq!(site.ask_by(&config, "GET /ada/f", &of_token).status, 403);
+    assert_eq!(site.ask_by(&config, "GET /data/in/f", &of_token).status, 200);
+    assert_eq!(site.ask_by(&config, "GET /ada/f", &bearer("nonsense")).status, 401);
+    let metrics = site.ask("GET /.gridlane/metrics", &basic("root", PASSWORD));
+    metrics
+        .has("gridlane_auth_refused_total{method=\"x509\",cause=\"expired\"}")
+        .has("gridlane_auth_refused_total{method=\"x509\",cause=\"untrusted\"}")
+        .has("gridlane_auth_requests_total{method=\"x509\"}");
+}
+
+#[test]
+fn tokens_act_within_their_scopes() {
+    let site = site(|_| {});
+    let token = site.iam.token("openid storage.read:/in", 600);
+    for (path, status) in
+        [("/data/in/f", 200), ("/data/f", 403), ("/known/f", 403), ("/public/f", 200), ("/data/inner", 403)]
+    {
+        let got = site.ask(&format!("GET {path}"), &bearer(&token));
+        assert_eq!(got.status, status, "{path}: {}", got.text);
+        if status == 403 {
+            got.has("WWW-Authenticate: Bearer realm=\"site\", error=\"insufficient_scope\"").has("scopes");
+        }
+    }
+    // In the URL as well; what stands in the head wins.
+    for (line, fields, status) in [
+        (format!("GET /data/in/f?authz={token}"), String::new(), 200),
+        (format!("GET /data/in/f?x=y&authz=Bearer%20{token}"), String::new(), 200),
+        (format!("GET /data/in/f?authz={token}"), bearer("nonsense"), 401),
+        ("GET /data/in/f?authz=nonsense".to_owned(), bearer(&token), 200),
+        (format!("PUT /data/in/g?authz={token}"), "Content-Length: 0\r\n".to_owned(), 403),
+    ] {
+        assert_eq!(site.ask(&line, &fields).status, status, "{line} {fields}");
+    }
+    // And nowhere else: not where a redirect leads, nor in a listing, a metalink, or a log.
+    let signature = token.rsplit('.').next().unwrap();
+    let query = format!("authz=Bearer%20{token}");
+    let moved = site.ask(&format!("GET /data/in?a=b&{query}"), "");
+    assert_eq!(moved.status, 301);
+    moved.has("Location: /data/in/?a=b\r\n").lacks(signature);
+    for (line, fields) in [
+        (format!("GET /data/in/?{query}"), ""),
+        (format!("GET /data/in/f?metalink&{query}"), ""),
+        (format!("PROPFIND /data/in?{query}"), "Depth: 1\r\n"),
+        (format!("GET /secret/f?{query}"), ""),
+        (format!("GET /data/in/f?{query}x"), ""),
+        (format!("BREW /data/in?{query}"), ""),
+        (format!("COPY /data/in/f?{query}"), "Destination: /data/in/c?authz=x\r\n"),
+    ] {
+        let got = site.ask(&line, fields);
+        got.lacks(signature).lacks("authz=");
+    }
+    let (_, log) = site.server.stop();
+    let text = serde_json::to_string(&log).unwrap();
+    assert!(!text.contains(signature) && !text.contains("authz"), "{text}");
+    let first = &log[0];
+    assert_eq!(first["identity"]["subject"], "b7a4");
+    assert_eq!(first["identity"]["issuer"], ISSUER);
+    assert_eq!(first["decision"], "credential: read list under /data/in");
+}
+
+#[test]
+fn a_bad_token_is_refused_wherever_it_is_shown() {
+    let site = site(|_| {});
+    let good = site.iam.token("storage.read:/", 600);
+    let (front, signature) = good.rsplit_once('.').unwrap();
+    let changed = format!("{front}.{}", signature.chars().rev().collect::<String>());
+    let another = Iam::new().token("storage.read:/", 600);
+    for (token, words) in [
+        (site.iam.token("storage.read:/", -600), "expired"),
+        (site.iam.token_for("https://other.example", "storage.read:/", 600), "(aud)"),
+        (changed, "signature"),
+        (another, "signature"),
+        (format!("{front}."), ""),
+        ("eyJ.a.b".to_owned(), ""),
+        ("MDAxY2xvY2F0aW9u".to_owned(), "macaroon"),
+        ("nonsense".to_owned(), "macaroon"),
+    ] {
+        for path in ["/public/f", "/data/f", "/nowhere"] {
+            let got = site.ask(&format!("GET {path}"), &bearer(&token));
+            assert_eq!(got.status, 401, "{token}: {}", got.text);
+            got.has("WWW-Authenticate: Bearer realm=\"site\", error=\"invalid_token\", error_description=\"")
+                .has(words);
+        }
+        assert_eq!(site.ask("OPTIONS /public", &bearer(&token)).status, 401);
+    }
+    for fields in [
+        "Authorization: Negotiate YII=\r\n".to_owned(),
+        format!("{}{}", bearer(&good), bearer(&good)),
+        "Authorization: Bearer\r\n".to_owned(),
+    ] {
+        assert_eq!(site.ask("GET /public/f", &fields).status, 401, "{fields}");
+    }
+    let (_, log) = site.server.stop();
+    assert!(log.iter().all(|record| record["identity"]["kind"] == "anonymous"));
+}
+
+#[test]
+fn an_issuer_that_cannot_be_asked_is_no_fault_of_the_token() {
+    let site = site(|_| {});
+    site.iam.is_gone.store(true, Ordering::Relaxed);
+    let got = site.ask("GET /data/f", &bearer(&site.iam.token("storage.read:/", 600)));
+    // Unless the keys were fetched before.
+    assert!(matches!(got.status, 200 | 503), "{}", got.text);
+    if got.status == 503 {
+        got.has("Retry-After: ").has("issuer");
+    }
+}
+
+#[test]
+fn passwords() {
+    let site = site(|_| {});
+    for round in 0..2 {
+        assert_eq!(site.ask("GET /home/ada/f", &basic("ada", PASSWORD)).status, 200, "{round}");
+        assert_eq!(site.ask("GET /secret/f", &basic("ada", PASSWORD)).status, 403, "{round}");
+        for (name, password) in [("ada", "wrong"), ("eve", PASSWORD), ("", "")] {
+            let got = site.ask("GET /public/f", &basic(name, password));
+            assert_eq!(got.status, 401, "{name}");
+            got.has("WWW-Authenticate: Basic realm=\"site\"").lacks("Bearer");
+        }
+    }
+    let put = format!("Content-Length: 0\r\n{}", basic("ada", PASSWORD));
+    assert_eq!(site.ask("PUT /home/ada/g", &put).status, 201);
+    let (_, log) = site.server.stop();
+    assert_eq!(log[0]["identity"], json!({"kind": "user", "name": "ada"}));
+    assert!(!serde_json::to_string(&log).unwrap().contains(PASSWORD));
+}
+
+#[test]
+fn macaroons_are_made_and_taken() {
+    let site = site(|settings| {
+        settings.auth.revoked_macaroons = Arc::new(HashSet::new());
+    });
+    for (text, line, status) in [
+        (minted(READS, "/secret", 600, &[]), "GET /secret/f", 200),
+        (minted(READS, "/secret", 600, &[]), "GET /known/f", 403),
+        (minted(READS, "/secret", -600, &[]), "GET /public/f", 401),
+        (minted(READS, "/", 600, &[Network::parse_list(["192.0.2.0/24"]).unwrap()]), "GET /secret/f", 401),
+        (minted(Grants::WRITE, "/secret", 600, &[]), "GET /secret/f", 403),
+    ] {
+        let got = site.ask(line, &bearer(&text));
+        assert_eq!(got.status, status, "{line}: {}", got.text);
+    }
+    // Who has a certificate gets one for what the certificate may do, and for nothing else.
+    let body = r#"{"caveats": ["activity:DOWNLOAD,LIST,UPLOAD"], "validity": "PT30M"}"#;
+    let fields = format!("Content-Type: application/macaroon-request\r\nContent-Length: {}\r\n", body.len());
+    let ask = |config: &Arc<ClientConfig>, more: &str| {
+        site.ask_by(config, "POST /home/ada", &format!("{more}{fields}\r\n{body}"))
+    };
+    let made = ask(&site.config(Some(&PKI.ada)), "");
+    assert_eq!(made.status, 200, "{}", made.text);
+    let json = made.text.split_once("\r\n\r\n").unwrap().1;
+    let answer: serde_json::Value = serde_json::from_str(json).unwrap();
+    let text = answer["macaroon"].as_str().unwrap();
+    assert_eq!(site.ask("GET /home/ada/f", &bearer(text)).status, 200);
+    assert_eq!(site.ask("PUT /home/ada/g", &format!("Content-Length: 0\r\n{}", bearer(text))).status, 201);
+    assert_eq!(site.ask("GET /ada/f", &bearer(text)).status, 403);
+    // A macaroon makes a lesser one.
+    assert_eq!(ask(&site.config(None), &bearer(text)).status, 200);
+    let nobody = ask(&site.config(None), "");
+    assert_eq!(nobody.status, 401);
+    nobody.has("WWW-Authenticate: Bearer realm=\"site\"\r\n");
+    site.ask("GET /.well-known/oauth-authorization-server", "").has("/.oauth2/token");
+}
+
+#[test]
+fn secrets_in_clear_text() {
+    let forwarding = |settings: &mut Settings| {
+        settings.trusted_forwarders = Network::parse_list(["127.0.0.1"]).unwrap();
+    };
+    let site = site(forwarding);
+    let token = bearer(&site.iam.token("storage.read:/", 600));
+    let far = "X-Forwarded-For: 192.0.2.7\r\n";
+    let clear = |fields: String| site.server.request("GET /data/f", &fields);
+    // From this machine.
+    assert_eq!(clear(token.clone()).status(), 200);
+    for (fields, status) in [
+        (format!("{far}X-Forwarded-Proto: https\r\n{token}"), 200),
+        ("Forwarded: for=192.0.2.7;proto=https\r\n".to_owned() + &token, 200),
+        (format!("{far}{token}"), 403),
+        (format!("{far}X-Forwarded-Proto: http\r\n{token}"), 403),
+        (format!("{far}X-Forwarded-Proto: https, http\r\n{token}"), 403),
+        ("Forwarded: for=192.0.2.7\r\n".to_owned() + &token, 403),
+        (format!("{far}{}", basic("ada", PASSWORD)), 403),
+        (format!("{far}{}", bearer(&minted(READS, "/data", 600, &[]))), 403),
+        (format!("{far}{}", bearer("nonsense")), 403),
+    ] {
+        let got = clear(fields.clone());
+        assert_eq!(got.status(), status, "{fields}: {}", got.text());
+        if status == 403 {
+            assert!(got.text().contains("clear text"), "{}", got.text());
+            assert_eq!(got.field("www-authenticate"), None);
+        }
+    }
+    // Nobody is asked to send one.
+    let got = clear(far.to_owned());
+    assert_eq!((got.status(), got.field("www-authenticate")), (403, None));
+    assert!(got.text().contains("https only"));
+    assert_eq!(site.server.request("GET /public/f", far).status(), 200);
+    let near = clear(String::new());
+    assert_eq!(near.status(), 401);
+}
+
+#[test]
+fn a_reload_judges_everything_anew() {
+    let site = site(|_| {});
+    let config = site.config(Some(&PKI.ada));
+    assert_eq!(site.ask_by(&config, "GET /ada/f", "").status, 200);
+    let token = bearer(&site.iam.token("storage.read:/", 600));
+    assert_eq!(site.ask("GET /data/f", &token).status, 200);
+    assert_eq!(site.ask("GET /home/ada/f", &basic("ada", PASSWORD)).status, 200);
+    let mut next =
+        Settings::new(vec!["127.0.0.1:0".parse::<SocketAddr>().unwrap()], site.server.export().storage);
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+    next.tls = Some(tls::server_config(&cert, &key, true).unwrap());
+    next.policy = Arc::new(Policy::new(vec![rule(Who::default(), READS, "/")]));
+    next.host_names = vec!["h".to_owned(), "localhost".to_owned()];
+    next.auth.users =
+        Arc::new(Users::parse("ada:$2y$04$abcdefghijklmnopqrstuuMwFLDFPTVUcJIPsnPm0uNJ5/xSPEHpK\n").unwrap());
+    site.server.control().reload(next).unwrap();
+    let mut roots = RootCertStore::empty();
+    for der in gridlane_auth::make::pem::certificates(&std::fs::read(&cert).unwrap()).unwrap() {
+        roots.add(CertificateDer::from(der)).unwrap();
+    }
+    let site = Site { roots, ..site };
+    let got = site.shows(&PKI.ada, "GET /ada/f");
+    assert_eq!(got.status, 401, "{}", got.text);
+    got.has("Basic").lacks("Bearer");
+    let got = site.ask("GET /data/f", &token);
+    assert_eq!(got.status, 401);
+    got.has("no JSON Web Tokens");
+    assert_eq!(site.ask("GET /home/ada/f", &basic("ada", PASSWORD)).status, 401);
+}
+
+#[test]
+fn metrics_are_for_who_may_administer() {
+    let site = site(|_| {});
+    let line = "GET /.gridlane/metrics";
+    assert_eq!(site.ask(line, "").status, 404);
+    assert_eq!(site.ask(line, &basic("ada", PASSWORD)).status, 404);
+    let got = site.ask(line, &basic("root", PASSWORD));
+    assert_eq!(got.status, 200);
+    got.has("# EOF").has("gridlane_auth_requests_total{method=\"password\"} 2");
+    assert_eq!(site.ask("DELETE /.gridlane/metrics", &basic("root", PASSWORD)).status, 404);
+}
