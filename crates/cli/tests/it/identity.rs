@@ -16,7 +16,7 @@ use crate::support::serve::Server;
 use crate::support::tools::{curl, tool};
 use crate::support::voms::VomsProxy;
 use crate::support::{
-    MIB, Scratch, assert_same, content, journal_of, occupied_bytes, part_of, secrets, until,
+    MIB, Scratch, assert_same, content, journal_of, occupied_bytes, part_of, python, secrets, until,
 };
 
 const AUDIENCE: &str = "https://storage.gridlane.test";
@@ -349,6 +349,16 @@ fn macaroons_for_the_fields_clients() {
     site.ask_by_token(macaroon, "vo/sub/f", &[]).refuses(403, "");
     site.ask_by_token(macaroon, "vo/f", &["--request", "DELETE"]).refuses(403, "");
     assert_eq!(site.ask(&format!("{url}?authz=Bearer%20{macaroon}"), &[]).status, 200);
+    // Anybody may take away from it.
+    for (caveat, status) in [("activity:LIST", 403), ("before:2000-01-01T00:00:00Z", 401), ("wind:calm", 401)]
+    {
+        let mut command = python::debian("macaroon_caveats.py");
+        command.args([macaroon, caveat]);
+        let said = run(command).ok().text();
+        let less = said.lines().next().unwrap();
+        secrets::remember(less);
+        site.ask_by_token(less, "vo/f", &[]).refuses(status, "");
+    }
     // Cut, changed.
     let truncated = &macaroon[..macaroon.len() - 8];
     secrets::remember(truncated);
