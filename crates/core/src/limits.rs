@@ -184,6 +184,10 @@ pub const PASSWORD_BYTES_MAX: usize = 72;
 pub const USERS_MAX: usize = 10_000;
 /// Passwords that were seen to be right and need not be hashed again: 32 bytes each.
 pub const PASSWORDS_SEEN_MAX: usize = 4096;
+/// Tokens that a login over root:// may show in vain before it has to wait: one of each place that clients look at.
+pub const ROOT_PROOFS_FREE_MAX: u32 = 3;
+/// How long it then waits for each answer. A login has [`REQUEST_HEAD_MAX`] altogether.
+pub const ROOT_PROOF_PAUSE: Duration = Duration::from_secs(2);
 /// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
 pub const PASSWORDS_CHECKED_MAX: usize = 2;
 /// How long a request waits for its turn to have its password hashed.

@@ -74,7 +74,7 @@ mod wanted;
 pub use access_log::AccessLog;
 pub use export::{Compat, Export, open_to_anyone};
 pub use server::{Control, Server, Summary};
-pub use settings::{AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, Settings};
+pub use settings::{AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings};
 pub use throttle::ClientLimits;
 
 /// What the server calls itself.

@@ -145,8 +145,11 @@ pub trait KeySource: Send + Sync {
 pub struct RootSettings {
     /// Whether it is spoken at all.
     pub is_enabled: bool,
-    /// What clients have to say of who they are.
-    pub auth: RootAuth,
+    /// What clients say of who they are, in order of preference; empty: nobody is asked. `None`: where tokens or
+    /// macaroons count, a token, or else what their user is called, and elsewhere nothing.
+    pub auth: Option<Vec<RootAuth>>,
+    /// Who has to begin TLS before the login. `None`: what `auth` needs.
+    pub tls: Option<RootTls>,
     /// What the site is called, for clients that ask.
     pub site_name: Option<String>,
     /// What this server is called by clients of other machines, who are told it when they look for files; else they
@@ -156,21 +159,41 @@ pub struct RootSettings {
 
 impl Default for RootSettings {
     fn default() -> RootSettings {
-        RootSettings { is_enabled: true, auth: RootAuth::None, site_name: None, server_name: None }
+        RootSettings { is_enabled: true, auth: None, tls: None, site_name: None, server_name: None }
     }
 }
 
-/// What clients of root:// have to say of who they are. None of it is proof of anything: what they may do is granted
-/// by address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a client of root:// says of who it is: a method of authentication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RootAuth {
-    /// Nothing.
-    #[default]
-    None,
-    /// What their machine is called.
+    /// What its machine is called: proof of nothing.
     Host,
-    /// What their user is called there.
+    /// What its user is called there: proof of nothing.
     Unix,
+    /// A token or a macaroon. It is asked for over TLS only.
+    Ztn,
+}
+
+impl RootAuth {
+    /// What it is called on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            RootAuth::Host => "host",
+            RootAuth::Unix => "unix",
+            RootAuth::Ztn => "ztn",
+        }
+    }
+}
+
+/// Which clients of root:// begin TLS before they log in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootTls {
+    /// Those that want to: `roots://`.
+    Offered,
+    /// Those that can.
+    Capable,
+    /// All: who cannot is refused.
+    Login,
 }
 
 /// Which requests the access log has.

@@ -161,7 +161,7 @@ fn who_has_to_prove_something_does() {
     for (setting, kind, credentials) in
         [(RootAuth::Unix, "unix", &b"unix\0tester users\0"[..]), (RootAuth::Host, "host", &b"host\0"[..])]
     {
-        let server = TestServer::with(|settings| settings.root.auth = setting);
+        let server = TestServer::with(|settings| settings.root.auth = Some(vec![setting]));
         let mut client = RootClient::stranger(server.address);
         assert_eq!(client.login().body[16..], *format!("&P={kind}").as_bytes());
         client.ping().unwrap();

@@ -42,6 +42,11 @@ pub(crate) struct AuthPlan {
 }
 
 impl AuthPlan {
+    /// Whether tokens or macaroons count.
+    pub(crate) fn takes_bearers(&self) -> bool {
+        !self.issuers.is_empty() || self.macaroon_secrets.is_some()
+    }
+
     /// Whether there is any way for a client to say who it is.
     pub(crate) fn asks(&self) -> bool {
         self.client_ca_dir.is_some()

@@ -10,7 +10,7 @@ use gridlane_auth::policy::Class;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_net::tls;
-use gridlane_server::{AuthSettings, RootAuth};
+use gridlane_server::{AuthSettings, RootAuth, RootSettings, RootTls};
 use gridlane_store::{ObjectPath, PosixStorage, Storage};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, XattrFlags, accessat, fsetxattr, getxattr};
 use rustix::io::Errno;
@@ -44,26 +44,16 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     let tables = found.ok(settings::tables(args, global)).unwrap_or_default();
     found.addresses(args, tables.auth.asks());
     found.identities(args, &tables);
-    let Tables { plans, root, .. } = tables;
-    found.errors.extend(check_paths(&plans));
+    let Tables { plans, root, .. } = &tables;
+    found.errors.extend(check_paths(plans));
     // One that is not there is told of below.
     if plans.iter().all(|plan| plan.directory.is_dir()) {
-        found.ok(settings::check_directories(&plans));
+        found.ok(settings::check_directories(plans));
     }
-    for plan in &plans {
+    for plan in plans {
         found.export(plan);
     }
-    found.facts.push(
-        match (root.is_enabled, root.auth) {
-            (false, _) => "root://: not spoken",
-            (true, RootAuth::None) => "root://: spoken on the same addresses, nobody is asked who they are",
-            (true, RootAuth::Host) => {
-                "root://: spoken on the same addresses, clients say their machine's name"
-            }
-            (true, RootAuth::Unix) => "root://: spoken on the same addresses, clients say their user's name",
-        }
-        .to_owned(),
-    );
+    found.facts.push(told_of_root(root, tables.auth.takes_bearers()));
     match settings::certificate(args) {
         Ok(certificate) => found.certificate(&certificate),
         Err(error) => found.errors.push(error.to_string()),
@@ -92,6 +82,30 @@ fn check_paths(plans: &[Plan]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// What clients of root:// are asked for.
+fn told_of_root(root: &RootSettings, takes_bearers: bool) -> String {
+    if !root.is_enabled {
+        return "root://: not spoken".to_owned();
+    }
+    let by_default = if takes_bearers { &[RootAuth::Ztn, RootAuth::Unix][..] } else { &[] };
+    let ways = root.auth.as_deref().unwrap_or(by_default);
+    let say = |way: &RootAuth| match way {
+        RootAuth::Host => "their machine's name",
+        RootAuth::Unix => "their user's name",
+        RootAuth::Ztn => "a token, over TLS",
+    };
+    let asked = match ways {
+        [] => "nobody is asked who they are".to_owned(),
+        ways => format!("clients show {}", ways.iter().map(say).collect::<Vec<_>>().join(", or else ")),
+    };
+    let tls = match root.tls {
+        Some(RootTls::Login) => "; all begin TLS first",
+        Some(RootTls::Capable) => "; those that can begin TLS first",
+        Some(RootTls::Offered) | None => "",
+    };
+    format!("root://: spoken on the same addresses, {asked}{tls}")
 }
 
 /// What a rule asks for that nothing in the configuration can prove.

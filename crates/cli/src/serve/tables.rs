@@ -7,7 +7,7 @@ use gridlane_auth::{Policy, Rule};
 use gridlane_core::units::parse_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Compat, RootAuth, RootSettings, open_to_anyone};
+use gridlane_server::{Compat, RootAuth, RootSettings, RootTls, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
 
@@ -109,7 +109,13 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         rules.iter().map(|rule| rule.may).chain(issuers.map(|issuer| issuer.may)).any(|may| may.changes());
     let ruled = (auth.is_some() || !rules.is_empty()).then_some(grants_changes);
     let plans = file.export.into_iter().map(|table| table.plan(defaults, ruled)).collect::<Result<_>>()?;
-    Ok(Tables { plans, root: root.unwrap_or_default(), auth: auth.unwrap_or_default(), rules })
+    let (root, auth) = (root.unwrap_or_default(), auth.unwrap_or_default());
+    if root.auth.as_ref().is_some_and(|ways| ways.contains(&RootAuth::Ztn)) && !auth.takes_bearers() {
+        let what =
+            "auth is \"ztn\", and nobody's tokens count: [auth] has neither an issuer nor macaroon-secrets";
+        return Err(wrong(what.to_owned()).endpoint("[root]"));
+    }
+    Ok(Tables { plans, root, auth, rules })
 }
 
 /// What is different over root://.
@@ -117,16 +123,17 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct RootTable {
     enabled: Option<bool>,
-    auth: Option<Auth>,
+    auth: Option<Words>,
+    tls: Option<Tls>,
     sitename: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Auth {
-    None,
-    Host,
-    Unix,
+enum Tls {
+    Offered,
+    Capable,
+    Login,
 }
 
 impl RootTable {
@@ -137,14 +144,40 @@ impl RootTable {
         }
         Ok(RootSettings {
             is_enabled: self.enabled.unwrap_or(true),
-            auth: match self.auth {
-                None | Some(Auth::None) => RootAuth::None,
-                Some(Auth::Host) => RootAuth::Host,
-                Some(Auth::Unix) => RootAuth::Unix,
-            },
+            auth: self.auth.map(Words::all).map(|words| ways(&words)).transpose()?,
+            tls: self.tls.map(|tls| match tls {
+                Tls::Offered => RootTls::Offered,
+                Tls::Capable => RootTls::Capable,
+                Tls::Login => RootTls::Login,
+            }),
             site_name: self.sitename,
             ..RootSettings::default()
         })
+    }
+}
+
+/// Ways of authentication by their names.
+fn ways(words: &[String]) -> Result<Vec<RootAuth>> {
+    if words.iter().all(|word| word == "none") && words.len() == 1 {
+        return Ok(Vec::new());
+    }
+    const KNOWN: [RootAuth; 3] = [RootAuth::Host, RootAuth::Unix, RootAuth::Ztn];
+    let mut ways = Vec::new();
+    for word in words {
+        let Some(way) = KNOWN.into_iter().find(|way| way.name() == word) else {
+            let what = format!(
+                "{word:?} is no auth: it is \"none\" alone, or \"host\", \"unix\", \"ztn\", or several"
+            );
+            return Err(wrong(what));
+        };
+        if ways.contains(&way) {
+            return Err(wrong(format!("{word:?} is twice in auth")));
+        }
+        ways.push(way);
+    }
+    match ways.is_empty() {
+        true => Err(wrong("auth is empty: nobody is asked by \"none\"".to_owned())),
+        false => Ok(ways),
     }
 }
 
@@ -376,11 +409,23 @@ mod tests {
         let said = root("[root]\nenabled = false\nauth = \"unix\"\nsitename = \"SITE-X\"\n").unwrap();
         assert_eq!(
             (said.is_enabled, said.auth, said.site_name.as_deref()),
-            (false, RootAuth::Unix, Some("SITE-X"))
+            (false, Some(vec![RootAuth::Unix]), Some("SITE-X"))
         );
-        for (line, word) in
-            [("auth = \"gsi\"", "gsi"), ("sitename = \"a b\"", "sitename"), ("port = 1", "port")]
-        {
+        assert_eq!(root("[root]\nauth = \"none\"\n").unwrap().auth, Some(Vec::new()));
+        let said =
+            root("[root]\nauth = [\"ztn\", \"unix\"]\ntls = \"login\"\n[auth]\nmacaroon-secrets = \"/m\"\n")
+                .unwrap();
+        assert_eq!((said.auth, said.tls), (Some(vec![RootAuth::Ztn, RootAuth::Unix]), Some(RootTls::Login)));
+        for (line, word) in [
+            ("auth = \"gsi\"", "gsi"),
+            ("auth = \"ztn\"", "nobody's tokens"),
+            ("auth = []", "none"),
+            ("auth = [\"none\", \"unix\"]", "none"),
+            ("auth = [\"unix\", \"unix\"]", "twice"),
+            ("tls = \"session\"", "session"),
+            ("sitename = \"a b\"", "sitename"),
+            ("port = 1", "port"),
+        ] {
             let error = root(&format!("[root]\n{line}\n")).unwrap_err();
             assert!(error.to_string().contains(word), "{line}: {error}");
             assert_eq!(error.kind().exit_code(), 2, "{line}");

@@ -28,6 +28,11 @@ impl Asking {
         }
     }
 
+    /// Whether by tokens or macaroons.
+    pub(crate) fn takes_bearers(&self) -> bool {
+        self.takes_bearers
+    }
+
     /// Whether by anything at all.
     pub(crate) fn is_any(&self) -> bool {
         self.takes_bearers || self.takes_passwords || self.takes_certificates

@@ -65,14 +65,7 @@ pub(crate) async fn who(
         return Ok((client, None));
     }
     let presented = presented::of(head).and_then(|presented| match presented {
-        Some(presented) if !by.is_secure => {
-            let what = format!(
-                "{} came in clear text, where anybody on the way could read it: it is not taken; use https, and \
-                 another one",
-                presented.kind.named()
-            );
-            Err(presented::Bad { kind: presented.kind, refusal: Refusal::new(Cause::Unacceptable, what) })
-        }
+        Some(presented) if !by.is_secure => Err(presented.in_clear("https")),
         presented => Ok(presented),
     });
     let (kind, outcome) = match presented {
@@ -105,22 +98,45 @@ pub(crate) async fn who(
     }
 }
 
+/// Who bears a token or a macaroon. Waits for its issuer's keys when they are not known.
+pub(crate) async fn bearer(
+    shared: &Shared,
+    text: &Secret,
+    address: IpAddr,
+) -> Result<Arc<Identity>, Refusal> {
+    match bearer_nowait(shared, text, address) {
+        Some(known) => known,
+        None => shared.issuer_keys.verify(text.expose(), now_s()).await,
+    }
+}
+
+/// The same, if it was found good before or can be told without anybody's keys.
+pub(crate) fn bearer_nowait(
+    shared: &Shared,
+    text: &Secret,
+    address: IpAddr,
+) -> Option<Result<Arc<Identity>, Refusal>> {
+    if !token::looks_like_one(text.expose()) {
+        let verified = macaroons::verify(shared, text, address);
+        return Some(verified.map(|macaroon| Arc::new(Identity::Macaroon(macaroon))));
+    }
+    if shared.auth.issuers.is_empty() {
+        let what = "this server takes no JSON Web Tokens";
+        return Some(Err(Refusal::new(Cause::Untrusted, what)));
+    }
+    shared.issuer_keys.seen(text.expose(), now_s()).map(Ok)
+}
+
 async fn verify(
     shared: &Shared,
     credential: &Credential,
     address: IpAddr,
 ) -> Result<(Arc<Identity>, Option<Secret>), Refusal> {
     match credential {
-        Credential::Bearer(text) if token::looks_like_one(text.expose()) => {
-            if shared.auth.issuers.is_empty() {
-                let what = "this server takes no JSON Web Tokens";
-                return Err(Refusal::new(Cause::Untrusted, what));
-            }
-            Ok((shared.issuer_keys.verify(text.expose(), now_s()).await?, None))
-        }
         Credential::Bearer(text) => {
-            let identity = Identity::Macaroon(macaroons::verify(shared, text, address)?);
-            Ok((Arc::new(identity), Some(text.clone())))
+            let identity = bearer(shared, text, address).await?;
+            let macaroon = matches!(*identity, Identity::Macaroon(_)).then(|| text.clone());
+            Ok((identity, macaroon))
         }
         Credential::Password { name, password } => {
             if shared.auth.users.is_empty() {

@@ -14,6 +14,7 @@ use percent_encoding::percent_decode_str;
 const PARAMETER: &str = "authz";
 
 /// What a client shows.
+#[derive(PartialEq)]
 pub(crate) enum Credential {
     /// A JSON Web Token, or a macaroon.
     Bearer(Secret),
@@ -25,6 +26,18 @@ pub(crate) enum Credential {
 pub(crate) struct Presented {
     pub(crate) kind: Kind,
     pub(crate) credential: Credential,
+}
+
+impl Presented {
+    /// Why it is refused when anybody could read it; `instead` would have protected it.
+    pub(crate) fn in_clear(&self, instead: &str) -> Bad {
+        let what = format!(
+            "{} came in clear text, where anybody on the way could read it: it is not taken; use {instead}, and \
+             another one",
+            self.kind.named()
+        );
+        Bad { kind: self.kind, refusal: Refusal::new(Cause::Unacceptable, what) }
+    }
 }
 
 /// A kind of credentials, as far as their shape tells.
@@ -82,7 +95,15 @@ pub(crate) fn of(head: &RequestHead) -> Result<Option<Presented>, Bad> {
         }
         return in_field(field).map(Some);
     }
-    let Target::Resource { query: Some(query), .. } = &head.target else { return Ok(None) };
+    match &head.target {
+        Target::Resource { query: Some(query), .. } => in_query(query),
+        _ => Ok(None),
+    }
+}
+
+/// The credential that is in a query, or in the CGI of a path.
+pub(crate) fn in_query(query: &str) -> Result<Option<Presented>, Bad> {
+    let bad = |kind, message: &str| Bad { kind, refusal: Refusal::new(Cause::Malformed, message) };
     let mut values = query.split('&').filter_map(|part| value_of(part)).filter(|value| !value.is_empty());
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {

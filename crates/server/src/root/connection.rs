@@ -42,7 +42,8 @@ use super::intake::Intake;
 use super::outbox::{Outbox, Sent};
 use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
 use super::session::{Delegation, Joined, Main};
-use super::{files, log};
+use super::{files, identity, log};
+use crate::auth::certificates::Shown;
 use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::client::Client;
@@ -117,6 +118,10 @@ pub(crate) struct Connection {
     pub(super) outbox: Outbox,
     role: Role,
     pub(super) client: Client,
+    /// The certificate that it has shown.
+    shown: Shown,
+    /// Tokens that it has logged in with in vain.
+    refused_proofs: u32,
     pub(super) jobs: VecDeque<Job>,
     /// Requests whose turn has not come.
     waiting: VecDeque<Asked>,
@@ -179,7 +184,9 @@ impl Connection {
             has_released: false,
         };
         Connection {
-            machine: Machine::new(shared.acceptor.has_tls()),
+            machine: Machine::new(shared.acceptor.has_tls()).demanding_tls(identity::tls_demand(&shared)),
+            shown: Shown::default(),
+            refused_proofs: 0,
             outbox: Outbox::new(Arc::clone(&shared.buffers)),
             pace: shared.throttle.pace(client.address, &shared.client_limits),
             shared,
@@ -354,7 +361,7 @@ impl Connection {
                     self.start_tls().await?;
                 }
                 Step::Login(stream, login) => self.login(stream, &login)?,
-                Step::Auth(stream, auth) => self.authenticate(stream, &auth)?,
+                Step::Auth(stream, auth) => self.authenticate(stream, &auth).await?,
                 Step::Bind(stream, bind) => self.bind(stream, &bind)?,
                 Step::Request(stream, request) => self.ask(stream, request, used),
                 Step::Data(head) => self.begin_intake(&head),
@@ -370,11 +377,14 @@ impl Connection {
     /// A request of somebody who is logged in.
     fn ask(&mut self, stream: StreamId, request: Request, len: usize) {
         self.renew();
+        if identity::is_asked(&request) {
+            self.look_at_certificate();
+        }
         let (Role::Main(main, context) | Role::Unproved(main, context)) = &self.role else { return };
         let (all, context) = (Arc::clone(&main.all), context.clone());
         self.unanswered += 1;
         let len = len + room_of_paths(&request);
-        let asked = Asked { stream, request, len, began: Instant::now(), parts_bytes: 0, decision: None };
+        let asked = Asked { stream, request, client: None, len, began: Instant::now(), parts_bytes: 0 };
         if let Err(wait) = self.allowance() {
             return self.answered(&asked, Ok(wait));
         }
@@ -495,8 +505,8 @@ impl Connection {
                 }
                 self.unanswered += 1;
                 let parts_bytes = self.outbox.pushed_bytes() - before;
-                let (request, decision) = (asked.request.clone(), asked.decision.clone());
-                let asked = Asked { request, parts_bytes, decision, ..*asked };
+                let (request, client) = (asked.request.clone(), asked.client.clone());
+                let asked = Asked { request, client, parts_bytes, ..*asked };
                 self.jobs.push_back(Job::Pieces(asked, rest));
                 return;
             }
@@ -554,8 +564,8 @@ impl Connection {
 
     fn record(&self, asked: &Asked, failure: Option<&Failure>, bytes_out: u64) {
         if let Some(context) = self.context() {
-            let decision = asked.decision.as_deref();
-            log::answered(context, &asked.request, asked.began, decision, failure, bytes_out);
+            let client = asked.client.as_ref().unwrap_or(&context.client);
+            log::answered(context, client, &asked.request, asked.began, failure, bytes_out);
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_auth::{Grants, Operation};
-use gridlane_core::limits;
+use gridlane_core::{Secret, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_store::StoreError;
 use gridlane_xrd::{ErrorCode, PathArg, SessionId};
@@ -64,7 +64,10 @@ pub(crate) struct Link {
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) shared: Arc<Shared>,
+    /// Who asks: of a request that is looked at, by what it says itself; else as of the login.
     pub(crate) client: Client,
+    /// The token of the login, as if every request had it.
+    pub(crate) token: Option<Arc<Secret>>,
     pub(crate) session: Arc<Session>,
     pub(crate) link: Arc<Link>,
     /// Whether the client understands answers that come later.
@@ -72,11 +75,6 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The same for another request of the session.
-    pub(crate) fn for_request(&self) -> Context {
-        Context { client: self.client.for_request(), ..self.clone() }
-    }
-
     /// Where a path leads. A path that is relative, or that leads upwards, leads nowhere and is an error, as in
     /// XRootD; `//` and `/./` count as one slash.
     pub(crate) fn place(&self, about: &PathArg) -> Result<Place, Failure> {
@@ -127,24 +125,25 @@ impl Context {
         act: &str,
         operations: &[Operation],
     ) -> Result<Spot, Failure> {
-        let mut outcome = Err(Failure::of_store(act, &about.path, &StoreError::Denied));
-        for operation in operations.iter().rev() {
-            outcome = self.spot(about, act, *operation);
-            if outcome.is_ok() {
-                break;
-            }
+        let may = |operation: &&Operation| matches!(self.place(about), Ok(Place::Inside(spot)) if spot.may(**operation));
+        // What is refused is told of the first.
+        match operations.iter().find(may).or(operations.first()) {
+            Some(operation) => self.spot(about, act, *operation),
+            None => Err(Failure::of_store(act, &about.path, &StoreError::Denied)),
         }
-        outcome
     }
 }
 
 /// Fails when a client may not do it there.
 pub(crate) fn allowed(spot: &Spot, about: &PathArg, act: &str, operation: Operation) -> Result<(), Failure> {
-    spot.decide(operation).map_err(|denial| denied(about, act, denial))
+    spot.decide(operation).map_err(|denial| denied(spot, about, act, denial))
 }
 
 /// The failure of what a client may not do.
-pub(crate) fn denied(about: &PathArg, act: &str, denial: Denial) -> Failure {
-    let text = format!("Unable to {act} {}; permission denied: {denial}", shown(&about.path));
+pub(crate) fn denied(spot: &Spot, about: &PathArg, act: &str, denial: Denial) -> Failure {
+    let mut text = format!("Unable to {act} {}; permission denied: {denial}", shown(&about.path));
+    if let (Denial::ByRules(_), Some(doubt)) = (denial, &spot.client.doubt) {
+        text = format!("{text}; {doubt}");
+    }
     Failure::new(ErrorCode::NOT_AUTHORIZED, text)
 }

@@ -17,7 +17,8 @@ use super::intake::Intake;
 use super::reading::{Asked, Kind, ReadJob, Refused, Source, VectorJob};
 use super::session::{Connections, Inbox};
 use super::{
-    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx, truncate,
+    chmod, dirlist, fattr, files, identity, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx,
+    truncate,
 };
 use crate::reply::Pieces;
 use crate::shared::Shared;
@@ -57,16 +58,19 @@ impl Connection {
                     Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
                 }
             }
-            Request::Stat(request) => {
-                let context = context.for_request();
-                match stat::stat_nowait(&context, request) {
-                    Some(outcome) => {
-                        asked.decision = context.client.decision();
-                        self.answered(&asked, outcome);
+            Request::Stat(_) => match identity::identify_nowait(context, &asked.request) {
+                Some(Ok(client)) => {
+                    asked.client = Some(client.clone());
+                    let context = Context { client, ..context.clone() };
+                    let Request::Stat(request) = &asked.request else { return Some(asked) };
+                    match stat::stat_nowait(&context, request) {
+                        Some(outcome) => self.answered(&asked, outcome),
+                        None => return Some(asked),
                     }
-                    None => return Some(asked),
                 }
-            }
+                Some(Err(failure)) => self.answered(&asked, Err(failure)),
+                None => return Some(asked),
+            },
             _ => return Some(asked),
         }
         None
@@ -100,7 +104,7 @@ impl Connection {
     }
 
     /// Begins a task for a request.
-    pub(super) fn begin_task(&mut self, asked: Asked, all: &Arc<Connections>, context: Context) {
+    pub(super) fn begin_task(&mut self, mut asked: Asked, all: &Arc<Connections>, mut context: Context) {
         if let Request::Endsess(Endsess { session }) = &asked.request
             && *session == all.session.id
         {
@@ -110,13 +114,27 @@ impl Connection {
             return;
         }
         self.asking += 1;
-        let (events, context) = (self.events.clone(), context.for_request());
+        let events = self.events.clone();
         self.tasks.spawn(async move {
-            let outcome = answer_in_time(&context, &asked, &events).await;
-            let mut asked = asked;
-            asked.decision = context.client.decision();
+            let known = match asked.client.take() {
+                Some(client) => Ok(client),
+                None if identity::is_asked(&asked.request) => {
+                    identity::identify(&context, &asked.request).await
+                }
+                None => Ok(context.client.for_request()),
+            };
+            match known {
+                Ok(client) => {
+                    asked.client = Some(client.clone());
+                    context.client = client;
+                }
+                Err(failure) => {
+                    let _ = events.send(Event::Answered(asked, Err(failure)));
+                    return;
+                }
+            }
             // Nobody listens any longer when the connection has ended.
-            let _ = events.send(match outcome {
+            let _ = events.send(match answer_in_time(&context, &asked, &events).await {
                 Ok(outcome) => Event::Answered(asked, outcome),
                 Err(outcome) => Event::AnsweredLater(asked, outcome),
             });
@@ -245,7 +263,7 @@ fn may_take_long(request: &Request) -> bool {
 /// Ends an earlier session of the same client, whose connection it may have lost without our having noticed. It is
 /// answered when nothing is left of it, so that its files can be opened again.
 async fn end_session(context: &Context, shared: &Shared, request: &Endsess) -> Outcome {
-    if let Some(other) = shared.root_sessions.of_client(request.session, context.client.address)? {
+    if let Some(other) = shared.root_sessions.of_client(request.session, &context.client)? {
         other.end().await;
     }
     Ok(Answer::done())

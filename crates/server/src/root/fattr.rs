@@ -23,6 +23,7 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
         _ => "del fattrs",
     };
     let changes = matches!(request.kind, FattrKind::SET | FattrKind::DELETE);
+    let mut by_opener = None;
     let about = match &request.about {
         FattrAbout::Path(about) => about.clone(),
         FattrAbout::Handle(handle) => {
@@ -31,9 +32,12 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
                 let text = format!("Unable to {act} {}; it is open for reading only", shown(&file.path));
                 return Err(Failure::new(ErrorCode::INVALID_REQUEST, text));
             }
+            let client = file.spot.client.for_request();
+            by_opener = Some(Context { client, ..context.clone() });
             PathArg::new(file.path.clone())
         }
     };
+    let context = by_opener.as_ref().unwrap_or(context);
     let operation = if changes { Operation::Overwrite } else { Operation::Stat };
     let spot = context.spot(&about, act, operation)?;
     if !changes && spot.storage().look(&spot.object).is_ok_and(|there| !there.is_directory()) {

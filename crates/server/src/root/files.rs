@@ -449,7 +449,7 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
         is_writable: state.is_changing(),
         failure,
     };
-    log::closed(context, &closed);
+    log::closed(context, &state.spot.client, &closed);
     match state.is_changing() {
         // To remove what nobody will see may wait for the disk.
         true => context.shared.disk.run(|| drop(state)).await,

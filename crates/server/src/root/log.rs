@@ -8,20 +8,21 @@ use std::time::{Instant, SystemTime};
 
 use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{About, FattrAbout, Request};
-use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId};
+use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId, ztn};
 
 use super::answer::{Failure, shown};
 use super::context::{Context, Link, Session};
 use crate::access_log::{Record, timestamp};
+use crate::client::Client;
 use crate::settings::LogLevel;
 use crate::shared::Shared;
 
-/// Counts and records an answered request, with the bytes of its answer.
+/// Counts and records an answered request of a client, with the bytes of its answer.
 pub(crate) fn answered(
     context: &Context,
+    client: &Client,
     request: &Request,
     began: Instant,
-    decision: Option<&str>,
     failure: Option<&Failure>,
     bytes_out: u64,
 ) {
@@ -38,11 +39,10 @@ pub(crate) fn answered(
         began,
         bytes_in: 0,
         bytes_out,
-        decision,
         failure,
         changes: changes(request),
     };
-    write(shared, &context.link, Some(context), &line);
+    write(shared, &context.link, Some((context, client)), &line);
 }
 
 /// Counts and records a request that was refused before anybody could tell what it is, or who asks.
@@ -55,7 +55,6 @@ pub(crate) fn refused(shared: &Shared, link: &Link, id: RequestId, began: Instan
         began,
         bytes_in: 0,
         bytes_out: 0,
-        decision: None,
         failure: Some(failure),
         changes: false,
     };
@@ -78,8 +77,8 @@ pub(crate) struct Closed<'a> {
     pub(crate) failure: Option<&'a Failure>,
 }
 
-/// Records the end of an open file. The request that closes it is counted by [`answered`].
-pub(crate) fn closed(context: &Context, closed: &Closed<'_>) {
+/// Records the end of a file that a client has opened. The request that closes it is counted by [`answered`].
+pub(crate) fn closed(context: &Context, client: &Client, closed: &Closed<'_>) {
     let line = Line {
         method: "root:close".to_owned(),
         path: &shown(closed.path),
@@ -87,11 +86,10 @@ pub(crate) fn closed(context: &Context, closed: &Closed<'_>) {
         began: closed.opened,
         bytes_in: closed.written_bytes,
         bytes_out: closed.read_bytes,
-        decision: None,
         failure: closed.failure,
         changes: closed.is_writable,
     };
-    write(&context.shared, &context.link, Some(context), &line);
+    write(&context.shared, &context.link, Some((context, client)), &line);
 }
 
 /// Counts bytes of files that went to a client.
@@ -118,12 +116,11 @@ struct Line<'a> {
     began: Instant,
     bytes_in: u64,
     bytes_out: u64,
-    decision: Option<&'a str>,
     failure: Option<&'a Failure>,
     changes: bool,
 }
 
-fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_>) {
+fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &Line<'_>) {
     let is_logged = match shared.access_log_level {
         LogLevel::All => true,
         LogLevel::Failures => line.failure.is_some(),
@@ -133,7 +130,7 @@ fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_
         return;
     }
     let id = format!("{:x}-{:x}", shared.started_s, shared.metrics.began.add(1));
-    let session = context.map(|context| &*context.session);
+    let session = by.map(|(context, _)| &*context.session);
     let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let record = Record {
         time: timestamp(SystemTime::now()),
@@ -151,8 +148,8 @@ fn write(shared: &Shared, link: &Link, context: Option<&Context>, line: &Line<'_
         bytes_out: line.bytes_out,
         seconds: line.began.elapsed().as_secs_f64(),
         range: None,
-        identity: context.map(|context| &*context.client.identity),
-        decision: line.decision.map(str::to_owned),
+        identity: by.map(|(_, client)| &*client.identity),
+        decision: by.and_then(|(_, client)| client.decision()),
         user: session.and_then(|session| told(&session.user)),
         user_agent: session.map(|session| session.agent.as_str()).filter(|agent| !agent.is_empty()),
         client_id: None,
@@ -178,6 +175,8 @@ fn leaves_a_line(request: &Request) -> bool {
         | Request::Query(_)
         | Request::Prepare(_)
         | Request::Login(_) => true,
+        // What only says a name is in every line.
+        Request::Auth(auth) => auth.kind == ztn::NAME,
         other => changes(other),
     }
 }
@@ -301,15 +300,36 @@ mod tests {
         let failure = Failure::new(ErrorCode::NOT_FOUND, "Unable to remove /x; no such file or directory");
         let [access, audit] = logged(LogLevel::All, |context| {
             let secret = "/d/f?cks.type=md5&authz=secret";
-            answered(context, &Query::new(QueryKind::CHECKSUM, secret).into(), began, None, None, 40);
-            answered(context, &Query::new(QueryKind::OPAQUE, "secret").into(), began, None, None, 0);
-            answered(context, &Ping {}.into(), began, None, None, 0);
-            answered(context, &Rm { about: arg("/x?authz=secret") }.into(), began, None, Some(&failure), 0);
             answered(
                 context,
-                &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(),
+                &context.client,
+                &Query::new(QueryKind::CHECKSUM, secret).into(),
                 began,
                 None,
+                40,
+            );
+            answered(
+                context,
+                &context.client,
+                &Query::new(QueryKind::OPAQUE, "secret").into(),
+                began,
+                None,
+                0,
+            );
+            answered(context, &context.client, &Ping {}.into(), began, None, 0);
+            answered(
+                context,
+                &context.client,
+                &Rm { about: arg("/x?authz=secret") }.into(),
+                began,
+                Some(&failure),
+                0,
+            );
+            answered(
+                context,
+                &context.client,
+                &Mv { from: arg("/a?secret"), to: arg("/b?secret") }.into(),
+                began,
                 None,
                 0,
             );
@@ -317,6 +337,7 @@ mod tests {
             let (path, failure) = (&b"/f"[..], Some(&gone));
             closed(
                 context,
+                &context.client,
                 &Closed { path, opened: began, read_bytes: 7, written_bytes: 9, is_writable: true, failure },
             );
             refused(&context.shared, &context.link, RequestId(2999), began, &gone);
@@ -347,9 +368,9 @@ mod tests {
     fn only_failures() {
         let [access, audit] = logged(LogLevel::Failures, |context| {
             let began = Instant::now();
-            answered(context, &Rm { about: arg("/x") }.into(), began, None, None, 0);
+            answered(context, &context.client, &Rm { about: arg("/x") }.into(), began, None, 0);
             let failure = Failure::new(ErrorCode::NOT_FOUND, "x");
-            answered(context, &Rm { about: arg("/y") }.into(), began, None, Some(&failure), 0);
+            answered(context, &context.client, &Rm { about: arg("/y") }.into(), began, Some(&failure), 0);
         });
         assert_eq!((access.len(), audit.len()), (1, 2));
     }

@@ -18,6 +18,7 @@ pub(crate) mod dirlist;
 mod dispatch;
 pub(crate) mod fattr;
 pub(crate) mod files;
+pub(crate) mod identity;
 pub(crate) mod intake;
 pub(crate) mod locate;
 pub(crate) mod locks;

@@ -52,7 +52,7 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
         Some(_) if source.is_directory() => return Err(failed(StoreError::NotADirectory)),
         _ => {}
     }
-    let may = to.may_store(target.is_some()).map_err(|denial| denied(&request.to, ACT, denial))?;
+    let may = to.may_store(target.is_some()).map_err(|denial| denied(&to, &request.to, ACT, denial))?;
     if let Some((parent, _)) = to.object.split_last()
         && to.export.compat.create_parents
     {

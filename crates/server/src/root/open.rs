@@ -163,7 +163,7 @@ async fn open_to_change(
         if disposition == Disposition::Replace {
             may = spot
                 .may_store(before.is_some())
-                .map_err(|denial| denied(&request.about, how.verb(), denial))?;
+                .map_err(|denial| denied(spot, &request.about, how.verb(), denial))?;
             // Whoever may not replace what somebody else makes there just now does not.
             if may == MayStore::New {
                 options.disposition = Disposition::New;

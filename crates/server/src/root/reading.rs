@@ -36,6 +36,7 @@ use super::files::{Files, OpenFile};
 use super::outbox::Outbox;
 use super::session::Delegation;
 use crate::buffers::Lent;
+use crate::client::Client;
 use crate::shared::Shared;
 use crate::transfer::{self, is_in_page_cache};
 
@@ -227,14 +228,14 @@ impl Source {
 pub(crate) struct Asked {
     pub(crate) stream: StreamId,
     pub(crate) request: Request,
+    /// Who makes it, when that was looked at.
+    pub(crate) client: Option<Client>,
     /// Bytes that it had on the wire.
     pub(crate) len: usize,
     /// When it came.
     pub(crate) began: Instant,
     /// Bytes of the parts of its answer that were made already.
     pub(crate) parts_bytes: u64,
-    /// What the rules say of it, for the log.
-    pub(crate) decision: Option<String>,
 }
 
 /// What was asked for, and why there is nothing to begin.

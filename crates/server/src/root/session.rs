@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use gridlane_auth::Identity;
 use gridlane_core::limits;
 use gridlane_xrd::{ErrorCode, PathId, SessionId, StreamId};
 use tokio::sync::mpsc::error::SendError;
@@ -17,7 +18,9 @@ use tokio::sync::{mpsc, watch};
 use super::answer::Failure;
 use super::connection::Event;
 use super::context::Session;
+use super::identity::is_same;
 use super::reading::ReadJob;
+use crate::client::Client;
 
 /// Where a connection is told things.
 pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
@@ -33,6 +36,10 @@ pub(crate) struct Connections {
     pub(crate) session: Arc<Session>,
     client: IpAddr,
     is_tls: bool,
+    /// Whom the certificate of its main connection names.
+    certificate: Arc<Identity>,
+    /// Who it is, since the login.
+    identity: OnceLock<Arc<Identity>>,
     main: Inbox,
     bound: Mutex<Bound>,
     /// Reads that bound connections have to answer.
@@ -68,7 +75,7 @@ impl Sessions {
         self: &Arc<Sessions>,
         user: String,
         agent: String,
-        client: IpAddr,
+        client: &Client,
         is_tls: bool,
         main: Inbox,
     ) -> io::Result<Main> {
@@ -79,8 +86,10 @@ impl Sessions {
         let gone = watch::Sender::new(false);
         let all = Arc::new(Connections {
             session,
-            client,
+            client: client.address,
             is_tls,
+            certificate: Arc::clone(&client.identity),
+            identity: OnceLock::new(),
             main,
             bound: Mutex::default(),
             delegated: AtomicUsize::new(0),
@@ -94,13 +103,15 @@ impl Sessions {
     pub(crate) fn join(
         &self,
         id: SessionId,
-        client: IpAddr,
+        client: &Client,
         is_tls: bool,
         inbox: Inbox,
     ) -> Result<Joined, Failure> {
         let unknown = || Failure::new(ErrorCode::NOT_FOUND, "session not found");
         let all = self.lock().get(&id).cloned().ok_or_else(unknown)?;
-        if all.client != client {
+        let (own, shown) = (&all.certificate, &client.identity);
+        let is_other = !own.is_anonymous() && !shown.is_anonymous() && !is_same(own, shown);
+        if all.client != client.address || is_other {
             let what = "the session is another client's";
             return Err(Failure::new(ErrorCode::NOT_AUTHORIZED, what));
         }
@@ -122,16 +133,18 @@ impl Sessions {
         Ok(Joined { all, path_id })
     }
 
-    /// The session of this id that this client has begun.
+    /// The session of this id that this client has begun. One that was nobody's is of whoever is where it was.
     pub(crate) fn of_client(
         &self,
         id: SessionId,
-        client: IpAddr,
+        client: &Client,
     ) -> Result<Option<Arc<Connections>>, Failure> {
+        let is_other = |all: &Connections| {
+            let owner = all.identity();
+            all.client != client.address || !owner.is_anonymous() && !is_same(owner, &client.identity)
+        };
         match self.lock().get(&id) {
-            Some(all) if all.client != client => {
-                Err(Failure::new(ErrorCode::NOT_AUTHORIZED, "not session owner"))
-            }
+            Some(all) if is_other(all) => Err(Failure::new(ErrorCode::NOT_AUTHORIZED, "not session owner")),
             all => Ok(all.cloned()),
         }
     }
@@ -148,6 +161,17 @@ impl Sessions {
 }
 
 impl Connections {
+    /// Its client has proved to be this.
+    pub(crate) fn proved(&self, identity: Arc<Identity>) {
+        // There is one login.
+        let _ = self.identity.set(identity);
+    }
+
+    /// Who its client is.
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        self.identity.get().unwrap_or(&self.certificate)
+    }
+
     /// Ends the session, and waits until nothing is left of it.
     pub(crate) async fn end(&self) {
         let mut gone = self.gone.subscribe();

@@ -28,6 +28,7 @@ pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings
     Context {
         shared: Arc::new(Shared::new(settings, Lasting::new(1_795_327_850).unwrap()).unwrap()),
         client: Client::anonymous(std::net::Ipv4Addr::LOCALHOST.into()),
+        token: None,
         session: Arc::new(Session::new(SessionId::default(), "ann", "xrdcp v5.5.3")),
         link: Arc::new(Link { local: address, peer, proxy: None, tls: None }),
         takes_later: true,

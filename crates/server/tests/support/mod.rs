@@ -5,6 +5,7 @@
 
 pub(crate) mod crowd;
 pub(crate) mod root;
+pub(crate) mod site;
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -302,6 +302,28 @@ impl RootClient {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
+    /// Whether the server has ended the connection, whatever it says last, also within TLS.
+    pub(crate) fn is_gone(&mut self) -> bool {
+        let mut rest = [0; 1024];
+        loop {
+            match self.read_some(&mut rest) {
+                Ok(0) => return true,
+                Ok(_) => {}
+                Err(cause) => {
+                    let kinds = [io::ErrorKind::ConnectionReset, io::ErrorKind::UnexpectedEof];
+                    return kinds.contains(&cause.kind());
+                }
+            }
+        }
+    }
+
+    fn read_some(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        match &mut self.tls {
+            Some(tls) => rustls::Stream::new(tls.as_mut(), &mut self.stream).read(target),
+            None => self.stream.read(target),
+        }
+    }
+
     /// Whether the server has ended the connection, without another byte.
     pub(crate) fn is_ended(&mut self) -> bool {
         let mut rest = Vec::new();

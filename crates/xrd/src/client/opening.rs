@@ -302,6 +302,10 @@ impl Opening {
                         true => self.logged_in(),
                         // What has come behind the login has been refused by now, and the connection with it.
                         false if self.flight == Flight::Whole => Err(Refused::StepByStep),
+                        // The server was not told of TLS, behind which it may take better proof.
+                        false if self.flight == Flight::Login && self.may_get_tls() => {
+                            Err(Refused::StepByStep)
+                        }
                         false => {
                             self.methods.reverse();
                             self.authenticate()
@@ -343,6 +347,11 @@ impl Opening {
             Aim::Login => ServerFlags::TLS_LOGIN,
             Aim::Bind(_) => ServerFlags::TLS_DATA,
         }
+    }
+
+    /// Whether a server that is told that we can do TLS might begin it.
+    fn may_get_tls(&self) -> bool {
+        !self.is_tls && self.session.flags.has(ServerFlags::HAS_TLS)
     }
 
     fn log_in(&mut self) {

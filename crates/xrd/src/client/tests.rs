@@ -446,6 +446,15 @@ fn a_flight_that_the_server_cannot_go_on_with() {
     ] {
         assert_eq!(turn(&mut opening(Flight::Whole, false), &bytes), Err(Refused::StepByStep));
     }
+    // It asks who we are, and may believe more behind TLS.
+    let offers = login("&P=unix");
+    let mut begun = opening(Flight::Login, false);
+    assert_eq!(
+        turn(&mut begun, &[tls(ServerFlags::NONE), offers.clone()].concat()),
+        Err(Refused::StepByStep)
+    );
+    let mut begun = opening(Flight::Login, false);
+    assert_eq!(turn(&mut begun, &[hello(ServerFlags::NONE), offers].concat()), Ok((Turn::Receive, 0)));
     // That it could do TLS is no reason.
     assert_eq!(turn(&mut opening(Flight::Whole, false), &tls(ServerFlags::NONE)), Ok((Turn::Receive, 0)));
 }

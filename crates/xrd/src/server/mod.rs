@@ -40,9 +40,20 @@ enum Stage {
 pub struct Machine {
     stage: Stage,
     has_tls: bool,
-    /// Nobody logs in without TLS who knows of it.
-    demands_tls: bool,
+    demands_tls: TlsDemand,
     is_tls: bool,
+}
+
+/// Who has to begin TLS before the login.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TlsDemand {
+    /// Only who wants to: `roots://`.
+    #[default]
+    Nobody,
+    /// Who can; others log in without (`xrootd.tls capable login`).
+    Capable,
+    /// Everybody: who cannot is refused (`xrootd.tls login`).
+    Everybody,
 }
 
 /// What there is to do.
@@ -79,13 +90,12 @@ pub enum Step {
 impl Machine {
     /// A connection that was just accepted. `has_tls`: it can become TLS.
     pub fn new(has_tls: bool) -> Machine {
-        Machine { stage: Stage::Handshake, has_tls, demands_tls: false, is_tls: false }
+        Machine { stage: Stage::Handshake, has_tls, demands_tls: TlsDemand::Nobody, is_tls: false }
     }
 
-    /// Has clients begin TLS before they log in, when there is TLS at all. Whoever does not, because it cannot, is told
-    /// that it has to.
-    pub fn demanding_tls(mut self, demands: bool) -> Machine {
-        self.demands_tls = demands && self.has_tls;
+    /// Has clients begin TLS before they log in, when there is TLS at all.
+    pub fn demanding_tls(mut self, demand: TlsDemand) -> Machine {
+        self.demands_tls = if self.has_tls { demand } else { TlsDemand::Nobody };
         self
     }
 
@@ -214,7 +224,7 @@ impl Machine {
             Err(wrong) => return Step::Refused(stream, head.id, wrong),
         };
         match request {
-            Request::Login(_) if self.demands_tls && !self.is_tls => {
+            Request::Login(_) if self.demands_tls == TlsDemand::Everybody && !self.is_tls => {
                 let what = "this server wants TLS before the login: use roots://";
                 Step::Refused(stream, head.id, Malformed::new(ErrorCode::TLS_REQUIRED, what).closing())
             }
@@ -231,16 +241,22 @@ impl Machine {
         // Clients from before 2.9.7 know no other flag.
         if asked.version != 0 {
             flags = flags | ServerFlags::CAN_PAGES | ServerFlags::CAN_POSC;
+            let can_tls = asked.flags.has_any(ClientFlags::CAN_TLS | ClientFlags::WANTS_TLS);
+            // One that cannot, and reads that it has to, would give up.
+            let is_demanded = match self.demands_tls {
+                TlsDemand::Nobody => false,
+                TlsDemand::Capable => can_tls || self.is_tls,
+                TlsDemand::Everybody => true,
+            };
+            // Who joins a session says itself whether that is encrypted.
+            let is_login = matches!(asked.expect, Expect::Login | Expect::TpcLogin);
             begins = self.has_tls
                 && !self.is_tls
                 && self.stage == Stage::Introduction
-                && (asked.flags.has(ClientFlags::WANTS_TLS)
-                    || self.demands_tls
-                        && asked.flags.has(ClientFlags::CAN_TLS)
-                        && asked.expect == Expect::Login);
+                && (asked.flags.has(ClientFlags::WANTS_TLS) || is_demanded && can_tls && is_login);
             flags = flags
                 .with_if(self.has_tls, ServerFlags::HAS_TLS)
-                .with_if(self.demands_tls, ServerFlags::TLS_LOGIN)
+                .with_if(is_demanded, ServerFlags::TLS_LOGIN)
                 .with_if(begins, ServerFlags::GOTO_TLS);
         }
         let mut body = Vec::new();

@@ -1,7 +1,7 @@
 use super::*;
 use crate::PathArg;
 use crate::flags::Abilities;
-use crate::frame::{Handle, PathId, SessionId};
+use crate::frame::{Handle, PathId, RESPONSE_HEAD_BYTES, SessionId};
 use crate::request::testing::hex;
 use crate::request::{About, Expect, Ping, Read, Sigver, Stat, Write};
 use proptest::prelude::*;
@@ -91,12 +91,31 @@ fn a_server_that_wants_tls_before_the_login() {
         }
         last
     };
-    assert!(matches!(begin(ClientFlags::CAN_TLS, true), Step::StartTls(_)), "also for root://");
-    assert!(matches!(begin(ClientFlags::CAN_TLS, false), Step::Login(..)));
-    let (closes, code, text) = told(&begin(ClientFlags::NONE, true));
+    for demand in [TlsDemand::Capable, TlsDemand::Everybody] {
+        assert!(matches!(begin(ClientFlags::CAN_TLS, demand), Step::StartTls(_)), "also for root://");
+    }
+    assert!(matches!(begin(ClientFlags::CAN_TLS, TlsDemand::Nobody), Step::Login(..)));
+    assert!(matches!(begin(ClientFlags::NONE, TlsDemand::Capable), Step::Login(..)));
+    let (closes, code, text) = told(&begin(ClientFlags::NONE, TlsDemand::Everybody));
     assert!(closes && code == ErrorCode::TLS_REQUIRED && text.contains("roots://"), "{text}");
     // Without a certificate there is nothing to demand.
-    assert!(!Machine::new(false).demanding_tls(true).demands_tls);
+    let without = Machine::new(false).demanding_tls(TlsDemand::Everybody);
+    assert_eq!(without.demands_tls, TlsDemand::Nobody);
+    // Who cannot is not told that it has to, where it need not.
+    let flags = |flags, demand| {
+        let mut machine = Machine::new(true).demanding_tls(demand);
+        let bytes = [HANDSHAKE.to_vec(), protocol(flags)].concat();
+        let (used, _) = machine.step(&bytes);
+        match machine.step(&bytes[used..]).1 {
+            Step::Say(said) | Step::StartTls(said) => {
+                ProtocolAnswer::parse(&said[RESPONSE_HEAD_BYTES..]).unwrap().flags
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(!flags(ClientFlags::NONE, TlsDemand::Capable).has(ServerFlags::TLS_LOGIN));
+    assert!(flags(ClientFlags::NONE, TlsDemand::Everybody).has(ServerFlags::TLS_LOGIN));
+    assert!(flags(ClientFlags::CAN_TLS, TlsDemand::Capable).has(ServerFlags::TLS_LOGIN));
 }
 
 #[test]

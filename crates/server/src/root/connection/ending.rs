@@ -94,9 +94,9 @@ mod tests {
         let file = context.session.files.get(Handle(*body.first_chunk().unwrap())).unwrap();
 
         let ((to_main, mut main), (to_bound, bound)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-        let (sessions, client) = (Arc::new(Sessions::default()), context.client.address);
-        let session = sessions.begin(String::new(), String::new(), client, false, to_main).unwrap();
-        let joined = sessions.join(session.all.session.id, client, false, to_bound.clone()).unwrap();
+        let (sessions, client) = (Arc::new(Sessions::default()), context.client.clone());
+        let session = sessions.begin(String::new(), String::new(), &client, false, to_main).unwrap();
+        let joined = sessions.join(session.all.session.id, &client, false, to_bound.clone()).unwrap();
         let path = session.all.path(joined.path_id).unwrap();
         let mut given = Vec::new();
         let mut bound = bound;
@@ -105,10 +105,10 @@ mod tests {
             let asked = Asked {
                 stream,
                 request: Ping {}.into(),
+                client: None,
                 len: 0,
                 began: Instant::now(),
                 parts_bytes: 0,
-                decision: None,
             };
             let job = ReadJob::new(asked, Arc::clone(&file), Kind::Plain, 0, 5).ok().unwrap();
             session.all.delegate(&path, job).ok().unwrap();

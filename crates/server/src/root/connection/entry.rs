@@ -2,19 +2,22 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridlane_core::limits;
 use gridlane_xrd::answer::LoginAnswer;
 use gridlane_xrd::path::pairs;
 use gridlane_xrd::request::{Auth, Bind, Login};
 use gridlane_xrd::{ErrorCode, Request, RequestId, Status, StreamId};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Connection, Role};
+use crate::auth::certificates::Judged;
+use crate::auth::keys::now_s;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
-use crate::root::log;
 use crate::root::outbox::Sent;
+use crate::root::{identity, log};
 use crate::settings::RootAuth;
 
 impl Connection {
@@ -48,65 +51,114 @@ impl Connection {
 
     pub(super) fn login(&mut self, stream: StreamId, login: &Login) -> io::Result<()> {
         self.renew();
+        self.look_at_certificate();
+        let is_tls = self.wire.stream.is_tls();
+        let offered = match identity::offered(&self.shared, is_tls) {
+            Ok(offered) => offered,
+            Err(failure) => return self.refuse(stream, RequestId::LOGIN, failure),
+        };
         let user = String::from_utf8_lossy(&login.user);
         let user = user.chars().filter(|char| !char.is_control()).collect();
-        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
-        let begun =
-            self.shared.root_sessions.begin(user, agent_of(login), address, is_tls, self.events.clone());
-        let main = begun?;
-        let methods: &[u8] = match self.shared.root.auth {
-            RootAuth::None => b"",
-            RootAuth::Host => b"&P=host",
-            RootAuth::Unix => b"&P=unix",
-        };
+        let (sessions, events) = (&self.shared.root_sessions, self.events.clone());
+        let main = sessions.begin(user, agent_of(login), &self.client, is_tls, events)?;
         let session = Arc::clone(&main.all.session);
         let mut body = Vec::new();
-        LoginAnswer { session: session.id, methods: methods.to_vec() }.encode(&mut body);
+        LoginAnswer { session: session.id, methods: identity::method_list(&offered) }.encode(&mut body);
         self.outbox.answer(stream, Status::OK, body);
-        self.machine.logged_in(!methods.is_empty());
+        self.machine.logged_in(!offered.is_empty());
         let link = Arc::new(self.link()?);
         let (shared, client, takes_later) = (Arc::clone(&self.shared), self.client.clone(), login.is_async());
-        let context = Context { shared, client, session, link, takes_later };
-        self.role = match methods.is_empty() {
+        let context = Context { shared, client, token: None, session, link, takes_later };
+        self.role = match offered.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unproved(main, context),
         };
         if let Some(context) = self.context() {
             let request = Request::Login(login.clone());
-            log::answered(context, &request, self.clock.active, None, None, 0);
+            log::answered(context, &context.client, &request, self.clock.active, None, 0);
         }
         Ok(())
     }
 
-    pub(super) fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
-        let offered: &[u8] = match self.shared.root.auth {
-            RootAuth::Host => b"host",
-            RootAuth::None | RootAuth::Unix => b"unix",
-        };
-        if auth.kind != offered {
+    /// Whoever shows a token that is refused may show another one, or go on with another way.
+    pub(super) async fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
+        let began = Instant::now();
+        let offered = identity::offered(&self.shared, self.wire.stream.is_tls()).unwrap_or_default();
+        let Some(way) = offered.into_iter().find(|way| way.name().as_bytes() == auth.kind) else {
             let kind = String::from_utf8_lossy(&auth.kind).replace(char::is_control, "");
             let text = format!("{kind} security protocol is not supported.");
             return self.refuse(stream, RequestId::AUTH, Failure::new(ErrorCode::AUTH_FAILED, text));
-        }
+        };
+        let proved = match way {
+            RootAuth::Host | RootAuth::Unix => None,
+            RootAuth::Ztn => match identity::prove(&self.shared, &self.client, &auth.credentials).await {
+                Ok(proved) => Some(proved),
+                Err(failure) => {
+                    self.refused_proofs += 1;
+                    if self.refused_proofs > limits::ROOT_PROOFS_FREE_MAX {
+                        sleep(limits::ROOT_PROOF_PAUSE).await;
+                    }
+                    let doubt = format!("the token of the login was not taken: {}", failure.text);
+                    self.doubt(doubt.into());
+                    return self.refuse(stream, RequestId::AUTH, failure);
+                }
+            },
+        };
         self.role = match std::mem::replace(&mut self.role, Role::Stranger) {
-            Role::Unproved(main, context) => Role::Main(main, context),
+            Role::Unproved(main, mut context) => {
+                if let Some((identity, token)) = proved {
+                    (context.client.identity, context.client.doubt) = (identity, None);
+                    context.token = Some(Arc::new(token));
+                }
+                main.all.proved(Arc::clone(&context.client.identity));
+                Role::Main(main, context)
+            }
             other => other,
         };
         self.machine.authenticated();
         self.outbox.answer(stream, Status::OK, Vec::new());
+        if let Some(context) = self.context() {
+            log::answered(context, &context.client, &auth.clone().into(), began, None, 0);
+        }
         Ok(())
     }
 
+    /// Who goes on by another way is told, when something is refused, what was wrong with this one.
+    fn doubt(&mut self, doubt: Arc<str>) {
+        if let Role::Unproved(_, context) = &mut self.role {
+            context.client.doubt = Some(doubt);
+        }
+    }
+
+    /// Who the connection's certificate says that its client is, at this moment.
+    pub(super) fn look_at_certificate(&mut self) {
+        let stream = &self.wire.stream;
+        self.client.is_secure =
+            stream.is_tls() || self.client.address.is_loopback() && stream.proxy().is_none();
+        let Some(judged) = self.shown.judged(&self.shared, stream, now_s()) else { return };
+        let Judged { identity, doubt } = judged;
+        (self.client.identity, self.client.doubt) = (identity, doubt);
+        if let Role::Main(_, context) | Role::Unproved(_, context) = &mut self.role
+            && context.token.is_none()
+        {
+            let tokens = context.client.doubt.take().filter(|_| self.client.doubt.is_none());
+            context.client.identity = Arc::clone(&self.client.identity);
+            context.client.doubt = self.client.doubt.clone().or(tokens);
+        }
+    }
+
     pub(super) fn bind(&mut self, stream: StreamId, bind: &Bind) -> io::Result<()> {
-        let (address, is_tls) = (self.client.address, self.wire.stream.is_tls());
-        let joined = self.shared.root_sessions.join(bind.session, address, is_tls, self.events.clone());
-        match joined {
+        self.look_at_certificate();
+        let is_tls = self.wire.stream.is_tls();
+        let sessions = &self.shared.root_sessions;
+        match sessions.join(bind.session, &self.client, is_tls, self.events.clone()) {
             Ok(joined) => {
                 self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
                 let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&joined.all.session));
                 let link = Arc::new(self.link()?);
-                let context =
-                    Context { shared, client: self.client.clone(), session, link, takes_later: false };
+                let mut client = self.client.clone();
+                client.identity = Arc::clone(joined.all.identity());
+                let context = Context { shared, client, token: None, session, link, takes_later: false };
                 self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())

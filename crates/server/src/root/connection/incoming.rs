@@ -140,9 +140,7 @@ impl Connection {
         let request = Request::parse(head.id, &head.body, &[]);
         // A list of ranges is not kept for the log.
         let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-        self.answered(
-            &Asked { stream: head.stream, request, len: 0, began, parts_bytes: 0, decision: None },
-            outcome,
-        );
+        let asked = Asked { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 };
+        self.answered(&asked, outcome);
     }
 }

@@ -1,0 +1,241 @@
+//! Who a session's client is, and who makes each of its requests.
+//!
+//! ```text
+//! TLS' certificate ◀── else ── the login's token (ztn) ◀── else ── authz=… in the CGI of a request's path
+//! ```
+//!
+//! The token of a login counts as if each request had it, so that it is over here when it is over elsewhere: at the end
+//! of its time, when it is called back, when its issuer's keys or the settings change. A request that is about an open
+//! file goes on with who has opened it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gridlane_auth::{Cause, Identity, Refusal, token};
+use gridlane_core::Secret;
+use gridlane_xrd::request::{About, FattrAbout};
+use gridlane_xrd::server::TlsDemand;
+use gridlane_xrd::{ErrorCode, QueryKind, Request, ztn};
+
+use super::answer::Failure;
+use super::context::Context;
+use crate::auth;
+use crate::auth::presented::{self, Bad, Credential, Kind};
+use crate::client::Client;
+use crate::settings::{RootAuth, RootTls};
+use crate::shared::Shared;
+
+/// The ways of authentication of a server, by preference.
+fn ways(shared: &Shared) -> &[RootAuth] {
+    match &shared.root.auth {
+        Some(ways) => ways,
+        // XRootD's clients pass over what they have nothing for, and give up when nothing is left.
+        None if shared.asking.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
+        None => &[],
+    }
+}
+
+/// Who has to begin TLS before the login.
+pub(crate) fn tls_demand(shared: &Shared) -> TlsDemand {
+    match shared.root.tls {
+        Some(RootTls::Offered) => TlsDemand::Nobody,
+        Some(RootTls::Capable) => TlsDemand::Capable,
+        Some(RootTls::Login) => TlsDemand::Everybody,
+        None => match ways(shared) {
+            [RootAuth::Ztn] => TlsDemand::Everybody,
+            ways if ways.contains(&RootAuth::Ztn) => TlsDemand::Capable,
+            _ => TlsDemand::Nobody,
+        },
+    }
+}
+
+/// The ways that a client is offered; none: nobody asks it. Fails when there is one over TLS only.
+pub(crate) fn offered(shared: &Shared, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
+    let ways = ways(shared);
+    let offered: Vec<RootAuth> = ways.iter().copied().filter(|way| is_tls || *way != RootAuth::Ztn).collect();
+    if offered.is_empty() && !ways.is_empty() {
+        let what = "this server wants a token, over TLS only: use roots://";
+        return Err(Failure::new(ErrorCode::TLS_REQUIRED, what).closing());
+    }
+    Ok(offered)
+}
+
+/// The same as a login is answered.
+pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
+    let one = |way: &RootAuth| match way {
+        RootAuth::Ztn => format!("&P={},{}", way.name(), ztn::parameters()),
+        RootAuth::Host | RootAuth::Unix => format!("&P={}", way.name()),
+    };
+    offered.iter().map(one).collect::<String>().into_bytes()
+}
+
+/// Whose token a login shows.
+pub(crate) async fn prove(
+    shared: &Shared,
+    client: &Client,
+    credentials: &[u8],
+) -> Result<(Arc<Identity>, Secret), Failure> {
+    let token = ztn::parse(credentials)?;
+    match auth::bearer(shared, &token, client.address).await {
+        Ok(identity) => Ok((identity, token)),
+        Err(refusal) => {
+            shared.metrics.auth.refused(kind_of(&token), refusal.cause);
+            Err(Failure::new(code_of(refusal.cause, ErrorCode::AUTH_FAILED), refusal.message))
+        }
+    }
+}
+
+/// Whether it is asked who makes a request: it is about a path.
+pub(crate) fn is_asked(request: &Request) -> bool {
+    !cgis(request).is_empty()
+}
+
+/// Who makes a request, if that can be told without waiting.
+pub(crate) fn identify_nowait(context: &Context, request: &Request) -> Option<Result<Client, Failure>> {
+    let claim = match claim(context, request) {
+        Ok(Some(claim)) => claim,
+        Ok(None) => return Some(Ok(nothing_shown(context))),
+        Err(failure) => return Some(Err(failure)),
+    };
+    let known = auth::bearer_nowait(&context.shared, &claim.token, context.client.address)?;
+    Some(settled(context, &claim, known))
+}
+
+/// Who makes a request. Waits for the keys of a token's issuer when they are not known.
+pub(crate) async fn identify(context: &Context, request: &Request) -> Result<Client, Failure> {
+    let Some(claim) = claim(context, request)? else { return Ok(nothing_shown(context)) };
+    let outcome = auth::bearer(&context.shared, &claim.token, context.client.address).await;
+    settled(context, &claim, outcome)
+}
+
+/// A token that is to be looked at.
+struct Claim<'a> {
+    token: Cow<'a, Secret>,
+    /// It is the login's, and not the request's own.
+    is_of_login: bool,
+}
+
+fn claim<'a>(context: &'a Context, request: &Request) -> Result<Option<Claim<'a>>, Failure> {
+    // Where nobody is asked, what clients bring of themselves is no business of ours.
+    if !context.shared.asking.is_any() {
+        return Ok(None);
+    }
+    let refused = |Bad { kind, refusal }: Bad| {
+        context.shared.metrics.auth.refused(kind, refusal.cause);
+        failure(&refusal, "")
+    };
+    if let Some(token) = in_cgi(context, request).map_err(refused)? {
+        return Ok(Some(Claim { token: Cow::Owned(token), is_of_login: false }));
+    }
+    Ok(context.token.as_deref().map(|token| Claim { token: Cow::Borrowed(token), is_of_login: true }))
+}
+
+/// The token in the CGI of a request.
+fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
+    let mut found: Option<Secret> = None;
+    for cgi in cgis(request) {
+        let Some(shown) = presented::in_query(&String::from_utf8_lossy(cgi))? else { continue };
+        if !context.client.is_secure {
+            return Err(shown.in_clear("roots"));
+        }
+        let (kind, Credential::Bearer(token)) = (shown.kind, shown.credential) else { continue };
+        if found.as_ref().is_some_and(|found| *found != token) {
+            let what = "the paths of the request have different tokens";
+            return Err(Bad { kind, refusal: Refusal::new(Cause::Malformed, what) });
+        }
+        found = Some(token);
+    }
+    Ok(found)
+}
+
+/// The client as its connection has shown it.
+fn nothing_shown(context: &Context) -> Client {
+    context.shared.metrics.auth.came(&context.client.identity);
+    context.client.for_request()
+}
+
+fn settled(
+    context: &Context,
+    claim: &Claim<'_>,
+    outcome: Result<Arc<Identity>, Refusal>,
+) -> Result<Client, Failure> {
+    let metrics = &context.shared.metrics.auth;
+    match outcome {
+        Ok(identity) => {
+            metrics.came(&identity);
+            let mut client = context.client.for_request();
+            (client.identity, client.doubt) = (identity, None);
+            Ok(client)
+        }
+        Err(refusal) => {
+            metrics.refused(kind_of(&claim.token), refusal.cause);
+            Err(failure(&refusal, if claim.is_of_login { "; log in again with another one" } else { "" }))
+        }
+    }
+}
+
+fn failure(refusal: &Refusal, advice: &str) -> Failure {
+    Failure::new(code_of(refusal.cause, ErrorCode::NOT_AUTHORIZED), format!("{refusal}{advice}"))
+}
+
+fn code_of(cause: Cause, otherwise: ErrorCode) -> ErrorCode {
+    // Another one would fare no better, and the same may later.
+    if cause == Cause::Unavailable { ErrorCode::OVERLOADED } else { otherwise }
+}
+
+fn kind_of(token: &Secret) -> Kind {
+    if token::looks_like_one(token.expose()) { Kind::Token } else { Kind::Macaroon }
+}
+
+/// Whether two sessions are one client's: the credential may be another, for who has a new one goes on with it.
+pub(crate) fn is_same(one: &Identity, other: &Identity) -> bool {
+    let issuer = |identity: &Identity| match identity {
+        Identity::Token(token) => Some(token.issuer.clone()),
+        _ => None,
+    };
+    one.method() == other.method() && one.name() == other.name() && issuer(one) == issuer(other)
+}
+
+/// The CGI of each path that a request is about; none if it is about nothing that has one.
+fn cgis(request: &Request) -> Vec<&[u8]> {
+    match request {
+        Request::Open(open) => vec![&open.about.cgi],
+        Request::Dirlist(dirlist) => vec![&dirlist.about.cgi],
+        Request::Locate(locate) => vec![&locate.about.cgi],
+        Request::Mkdir(mkdir) => vec![&mkdir.about.cgi],
+        Request::Rm(rm) => vec![&rm.about.cgi],
+        Request::Rmdir(rmdir) => vec![&rmdir.about.cgi],
+        Request::Chmod(chmod) => vec![&chmod.about.cgi],
+        Request::Mv(mv) => vec![&mv.from.cgi, &mv.to.cgi],
+        Request::Statx(statx) => statx.paths.iter().map(|path| cgi_of(path)).collect(),
+        Request::Prepare(prepare) => prepare.lines.iter().map(|line| cgi_of(line)).collect(),
+        Request::Query(query) => match query.kind {
+            QueryKind::CHECKSUM | QueryKind::SPACE | QueryKind::XATTR => vec![cgi_of(&query.argument)],
+            // Keys and letters are no paths, and what is opaque may be anything.
+            _ => Vec::new(),
+        },
+        Request::Fattr(fattr) => match &fattr.about {
+            FattrAbout::Path(about) => vec![&about.cgi],
+            FattrAbout::Handle(_) => Vec::new(),
+        },
+        Request::Stat(stat) => of_path(&stat.about),
+        Request::Truncate(truncate) => of_path(&truncate.about),
+        _ => Vec::new(),
+    }
+}
+
+fn of_path(about: &About) -> Vec<&[u8]> {
+    match about {
+        About::Path(about) => vec![&about.cgi],
+        About::Handle(_) => Vec::new(),
+    }
+}
+
+/// What is behind the first question mark, up to a NUL.
+fn cgi_of(path: &[u8]) -> &[u8] {
+    let text = path.split(|byte| *byte == 0).next().unwrap_or_default();
+    match text.iter().position(|byte| *byte == b'?') {
+        Some(at) => &text[at + 1..],
+        None => &[],
+    }
+}

@@ -1,0 +1,323 @@
+//! A site that believes every kind of credential, and who shows them.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::TestServer;
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use gridlane_auth::gridmap::GridMap;
+use gridlane_auth::make::{
+    AttributeCertificate, Credential, Curve, Key, Name, ProxyTerms, Text, Validity, profile, proxy,
+    voms_extension,
+};
+use gridlane_auth::password::{Users, make_line};
+use gridlane_auth::policy::{Class, Template, Who};
+use gridlane_auth::token::Issuer;
+use gridlane_auth::voms::VomsDir;
+use gridlane_auth::x509::Trust;
+use gridlane_auth::{Grants, Policy, Rule, macaroon};
+use gridlane_core::{Error, ErrorKind, Network};
+use gridlane_dav::ResourcePath;
+use gridlane_net::tls;
+use gridlane_server::{KeySource, Settings};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use rustls::client::ResolvesClientCert;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::sign::CertifiedKey;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SignatureScheme, StreamOwned};
+use serde_json::json;
+
+pub(crate) const ISSUER: &str = "https://iam.example/";
+pub(crate) const SERVER: &str = "https://storage.example";
+pub(crate) const PASSWORD: &str = "correct horse";
+pub(crate) const YEAR_S: i64 = 365 * 24 * 3600;
+
+pub(crate) fn now_s() -> i64 {
+    i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
+}
+
+pub(crate) fn name(text: &str) -> Name {
+    Name::parse(text, Text::Utf8).unwrap()
+}
+
+pub(crate) fn key() -> Key {
+    Key::generate(Curve::P256, &SystemRandom::new()).unwrap()
+}
+
+pub(crate) fn year() -> Validity {
+    Validity::from_now(now_s(), YEAR_S)
+}
+
+/// An authority, a user of it, and who speaks for a VO.
+pub(crate) struct Pki {
+    pub(crate) authority: Credential,
+    pub(crate) ada: Credential,
+    pub(crate) voms: Credential,
+}
+
+pub(crate) static PKI: LazyLock<Pki> = LazyLock::new(|| {
+    let random = SystemRandom::new();
+    let authority = profile::authority(&name("/DC=org/CN=CA"), key(), year(), &random).unwrap();
+    let user = |text: &str| profile::user(&authority, &name(text), key(), year(), &random).unwrap();
+    Pki { ada: user("/DC=org/CN=Ada"), voms: user("/DC=org/CN=voms"), authority }
+});
+
+/// A proxy of Ada's, perhaps with a group.
+pub(crate) fn ada(validity: Validity, group: Option<(&str, &Credential)>) -> Credential {
+    let random = SystemRandom::new();
+    let mut terms = ProxyTerms::new(validity);
+    if let Some((fqan, signer)) = group {
+        let server = ("dteam", "voms.example:15000");
+        let holder = &PKI.ada.chain[0];
+        let fqans = [fqan.to_owned()];
+        let attributes =
+            AttributeCertificate::new(signer, holder, server, &fqans, validity, vec![1]).unwrap();
+        terms.extensions.push(voms_extension(&[attributes.sign(signer, &random).unwrap()]));
+    }
+    proxy(&PKI.ada, key(), &terms, &random).unwrap()
+}
+
+pub(crate) fn hour() -> Validity {
+    Validity::from_now(now_s(), 3600)
+}
+
+/// An issuer's key and its documents, which may be out of reach.
+pub(crate) struct Iam {
+    pair: EcdsaKeyPair,
+    pub(crate) is_gone: AtomicBool,
+}
+
+impl Iam {
+    pub(crate) fn new() -> Arc<Iam> {
+        let random = SystemRandom::new();
+        let how = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let der = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap();
+        let pair = EcdsaKeyPair::from_pkcs8(how, der.as_ref(), &random).unwrap();
+        Arc::new(Iam { pair, is_gone: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn token(&self, scope: &str, ends_s: i64) -> String {
+        self.token_for(SERVER, scope, ends_s)
+    }
+
+    pub(crate) fn token_for(&self, audience: &str, scope: &str, ends_s: i64) -> String {
+        let claims = json!({
+            "iss": ISSUER, "sub": "b7a4", "aud": audience, "exp": now_s() + ends_s, "iat": now_s() - 4000,
+            "nbf": now_s() - 4000, "jti": "t1", "wlcg.ver": "1.0", "scope": scope,
+        });
+        let encoded = |text: String| URL_SAFE_NO_PAD.encode(text);
+        let header = encoded(json!({"alg": "ES256", "kid": "1"}).to_string());
+        let signed = format!("{header}.{}", encoded(claims.to_string()));
+        let signature = self.pair.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+        format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+    }
+}
+
+impl KeySource for Iam {
+    fn fetch<'a>(
+        &'a self,
+        url: &'a str,
+    ) -> Pin<Box<dyn Future<Output = gridlane_core::Result<Vec<u8>>> + Send + 'a>> {
+        Box::pin(async move {
+            if self.is_gone.load(Ordering::Relaxed) {
+                return Err(Error::new(ErrorKind::Network, "nobody is there"));
+            }
+            let point = &self.pair.public_key().as_ref()[1..];
+            let encoded = |bytes| URL_SAFE_NO_PAD.encode(bytes);
+            let key = json!({
+                "kty": "EC", "crv": "P-256", "kid": "1", "x": encoded(&point[..32]), "y": encoded(&point[32..]),
+            });
+            let document = match url.ends_with("/jwk") {
+                true => json!({ "keys": [key] }),
+                false => json!({"issuer": ISSUER, "jwks_uri": format!("{ISSUER}jwk")}),
+            };
+            Ok(document.to_string().into_bytes())
+        })
+    }
+}
+
+pub(crate) fn site_keys() -> macaroon::Keys {
+    macaroon::Keys::parse(&STANDARD.encode([7; 48])).unwrap()
+}
+
+/// Until when macaroons are good, and what they may do where.
+pub(crate) fn minted(may: Grants, path: &str, ends_s: i64, networks: &[Vec<Network>]) -> String {
+    let path = ResourcePath::parse(path).unwrap();
+    let expires_s = now_s() + ends_s;
+    let terms = macaroon::Terms {
+        location: "SITE",
+        name: "ada",
+        rights: may,
+        path: &path,
+        expires_s,
+        asked: None,
+        networks,
+    };
+    let random = u128::from(std::process::id()).to_be_bytes();
+    macaroon::mint(&site_keys(), random, &terms).unwrap().text.expose().to_owned()
+}
+
+pub(crate) fn rule(who: Who, may: Grants, under: &str) -> Rule {
+    Rule { name: format!("rule of {under}"), who, may, under: Template::parse(under).unwrap() }
+}
+
+pub(crate) const READS: Grants = Grants::READ.with(Grants::LIST);
+
+pub(crate) fn with(adjust: impl FnOnce(&mut Who)) -> Who {
+    let mut who = Who { class: Class::Authenticated, ..Who::default() };
+    adjust(&mut who);
+    who
+}
+
+/// Shows a certificate to whoever asks.
+#[derive(Debug)]
+pub(crate) struct Shows(Arc<CertifiedKey>);
+
+impl ResolvesClientCert for Shows {
+    fn resolve(&self, _: &[&[u8]], _: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0))
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+pub(crate) struct Site {
+    pub(crate) server: TestServer,
+    pub(crate) iam: Arc<Iam>,
+    pub(crate) _dir: tempfile::TempDir,
+    pub(crate) roots: RootCertStore,
+}
+
+/// A site that believes everything there is.
+pub(crate) fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+    let config = tls::server_config(&cert, &key, true).unwrap();
+    let mut roots = RootCertStore::empty();
+    let pem = std::fs::read(&cert).unwrap();
+    for der in gridlane_auth::make::pem::certificates(&pem).unwrap() {
+        roots.add(CertificateDer::from(der)).unwrap();
+    }
+    let iam = Iam::new();
+    let source: Arc<dyn KeySource> = Arc::<Iam>::clone(&iam);
+    let server = TestServer::with(|settings| {
+        settings.tls = Some(config);
+        settings.exports[0].allow_write = true;
+        settings.root.site_name = Some("SITE".to_owned());
+        settings.host_names.push("localhost".to_owned());
+        settings.policy = Arc::new(Policy::new(vec![
+            rule(Who::anyone(), READS, "/public"),
+            rule(Who::default(), READS, "/known"),
+            rule(with(|who| who.dn = Some("/DC=org/CN=Ada".to_owned())), READS, "/ada"),
+            rule(with(|who| who.user = Some("ada".to_owned())), READS.with(Grants::WRITE), "/home/{user}"),
+            rule(with(|who| who.vo = Some("dteam".to_owned())), READS, "/{vo}"),
+            rule(with(|who| who.user = Some("root".to_owned())), Grants::ADMIN, "/"),
+        ]));
+        let (trust, warnings) =
+            Trust::from_certificates([("ca.pem".to_owned(), PKI.authority.chain_pem().into_bytes())]);
+        assert!(warnings.is_empty(), "{warnings:?}");
+        let auth = &mut settings.auth;
+        auth.realm = "site".to_owned();
+        auth.trust = Some(Arc::new(trust));
+        let lsc = b"/DC=org/CN=voms\n/DC=org/CN=CA\n".to_vec();
+        auth.voms = Arc::new(VomsDir::read([("dteam/voms.example.lsc".to_owned(), lsc)]).0);
+        auth.gridmap = Arc::new(GridMap::read(b"\"/DC=org/CN=Ada\" ada\n").0);
+        auth.issuers = vec![Issuer {
+            url: ISSUER.to_owned(),
+            base: ResourcePath::parse("/data").unwrap(),
+            may: Grants::ADMIN,
+            vo: None,
+            audiences: Vec::new(),
+        }];
+        auth.audiences = vec![SERVER.to_owned()];
+        auth.key_source = Some(source);
+        auth.macaroons = Some(Arc::new(site_keys()));
+        let line = |name| make_line(name, PASSWORD, [3; 16], 4).unwrap();
+        auth.users = Arc::new(Users::parse(&format!("{}\n{}\n", line("ada"), line("root"))).unwrap());
+        adjust(settings);
+    });
+    for directory in ["public", "known", "ada", "home", "home/ada", "dteam", "data", "data/in", "secret"] {
+        std::fs::create_dir(server.path(directory)).unwrap();
+        server.write(&format!("{directory}/f"), directory);
+    }
+    Site { server, iam, _dir: dir, roots }
+}
+
+/// The status, and everything that was answered.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) text: String,
+}
+
+impl Answer {
+    pub(crate) fn has(&self, part: &str) -> &Answer {
+        assert!(self.text.contains(part), "no {part} in {}", self.text);
+        self
+    }
+
+    pub(crate) fn lacks(&self, part: &str) -> &Answer {
+        assert!(!self.text.contains(part), "{part} in {}", self.text);
+        self
+    }
+}
+
+impl Site {
+    pub(crate) fn config(&self, shown: Option<&Credential>) -> Arc<ClientConfig> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(self.roots.clone());
+        Arc::new(match shown {
+            None => builder.with_no_client_auth(),
+            Some(shown) => {
+                let chain = shown.chain.iter().cloned().map(CertificateDer::from).collect();
+                let key = gridlane_auth::make::pem::decode(shown.key.to_pem().expose().as_bytes()).unwrap();
+                let key = PrivateKeyDer::try_from(key[0].der.clone()).unwrap();
+                let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+                // rustls' own way refuses proxies.
+                builder.with_client_cert_resolver(Arc::new(Shows(Arc::new(CertifiedKey::new(chain, key)))))
+            }
+        })
+    }
+
+    /// One request on a connection of its own, over TLS.
+    pub(crate) fn ask_by(&self, config: &Arc<ClientConfig>, line: &str, fields: &str) -> Answer {
+        let socket = TcpStream::connect(self.server.address).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
+        let mut stream = StreamOwned::new(connection, socket);
+        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, text }
+    }
+
+    pub(crate) fn ask(&self, line: &str, fields: &str) -> Answer {
+        self.ask_by(&self.config(None), line, fields)
+    }
+
+    pub(crate) fn shows(&self, shown: &Credential, line: &str) -> Answer {
+        self.ask_by(&self.config(Some(shown)), line, "")
+    }
+}
+
+pub(crate) fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+pub(crate) fn basic(name: &str, password: &str) -> String {
+    format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{name}:{password}")))
+}
