@@ -79,6 +79,9 @@ pub(crate) struct Spot {
     asking: Arc<Asking>,
 }
 
+/// Why nobody may change anything in an export that is read-only, in words.
+pub const READ_ONLY: &str = "this server does not let anyone write here; its operator can with --allow-write";
+
 /// Why a client may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
@@ -91,9 +94,7 @@ pub(crate) enum Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Denial::ReadOnly => {
-                f.write_str("this server does not let anyone write here; its operator can with --allow-write")
-            }
+            Denial::ReadOnly => f.write_str(READ_ONLY),
             Denial::ByRules(reason) => fmt::Display::fmt(reason, f),
         }
     }
@@ -167,11 +168,11 @@ impl Spot {
     pub(crate) fn decide(&self, operation: Operation) -> std::result::Result<(), Denial> {
         match self.decision(operation) {
             Ok(decision) => {
-                self.client.decided(decision, false);
+                self.client.decided(operation, self.names(), decision, false);
                 Ok(())
             }
             Err(denial) => {
-                self.client.decided(denial, true);
+                self.client.decided(operation, self.names(), denial, true);
                 Err(denial)
             }
         }
@@ -262,7 +263,7 @@ impl Exports {
     /// Whether a client may do something to the server itself.
     pub(crate) fn may_administer(&self, client: &Client) -> bool {
         let decision = self.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
-        client.decided(decision, !decision.is_granted());
+        client.decided(Operation::Admin, std::iter::empty(), decision, !decision.is_granted());
         decision.is_granted()
     }
 

@@ -132,7 +132,7 @@ async fn issue(
     let lifetime_s_max = shared.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
     let site = Site { keys, location: location(shared), random, lifetime_s_max };
     let given = site.give(&client.identity, presented, rights, &request, now_s())?;
-    client.decided(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path), false);
+    client.noted(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path));
     Ok(told(&given, is_form, path, &Origin::new(head, true)))
 }
 

@@ -1,5 +1,6 @@
 //! The table `[auth]`: whose word counts for who somebody is, and where what that takes lies; and reading that.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,8 +74,13 @@ impl AuthPlan {
 /// Reads everything that the table names. What is wrong with single authorities, lists and lines is told and does not count;
 /// a file that cannot be read, or holds a secret that is none, is an error.
 ///
-/// `audiences` is what tokens may call this server if the table does not say it.
-pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSettings, Vec<String>)> {
+/// `audiences` is what tokens may call this server if the table does not say it. Of a file about authorities that has become
+/// wrong, what was in it before counts: else half a list of what was revoked would revoke nothing.
+pub(crate) fn load(
+    plan: &AuthPlan,
+    audiences: Vec<String>,
+    good: &mut GoodFiles,
+) -> Result<(AuthSettings, Vec<String>)> {
     let mut warnings = Vec::new();
     let mut told = |place: &Path, what: Vec<String>| {
         warnings.extend(what.into_iter().map(|what| format!("{}: {what}", place.display())));
@@ -98,7 +104,7 @@ pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSetti
         authorities.push((format!("{}.pem", file.display()), read(file)?));
     }
     if !authorities.is_empty() {
-        let (trust, what) = Trust::read(authorities);
+        let (trust, what) = good.read(authorities);
         let place = plan.client_ca_dir.as_deref().or(plan.client_ca.first().map(PathBuf::as_path));
         told(place.unwrap_or(Path::new("client-ca")), what);
         if trust.authorities_count() == 0 {
@@ -137,6 +143,37 @@ pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSetti
         settings.revoked_macaroons = Arc::new(ids.map(str::to_owned).collect());
     }
     Ok((settings, warnings))
+}
+
+/// Files of authorities and their lists as they were when nothing was wrong with them, by their names.
+#[derive(Clone, Default)]
+pub(crate) struct GoodFiles(Arc<HashMap<String, Vec<u8>>>);
+
+impl GoodFiles {
+    /// Whom these files say to believe, and what is wrong with them.
+    fn read(&mut self, mut files: Vec<(String, Vec<u8>)>) -> (Trust, Vec<String>) {
+        let is_about =
+            |warning: &str, name: &str| warning.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "));
+        let (mut trust, mut warnings) = Trust::read(files.clone());
+        let mut told = Vec::new();
+        for (name, contents) in &mut files {
+            let Some(before) = self.0.get(name).filter(|before| *before != contents) else { continue };
+            if let Some(what) = warnings.iter().find(|warning| is_about(warning, name)) {
+                told.push(format!("{what}; what was in it before goes on counting"));
+                contents.clone_from(before);
+            }
+        }
+        if !told.is_empty() {
+            (trust, warnings) = Trust::read(files.clone());
+            told.append(&mut warnings);
+            warnings = told;
+        }
+        files.retain(|(name, _)| {
+            !warnings.iter().any(|warning| is_about(warning, name)) || self.0.contains_key(name)
+        });
+        self.0 = Arc::new(files.into_iter().collect());
+        (trust, warnings)
+    }
 }
 
 fn unreadable(path: &Path, cause: &std::io::Error) -> Error {
