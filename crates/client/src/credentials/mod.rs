@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_engine::{Credentials, HostPattern, TokenSource};
 use gridlane_net::tls::ClientIdentity;
 

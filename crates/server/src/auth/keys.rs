@@ -100,7 +100,9 @@ impl Keys {
         let generation = state.cache.generation();
         let known = state.verified.get(fingerprint, generation, now_s);
         drop(state);
-        known.inspect(|_| drop(self.known.add(1)))
+        known.inspect(|_| {
+            self.known.add(1);
+        })
     }
 
     /// When the keys of each issuer were fetched that are used now, in seconds since 1970.
