@@ -161,36 +161,3 @@ fn handshakes_are_signed_with_rsa_as_well() {
         }
     }
 }
-
-/// `cargo test --release -p gridlane-auth --test openssl -- --ignored --nocapture`
-#[test]
-#[ignore = "measures"]
-fn how_long_a_chain_takes() {
-    use gridlane_auth::x509::{Certificate, Trust, verify};
-
-    for (what, key) in [("RSA 2048", Some(world::RSA)), ("ECDSA P-256", None)] {
-        let mut parts = world::parts(0, 1);
-        if let Some(key) = key {
-            for part in &mut parts {
-                part.signer = key;
-                part.contents.public_key = world::keys()[key].public_key();
-                part.contents
-                    .extensions
-                    .retain(|extension| !matches!(extension.oid[..], [2, 5, 29, 14 | 35]));
-            }
-        }
-        let world = world::World::of(&parts);
-        let (trust, _) = Trust::read(world.files());
-        let rounds = 2000;
-        let begin = std::time::Instant::now();
-        for _ in 0..rounds {
-            verify(&world.presented, &trust, world.at_s).unwrap();
-        }
-        println!("{what}: proxy, user, authority: {:?}", begin.elapsed() / rounds);
-        let begin = std::time::Instant::now();
-        for _ in 0..rounds {
-            world.presented.iter().for_each(|der| drop(Certificate::from_der(der).unwrap()));
-        }
-        println!("{what}: of that, reading: {:?}", begin.elapsed() / rounds);
-    }
-}

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::support::client::{Outcome, cp, gridlane, run};
 use crate::support::nginx::Nginx;
 use crate::support::python::debian;
-use crate::support::{Scratch, content};
+use crate::support::{Scratch, content, secrets};
 
 /// Nobody takes it for something else where it turns up.
 const TOKEN: &str = "tok-en.of_ada~0123456789";
@@ -99,6 +99,7 @@ fn copy(servers: &[&Server], source: &str, scratch: &Scratch) -> Command {
 }
 
 fn with_token(mut command: Command) -> Command {
+    secrets::remember(TOKEN);
     command.env("BEARER_TOKEN", TOKEN);
     command
 }
@@ -317,6 +318,7 @@ impl Pki {
         let (user, user_key, user_pem) = &self.user;
         let key = KeyPair::generate().unwrap();
         let made = proxy.signed_by(&key, &Issuer::from_params(user, user_key)).unwrap();
+        secrets::remember_key(&key.serialize_pem());
         format!("{}{}{user_pem}", made.pem(), key.serialize_pem())
     }
 }

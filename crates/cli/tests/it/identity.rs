@@ -16,7 +16,7 @@ use crate::support::serve::Server;
 use crate::support::tools::{curl, tool};
 use crate::support::voms::VomsProxy;
 use crate::support::{
-    MIB, Scratch, assert_same, content, journal_of, occupied_bytes, part_of, secrets, until,
+    MIB, Scratch, assert_same, content, journal_of, occupied_bytes, part_of, python, secrets, until,
 };
 
 const AUDIENCE: &str = "https://storage.gridlane.test";
@@ -349,6 +349,16 @@ fn macaroons_for_the_fields_clients() {
     site.ask_by_token(macaroon, "vo/sub/f", &[]).refuses(403, "");
     site.ask_by_token(macaroon, "vo/f", &["--request", "DELETE"]).refuses(403, "");
     assert_eq!(site.ask(&format!("{url}?authz=Bearer%20{macaroon}"), &[]).status, 200);
+    // Anybody may take away from it.
+    for (caveat, status) in [("activity:LIST", 403), ("before:2000-01-01T00:00:00Z", 401), ("wind:calm", 401)]
+    {
+        let mut command = python::debian("macaroon_caveats.py");
+        command.args([macaroon, caveat]);
+        let said = run(command).ok().text();
+        let less = said.lines().next().unwrap();
+        secrets::remember(less);
+        site.ask_by_token(less, "vo/f", &[]).refuses(status, "");
+    }
     // Cut, changed.
     let truncated = &macaroon[..macaroon.len() - 8];
     secrets::remember(truncated);
@@ -482,4 +492,38 @@ fn what_a_killed_copy_leaves_has_no_secret() {
     });
     copy.kill();
     assert!(journal_of(&target).exists(), "{:?}", scratch.names());
+}
+
+#[test]
+fn gridlane_itself_shows_proxies_and_tokens_and_says_why_it_is_refused() {
+    let site = Site::new();
+    let (member, admin) = (site.member(), site.admin());
+    let ours = |words: &[&str]| {
+        let mut command = gridlane();
+        command.args(words);
+        command
+    };
+    let (file, up) = (site.url("vo/f"), site.url("vo/up"));
+    let source = site.scratch.file("new", b"new");
+    assert_same(&site.run(ours(&["cat", &file]), Some(&member), None).ok().stdout, BYTES);
+    let refused = site.run(ours(&["cp", text(&source), &up]), Some(&member), None).exits(4);
+    refused.says(&["it was shown the proxy of", text(&member.file), "voms-proxy-info"]);
+    site.run(ours(&["cp", text(&source), &up]), Some(&admin), None).ok();
+    assert_eq!(fs::read(site.exported("vo/up")).unwrap(), b"new");
+    site.run(ours(&["rm", &up]), Some(&admin), None).ok();
+
+    let reader = site.token(&json!({ "scope": "storage.read:/" }));
+    assert_same(&site.run(ours(&["cat", &file]), None, Some(&reader)).ok().stdout, BYTES);
+    let out = site.scratch.dir("out");
+    site.run(ours(&["cp", "-r", &site.url("vo/"), text(&out)]), None, Some(&reader)).ok();
+    assert_same(&fs::read(out.join("sub/f")).unwrap(), BYTES);
+    // The token counts, and not the proxy that could do more.
+    let refused = site.run(ours(&["cp", text(&source), &up]), Some(&admin), Some(&reader)).exits(4);
+    refused.says(&["it was shown the token of BEARER_TOKEN", "scopes"]);
+    let elsewhere = site.token(&json!({ "scope": "storage.read:/", "aud": "https://other.example" }));
+    let refused = site.run(ours(&["cat", &file]), None, Some(&elsewhere)).exits(4);
+    refused.says(&["401", "invalid_token", "audience"]);
+    let in_url = format!("{file}?authz={reader}");
+    assert_same(&site.run(ours(&["cat", &in_url]), None, None).ok().stdout, BYTES);
+    site.run(ours(&["cat", &file]), None, None).exits(4).says(&["nothing was shown", "--token-file"]);
 }

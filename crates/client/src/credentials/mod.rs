@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_engine::{Credentials, HostPattern, TokenSource};
 use gridlane_net::tls::ClientIdentity;
 
@@ -102,6 +102,8 @@ pub struct FoundCertificate {
     pub file: PathBuf,
     /// What is shown to servers.
     pub identity: ClientIdentity,
+    /// Whether a person named the file.
+    is_named: bool,
 }
 
 impl fmt::Display for Place {
@@ -157,6 +159,26 @@ impl Found {
         Ok(())
     }
 
+    /// What can be shown at `now_s`, in seconds since 1970. What a person named, and is not valid, is an error: they want to
+    /// be known by it. What only lies around is passed over with a warning: who reads what is public needs none.
+    pub fn usable(mut self, now_s: i64) -> Result<Found> {
+        let Err(error) = self.refuse_invalid(now_s) else { return Ok(self) };
+        let token_named = self.token.as_ref().map(|token| match token.place {
+            Place::Variable(_) => true,
+            Place::File(_) => token.is_named,
+        });
+        let is_named = token_named.or(self.certificate.as_ref().map(|certificate| certificate.is_named));
+        if is_named != Some(false) {
+            return Err(error);
+        }
+        (self.token, self.certificate) = (None, None);
+        self.warnings.push(Warning {
+            message: format!("{}; it is not shown to anybody", error.message()),
+            advice: "renew it, or remove it".to_owned(),
+        });
+        Ok(self)
+    }
+
     /// What the engine shows of it: the token, which is read again when its file changes, and what the certificate is
     /// called. Nobody may see it before its endpoint is named.
     pub fn credentials(&self, machine: Arc<dyn Machine>, forward_to: Vec<HostPattern>) -> Credentials {
@@ -183,7 +205,7 @@ impl Found {
 /// Whether credentials are shown to the server of a URL that a person names: it speaks TLS, and nothing in the URL says
 /// who asks.
 pub fn are_shown_to(url: &Url) -> bool {
-    url.scheme() == Scheme::Https && !url.has_secrets()
+    url.scheme().is_encrypted() && !url.has_secrets()
 }
 
 /// Looks for credentials.
@@ -318,7 +340,7 @@ impl Search<'_> {
                 Error::new(error.kind(), format!("cannot use {}: {}", path.display(), error.message()));
             again.fault(Fault::Caller).hint(error.hint_text().unwrap_or(LEAVE_OUT))
         })?;
-        Ok(FoundCertificate { file: path.to_path_buf(), identity })
+        Ok(FoundCertificate { file: path.to_path_buf(), identity, is_named })
     }
 
     /// A file; `None` when nobody named it and it is not there.

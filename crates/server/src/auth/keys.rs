@@ -100,10 +100,9 @@ impl Keys {
         let generation = state.cache.generation();
         let known = state.verified.get(fingerprint, generation, now_s);
         drop(state);
-        if known.is_some() {
+        known.inspect(|_| {
             self.known.add(1);
-        }
-        known
+        })
     }
 
     /// When the keys of each issuer were fetched that are used now, in seconds since 1970.
