@@ -440,6 +440,23 @@ fn a_user_has_limits_wherever_they_are() {
     assert!(took > 1.5, "{took}");
 }
 
+#[test]
+fn a_session_does_without_connections_that_are_too_many() {
+    let site = Site::new("user-limits = { connections = 1 }\n");
+    let bytes = content(9303, 24 * MIB);
+    site.scratch.file("export/data/big", &bytes);
+    let macaroon = site.macaroon("data/");
+    let target = site.scratch.join("got");
+    let mut command = gridlane();
+    command.args(["cp", "--streams", "4", &site.url("roots", "/data/big"), text(&target)]);
+    command.env("BEARER_TOKEN", &macaroon).env("X509_CERT_DIR", site.pki.certificates());
+    run(command).ok();
+    assert_same(&fs::read(&target).unwrap(), &bytes);
+    let log = site.log("access.log");
+    let read = log.iter().find(|record| record["method"] == "root:open" && record["status"] == 0).unwrap();
+    assert_eq!((&read["identity"]["kind"], &read["operation"]), (&"macaroon".into(), &"read".into()));
+}
+
 /// What the logs say was decided is what the rules say.
 #[test]
 fn a_line_of_the_log_is_explained_as_it_was_decided() {
