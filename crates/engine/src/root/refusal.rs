@@ -89,3 +89,55 @@ impl Shown<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridlane_core::Secret;
+
+    #[test]
+    fn what_was_shown_and_what_to_do() {
+        let at = Url::parse_absolute("roots://se.example//f").unwrap();
+        let with_authz = Url::parse_absolute("roots://se.example//f?authz=Bearer%20qwertyuiop").unwrap();
+        let token = Token { secret: Secret::new("asdfghjkl"), from: "the token of T".into() };
+        let none = Credentials::default();
+        let certificate = Credentials::new(None, Some("/c.pem".into()), Vec::new());
+        let answer = ErrorAnswer {
+            code: ErrorCode::NOT_AUTHORIZED,
+            text: "no asdfghjkl and no qwertyuiop may".to_owned(),
+        };
+        let login = |is_tls, is_by_token| Login { is_tls, is_by_token };
+        for (credentials, may_show, token, at, login, words) in [
+            (&none, true, Some(&token), &at, login(true, true), ["shown the token of T", "scopes"]),
+            (&none, true, Some(&token), &at, login(true, false), ["not take the token of T", "audience"]),
+            (
+                &none,
+                true,
+                Some(&token),
+                &at,
+                login(false, false),
+                ["nothing was shown", "roots://se.example"],
+            ),
+            (&certificate, true, None, &at, login(true, false), ["shown /c.pem", "voms-proxy-info"]),
+            (&certificate, true, None, &at, login(false, false), ["nothing was shown", "roots://se.example"]),
+            (
+                &certificate,
+                false,
+                None,
+                &at,
+                login(true, false),
+                ["nothing", "--forward-credentials-to se.example"],
+            ),
+            (&none, false, None, &at, login(true, false), ["nothing was shown", "voms-proxy-init"]),
+            (&none, false, None, &with_authz, login(true, false), ["in the URL", "expired"]),
+        ] {
+            let shown = Shown { credentials, may_show, token: token.cloned(), at };
+            let error = shown.error(&answer, login);
+            let text = format!("{}; {}", error.message(), error.hint_text().unwrap());
+            assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
+            let is_told = token.is_some() && text.contains("asdfghjkl")
+                || text.contains("qwertyuiop") && at.has_secrets();
+            assert!(!is_told, "{text}");
+        }
+    }
+}
