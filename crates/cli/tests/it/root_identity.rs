@@ -282,7 +282,7 @@ fn a_macaroon_goes_by_the_same_way() {
     site.run(ours, None, Some(&macaroon)).ok();
 }
 
-/// XRootD itself asks for no certificate in TLS, and its clients show one all the same: of a proxy's chain only the
+/// XRootD itself asks for no certificate in TLS, and its clients show one all the same: 5.5.3 of a proxy's chain only the
 /// first, so that nobody can tell whose it is. That is said to who is refused.
 #[test]
 fn certificates_in_tls() {
@@ -337,6 +337,15 @@ fn the_newest_client_of_xrootd() {
         script(Some(&good), &["read", "vo/f", "read", "vo/sub/f", "write", "vo/d/up", "write", "vo/no"]);
     assert_eq!(said, format!("{}\n3010\nok\n3010\n", BYTES.len()));
     assert_same(&fs::read(site.exported("vo/d/up")).unwrap(), b"words");
+    // It shows all of a proxy's chain.
+    let by_certificate = |who: &Credential, path: &str| {
+        let mut command = python::pypi("root_identity.py");
+        command.arg(root_url(&site, "root", "")).args(["read", path]);
+        run(prepared(&site, command, None, Some(who))).ok().text()
+    };
+    assert_eq!(by_certificate(&site.pki.credential("bob"), "bob/f"), format!("{}\n", BYTES.len()));
+    assert_eq!(by_certificate(&site.member(), "vo/f"), format!("{}\n", BYTES.len()));
+    assert_eq!(by_certificate(&site.member(), "bob/f"), "3010\n");
     for token in [None, Some(forged.as_path())] {
         assert_eq!(script(token, &["read", "vo/f", "read", "public/f"]), format!("3010\n{}\n", BYTES.len()));
     }
