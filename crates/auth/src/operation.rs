@@ -30,6 +30,36 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All of them.
+    pub const ALL: [Operation; 10] = [
+        Operation::Stat,
+        Operation::Read,
+        Operation::List,
+        Operation::Create,
+        Operation::Mkdir,
+        Operation::Overwrite,
+        Operation::Delete,
+        Operation::Rename,
+        Operation::Stage,
+        Operation::Admin,
+    ];
+
+    /// What it is called in logs, and where `gridlane auth explain` is asked for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Operation::Stat => "stat",
+            Operation::Read => "read",
+            Operation::List => "list",
+            Operation::Create => "create",
+            Operation::Mkdir => "mkdir",
+            Operation::Overwrite => "overwrite",
+            Operation::Delete => "delete",
+            Operation::Rename => "rename",
+            Operation::Stage => "stage",
+            Operation::Admin => "admin",
+        }
+    }
+
     /// What it is called in messages: "may not overwrite /a".
     pub fn verb(self) -> &'static str {
         match self {

@@ -319,6 +319,10 @@ pub(crate) struct ServeArgs {
     /// What is on the disk before an upload is answered: nothing, the file, or the file and its name
     #[arg(long, value_name = "none|file|dir", default_value = "file", value_parser = parse_durability, env = "GRIDLANE_DURABILITY")]
     pub(crate) durability: Durability,
+    /// Look every so many seconds whether the files that the server goes by have changed: configuration, certificate,
+    /// authorities, lists, secrets
+    #[arg(long, value_name = "SECONDS", default_value_t = gridlane_core::limits::WATCH_INTERVAL.as_secs_f64(), value_parser = parse_watch_interval, env = "GRIDLANE_WATCH_INTERVAL")]
+    pub(crate) watch_interval: f64,
     /// Listen beyond loopback although nobody is asked who they are
     #[arg(long, env = "GRIDLANE_INSECURE_ALLOW_ANONYMOUS", value_parser = FalseyValueParser::new())]
     pub(crate) insecure_allow_anonymous: bool,
@@ -503,6 +507,13 @@ fn parse_delay(text: &str) -> std::result::Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
         _ => Err("write a number of seconds between 0 and 3600".into()),
+    }
+}
+
+fn parse_watch_interval(text: &str) -> std::result::Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("write a number of seconds between 0.01 and 3600".into()),
     }
 }
 

@@ -41,14 +41,16 @@ pub(crate) fn connect_saying<'a>(
     let is_shown = forwards || urls.iter().any(are_shown_to);
     let found = discover(&who.wanted(), &ThisMachine);
     let found = match is_shown {
-        true => found?,
+        true => found?.usable(ThisMachine.now_s())?,
         false => found.unwrap_or_default(),
     };
     let output = Output::new(global);
     if is_shown {
-        found.refuse_invalid(ThisMachine.now_s())?;
         found.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
         if output.verbose {
+            for name in found.names() {
+                eprintln!("gridlane: shown to the servers that are named here: {name}");
+            }
             found.passed_over.iter().for_each(|text| eprintln!("gridlane: passed over: {text}"));
         }
     }
@@ -60,8 +62,7 @@ pub(crate) fn connect_saying<'a>(
 /// The same for a shell that completes: what cannot be used is not shown, and nothing is said.
 pub(crate) fn connect_quietly(url: &Url, trust: gridlane_net::tls::Trust) -> Client {
     let found = discover(&WhoArgs::default().wanted(), &ThisMachine);
-    let found =
-        found.ok().filter(|found| found.refuse_invalid(ThisMachine.now_s()).is_ok()).unwrap_or_default();
+    let found = found.and_then(|found| found.usable(ThisMachine.now_s())).unwrap_or_default();
     let client = gridlane_client::connect_as(trust, &found as &Found, Vec::new());
     client.credentials.name(url);
     client

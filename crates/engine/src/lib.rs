@@ -18,6 +18,8 @@
 //! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol (`root`), and from a file of this machine. One copy
 //! may have all of them.
 //!
+//! Whom a server may be told that asks, and whom not, is decided in `credentials`, for all protocols.
+//!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
 //!

@@ -13,11 +13,12 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustix::fs::{FlockOperation, flock};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 use crate::client_certs::AnyChain;
@@ -132,6 +133,15 @@ pub fn validity(cert_file: &Path) -> Result<(SystemTime, SystemTime)> {
     };
     let validity = certificate.validity();
     Ok((moment(validity.not_before), moment(validity.not_after)))
+}
+
+/// Whether the first of the certificates in a PEM file is one of this name or address, as clients look at it.
+pub fn is_for(cert_file: &Path, name: &str) -> Result<bool> {
+    let chain = read_certificates(cert_file)?;
+    let first = chain.first().ok_or_else(|| unusable(cert_file, "no certificate in it"))?;
+    let certificate = ParsedCertificate::try_from(first).map_err(|cause| unusable(cert_file, cause))?;
+    let Ok(name) = ServerName::try_from(name) else { return Ok(false) };
+    Ok(verify_server_name(&certificate, &name).is_ok())
 }
 
 /// Where [`self_signed`] keeps certificate and key in `dir`.

@@ -265,9 +265,15 @@ pub(crate) struct Record<'a> {
     /// Who made it, as far as it was proved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<&'a Identity>,
-    /// By which rule it was allowed, or why not; nothing where no rule was asked.
+    /// What was decided last, or refused first, in one word; nothing where no rule was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) decision: Option<String>,
+    pub(crate) operation: Option<&'static str>,
+    /// By which rule it was allowed, or why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) decision: Option<&'a str>,
+    /// Where, if not at `path`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) decided_path: Option<String>,
     /// What the client of root:// says that its user is called: nobody has checked it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,

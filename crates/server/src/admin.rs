@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
+use gridlane_auth::x509::Trust;
 use gridlane_core::limits;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::{Method, Status, Version};
@@ -169,9 +170,9 @@ async fn page(shared: &Shared, phase: Phase) -> String {
         "throttle_clients",
         Kind::Gauge,
         "",
-        "Clients that are kept in mind because of limits of each.",
+        "Clients, users and virtual organisations that are kept in mind because of limits of each.",
     );
-    page.sample("", &[], shared.throttle.clients());
+    page.sample("", &[], shared.throttle.parties());
     page.family(
         "disk_operations_running",
         Kind::Gauge,
@@ -202,6 +203,26 @@ async fn page(shared: &Shared, phase: Phase) -> String {
         page.sample("_total", &[("outcome", outcome)], counter.get());
     }
     page.family(
+        "issuer_keys_fetched_seconds",
+        Kind::Gauge,
+        "seconds",
+        "When the keys of each issuer were fetched that are used now, in seconds since 1970.",
+    );
+    for (issuer, fetched_s) in shared.issuer_keys.fetched_s() {
+        page.sample("", &[("issuer", &issuer)], fetched_s);
+    }
+    page.family(
+        "token_lookups",
+        Kind::Counter,
+        "",
+        "JSON Web Tokens that were found good before, and those whose signature was looked at.",
+    );
+    for (outcome, counter) in
+        [("known", &shared.issuer_keys.known), ("looked_at", &shared.issuer_keys.looked_at)]
+    {
+        page.sample("_total", &[("outcome", outcome)], counter.get());
+    }
+    page.family(
         "log_records_lost",
         Kind::Counter,
         "",
@@ -218,6 +239,24 @@ async fn page(shared: &Shared, phase: Phase) -> String {
     );
     if let Some(expires) = shared.certificate_expires.and_then(|at| at.duration_since(UNIX_EPOCH).ok()) {
         page.sample("", &[], expires.as_secs());
+    }
+    let trust = shared.auth.trust.as_deref();
+    for (name, help, moment_s) in [
+        (
+            "trust_anchor_expiry_seconds",
+            "When the first of the authorities expires whose certificates count, in seconds since 1970.",
+            trust.and_then(Trust::earliest_expiry_s),
+        ),
+        (
+            "revocation_list_update_seconds",
+            "When the first of their revocation lists is out of date, in seconds since 1970.",
+            trust.and_then(Trust::earliest_next_update_s),
+        ),
+    ] {
+        page.family(name, Kind::Gauge, "seconds", help);
+        if let Some(moment_s) = moment_s {
+            page.sample("", &[], moment_s);
+        }
     }
     page.family(
         "export_quota_bytes",

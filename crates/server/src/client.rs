@@ -3,7 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use gridlane_auth::{Asker, Identity};
+use gridlane_auth::{Asker, Identity, Operation};
+use gridlane_dav::ResourcePath;
 
 /// Who asks.
 #[derive(Clone, Debug)]
@@ -21,10 +22,28 @@ pub(crate) struct Client {
     decided: Arc<Mutex<Option<Decided>>>,
 }
 
-#[derive(Debug)]
-struct Decided {
-    what: String,
+/// What was decided: about what, and what it came to.
+#[derive(Clone, Debug)]
+pub(crate) struct Decided {
+    /// What was to be done, and where; `None` of what no rule is about.
+    about: Option<(Operation, ResourcePath)>,
+    /// By which rule it was allowed, or why not.
+    pub(crate) what: String,
     is_refused: bool,
+}
+
+impl Decided {
+    /// What was to be done, in one word.
+    pub(crate) fn operation(&self) -> Option<&'static str> {
+        self.about.as_ref().map(|(operation, _)| operation.word())
+    }
+
+    /// Where, if a record does not say it already by this path: a request may be about two, and about the directories
+    /// that lead there.
+    pub(crate) fn path_beside(&self, path: &str) -> Option<String> {
+        let own = self.about.as_ref()?.1.to_string();
+        (own.trim_end_matches('/') != path.trim_end_matches('/')).then_some(own)
+    }
 }
 
 impl Client {
@@ -54,16 +73,28 @@ impl Client {
     }
 
     /// Notes what a decision came to. A request needs several, of which the last one is noted, or the first that refuses.
-    pub(crate) fn decided(&self, what: impl ToString, is_refused: bool) {
+    pub(crate) fn decided<'a>(
+        &self,
+        operation: Operation,
+        names: impl Iterator<Item = &'a [u8]>,
+        what: impl ToString,
+        is_refused: bool,
+    ) {
         let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
         if !decided.as_ref().is_some_and(|before| before.is_refused) {
-            *decided = Some(Decided { what: what.to_string(), is_refused });
+            let path = names.fold(ResourcePath::root(), |path, name| path.join(name));
+            *decided = Some(Decided { about: Some((operation, path)), what: what.to_string(), is_refused });
         }
     }
 
+    /// Notes what came of a request that no rule is about.
+    pub(crate) fn noted(&self, what: String) {
+        let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        *decided = Some(Decided { about: None, what, is_refused: false });
+    }
+
     /// What was noted.
-    pub(crate) fn decision(&self) -> Option<String> {
-        let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
-        decided.as_ref().map(|decided| decided.what.clone())
+    pub(crate) fn decision(&self) -> Option<Decided> {
+        self.decided.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -27,17 +27,19 @@ use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout, timeout_at};
 
 use crate::access_log::{Record, timestamp, told};
+use crate::auth;
 use crate::auth::certificates::Shown;
-use crate::auth::{self, By};
+use crate::auth::keys::now_s;
 use crate::body::{Body, Inbox, Wire};
-use crate::client::Client;
+use crate::client::{Client, Decided};
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::settings::LogLevel;
 use crate::shared::{Current, Phase, Shared};
-use crate::transfer::{CLIENT_PACE, Framing, Patience, Sender};
+use crate::throttle::{By, Connected, Parties};
+use crate::transfer::{CLIENT_PACES, Framing, Patience, Sender};
 use crate::{
     admin, conditions, cors, delete, forwarded, gather, get, macaroons, mkcol, options, propfind, proppatch,
     put, relocate, transfer,
@@ -72,6 +74,8 @@ pub(crate) struct Connection {
     is_local: bool,
     /// The certificate that the client has shown.
     shown: Shown,
+    /// Whose it is beside its address, as far as they have limits.
+    counted: (Parties, Connected),
     /// The request in hand.
     request: InHand,
 }
@@ -98,11 +102,15 @@ impl Connection {
         let client = Client::anonymous(stream.peer().ip().to_canonical());
         let request = InHand { began: Instant::now(), id: String::new(), client, macaroon: None };
         let wire = Wire { stream, inbox: Inbox::default() };
-        Connection { shared, current, wire, phase, is_local, shown: Shown::default(), request }
+        let (shown, counted) = (Shown::default(), Default::default());
+        Connection { shared, current, wire, phase, is_local, shown, counted, request }
     }
 
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
+        if let Err(by) = self.count_certificate() {
+            return self.turn_away(Excess::Party(by)).await;
+        }
         loop {
             let closes = match self.next_request().await {
                 Next::Request(head) => {
@@ -110,9 +118,10 @@ impl Connection {
                     let address = forwarded::client(&head.headers, peer, &self.shared.trusted_forwarders);
                     self.request.client.address = address;
                     let admitted = self.admit(&head).await;
-                    let limits = &self.shared.client_limits;
-                    let pace = self.shared.throttle.pace(address, limits);
-                    CLIENT_PACE.scope(pace, self.exchange(&head, admitted)).await
+                    let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
+                    let of_user = throttle.paces(&limits.who(&self.request.client.identity));
+                    let paces = throttle.paces(&limits.at(address)).and(of_user);
+                    CLIENT_PACES.scope(paces, self.exchange(&head, admitted)).await
                 }
                 Next::Refused(reply) => self.refuse(reply).await,
                 Next::Ended => return,
@@ -132,12 +141,35 @@ impl Connection {
             Excess::Server => {
                 Reply::failure(Status::SERVICE_UNAVAILABLE, "the server has too many connections open")
             }
-            Excess::Client => throttled("this client has too many connections open", limits::RETRY_AFTER),
+            Excess::Party(by) => too_many(by),
         };
         self.begin();
         if self.refuse(reply.closing()).await.is_ok() {
             self.close().await;
         }
+    }
+
+    /// Counts the connection for whoever its certificate says that the client is: before there is a request.
+    fn count_certificate(&mut self) -> Result<(), By> {
+        let shared = Arc::clone(&self.shared);
+        if shared.limits.user_and_vo_are_none() {
+            return Ok(());
+        }
+        match self.shown.judged(&shared, &self.wire.stream, now_s()) {
+            Some(judged) => self.count(&shared.limits.who(&judged.identity)),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts the connection for these, and for those that it was counted for before no longer.
+    fn count(&mut self, parties: &Parties) -> Result<(), By> {
+        if self.counted.0 != *parties {
+            self.counted = Default::default();
+            let counted = self.shared.count(self.wire.stream.peer().ip(), parties);
+            let connected = counted.inspect_err(|by| self.shared.metrics.refused(*by))?;
+            self.counted = (*parties, connected);
+        }
+        Ok(())
     }
 
     async fn next_request(&mut self) -> Next {
@@ -228,23 +260,28 @@ impl Connection {
 
     /// Whether a request is for us, and not one too many; and who makes it.
     async fn admit(&mut self, head: &RequestHead) -> Result<(), Reply> {
-        let shared = &*self.shared;
+        let shared = Arc::clone(&self.shared);
+        let shared = &*shared;
         let address = self.request.client.address;
         if self.is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
             let what = "the Host is neither an address nor a name of this machine";
             return Err(Reply::failure(Status::MISDIRECTED_REQUEST, what));
         }
-        if let Err(wait) = shared.throttle.request(address, &shared.client_limits) {
-            shared.metrics.throttled.add(1);
-            return Err(throttled("this client asks too often", wait));
-        }
+        // Before it is looked at who asks, which costs most.
+        take_request(shared, &shared.limits.at(address))?;
         let (stream, shown) = (&self.wire.stream, &mut self.shown);
         let peer = stream.peer().ip().to_canonical();
         let is_secure = stream.is_tls()
             || address.is_loopback() && stream.proxy().is_none()
             || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
-        let (client, macaroon) = auth::who(shared, head, By { address, is_secure, stream, shown }).await?;
+        let (client, macaroon) =
+            auth::who(shared, head, auth::By { address, is_secure, stream, shown }).await?;
         (self.request.client, self.request.macaroon) = (client, macaroon);
+        let parties = shared.limits.who(&self.request.client.identity);
+        if !parties.are_none() {
+            self.count(&parties).map_err(|by| too_many(by).closing())?;
+            take_request(shared, &parties)?;
+        }
         Ok(())
     }
 
@@ -453,6 +490,8 @@ impl Connection {
             }
             None => RequestHead::glimpse(self.wire.inbox.unread()).unwrap_or_default(),
         };
+        let path = path.split('?').next().unwrap_or_default();
+        let decided = self.request.client.decision();
         let failure = failure.map(ToString::to_string);
         let field = |name| head.and_then(|head| head.headers.get(name));
         let destination = field("destination").map(without_secrets);
@@ -466,7 +505,7 @@ impl Connection {
             client: (client != stream.peer().ip().to_canonical()).then_some(client),
             tls: stream.tls_version(),
             method,
-            path: path.split('?').next().unwrap_or_default(),
+            path,
             destination: destination.as_deref(),
             status: reply.status.code(),
             bytes_in,
@@ -474,7 +513,9 @@ impl Connection {
             seconds: duration.as_secs_f64(),
             range: field("range"),
             identity: head.map(|_| &*self.request.client.identity),
-            decision: self.request.client.decision(),
+            operation: decided.as_ref().and_then(Decided::operation),
+            decision: decided.as_ref().map(|decided| decided.what.as_str()),
+            decided_path: decided.as_ref().and_then(|decided| decided.path_beside(path)),
             user: None,
             user_agent: field("user-agent"),
             client_id: field("x-request-id").map(told),
@@ -495,8 +536,21 @@ impl Connection {
 pub(crate) enum Excess {
     /// Connections altogether.
     Server,
-    /// Connections of one client.
-    Client,
+    /// Connections of one client, user or virtual organisation.
+    Party(By),
+}
+
+/// Takes a request from what each of these may ask.
+fn take_request(shared: &Shared, parties: &Parties) -> Result<(), Reply> {
+    shared.throttle.request(parties).map_err(|(by, wait)| {
+        shared.metrics.throttled(by);
+        throttled(&format!("{} asks too often", by.named()), wait)
+    })
+}
+
+/// The answer on a connection that is one too many.
+fn too_many(by: By) -> Reply {
+    throttled(&format!("{} has too many connections open", by.named()), limits::RETRY_AFTER)
 }
 
 /// The answer to a client that takes more than its share.

@@ -79,6 +79,9 @@ pub(crate) struct Spot {
     asking: Arc<Asking>,
 }
 
+/// Why nobody may change anything in an export that is read-only, in words.
+pub const READ_ONLY: &str = "this server does not let anyone write here; its operator can with --allow-write";
+
 /// Why a client may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Denial {
@@ -91,9 +94,7 @@ pub(crate) enum Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Denial::ReadOnly => {
-                f.write_str("this server does not let anyone write here; its operator can with --allow-write")
-            }
+            Denial::ReadOnly => f.write_str(READ_ONLY),
             Denial::ByRules(reason) => fmt::Display::fmt(reason, f),
         }
     }
@@ -167,11 +168,11 @@ impl Spot {
     pub(crate) fn decide(&self, operation: Operation) -> std::result::Result<(), Denial> {
         match self.decision(operation) {
             Ok(decision) => {
-                self.client.decided(decision, false);
+                self.client.decided(operation, self.names(), decision, false);
                 Ok(())
             }
             Err(denial) => {
-                self.client.decided(denial, true);
+                self.client.decided(operation, self.names(), denial, true);
                 Err(denial)
             }
         }
@@ -262,7 +263,7 @@ impl Exports {
     /// Whether a client may do something to the server itself.
     pub(crate) fn may_administer(&self, client: &Client) -> bool {
         let decision = self.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
-        client.decided(decision, !decision.is_granted());
+        client.decided(Operation::Admin, std::iter::empty(), decision, !decision.is_granted());
         decision.is_granted()
     }
 
@@ -324,6 +325,52 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(","),
             Place::Nowhere => "-".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_a_macaroon_can_be_given() {
+        use gridlane_auth::identity::TokenIdentity;
+        use gridlane_auth::{Capability, Identity};
+        let path = |text: &str| ResourcePath::parse(text).unwrap();
+        let export = |at: &str, allow_write| Export {
+            path: path(at),
+            allow_write,
+            ..Export::new(Arc::new(MemoryStorage::default()))
+        };
+        let all = Grants::READ.with(Grants::CREATE);
+        let anyone = Rule {
+            name: "anyone".to_owned(),
+            who: Who::anyone(),
+            may: all,
+            under: Template::default().below(&path("/open")),
+        };
+        let policy = Arc::new(Policy::new(vec![anyone]));
+        let both = vec![export("/open", false), export("/in", true)];
+        let exports = Exports::new(both, policy, Arc::default()).unwrap();
+        let mut client = Client::anonymous(Client::UNKNOWN);
+        client.identity = Arc::new(Identity::Token(TokenIdentity {
+            issuer: "https://iam.example/".to_owned(),
+            subject: "ada".to_owned(),
+            id: None,
+            scopes: Vec::new(),
+            capabilities: vec![Capability { may: all, under: path("/in/a/b") }],
+            is_capability: true,
+            groups: Vec::new(),
+            vo: None,
+            expires_s: 0,
+        }));
+        for (at, expected) in [
+            ("/in/a/b", all),
+            ("/in/a/b/c", all),
+            // She may make these directories, and no others beside them.
+            ("/in/a", Grants::NONE),
+            ("/in", Grants::NONE),
+            ("/in/a/bc", Grants::NONE),
+            // What nobody can do there is of no use.
+            ("/open/x", Grants::READ),
+        ] {
+            assert_eq!(exports.grants(&path(at), &client), expected, "{at}");
         }
     }
 

@@ -82,6 +82,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn https_is_what_all_trusted_proxies_say() {
+        let trusted = Network::parse_list(["10.0.0.0/8"]).unwrap();
+        for (peer, fields, expected) in [
+            ("10.0.0.1", "", false),
+            ("10.0.0.1", "X-Forwarded-Proto: https", true),
+            ("10.0.0.1", "X-Forwarded-Proto: HTTPS, https", true),
+            ("10.0.0.1", "X-Forwarded-Proto: https, http", false),
+            ("10.0.0.1", "X-Forwarded-Proto: https\nX-Forwarded-Proto: http", false),
+            ("10.0.0.1", "Forwarded: for=192.0.2.1;proto=https", true),
+            ("10.0.0.1", "Forwarded: for=192.0.2.1;Proto=\"https\", for=10.0.0.2;proto=https", true),
+            ("10.0.0.1", "Forwarded: for=192.0.2.1;proto=https, for=10.0.0.2", false),
+            ("10.0.0.1", "Forwarded: proto=https;proto=http", false),
+            ("10.0.0.1", "Forwarded: proto=https\nX-Forwarded-Proto: http", false),
+            ("192.0.2.1", "X-Forwarded-Proto: https", false),
+        ] {
+            let mut headers = Headers::new();
+            for (name, value) in fields.lines().filter_map(|line| line.split_once(": ")) {
+                headers.push(name, value.as_bytes());
+            }
+            assert_eq!(is_https(&headers, peer.parse().unwrap(), &trusted), expected, "{peer} {fields}");
+        }
+    }
+
+    #[test]
     fn the_last_address_that_is_no_trusted_proxy_is_the_client() {
         let trusted = Network::parse_list(["10.0.0.0/8", "::1"]).unwrap();
         for (peer, fields, expected) in [

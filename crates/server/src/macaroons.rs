@@ -129,9 +129,10 @@ async fn issue(
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
-    let site = Site { keys, location: location(shared), random };
+    let lifetime_s_max = shared.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
+    let site = Site { keys, location: location(shared), random, lifetime_s_max };
     let given = site.give(&client.identity, presented, rights, &request, now_s())?;
-    client.decided(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path), false);
+    client.noted(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path));
     Ok(told(&given, is_form, path, &Origin::new(head, true)))
 }
 
@@ -148,6 +149,7 @@ struct Site<'a> {
     keys: &'a Keys,
     location: &'a str,
     random: [u8; 16],
+    lifetime_s_max: u64,
 }
 
 impl Site<'_> {
@@ -177,7 +179,8 @@ impl Site<'_> {
             };
             return Err(Reply::failure(Status::FORBIDDEN, what));
         };
-        let lifetime_s = macaroon::lifetime_s(request.asked_s(now_s), identity.expires_s(), now_s);
+        let asked_s = request.asked_s(now_s);
+        let lifetime_s = macaroon::lifetime_s(asked_s, self.lifetime_s_max, identity.expires_s(), now_s);
         if lifetime_s == 0 {
             let what = "the macaroon would be over before it is made";
             return Err(Reply::failure(Status::BAD_REQUEST, what));
@@ -226,10 +229,15 @@ impl Site<'_> {
     }
 }
 
-/// For whom: what logs call them, without what no caveat can have.
+/// For whom: the user that they are here, for XRootD's servers that share a secret, or else what logs call them; without what
+/// no caveat can have.
 fn name_of(identity: &Identity) -> String {
-    let mut name: String =
-        identity.name().chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect();
+    let mut name: String = identity
+        .user()
+        .unwrap_or(identity.name())
+        .chars()
+        .map(|letter| if letter.is_control() { '?' } else { letter })
+        .collect();
     let mut end = name.len().min(NAME_BYTES_MAX);
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -300,7 +308,7 @@ mod tests {
         body: &str,
     ) -> Result<Given, u16> {
         let keys = keys();
-        let site = Site { keys: &keys, location: "SITE", random: [1; 16] };
+        let site = Site { keys: &keys, location: "SITE", random: [1; 16], lifetime_s_max: 86_400 };
         let request = Request::parse_json(body.as_bytes(), &path(at)).unwrap();
         let given = site.give(identity, presented, rights, &request, NOW_S);
         given.map_err(|reply| reply.status.code())

@@ -12,6 +12,7 @@ use gridlane_dav::{Method, Status};
 
 use crate::auth::metrics::AuthMetrics;
 use crate::root::metrics::RootMetrics;
+use crate::throttle::By;
 
 /// The content type of the page (OpenMetrics 1.0.0).
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -104,16 +105,16 @@ pub(crate) struct Metrics {
     pub(crate) idle: Gauge,
     /// Connections refused because there were too many altogether.
     pub(crate) refused_server: Counter,
-    /// Connections refused because their client had too many.
-    pub(crate) refused_client: Counter,
+    /// Connections refused because their client, its user or its virtual organisation had too many.
+    refused_party: [Counter; By::ALL.len()],
     /// Connections that ended before a protocol was known: silence, failed handshakes, proxies' headers.
     pub(crate) refused_unready: Counter,
     /// Requests that began: what their ids are made of.
     pub(crate) began: Counter,
     /// Requests answered, refused ones included.
     pub(crate) requests: Counter,
-    /// Requests answered with 429.
-    pub(crate) throttled: Counter,
+    /// Requests answered with 429 because of how many came before, by whose allowance was used up.
+    throttled: [Counter; By::ALL.len()],
     /// Bytes of bodies received.
     pub(crate) bytes_in: Counter,
     /// Bytes of bodies sent.
@@ -136,6 +137,16 @@ impl Metrics {
     pub(crate) fn one(self: &Arc<Metrics>, gauge: fn(&Metrics) -> &Gauge) -> CountedIn {
         gauge(self).0.fetch_add(1, Ordering::Relaxed);
         CountedIn { metrics: Arc::clone(self), gauge }
+    }
+
+    /// Counts a connection that is one too many.
+    pub(crate) fn refused(&self, by: By) {
+        self.refused_party[by as usize].add(1);
+    }
+
+    /// Counts a request that comes too soon after others.
+    pub(crate) fn throttled(&self, by: By) {
+        self.throttled[by as usize].add(1);
     }
 
     /// Counts an answered request; `None` is one whose method could not be read.
@@ -167,11 +178,13 @@ impl Metrics {
             "connections_refused",
             Kind::Counter,
             "",
-            "Connections refused: too many at the server, too many of one client, or nothing understandable said in time.",
+            "Connections refused: too many at the server, of one client, user or virtual organisation, or nothing understandable said in time.",
         );
         for (reason, counter) in [
             ("server", &self.refused_server),
-            ("client", &self.refused_client),
+            (By::Client.word(), &self.refused_party[By::Client as usize]),
+            (By::User.word(), &self.refused_party[By::User as usize]),
+            (By::Vo.word(), &self.refused_party[By::Vo as usize]),
             ("unready", &self.refused_unready),
         ] {
             page.sample("_total", &[("reason", reason)], counter.get());
@@ -200,8 +213,15 @@ impl Metrics {
         }
         page.sample("_sum", &[], self.duration_micros.get() as f64 / 1e6);
         page.sample("_count", &[], below);
-        page.family("throttled_requests", Kind::Counter, "", "Requests answered with 429.");
-        page.sample("_total", &[], self.throttled.get());
+        page.family(
+            "throttled_requests",
+            Kind::Counter,
+            "",
+            "Requests that came too soon after others, by whose allowance was used up.",
+        );
+        for by in By::ALL {
+            page.sample("_total", &[("by", by.word())], self.throttled[by as usize].get());
+        }
         page.family(
             "received_bytes",
             Kind::Counter,

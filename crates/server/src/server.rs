@@ -69,7 +69,8 @@ impl Control {
         let before = Arc::clone(&self.current.borrow());
         let next = Shared::new(settings, before.lasting())?;
         next.remove_abandoned()?;
-        next.throttle.forget_unless(&next.client_limits);
+        next.configure_keys();
+        next.throttle.forget_unless(&next.limits);
         next.metrics.reloads.add(1);
         self.current.send_replace(Arc::new(next));
         Ok(kept)
@@ -112,6 +113,7 @@ impl Server {
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let shared = Shared::new(settings, Lasting::new(started.as_secs())?)?;
         shared.remove_abandoned()?;
+        shared.configure_keys();
         let control = Control { current: watch::Sender::new(Arc::new(shared)), listen: listen.into(), admin };
         Ok(Server { listeners, addresses, admin: admin_listener, control })
     }
@@ -252,9 +254,9 @@ fn admit(
     if served > shared.connections_max as u64 {
         metrics.refused_server.add(1);
         excess = Some(Excess::Server);
-    } else if matches!(of_client, Some(None)) {
-        metrics.refused_client.add(1);
-        excess = Some(Excess::Client);
+    } else if let Some(Err(by)) = of_client {
+        metrics.refused(by);
+        excess = Some(Excess::Party(by));
     }
     let permit = match excess {
         None => None,
@@ -284,9 +286,9 @@ fn admit(
             Some(counted) => counted,
             None => shared.count_connection(stream.peer().ip()),
         };
-        if of_client.is_none() && excess.is_none() {
-            shared.metrics.refused_client.add(1);
-            excess = Some(Excess::Client);
+        if let (Err(by), None) = (&of_client, excess) {
+            shared.metrics.refused(*by);
+            excess = Some(Excess::Party(*by));
         }
         let speaks_root = shared.root.is_enabled;
         drop(shared);

@@ -121,6 +121,8 @@ pub struct AuthSettings {
     pub macaroons: Option<Arc<macaroon::Keys>>,
     /// Identifiers of macaroons that were called back.
     pub revoked_macaroons: Arc<HashSet<String>>,
+    /// How long a new one is good at most, in seconds; else [`gridlane_core::limits::MACAROON_MAX`].
+    pub macaroon_lifetime_s_max: Option<u64>,
     /// Who has a password.
     pub users: Arc<Users>,
     /// What each user may take, whatever the address.

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Error, Network, Pacer, Result, Time, limits};
+use gridlane_core::{Error, Network, Pacer, Time, limits};
 use gridlane_net::Acceptor;
 use tokio::sync::{Semaphore, watch};
 
@@ -23,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
 use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings};
-use crate::throttle::{ClientLimits, Connected, Throttle};
+use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
 /// a request that runs keeps the one that it began with.
@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) acceptor: Acceptor,
     pub(crate) certificate_expires: Option<std::time::SystemTime>,
     pub(crate) connections_max: usize,
-    pub(crate) client_limits: ClientLimits,
+    pub(crate) limits: AllLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
     pub(crate) auth: AuthSettings,
@@ -82,7 +82,7 @@ pub(crate) struct Lasting {
 }
 
 impl Lasting {
-    pub(crate) fn new(started_s: u64) -> Result<Lasting> {
+    pub(crate) fn new(started_s: u64) -> gridlane_core::Result<Lasting> {
         let passwords =
             Passwords::new().map_err(|cause| Error::local_io("the system has no random numbers", &cause))?;
         Ok(Lasting {
@@ -105,11 +105,15 @@ impl Lasting {
 
 impl Shared {
     /// Another generation.
-    pub(crate) fn new(settings: Settings, lasting: Lasting) -> Result<Shared> {
+    pub(crate) fn new(settings: Settings, lasting: Lasting) -> gridlane_core::Result<Shared> {
         let deadlines = settings.deadlines;
+        let limits = AllLimits {
+            client: settings.client_limits,
+            user: settings.auth.user_limits,
+            vo: settings.auth.vo_limits,
+        };
         let asking = Arc::new(Asking::of(&settings.auth));
         let exports = Exports::new(settings.exports, settings.policy, Arc::clone(&asking))?;
-        lasting.issuer_keys.configure(&settings.auth, &settings.access_log);
         Ok(Shared {
             exports,
             asking,
@@ -120,7 +124,7 @@ impl Shared {
             acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
             certificate_expires: settings.certificate_expires,
             connections_max: settings.connections_max,
-            client_limits: settings.client_limits,
+            limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
             auth: settings.auth,
@@ -142,6 +146,11 @@ impl Shared {
         })
     }
 
+    /// Has the keys of issuers go by these settings, once it is certain that they are used. Reads files.
+    pub(crate) fn configure_keys(&self) {
+        self.issuer_keys.configure(&self.auth, &self.access_log);
+    }
+
     /// What the next generation takes over.
     pub(crate) fn lasting(&self) -> Lasting {
         Lasting {
@@ -161,17 +170,22 @@ impl Shared {
         }
     }
 
-    /// Counts a connection of the client while what is returned lives; `None` when it has too many. Those of a proxy
-    /// that speaks for many by its requests are not counted: they are nobody's.
-    pub(crate) fn count_connection(&self, client: IpAddr) -> Option<Connected> {
-        match forwarded::is_forwarder(client, &self.trusted_forwarders) {
-            true => Some(Connected::uncounted()),
-            false => self.throttle.connect(client, &self.client_limits),
+    /// Counts a connection from an address while what is returned lives; fails when there are too many from there.
+    pub(crate) fn count_connection(&self, from: IpAddr) -> Result<Connected, By> {
+        self.count(from, &self.limits.at(from))
+    }
+
+    /// Counts a connection from an address for these as well. Those of a proxy that speaks for many by its requests are
+    /// not counted: they are nobody's.
+    pub(crate) fn count(&self, from: IpAddr, parties: &Parties) -> Result<Connected, By> {
+        match forwarded::is_forwarder(from, &self.trusted_forwarders) {
+            true => Ok(Connected::uncounted()),
+            false => self.throttle.connect(parties),
         }
     }
 
     /// Removes what earlier servers left behind in writable exports, when it is old.
-    pub(crate) fn remove_abandoned(&self) -> Result<()> {
+    pub(crate) fn remove_abandoned(&self) -> gridlane_core::Result<()> {
         for export in self.exports.iter().filter(|export| export.allow_write) {
             export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
         }
@@ -224,13 +238,5 @@ impl Pace {
             tokio::time::sleep(wait).await;
         }
         count
-    }
-
-    /// Accounts for bytes that were moved already: waits until they are due.
-    pub(crate) async fn charge(&self, bytes: u64) {
-        let wait = self.owe(bytes);
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
     }
 }

@@ -22,7 +22,6 @@
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridlane_core::{ByteRange, limits};
@@ -33,7 +32,8 @@ use tokio::time::timeout;
 
 use crate::reply::Pieces;
 use crate::settings::Deadlines;
-use crate::shared::{Pace, Shared};
+use crate::shared::Shared;
+use crate::throttle::Paces;
 
 /// Bytes of one `sendfile` step, between two looks at the page cache.
 const SENDFILE_BYTES: usize = 512 * 1024;
@@ -254,9 +254,8 @@ pub(crate) async fn write(
 }
 
 tokio::task_local! {
-    /// The rate limit of the client whose request this task has in hand. Every loop that moves a client's bytes does
-    /// it by a [`Patience`], and none of them knows whose they are.
-    pub(crate) static CLIENT_PACE: Option<Arc<Pace>>;
+    /// The rate limits of the client whose request this task has in hand. Every loop that moves a client's bytes does it by a [`Patience`], and none of them knows whose they are.
+    pub(crate) static CLIENT_PACES: Paces;
 }
 
 /// How long a client is waited for while a body moves: without a byte for the stall deadline, and without
@@ -267,8 +266,8 @@ pub(crate) struct Patience {
     grace: Duration,
     waited: Duration,
     moved: u64,
-    /// The client's rate limit, if it has one.
-    pace: Option<Arc<Pace>>,
+    /// The client's rate limits.
+    paces: Paces,
 }
 
 /// Why a client is waited for no longer.
@@ -289,7 +288,7 @@ impl Patience {
             grace: deadlines.body_grace,
             waited: Duration::ZERO,
             moved: 0,
-            pace: CLIENT_PACE.try_with(Clone::clone).ok().flatten(),
+            paces: CLIENT_PACES.try_with(Clone::clone).unwrap_or_default(),
         }
     }
 
@@ -302,8 +301,8 @@ impl Patience {
         let outcome = timeout(self.stall, operation).await.map_err(|_| Impatience::Stalled)?;
         let moved = outcome.map_err(Impatience::Broken)?;
         self.note(moved as u64, began.elapsed())?;
-        if let Some(pace) = &self.pace {
-            pace.charge(moved as u64).await;
+        if !self.paces.are_none() {
+            tokio::time::sleep(self.paces.owe(moved as u64)).await;
         }
         Ok(moved)
     }

@@ -211,8 +211,8 @@ fn uuid(mut random: [u8; 16]) -> String {
 
 /// How long a macaroon is to be good: what was asked for within what is allowed, and no longer than the credential it is
 /// given for. In seconds; 0 when that is over.
-pub fn lifetime_s(asked_s: Option<u64>, credential_expires_s: Option<i64>, now_s: i64) -> u64 {
-    let asked_s = asked_s.unwrap_or(limits::MACAROON_DEFAULT.as_secs()).min(limits::MACAROON_MAX.as_secs());
+pub fn lifetime_s(asked_s: Option<u64>, max_s: u64, credential_expires_s: Option<i64>, now_s: i64) -> u64 {
+    let asked_s = asked_s.unwrap_or(limits::MACAROON_DEFAULT.as_secs()).min(max_s);
     let left_s = credential_expires_s.map_or(i64::MAX, |end_s| end_s.saturating_sub(now_s));
     asked_s.min(u64::try_from(left_s).unwrap_or(0))
 }

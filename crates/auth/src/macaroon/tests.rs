@@ -448,10 +448,10 @@ fn durations() {
         assert_eq!(parse_duration_s(text).ok(), seconds, "{text}");
     }
     let day_s = 86_400;
-    assert_eq!(lifetime_s(None, None, 0), 3600);
-    assert_eq!(lifetime_s(Some(10 * day_s), None, 0), day_s);
-    assert_eq!(lifetime_s(Some(600), Some(NOW_S + 5), NOW_S), 5);
-    assert_eq!(lifetime_s(Some(600), Some(NOW_S - 5), NOW_S), 0);
+    assert_eq!(lifetime_s(None, day_s, None, 0), 3600);
+    assert_eq!(lifetime_s(Some(10 * day_s), day_s, None, 0), day_s);
+    assert_eq!(lifetime_s(Some(600), day_s, Some(NOW_S + 5), NOW_S), 5);
+    assert_eq!(lifetime_s(Some(600), day_s, Some(NOW_S - 5), NOW_S), 0);
 }
 
 #[test]

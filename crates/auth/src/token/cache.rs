@@ -73,6 +73,11 @@ impl KeyCache {
         (!has_passed(fetched.at_s, limits::ISSUER_KEYS_AGE_MAX, now_s)).then(|| Arc::clone(&fetched.keys))
     }
 
+    /// When the keys of an issuer were fetched, in seconds since 1970; `None` when there are none.
+    pub fn fetched_s(&self, issuer: &str) -> Option<i64> {
+        Some(self.issuers.get(issuer)?.keys.as_ref()?.at_s)
+    }
+
     /// Whether they should be fetched. Never for an issuer that is not on the list, and not again right after a fetch,
     /// whatever came of it: tokens can name any number of keys that do not exist.
     pub fn wants(&self, issuer: &str, reason: Reason, now_s: i64) -> bool {

@@ -5,7 +5,7 @@ use std::fmt;
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::time::ASN1Time;
 
-use super::constraints::NameConstraints;
+use super::constraints::{NameConstraints, general_name};
 use super::der::{Der, dotted, tag, whole_bits};
 use super::name::Name;
 use super::signature::Algorithm;
@@ -143,7 +143,7 @@ impl Certificate {
         let issuer = Name::from_der(fields.issuer).ok_or_else(|| of("the issuer"))?;
         let mut profile = Profile::default();
         for (index, extension) in fields.extensions.iter().enumerate() {
-            let oid = || dotted(&extension.oid).unwrap_or_default();
+            let oid = || dotted(&extension.oid).unwrap_or_else(|| "of no kind".to_owned());
             if fields.extensions[..index].iter().any(|other| other.oid == extension.oid) {
                 return Err(of(&format!("the extension {}, which is there twice,", oid())));
             }
@@ -301,7 +301,10 @@ impl<'a> Fields<'a> {
                 number
             }
         };
+        // It is compared byte by byte, so there is one way to write it.
         let serial = inner.take(tag::INTEGER)?;
+        let is_padded = matches!(serial, [0, 0..=0x7f, ..] | [0xff, 0x80..=0xff, ..]);
+        Some(()).filter(|()| !serial.is_empty() && !is_padded)?;
         // RFC 5280, 4.1.1.2: the same as outside of what is signed.
         Some(()).filter(|()| inner.whole().is_some_and(|(_, whole)| whole == algorithm))?;
         let issuer = sequence(inner.whole()?)?;
@@ -346,7 +349,8 @@ impl<'a> Fields<'a> {
 
 /// The next element as a time (RFC 5280, 4.1.2.5), in seconds since 1970.
 fn time_s(fields: &mut Der<'_>) -> Option<i64> {
-    let (_, whole) = fields.whole()?;
+    let (_, whole) =
+        fields.whole().filter(|(tag, _)| matches!(*tag, tag::UTC_TIME | tag::GENERALIZED_TIME))?;
     let (rest, time) = ASN1Time::from_der(whole).ok()?;
     rest.is_empty().then(|| time.timestamp())
 }
@@ -375,6 +379,7 @@ impl Profile {
     /// Takes in an extension; `None` if its value is not what it should be.
     fn read(&mut self, extension: &Extension) -> Option<()> {
         let mut value = Der::new(&extension.value);
+        dotted(&extension.oid)?;
         match extension.oid.as_slice() {
             BASIC_CONSTRAINTS => {
                 let mut fields = value.enter(tag::SEQUENCE)?;
@@ -385,9 +390,14 @@ impl Profile {
             }
             KEY_USAGE => {
                 let bits = value.take(tag::BIT_STRING)?;
-                let (unused, bits) = bits.split_first()?;
-                Some(()).filter(|()| *unused < 8 && bits.len() <= 2)?;
-                self.key_usage = Some(KeyUsage(bits.first().copied().unwrap_or_default()));
+                let (unused, bits) = bits.split_first().filter(|(unused, _)| **unused < 8)?;
+                self.key_usage = Some(KeyUsage(match bits {
+                    [] => 0,
+                    // What is said to be unused says nothing, as for OpenSSL.
+                    [only] => only >> unused << unused,
+                    [first, _] => *first,
+                    _ => return None,
+                }));
             }
             EXTENDED_KEY_USAGE => {
                 let mut usages = value.enter(tag::SEQUENCE)?;
@@ -401,7 +411,7 @@ impl Profile {
                 self.has_alternative_names = true;
                 let mut names = value.enter(tag::SEQUENCE)?;
                 while !names.is_empty() {
-                    let (tag, contents) = names.any()?;
+                    let (tag, contents) = general_name(&mut names)?;
                     self.alternative_names.push((tag, contents.to_vec()));
                 }
             }
@@ -414,6 +424,10 @@ impl Profile {
             AUTHORITY_KEY => {
                 let mut fields = value.enter(tag::SEQUENCE)?;
                 self.authority_key = fields.optional(tag::context(0))?.map(<[u8]>::to_vec);
+                // Issuer and serial number of the issuer's certificate: the signature tells better.
+                let has_issuer = fields.optional(tag::composed(1))?.is_some();
+                let has_serial = fields.optional(tag::context(2))?.is_some();
+                fields.end().filter(|()| has_issuer == has_serial)?;
             }
             SUBJECT_KEY => self.subject_key = Some(value.take(tag::OCTET_STRING)?.to_vec()),
             PROXY_CERT_INFO => {
@@ -425,7 +439,13 @@ impl Profile {
             }
             // No policies are asked for here, so whatever these say is good (RFC 5280, 6.1.1). Lists are looked at
             // wherever they are from.
-            CERTIFICATE_POLICIES | INHIBIT_ANY_POLICY | LIST_POINTS => return Some(()),
+            CERTIFICATE_POLICIES | LIST_POINTS => {
+                let mut list = value.enter(tag::SEQUENCE)?;
+                while !list.is_empty() {
+                    list.enter(tag::SEQUENCE)?;
+                }
+            }
+            INHIBIT_ANY_POLICY => drop(value.optional_number()??),
             _ => {
                 self.honour_not(extension);
                 return Some(());

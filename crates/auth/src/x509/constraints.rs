@@ -68,7 +68,7 @@ fn read_subtrees(mut list: Der<'_>) -> Option<Vec<Subtree>> {
     let mut found = Vec::new();
     while !list.is_empty() {
         let mut fields = list.enter(tag::SEQUENCE)?;
-        let (kind, base) = fields.any()?;
+        let (kind, base) = general_name(&mut fields)?;
         // minimum 0 and no maximum: there is nothing else.
         fields.end()?;
         let words = || Some(String::from_utf8(base.to_vec()).ok()?.to_ascii_lowercase());
@@ -84,6 +84,19 @@ fn read_subtrees(mut list: Der<'_>) -> Option<Vec<Subtree>> {
         });
     }
     (!found.is_empty()).then_some(found)
+}
+
+/// The next `GeneralName` (RFC 5280, 4.2.1.6): its tag and contents.
+pub(super) fn general_name<'a>(names: &mut Der<'a>) -> Option<(u8, &'a [u8])> {
+    const OTHER: [u8; 6] =
+        [tag::composed(0), tag::composed(3), tag::composed(5), tag::context(6), tag::context(8), ADDRESS];
+    let (kind, contents) = names.any()?;
+    let is_one = match kind {
+        DIRECTORY => Name::from_der(contents).is_some(),
+        MAIL | DNS => contents.is_ascii(),
+        _ => OTHER.contains(&kind),
+    };
+    is_one.then_some((kind, contents))
 }
 
 impl Subtree {

@@ -16,6 +16,8 @@ pub(crate) mod tag {
     pub(crate) const PRINTABLE_STRING: u8 = 0x13;
     pub(crate) const T61_STRING: u8 = 0x14;
     pub(crate) const IA5_STRING: u8 = 0x16;
+    pub(crate) const UTC_TIME: u8 = 0x17;
+    pub(crate) const GENERALIZED_TIME: u8 = 0x18;
     pub(crate) const UNIVERSAL_STRING: u8 = 0x1c;
     pub(crate) const BMP_STRING: u8 = 0x1e;
     pub(crate) const SEQUENCE: u8 = 0x30;

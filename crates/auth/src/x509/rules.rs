@@ -38,6 +38,9 @@ pub(super) fn check(
     }
     check_end_entity(path[proxies], proxies > 0, purpose)
         .map_err(|refusal| refusal.context(part(proxies)))?;
+    if purpose == Purpose::Client && path[0].profile.key_usage.is_some_and(|usage| !usage.may_sign()) {
+        return Err(unacceptable("its key is not for signatures (keyUsage)").context(part(0)));
+    }
     check_authorities(path, proxies).map_err(|(index, refusal)| refusal.context(part(index)))?;
     if purpose == Purpose::Client {
         for (index, certificate) in path.iter().enumerate() {
@@ -116,8 +119,8 @@ fn check_one(certificate: &Certificate, is_root: bool) -> Result<(), Refusal> {
     // RFC 5280, 4.1.2.2: 20 bytes; DER adds one for the sign.
     let serial = certificate.serial();
     let serial = serial.strip_prefix(&[0]).filter(|rest| !rest.is_empty()).unwrap_or(serial);
-    if serial.is_empty() || serial.len() > limits::CERTIFICATE_SERIAL_BYTES_MAX {
-        return Err(unacceptable("its serial number is empty or longer than 20 bytes"));
+    if serial.len() > limits::CERTIFICATE_SERIAL_BYTES_MAX {
+        return Err(unacceptable("its serial number is longer than 20 bytes"));
     }
     // What nobody signs for is the root's own; its key is as important as any.
     Key::from_spki(certificate.spki()).map_err(|what| unacceptable(format!("it has {what}")))?;
@@ -186,9 +189,6 @@ fn check_language(info: &ProxyInfo) -> Result<(), Refusal> {
 fn check_end_entity(certificate: &Certificate, has_proxies: bool, purpose: Purpose) -> Result<(), Refusal> {
     if certificate.is_authority() && (has_proxies || purpose == Purpose::Client) {
         return Err(unacceptable("it is of an authority, where one of a person or a host should be"));
-    }
-    if purpose == Purpose::Client && certificate.profile.key_usage.is_some_and(|usage| !usage.may_sign()) {
-        return Err(unacceptable("its key is not for signatures (keyUsage)"));
     }
     Ok(())
 }

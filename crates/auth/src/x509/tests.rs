@@ -448,34 +448,6 @@ proptest! {
     }
 }
 
-/// `cargo test --release -p gridlane-auth -- --ignored --nocapture how_long`
-#[test]
-#[ignore = "measures"]
-fn how_long_a_chain_takes() {
-    let rsa = || {
-        let made = std::process::Command::new("openssl").args(["genrsa", "2048"]).output().unwrap();
-        Key::from_pem(&made.stdout, random()).unwrap()
-    };
-    for (what, key) in [("RSA 2048", &rsa as &dyn Fn() -> Key), ("ECDSA P-256", &key)] {
-        let root = profile::authority(&name(ROOT), key(), validity(), random()).unwrap();
-        let ada = profile::user(&root, &name(ADA), key(), validity(), random()).unwrap();
-        let one = make::proxy(&ada, key(), &ProxyTerms::new(validity()), random()).unwrap();
-        let list = list(&root, &[], validity());
-        let (trust, _) = Trust::read([file("a.0", &root.chain[0]), ("a.r0".to_owned(), list)]);
-        let rounds = 2000;
-        let begin = std::time::Instant::now();
-        for _ in 0..rounds {
-            verify(&one.chain, &trust, NOW_S).unwrap();
-        }
-        println!("{what}: proxy, user, authority: {:?}", begin.elapsed() / rounds);
-        let begin = std::time::Instant::now();
-        for _ in 0..rounds {
-            one.chain.iter().for_each(|der| drop(Certificate::from_der(der).unwrap()));
-        }
-        println!("{what}: of that, reading: {:?}", begin.elapsed() / rounds);
-    }
-}
-
 #[test]
 fn keys_that_may_not_sign_make_no_proxies() {
     let root = authority(ROOT);

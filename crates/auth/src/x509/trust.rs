@@ -99,15 +99,23 @@ impl Trust {
 
     /// When the first of the authorities expires, in seconds since 1970.
     pub fn earliest_expiry_s(&self) -> Option<i64> {
-        self.authorities.iter().map(|authority| authority.certificate.not_after_s()).min()
+        self.dates().map(|(_, not_after_s, _)| not_after_s).min()
     }
 
     /// When the first of the authorities with revocation lists should have had a new one, in seconds since 1970.
     pub fn earliest_next_update_s(&self) -> Option<i64> {
-        let latest = |authority: &Authority| {
-            authority.lists.iter().filter_map(|index| self.lists[*index].next_update_s).max()
-        };
-        self.authorities.iter().filter_map(latest).min()
+        self.dates().filter_map(|(_, _, next_update_s)| next_update_s).min()
+    }
+
+    /// Each authority by its name, when it expires, and when it should have had a new revocation list if it has any, in
+    /// seconds since 1970.
+    pub fn dates(&self) -> impl Iterator<Item = (String, i64, Option<i64>)> {
+        self.authorities.iter().map(|authority| {
+            let lists = authority.lists.iter();
+            let next_update_s = lists.filter_map(|index| self.lists[*index].next_update_s).max();
+            let certificate = &authority.certificate;
+            (shown(certificate.subject()), certificate.not_after_s(), next_update_s)
+        })
     }
 
     /// The authorities of this name.

@@ -7,6 +7,7 @@
 
 mod authorities;
 mod cases;
+mod changed;
 mod names;
 mod proxies;
 mod world;

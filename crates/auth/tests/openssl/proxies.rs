@@ -222,6 +222,9 @@ pub(crate) fn proxy_rules(cases: &mut Cases) {
             parts[level].contents.extensions.push(info);
         });
     }
+    cases.changed("proxy: its own key is not for signatures", (0, 1), Err("keyUsage"), |parts| {
+        parts[2].set(Extension::key_usage(KeyUsage::KEY_ENCIPHERMENT));
+    });
     cases.changed("proxy: two of the same user, wrong one first", (0, 2), Ok(()), |parts| {
         // The leaf is made by the user itself; the other proxy is only sent along.
         let leaf = proxy_of(&parts[1], 77, 9);

@@ -185,14 +185,14 @@ fn what_is_no_token() {
     assert_eq!(cause(&format!("{token}{}", "A".repeat(20_000)), &keys), Cause::Unacceptable);
     for header in [
         r#"{"alg":"ES256","kid":"shared"}"#,
-        r#"{ "alg":"ES256","kid":"shared"}"#,
+        r#" { "alg":"ES256","kid":"shared"}"#,
         "{\n\"alg\":\"ES256\",\"kid\":\"shared\"}",
         r#"{"4":1,"alg":"ES256","kid":"shared"}"#,
     ] {
         let token = signer.token_of(header, &wlcg().to_string());
         assert!(looks_like_one(&token) && verified(&token, &keys).is_ok(), "{header}");
     }
-    assert!(looks_like_one(&token) && !looks_like_one(signed) && !looks_like_one("MDAxY2xvY2F0aW9u.a.b"));
+    assert!(looks_like_one(&token) && !looks_like_one(signed) && !looks_like_one("MDAxY2xvY2F0aW9u"));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::args::Global;
 use crate::output::print_event;
-use crate::serve;
+use crate::serve::{self, WhoMay};
 
 /// Say which rule of a server's configuration decides, and why the others do not.
 ///
@@ -116,18 +116,18 @@ struct Question {
 
 /// Exits with 0 if it may be done, with 4 if not.
 pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
-    let (policy, issuers) = serve::policy_of(global, args.directory.as_deref())?;
+    let who_may = serve::who_may(global, args.directory.as_deref())?;
     let question = match args.log_line {
         true => logged(&read_line()?)?,
-        false => asked(args, &issuers)?,
+        false => asked(args, &who_may.issuers)?,
     };
     let (is_granted, text) = match global.json {
         true => {
-            let (is_granted, fields) = event(&policy, &question);
+            let (is_granted, fields) = event(&who_may, &question);
             print_event(&mut std::io::stdout().lock(), "decision", fields);
             (is_granted, String::new())
         }
-        false => told(&policy, &question),
+        false => told(&who_may, &question),
     };
     // Nobody reading it changes nothing.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
@@ -177,8 +177,9 @@ fn logged(line: &str) -> Result<Question> {
         |key: &str| usage(format!("the line has no {key:?}: it is not about a request that was decided"));
     let operation = text("operation").ok_or_else(|| missing("operation"))?;
     let operation = OperationWord::from_str(operation, true).map_err(|_| missing("operation"))?.into();
-    let path = ResourcePath::parse(text("path").ok_or_else(|| missing("path"))?)
-        .map_err(|rejection| usage(rejection.message.into_owned()))?;
+    // A request may be about two paths, and need something of the directories that lead there.
+    let path = text("decided_path").or(text("path")).ok_or_else(|| missing("path"))?;
+    let path = ResourcePath::parse(path).map_err(|rejection| usage(rejection.message.into_owned()))?;
     let address = match (text("client"), text("peer")) {
         (Some(client), _) => client.parse().ok(),
         (None, Some(peer)) => peer.parse::<std::net::SocketAddr>().ok().map(|peer| peer.ip()),
@@ -229,9 +230,9 @@ fn shown(identity: &Identity) -> String {
     }
 }
 
-fn told(policy: &Policy, question: &Question) -> (bool, String) {
-    let Question { identity, address, operation, path, decided } = question;
-    let decision = policy.decide(Asker { identity, address: *address }, *operation, path.names());
+fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
+    let (policy, Question { identity, address, operation, path, decided }) = (&who_may.policy, question);
+    let (is_granted, decision) = who_may.decide(Asker { identity, address: *address }, *operation, path);
     let mut text = format!("who:  {}, from {address}\nwhat: {} {path}\n", shown(identity), operation.verb());
     for Capability { may, under } in identity.capabilities().unwrap_or_default() {
         text.push_str(&format!("      by itself it may {may} under {under}\n"));
@@ -250,35 +251,47 @@ fn told(policy: &Policy, question: &Question) -> (bool, String) {
         let (may, under) = (rule.may, &rule.under);
         text.push_str(&format!("  {name:width$}  {}  [{may} under {under}]\n", why(mismatch)));
     }
-    let is_granted = decision.is_granted();
     let verb = if is_granted { "granted" } else { "refused" };
     text.push_str(&format!("\n{verb}: {decision}\n"));
-    if let Some(decided) = decided.as_deref().filter(|decided| *decided != decision.to_string()) {
+    if let Some(decided) = decided.as_deref().filter(|decided| *decided != decision) {
         text.push_str(&format!("when it was logged: {decided}\n"));
     }
     (is_granted, text)
 }
 
-fn event(policy: &Policy, question: &Question) -> (bool, Value) {
-    let Question { identity, address, operation, path, decided } = question;
-    let decision = policy.decide(Asker { identity, address: *address }, *operation, path.names());
+fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
+    let (policy, Question { identity, address, operation, path, decided }) = (&who_may.policy, question);
+    let asker = Asker { identity, address: *address };
+    let (is_granted, decision) = who_may.decide(asker, *operation, path);
     let verdicts = verdicts(policy, question);
     let rules: Vec<Value> = verdicts
         .iter()
         .map(|(name, mismatch)| json!({ "rule": name, "applies": mismatch.is_none(), "why": why(mismatch) }))
         .collect();
-    let by = match decision {
-        Decision::ByRule(_) => "rule",
-        Decision::ByCapability(_) => "capability",
-        Decision::Refused(_) => "nothing",
+    let by = match policy.decide(asker, *operation, path.names()) {
+        Decision::ByRule(_) if is_granted => "rule",
+        Decision::ByCapability(_) if is_granted => "capability",
+        _ => "nothing",
     };
     let fields = json!({
-        "granted": decision.is_granted(), "by": by, "decision": decision.to_string(), "logged_decision": decided,
+        "granted": is_granted, "by": by, "decision": decision, "logged_decision": decided,
         "identity": identity, "address": address, "operation": operation.verb(), "path": path.to_string(), "rules": rules,
     });
-    (decision.is_granted(), fields)
+    (is_granted, fields)
 }
 
 fn usage(message: String) -> Error {
     Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_logs() {
+        for operation in Operation::ALL {
+            assert_eq!(OperationWord::from_str(operation.word(), false).map(Operation::from), Ok(operation));
+        }
+    }
 }

@@ -87,7 +87,7 @@ fn parse_may(word: &str) -> std::result::Result<Grants, String> {
 }
 
 /// `90s`, `30m`, `2h`, `1d`, or ISO 8601 as servers have it.
-fn parse_lifetime_s(text: &str) -> std::result::Result<u64, String> {
+pub(crate) fn parse_lifetime_s(text: &str) -> std::result::Result<u64, String> {
     if text.starts_with('P') {
         return parse_duration_s(text).map_err(|refusal| refusal.message);
     }

@@ -1,5 +1,6 @@
 //! The table `[auth]`: whose word counts for who somebody is, and where what that takes lies; and reading that.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use serde::Deserialize;
 
 use super::rules::{May, grants};
 use super::tables::{Word, wrong};
+use crate::auth::token::parse_lifetime_s;
 use gridlane_auth::Grants;
 
 /// What `[auth]` says, checked as far as no file has to be read for it.
@@ -34,6 +36,7 @@ pub(crate) struct AuthPlan {
     pub(crate) users: Option<PathBuf>,
     pub(crate) macaroon_secrets: Option<PathBuf>,
     pub(crate) revoked_macaroons: Option<PathBuf>,
+    pub(crate) macaroon_lifetime_s_max: Option<u64>,
     pub(crate) issuers: Vec<Issuer>,
     pub(crate) user_limits: ClientLimits,
     pub(crate) vo_limits: ClientLimits,
@@ -71,8 +74,13 @@ impl AuthPlan {
 /// Reads everything that the table names. What is wrong with single authorities, lists and lines is told and does not count;
 /// a file that cannot be read, or holds a secret that is none, is an error.
 ///
-/// `audiences` is what tokens may call this server if the table does not say it.
-pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSettings, Vec<String>)> {
+/// `audiences` is what tokens may call this server if the table does not say it. Of a file about authorities that has become
+/// wrong, what was in it before counts: else half a list of what was revoked would revoke nothing.
+pub(crate) fn load(
+    plan: &AuthPlan,
+    audiences: Vec<String>,
+    good: &mut GoodFiles,
+) -> Result<(AuthSettings, Vec<String>)> {
     let mut warnings = Vec::new();
     let mut told = |place: &Path, what: Vec<String>| {
         warnings.extend(what.into_iter().map(|what| format!("{}: {what}", place.display())));
@@ -84,6 +92,7 @@ pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSetti
         keys_directory: plan.keys_dir.clone(),
         user_limits: plan.user_limits,
         vo_limits: plan.vo_limits,
+        macaroon_lifetime_s_max: plan.macaroon_lifetime_s_max,
         ..AuthSettings::default()
     };
     let mut authorities = Vec::new();
@@ -95,7 +104,7 @@ pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSetti
         authorities.push((format!("{}.pem", file.display()), read(file)?));
     }
     if !authorities.is_empty() {
-        let (trust, what) = Trust::read(authorities);
+        let (trust, what) = good.read(authorities);
         let place = plan.client_ca_dir.as_deref().or(plan.client_ca.first().map(PathBuf::as_path));
         told(place.unwrap_or(Path::new("client-ca")), what);
         if trust.authorities_count() == 0 {
@@ -134,6 +143,37 @@ pub(crate) fn load(plan: &AuthPlan, audiences: Vec<String>) -> Result<(AuthSetti
         settings.revoked_macaroons = Arc::new(ids.map(str::to_owned).collect());
     }
     Ok((settings, warnings))
+}
+
+/// Files of authorities and their lists as they were when nothing was wrong with them, by their names.
+#[derive(Clone, Default)]
+pub(crate) struct GoodFiles(Arc<HashMap<String, Vec<u8>>>);
+
+impl GoodFiles {
+    /// Whom these files say to believe, and what is wrong with them.
+    fn read(&mut self, mut files: Vec<(String, Vec<u8>)>) -> (Trust, Vec<String>) {
+        let is_about =
+            |warning: &str, name: &str| warning.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "));
+        let (mut trust, mut warnings) = Trust::read(files.clone());
+        let mut told = Vec::new();
+        for (name, contents) in &mut files {
+            let Some(before) = self.0.get(name).filter(|before| *before != contents) else { continue };
+            if let Some(what) = warnings.iter().find(|warning| is_about(warning, name)) {
+                told.push(format!("{what}; what was in it before goes on counting"));
+                contents.clone_from(before);
+            }
+        }
+        if !told.is_empty() {
+            (trust, warnings) = Trust::read(files.clone());
+            told.append(&mut warnings);
+            warnings = told;
+        }
+        files.retain(|(name, _)| {
+            !warnings.iter().any(|warning| is_about(warning, name)) || self.0.contains_key(name)
+        });
+        self.0 = Arc::new(files.into_iter().collect());
+        (trust, warnings)
+    }
 }
 
 fn unreadable(path: &Path, cause: &std::io::Error) -> Error {
@@ -211,6 +251,7 @@ pub(super) struct AuthTable {
     users: Option<PathBuf>,
     macaroon_secrets: Option<PathBuf>,
     revoked_macaroons: Option<PathBuf>,
+    max_macaroon_lifetime: Option<String>,
     #[serde(default)]
     issuer: Vec<IssuerTable>,
     user_limits: Option<LimitsTable>,
@@ -244,6 +285,12 @@ impl AuthTable {
         if self.revoked_macaroons.is_some() && self.macaroon_secrets.is_none() {
             return Err(wrong("`revoked-macaroons` is of no use without `macaroon-secrets`".to_owned()));
         }
+        if self.max_macaroon_lifetime.is_some() && self.macaroon_secrets.is_none() {
+            return Err(wrong("`max-macaroon-lifetime` is of no use without `macaroon-secrets`".to_owned()));
+        }
+        let lifetime = self.max_macaroon_lifetime.as_deref().map(parse_lifetime_s).transpose();
+        let macaroon_lifetime_s_max =
+            lifetime.map_err(|why| wrong(format!("`max-macaroon-lifetime` is no time: {why}")))?;
         let realm_is_word = |realm: &String| {
             !realm.is_empty()
                 && realm.bytes().all(|byte| (0x20..0x7f).contains(&byte) && !b"\"\\".contains(&byte))
@@ -273,6 +320,7 @@ impl AuthTable {
             users: self.users,
             macaroon_secrets: self.macaroon_secrets,
             revoked_macaroons: self.revoked_macaroons,
+            macaroon_lifetime_s_max,
             issuers,
             user_limits: self.user_limits.map_or(Ok(ClientLimits::default()), LimitsTable::checked)?,
             vo_limits: self.vo_limits.map_or(Ok(ClientLimits::default()), LimitsTable::checked)?,
@@ -334,6 +382,7 @@ mod tests {
             users = "/etc/gridlane/users"
             macaroon-secrets = "/etc/gridlane/macaroons"
             revoked-macaroons = "/etc/gridlane/revoked"
+            max-macaroon-lifetime = "7d"
             user-limits = { connections = 20, requests = 100, rate = "100MB/s" }
             vo-limits = { rate = 1000 }
             [[issuer]]
@@ -353,6 +402,7 @@ mod tests {
         assert!(plan.issuers[1].may.changes());
         assert_eq!(plan.user_limits.bytes_per_s, Some(100_000_000));
         assert_eq!(plan.vo_limits.bytes_per_s, Some(1000));
+        assert_eq!(plan.macaroon_lifetime_s_max, Some(7 * 86_400));
         assert!(!read("").unwrap().asks());
     }
 
@@ -362,6 +412,8 @@ mod tests {
             ("wings = 2", "wings"),
             ("voms-dir = \"/v\"", "client-ca-dir"),
             ("revoked-macaroons = \"/r\"", "macaroon-secrets"),
+            ("max-macaroon-lifetime = \"7d\"", "macaroon-secrets"),
+            ("macaroon-secrets = \"/s\"\nmax-macaroon-lifetime = \"long\"", "90s"),
             ("realm = \"a\\\"b\"", "realm"),
             ("[[issuer]]\nurl = \"http://iam.example\"", "https"),
             ("[[issuer]]\nurl = \"https://a@iam.example\"", "https"),

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::SystemTime;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_auth::Rule;
 use gridlane_auth::policy::Class;
+use gridlane_auth::x509::Trust;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_net::tls;
@@ -17,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
-use super::auth;
+use super::auth::{self, GoodFiles};
 use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
 use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
@@ -26,6 +27,9 @@ use crate::output::print_event;
 
 /// A certificate that expires sooner is worth a warning.
 const EXPIRY_DAYS_MIN: u64 = 14;
+
+/// The same of an authority: who depends on it needs another one from somebody.
+const AUTHORITY_EXPIRY_DAYS_MIN: i64 = 30;
 
 /// The name of the extended attribute that is tried.
 const ATTRIBUTE: &str = "user.gridlane.check";
@@ -55,7 +59,7 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     }
     found.facts.push(told_of_root(root, tables.auth.takes_bearers()));
     match settings::certificate(args) {
-        Ok(certificate) => found.certificate(&certificate),
+        Ok(certificate) => found.certificate(&certificate, args.server_name.as_deref()),
         Err(error) => found.errors.push(error.to_string()),
     }
     for networks in [&args.proxy_protocol, &args.trust_forwarded] {
@@ -161,7 +165,8 @@ impl Findings {
     /// Whose word counts, who may do what, and rules that are never about anybody.
     fn identities(&mut self, args: &ServeArgs, tables: &Tables) {
         let listen = settings::addresses(args, true).unwrap_or_default();
-        let Some((auth, warnings)) = self.ok(auth::load(&tables.auth, settings::audiences(args, &listen)))
+        let Some((auth, warnings)) =
+            self.ok(auth::load(&tables.auth, settings::audiences(args, &listen), &mut GoodFiles::default()))
         else {
             return;
         };
@@ -172,6 +177,7 @@ impl Findings {
         }
         let mut ways: Vec<String> = Vec::new();
         if let Some(trust) = &auth.trust {
+            self.trust(trust);
             ways.push(format!("certificates of {} authorities", trust.authorities_count()));
         }
         ways.extend(auth.issuers.iter().map(|issuer| format!("tokens of {}", issuer.url)));
@@ -195,6 +201,25 @@ impl Findings {
         for rule in policy.rules() {
             if let Some(why) = never(rule, tables, &auth) {
                 self.warnings.push(format!("{} is never about anybody: {why}", rule.name));
+            }
+        }
+    }
+
+    /// Authorities that end soon, and lists that are out of date.
+    fn trust(&mut self, trust: &Trust) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now_s = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        for (name, not_after_s, next_update_s) in trust.dates() {
+            let days = not_after_s.saturating_sub(now_s) / 86_400;
+            if not_after_s <= now_s {
+                self.warnings.push(format!("the authority {name} has expired: nobody comes in by it"));
+            } else if days < AUTHORITY_EXPIRY_DAYS_MIN {
+                self.warnings.push(format!("the authority {name} expires in {days} days"));
+            }
+            if next_update_s.is_some_and(|next_update_s| next_update_s <= now_s) {
+                self.warnings.push(format!(
+                    "the revocation list of {name} is out of date: nobody comes in whom it is about (fetch-crl gets a new one)"
+                ));
             }
         }
     }
@@ -259,7 +284,7 @@ impl Findings {
         }
     }
 
-    fn certificate(&mut self, certificate: &Certificate) {
+    fn certificate(&mut self, certificate: &Certificate, server_name: Option<&str>) {
         let shown = certificate.cert.display();
         if certificate.is_self_signed && !certificate.cert.exists() && !certificate.key.exists() {
             return self.facts.push(format!("certificate {shown}: will be made"));
@@ -271,6 +296,12 @@ impl Findings {
         self.facts.push(format!("certificate {shown}: valid for {days} days"));
         if days < EXPIRY_DAYS_MIN {
             self.warnings.push(format!("the certificate {shown} expires in {days} days"));
+        }
+        let is_for = |name: &&str| tls::is_for(&certificate.cert, name).is_ok_and(|is_for| !is_for);
+        if let Some(name) = server_name.filter(is_for) {
+            self.warnings.push(format!(
+                "the certificate {shown} is not for {name} (server-name): clients that call it so refuse it"
+            ));
         }
     }
 

@@ -7,25 +7,29 @@ mod notify;
 mod rules;
 mod settings;
 mod tables;
+mod watch;
 
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::FromArgMatches as _;
-use gridlane_auth::Policy;
 use gridlane_auth::token::Issuer;
+use gridlane_auth::{Asker, Grants, Operation, Policy};
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
-use gridlane_server::{Control, Server};
+use gridlane_dav::ResourcePath;
+use gridlane_server::{Control, READ_ONLY, Server};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval};
 
-use self::settings::{Kept, host_name};
+use self::settings::{Certificate, Kept, host_name};
 use self::tables::Tables;
+use self::watch::Watch;
 use crate::args::{Cli, Command, Global, ServeArgs};
 use crate::config;
 use crate::output::{error_value, print_event};
@@ -49,12 +53,15 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     };
     // First of all: whoever rotates logs while directories are counted must not end the server by it.
     let mut hang_up = listen_to(SignalKind::hangup())?;
+    let mut watch = Watch::default();
+    watch.follow(global.config.clone());
     let tables = settings::tables(args, global)?;
     // Before anything is made on disk.
     settings::addresses(args, tables.auth.asks())?;
     settings::check_directories(&tables.plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
+    watch.follow(watched(global, &tables, &certificate));
     let mut kept = Kept::default();
     let mut settings = settings::settings(args, global, &tables, &certificate, &mut kept)?;
     let asked = args.max_connections as usize;
@@ -82,16 +89,30 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     notify::ready();
     let control = server.control();
     let speaks = Speaks { json: global.json, quiet: global.quiet };
+    let mut looks = interval(Duration::from_secs_f64(args.watch_interval));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let reloading = tokio::spawn(async move {
-        while hang_up.recv().await.is_some() {
-            notify::reloading();
+        loop {
+            let is_told = tokio::select! {
+                hung_up = hang_up.recv() => match hung_up {
+                    Some(()) => true,
+                    None => break,
+                },
+                _ = looks.tick() => false,
+            };
             // Directories and certificates are read: where blocking is allowed.
             tokio::task::block_in_place(|| {
-                let outcome = reload(&control, &mut kept, descriptors);
+                match is_told {
+                    true => watch.refresh(),
+                    false if watch.has_settled() => {}
+                    false => return,
+                }
+                notify::reloading();
+                let outcome = reload(&control, &mut kept, &mut watch, descriptors);
                 kept.reopen_logs();
                 speaks.reloaded(outcome, &control);
+                notify::ready();
             });
-            notify::ready();
         }
     });
     let stop = async move {
@@ -128,16 +149,77 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Who may do what by a configuration file, and whose tokens count there; `directory` is what is served where the file
-/// names nothing.
-pub(crate) fn policy_of(global: &Global, directory: Option<&Path>) -> Result<(Policy, Vec<Issuer>)> {
-    let tables = settings::tables_of_file(global, directory)?;
-    Ok((tables.policy(), tables.auth.issuers))
+/// Who may do what by a configuration file, and whose tokens count there.
+pub(crate) struct WhoMay {
+    /// The rules.
+    pub(crate) policy: Policy,
+    /// Whose tokens count.
+    pub(crate) issuers: Vec<Issuer>,
+    /// Where nobody may change anything, whatever the rules say.
+    read_only: Vec<ResourcePath>,
 }
 
-/// Reads everything again and serves by it. Returns which options did not change because they cannot.
-fn reload(control: &Control, kept: &mut Kept, descriptors: Option<u64>) -> Result<Vec<&'static str>> {
-    let usage = |message: String| Error::new(ErrorKind::Usage, message).fault(Fault::Caller);
+impl WhoMay {
+    /// What is decided of something, as the server does it: whether it may be done, and by which rule, or why not.
+    pub(crate) fn decide(
+        &self,
+        asker: Asker<'_>,
+        operation: Operation,
+        path: &ResourcePath,
+    ) -> (bool, String) {
+        let holds = |export: &ResourcePath| export.names().eq(path.names().take(export.names().count()));
+        if Grants::of(operation).changes() && self.read_only.iter().any(holds) {
+            return (false, READ_ONLY.to_owned());
+        }
+        let decision = self.policy.decide(asker, operation, path.names());
+        (decision.is_granted(), decision.to_string())
+    }
+}
+
+/// Who may do what by a configuration file; `directory` is what is served where the file names nothing.
+pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMay> {
+    // The file also has the options of the command.
+    let parsed = config::command_with_file()?
+        .try_get_matches_from(["gridlane", "serve"])
+        .and_then(|matches| Cli::from_arg_matches(&matches))
+        .map_err(|error| usage(error.render().to_string().trim_end().to_owned()))?;
+    let allow_write = matches!(&parsed.command, Command::Serve(args) if args.allow_write);
+    let tables = settings::tables_of_file(global, directory, allow_write)?;
+    let read_only = tables.plans.iter().filter(|plan| !plan.allow_write);
+    Ok(WhoMay {
+        policy: tables.policy(),
+        read_only: read_only.map(|plan| plan.path.clone()).collect(),
+        issuers: tables.auth.issuers,
+    })
+}
+
+fn usage(message: String) -> Error {
+    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
+}
+
+/// The files and directories whose change is a reason to read everything again.
+fn watched(global: &Global, tables: &Tables, certificate: &Certificate) -> Vec<PathBuf> {
+    let mut all = tables.auth.watched();
+    all.extend(global.config.clone());
+    all.extend([certificate.cert.clone(), certificate.key.clone()]);
+    all
+}
+
+/// What came of reading everything again.
+struct Reloaded {
+    /// Options that did not change because they cannot.
+    unchanged: Vec<&'static str>,
+    /// What is wrong with single files, and was not before.
+    warnings: Vec<String>,
+}
+
+/// Reads everything again and serves by it.
+fn reload(
+    control: &Control,
+    kept: &mut Kept,
+    watch: &mut Watch,
+    descriptors: Option<u64>,
+) -> Result<Reloaded> {
     let parsed = config::command_with_file()?
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches))
@@ -149,14 +231,17 @@ fn reload(control: &Control, kept: &mut Kept, descriptors: Option<u64>) -> Resul
     settings::check_directories(&tables.plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
+    // Also when it fails: what was wrong may become right where the new configuration looks for it.
+    watch.follow(watched(&parsed.global, &tables, &certificate));
     certificate.check_validity()?;
     // What is open stays so unless the server really goes on by what is new.
     let mut next_kept = kept.clone();
     let mut next = settings::settings(args, &parsed.global, &tables, &certificate, &mut next_kept)?;
     next.connections_max = connections_for(descriptors, next.connections_max);
     let unchanged = control.reload(next)?;
+    let warnings = next_kept.news_since(kept);
     *kept = next_kept;
-    Ok(unchanged)
+    Ok(Reloaded { unchanged, warnings })
 }
 
 /// How the server speaks to people while it runs.
@@ -167,15 +252,19 @@ struct Speaks {
 }
 
 impl Speaks {
-    fn reloaded(self, outcome: Result<Vec<&'static str>>, control: &Control) {
+    fn reloaded(self, outcome: Result<Reloaded>, control: &Control) {
         match outcome {
-            Ok(kept) => {
+            Ok(Reloaded { unchanged: kept, warnings }) => {
                 let rest = match kept.is_empty() {
                     true => String::new(),
                     false => format!("; only a restart changes --{}", kept.join(" and --")),
                 };
+                for warning in &warnings {
+                    say(format!("gridlane: {warning}"));
+                }
                 if self.json {
-                    print_event(&mut std::io::stdout().lock(), "reloaded", json!({ "unchanged": kept }));
+                    let fields = json!({ "unchanged": kept, "warnings": warnings });
+                    print_event(&mut std::io::stdout().lock(), "reloaded", fields);
                 } else if !self.quiet {
                     say(format!("gridlane: serving by the new configuration{rest}"));
                 }

@@ -11,7 +11,7 @@ use gridlane_net::{TrustedProxies, has_ipv6, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
-use super::auth;
+use super::auth::{self, GoodFiles};
 use super::keys::KeyFetcher;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ServeArgs};
@@ -28,6 +28,9 @@ const COUNTING_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Kept {
     storages: Vec<(StorageKey, Arc<dyn Storage>)>,
     logs: Vec<(String, AccessLog)>,
+    authorities: GoodFiles,
+    /// What is wrong with single files, and does not keep the server from serving.
+    warnings: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -87,10 +90,11 @@ fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
     })
 }
 
-/// What a configuration file says is to be served, or else that `directory` is, for reading: for questions about it.
-pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>) -> Result<Tables> {
+/// What a configuration file says is to be served, or else that `directory` is: for questions about it. `allow_write`
+/// is where it does not say itself whether anything may be changed.
+pub(super) fn tables_of_file(global: &Global, directory: Option<&Path>, allow_write: bool) -> Result<Tables> {
     let defaults = Defaults {
-        allow_write: false,
+        allow_write,
         upload_bytes_max: limits::UPLOAD_BYTES_MAX,
         durability: Durability::default(),
     };
@@ -146,13 +150,15 @@ pub(super) fn settings(
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
     let listen = addresses(args, tables.auth.asks())?;
-    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen))?;
+    next.authorities = kept.authorities.clone();
+    let (mut auth, warnings) = auth::load(&tables.auth, audiences(args, &listen), &mut next.authorities)?;
     if !auth.issuers.is_empty() {
         // `--insecure` is not for this: whoever could pretend to be an issuer could be anybody here.
         auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
     }
-    for warning in &warnings {
-        access_log.note(warning);
+    next.warnings = warnings;
+    for warning in next.news_since(kept) {
+        access_log.note(&warning);
     }
     let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
@@ -256,6 +262,11 @@ fn log(
 }
 
 impl Kept {
+    /// What is wrong with single files, and was not before.
+    pub(super) fn news_since(&self, before: &Kept) -> Vec<String> {
+        self.warnings.iter().filter(|warning| !before.warnings.contains(warning)).cloned().collect()
+    }
+
     /// Opens the files of all logs again.
     pub(super) fn reopen_logs(&self) {
         for (_, log) in &self.logs {

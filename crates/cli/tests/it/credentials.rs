@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::support::client::{Outcome, cp, gridlane, run};
 use crate::support::nginx::Nginx;
 use crate::support::python::debian;
-use crate::support::{Scratch, content};
+use crate::support::{Scratch, content, secrets};
 
 /// Nobody takes it for something else where it turns up.
 const TOKEN: &str = "tok-en.of_ada~0123456789";
@@ -39,8 +39,13 @@ impl Server {
         let mut all = json!({ "cert": cert, "key": key, "log": scratch.join("log") });
         all.as_object_mut().unwrap().append(&mut settings.as_object().unwrap().clone());
         let mut command = debian("credentials_server.py");
-        let mut child =
-            command.arg(all.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .arg(all.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ports: Vec<u16> = line.split_whitespace().map(|port| port.parse().unwrap()).collect();
@@ -94,6 +99,7 @@ fn copy(servers: &[&Server], source: &str, scratch: &Scratch) -> Command {
 }
 
 fn with_token(mut command: Command) -> Command {
+    secrets::remember(TOKEN);
     command.env("BEARER_TOKEN", TOKEN);
     command
 }
@@ -312,6 +318,7 @@ impl Pki {
         let (user, user_key, user_pem) = &self.user;
         let key = KeyPair::generate().unwrap();
         let made = proxy.signed_by(&key, &Issuer::from_params(user, user_key)).unwrap();
+        secrets::remember_key(&key.serialize_pem());
         format!("{}{}{user_pem}", made.pem(), key.serialize_pem())
     }
 }

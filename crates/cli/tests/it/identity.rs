@@ -7,13 +7,17 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::client::{Outcome, gridlane, run, signal, text};
+use crate::support::client::{Outcome, Running, cp, gridlane, run, signal, text};
 use crate::support::issuer::{Issuer, Signer, now_s, wlcg};
+use crate::support::object::Object;
 use crate::support::pki::{ADA_DN, BOB_DN, Credential, EVE_DN, Pki, Rfc3820, openssl};
+use crate::support::rogue::Rogue;
 use crate::support::serve::Server;
 use crate::support::tools::{curl, tool};
 use crate::support::voms::VomsProxy;
-use crate::support::{Scratch, assert_same, secrets, until};
+use crate::support::{
+    MIB, Scratch, assert_same, content, journal_of, occupied_bytes, part_of, python, secrets, until,
+};
 
 pub(super) const AUDIENCE: &str = "https://storage.gridlane.test";
 const PASSWORD: &str = "correct horse battery";
@@ -350,6 +354,16 @@ fn macaroons_for_the_fields_clients() {
     site.ask_by_token(macaroon, "vo/sub/f", &[]).refuses(403, "");
     site.ask_by_token(macaroon, "vo/f", &["--request", "DELETE"]).refuses(403, "");
     assert_eq!(site.ask(&format!("{url}?authz=Bearer%20{macaroon}"), &[]).status, 200);
+    // Anybody may take away from it.
+    for (caveat, status) in [("activity:LIST", 403), ("before:2000-01-01T00:00:00Z", 401), ("wind:calm", 401)]
+    {
+        let mut command = python::debian("macaroon_caveats.py");
+        command.args([macaroon, caveat]);
+        let said = run(command).ok().text();
+        let less = said.lines().next().unwrap();
+        secrets::remember(less);
+        site.ask_by_token(less, "vo/f", &[]).refuses(status, "");
+    }
     // Cut, changed.
     let truncated = &macaroon[..macaroon.len() - 8];
     secrets::remember(truncated);
@@ -424,4 +438,97 @@ fn passwords_open_a_home() {
         "{head:?}"
     );
     assert!(site.log("access.log").contains("ada"));
+}
+
+/// A request by OpenSSL's client, over one version of TLS, and what it says of the connection.
+fn ask_openssl(site: &Site, version: &str, options: &[&str]) -> String {
+    let request =
+        site.scratch.file("request", b"GET /vo/f HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    let address = site.url("").replace("https://", "").replace('/', "");
+    let mut command =
+        openssl(&["s_client", "-connect", &address, "-servername", "localhost", "-ign_eof", version]);
+    command.arg("-CApath").arg(site.pki.certificates()).args(options);
+    run_with_input(command, &request).text()
+}
+
+fn run_with_input(mut command: Command, input: &std::path::Path) -> Outcome {
+    command.stdin(fs::File::open(input).unwrap());
+    run(command)
+}
+
+/// Who comes back with a session is who began it, as long as that counts.
+#[test]
+fn a_resumed_session_is_no_way_around() {
+    let site = Site::new();
+    let member = site.member();
+    for version in ["-tls1_3", "-tls1_2"] {
+        let session = site.scratch.join(format!("session{version}"));
+        let credential =
+            ["-cert", text(&member.cert), "-cert_chain", text(&member.cert), "-key", text(&member.key)];
+        let kept = ["-sess_out", text(&session)];
+        let first = ask_openssl(&site, version, &[&credential[..], &kept].concat());
+        assert!(first.contains("HTTP/1.1 200 "), "{first}");
+        let again = ask_openssl(&site, version, &["-sess_in", text(&session)]);
+        assert!(again.contains("Reused, ") && again.contains("HTTP/1.1 200 "), "{again}");
+    }
+    site.pki.revoke("eve");
+    signal(&site.server.pid().to_string(), "HUP");
+    until("the list is read", || site.ask_with(&member, "vo/f", &[]).status == 401);
+    for version in ["-tls1_3", "-tls1_2"] {
+        let session = site.scratch.join(format!("session{version}"));
+        let again = ask_openssl(&site, version, &["-sess_in", text(&session)]);
+        assert!(again.contains("HTTP/1.1 401 "), "{again}");
+    }
+}
+
+/// What a copy that was killed leaves beside its target has nothing of the URL's secret: the scratch directory is
+/// searched when it goes.
+#[test]
+fn what_a_killed_copy_leaves_has_no_secret() {
+    let scratch = Scratch::new();
+    let bytes = content(7201, 8 * MIB);
+    let object = Object::new(&bytes);
+    let server = Rogue::with_rate(4_000_000, move |request| object.answer(request));
+    let target = scratch.join("f");
+    let token = Signer::es256("key").token(&json!({ "sub": "ada" }));
+    let copy = Running::start(cp(format!("{}?authz=Bearer%20{token}", server.url("f")), &target));
+    until("a part is there", || {
+        occupied_bytes(&part_of(&target)) > MIB as u64 && journal_of(&target).exists()
+    });
+    copy.kill();
+    assert!(journal_of(&target).exists(), "{:?}", scratch.names());
+}
+
+#[test]
+fn gridlane_itself_shows_proxies_and_tokens_and_says_why_it_is_refused() {
+    let site = Site::new();
+    let (member, admin) = (site.member(), site.admin());
+    let ours = |words: &[&str]| {
+        let mut command = gridlane();
+        command.args(words);
+        command
+    };
+    let (file, up) = (site.url("vo/f"), site.url("vo/up"));
+    let source = site.scratch.file("new", b"new");
+    assert_same(&site.run(ours(&["cat", &file]), Some(&member), None).ok().stdout, BYTES);
+    let refused = site.run(ours(&["cp", text(&source), &up]), Some(&member), None).exits(4);
+    refused.says(&["it was shown the proxy of", text(&member.file), "voms-proxy-info"]);
+    site.run(ours(&["cp", text(&source), &up]), Some(&admin), None).ok();
+    assert_eq!(fs::read(site.exported("vo/up")).unwrap(), b"new");
+    site.run(ours(&["rm", &up]), Some(&admin), None).ok();
+
+    let reader = site.token(&json!({ "scope": "storage.read:/" }));
+    assert_same(&site.run(ours(&["cat", &file]), None, Some(&reader)).ok().stdout, BYTES);
+    let out = site.scratch.dir("out");
+    site.run(ours(&["cp", "-r", &site.url("vo/"), text(&out)]), None, Some(&reader)).ok();
+    assert_same(&fs::read(out.join("sub/f")).unwrap(), BYTES);
+    // The token counts, and not the proxy that could do more.
+    let refused = site.run(ours(&["cp", text(&source), &up]), Some(&admin), Some(&reader)).exits(4);
+    refused.says(&["it was shown the token of BEARER_TOKEN", "scopes"]);
+    let elsewhere = site.token(&json!({ "scope": "storage.read:/", "aud": "https://other.example" }));
+    let refused = site.run(ours(&["cat", &file]), None, Some(&elsewhere)).exits(4);
+    refused.says(&["401", "invalid_token", "audience"]);
+    let in_url = format!("{file}?authz={reader}");
+    assert_same(&site.run(ours(&["cat", &in_url]), None, None).ok().stdout, BYTES);
+    site.run(ours(&["cat", &file]), None, None).exits(4).says(&["nothing was shown", "--token-file"]);
 }

@@ -31,7 +31,7 @@ impl LiveToken {
             return None;
         }
         let search = super::Search { machine: self.machine.as_ref(), user: self.machine.user() };
-        search.token_in(path, true, &mut Vec::new()).ok().flatten()
+        search.token_in(path, known.is_named, &mut Vec::new()).ok().flatten()
     }
 }
 

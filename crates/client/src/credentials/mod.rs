@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_engine::{Credentials, HostPattern, TokenSource};
 use gridlane_net::tls::ClientIdentity;
 
@@ -91,6 +91,8 @@ pub struct FoundToken {
     pub claims: Claims,
     /// Which version of the file it was in; `None`: it is read once only.
     version: Option<Version>,
+    /// Whether a person named the file: then it may be somebody else's for root, and anything that can be read.
+    is_named: bool,
 }
 
 /// A certificate with its key, which its `Debug` does not show.
@@ -100,6 +102,8 @@ pub struct FoundCertificate {
     pub file: PathBuf,
     /// What is shown to servers.
     pub identity: ClientIdentity,
+    /// Whether a person named the file.
+    is_named: bool,
 }
 
 impl fmt::Display for Place {
@@ -127,6 +131,12 @@ impl FoundCertificate {
 }
 
 impl Found {
+    /// What is shown, as it is called in messages.
+    pub fn names(&self) -> Vec<String> {
+        let token = self.token.iter().map(FoundToken::name);
+        token.chain(self.certificate.iter().map(FoundCertificate::name)).collect()
+    }
+
     /// An error of kind `Denied` if what would be shown is not valid at `now_s`, in seconds since 1970.
     pub fn refuse_invalid(&self, now_s: i64) -> Result<()> {
         let past = |ends_s: i64| format_seconds(now_s.saturating_sub(ends_s) as f64);
@@ -147,6 +157,26 @@ impl Found {
             return Err(denied(message).hint("is this machine's clock right (timedatectl)?"));
         }
         Ok(())
+    }
+
+    /// What can be shown at `now_s`, in seconds since 1970. What a person named, and is not valid, is an error: they want to
+    /// be known by it. What only lies around is passed over with a warning: who reads what is public needs none.
+    pub fn usable(mut self, now_s: i64) -> Result<Found> {
+        let Err(error) = self.refuse_invalid(now_s) else { return Ok(self) };
+        let token_named = self.token.as_ref().map(|token| match token.place {
+            Place::Variable(_) => true,
+            Place::File(_) => token.is_named,
+        });
+        let is_named = token_named.or(self.certificate.as_ref().map(|certificate| certificate.is_named));
+        if is_named != Some(false) {
+            return Err(error);
+        }
+        (self.token, self.certificate) = (None, None);
+        self.warnings.push(Warning {
+            message: format!("{}; it is not shown to anybody", error.message()),
+            advice: "renew it, or remove it".to_owned(),
+        });
+        Ok(self)
     }
 
     /// What the engine shows of it: the token, which is read again when its file changes, and what the certificate is
@@ -175,7 +205,7 @@ impl Found {
 /// Whether credentials are shown to the server of a URL that a person names: it speaks TLS, and nothing in the URL says
 /// who asks.
 pub fn are_shown_to(url: &Url) -> bool {
-    url.scheme() == Scheme::Https && !url.has_secrets()
+    url.scheme().is_encrypted() && !url.has_secrets()
 }
 
 /// Looks for credentials.
@@ -255,7 +285,7 @@ impl Search<'_> {
                 advice: format!("chmod 600 {}", path.display()),
             });
         }
-        token_of(&content, path)
+        token_of(&content, path, is_named)
     }
 
     fn certificate(&self, passed_over: &mut Vec<String>) -> Result<Option<FoundCertificate>> {
@@ -310,7 +340,7 @@ impl Search<'_> {
                 Error::new(error.kind(), format!("cannot use {}: {}", path.display(), error.message()));
             again.fault(Fault::Caller).hint(error.hint_text().unwrap_or(LEAVE_OUT))
         })?;
-        Ok(FoundCertificate { file: path.to_path_buf(), identity })
+        Ok(FoundCertificate { file: path.to_path_buf(), identity, is_named })
     }
 
     /// A file; `None` when nobody named it and it is not there.
@@ -342,13 +372,13 @@ impl Search<'_> {
 const LEAVE_OUT: &str =
     "name another one, or show none with --no-credentials; gridlane doctor shows what is found";
 
-fn token_of(content: &Content, path: &Path) -> Result<Option<FoundToken>> {
+fn token_of(content: &Content, path: &Path, is_named: bool) -> Result<Option<FoundToken>> {
     let place = Place::File(path.to_path_buf());
     let text = std::str::from_utf8(&content.bytes).map_err(|_| malformed(&place.to_string()))?.trim();
     if text.is_empty() {
         return Ok(None);
     }
-    read_token(text, place, content.version).map(Some)
+    read_token(text, place, content.version).map(|token| Some(FoundToken { is_named, ..token }))
 }
 
 /// A token of text without space around it (RFC 6750, 2.1: `b64token`).
@@ -357,7 +387,7 @@ fn read_token(text: &str, place: Place, version: Option<Version>) -> Result<Foun
     if !text.bytes().all(is_plain) {
         return Err(malformed(&place.to_string()));
     }
-    Ok(FoundToken { secret: Secret::new(text), place, claims: Claims::read(text), version })
+    Ok(FoundToken { secret: Secret::new(text), place, claims: Claims::read(text), version, is_named: false })
 }
 
 fn malformed(of: &str) -> Error {

@@ -219,6 +219,20 @@ fn what_has_expired_is_told_before_it_is_used() {
 }
 
 #[test]
+fn what_only_lies_around_and_has_expired_is_passed_over() {
+    let variable = |name| found(&Fake::default().variable(name, &expiring(1000)));
+    assert!(variable("BEARER_TOKEN").usable(2000).is_err(), "somebody named it");
+    let lying = found(&Fake::default().file("/tmp/bt_u1000", &expiring(1000)));
+    assert!(lying.clone().usable(999).unwrap().token.is_some());
+    let passed = lying.usable(2000).unwrap();
+    assert!(passed.token.is_none() && passed.warnings[0].message.contains("/tmp/bt_u1000 expired"));
+    let named = Fake::default().file("/p.pem", &pair()).variable("X509_USER_PROXY", "/p.pem");
+    assert!(found(&named).usable(i64::MAX / 2).is_err());
+    let proxy = found(&Fake::default().file("/tmp/x509up_u1000", &pair()));
+    assert!(proxy.usable(i64::MAX / 2).unwrap().certificate.is_none());
+}
+
+#[test]
 fn a_renewed_token_is_used_at_once_and_a_broken_one_never() {
     let file = "/tmp/bt_u1000";
     let machine = Arc::new(Fake::default().file(file, &expiring(1000)));

@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gridlane_auth::x509::Name;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustls::client::ResolvesClientCert;
@@ -121,21 +122,9 @@ fn facts(chain: &[CertificateDer<'_>]) -> Option<IdentityFacts> {
     })
 }
 
-/// A name as OpenSSL prints it on one line, fit to be shown.
+/// A name as OpenSSL prints it on one line.
 fn dn(name: &X509Name<'_>) -> String {
-    let registry = x509_parser::objects::oid_registry();
-    let mut text = String::new();
-    for attribute in name.iter_attributes() {
-        let oid = attribute.attr_type();
-        let kind = match oid.to_id_string().as_str() {
-            "1.2.840.113549.1.9.1" => "emailAddress".to_owned(),
-            id => x509_parser::objects::oid2abbrev(oid, registry).map_or(id.to_owned(), str::to_owned),
-        };
-        let value = attribute.as_str().unwrap_or("?");
-        text.push_str(&format!("/{kind}="));
-        text.extend(value.chars().map(|c| if c.is_control() { '?' } else { c }));
-    }
-    text
+    Name::from_der(name.as_raw()).map_or_else(String::new, |name| name.to_string())
 }
 
 /// Shows one certificate to every server that asks for any: which authorities a server names tells nothing about

@@ -33,6 +33,10 @@ pub(crate) struct Keys {
     pub(crate) fetches: Counter,
     /// Those that failed.
     pub(crate) failures: Counter,
+    /// Tokens that were found good before.
+    pub(crate) known: Counter,
+    /// Tokens whose signature was looked at.
+    pub(crate) looked_at: Counter,
 }
 
 #[derive(Default)]
@@ -94,7 +98,18 @@ impl Keys {
         let fingerprint = Fingerprint::of(token);
         let mut state = self.state();
         let generation = state.cache.generation();
-        state.verified.get(fingerprint, generation, now_s)
+        let known = state.verified.get(fingerprint, generation, now_s);
+        drop(state);
+        known.inspect(|_| {
+            self.known.add(1);
+        })
+    }
+
+    /// When the keys of each issuer were fetched that are used now, in seconds since 1970.
+    pub(crate) fn fetched_s(&self) -> Vec<(String, i64)> {
+        let state = self.state();
+        let issuers = state.cache.issuers();
+        issuers.filter_map(|issuer| Some((issuer.to_owned(), state.cache.fetched_s(issuer)?))).collect()
     }
 
     /// Who bears a token. Waits for its issuer's keys when it is signed with one that is not known, and they were not
@@ -103,6 +118,7 @@ impl Keys {
         if let Some(identity) = self.seen(token, now_s) {
             return Ok(identity);
         }
+        self.looked_at.add(1);
         let believed = Arc::clone(&self.state().believed);
         let unverified = Unverified::read(token, &believed.issuers)?;
         let issuer = unverified.issuer().url.as_str();

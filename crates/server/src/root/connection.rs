@@ -16,6 +16,7 @@ mod deadlines;
 mod ending;
 mod entry;
 mod incoming;
+mod limited;
 
 use std::collections::VecDeque;
 use std::io;
@@ -48,7 +49,8 @@ use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::client::Client;
 use crate::reply::Pieces;
-use crate::shared::{Current, Pace, Phase, Shared};
+use crate::shared::{Current, Phase, Shared};
+use crate::throttle::{Connected, Paces, Parties};
 use crate::transfer::{Patience, told};
 
 /// Answers are made ahead of the socket up to here.
@@ -144,8 +146,10 @@ pub(crate) struct Connection {
     /// Nothing more is read, and what is to be sent ends with what there is.
     pub(super) is_ending: bool,
     clock: Clock,
-    /// The client's rate limit, if it has one.
-    pace: Option<Arc<Pace>>,
+    /// The client's rate limits.
+    paces: Paces,
+    /// Whose it is beside its address, as far as they have limits.
+    counted: (Parties, Connected),
 }
 
 /// What happened when.
@@ -188,7 +192,8 @@ impl Connection {
             shown: Shown::default(),
             refused_proofs: 0,
             outbox: Outbox::new(Arc::clone(&shared.buffers)),
-            pace: shared.throttle.pace(client.address, &shared.client_limits),
+            paces: shared.throttle.paces(&shared.limits.at(client.address)),
+            counted: Default::default(),
             shared,
             current,
             wire: Wire { stream, inbox: Inbox::default() },
@@ -360,9 +365,18 @@ impl Connection {
                     self.outbox.push(&said);
                     self.start_tls().await?;
                 }
-                Step::Login(stream, login) => self.login(stream, &login)?,
-                Step::Auth(stream, auth) => self.authenticate(stream, &auth).await?,
-                Step::Bind(stream, bind) => self.bind(stream, &bind)?,
+                Step::Login(stream, login) => {
+                    self.login(stream, &login)?;
+                    self.begin_counting();
+                }
+                Step::Auth(stream, auth) => {
+                    self.authenticate(stream, &auth).await?;
+                    self.begin_counting();
+                }
+                Step::Bind(stream, bind) => {
+                    self.bind(stream, &bind)?;
+                    self.begin_counting();
+                }
                 Step::Request(stream, request) => self.ask(stream, request, used),
                 Step::Data(head) => self.begin_intake(&head),
             }
@@ -385,8 +399,8 @@ impl Connection {
         self.unanswered += 1;
         let len = len + room_of_paths(&request);
         let asked = Asked { stream, request, client: None, len, began: Instant::now(), parts_bytes: 0 };
-        if let Err(wait) = self.allowance() {
-            return self.answered(&asked, Ok(wait));
+        if let Err(outcome) = self.allowance() {
+            return self.answered(&asked, outcome);
         }
         if let Some(asked) = self.answer_at_once(asked, &all, &context) {
             self.asked_bytes += asked.len;
@@ -394,21 +408,11 @@ impl Connection {
         }
     }
 
-    /// Takes a request from what the client may ask; else how long it has to wait.
-    fn allowance(&mut self) -> Result<(), Answer> {
-        let limits = &self.shared.client_limits;
-        self.shared.throttle.request(self.client.address, limits).map_err(|wait| {
-            self.shared.metrics.throttled.add(1);
-            let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
-            Answer::Wait(seconds, "this client asks too often".to_owned())
-        })
-    }
-
     /// The settings of this moment, for what begins now.
     fn renew(&mut self) {
         if self.current.has_changed().unwrap_or(false) {
             self.shared = Arc::clone(&self.current.borrow_and_update());
-            self.pace = self.shared.throttle.pace(self.client.address, &self.shared.client_limits);
+            self.renew_paces();
             if let Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) =
                 &mut self.role
             {
@@ -703,8 +707,8 @@ impl Connection {
                 self.clock.active = now;
                 let waited = self.clock.full_since.take().map_or(Duration::ZERO, |since| now - since);
                 self.clock.patience.note(moved as u64, waited).map_err(|slow| slow.of_sending())?;
-                if let Some(pace) = &self.pace {
-                    let wait = pace.owe(moved as u64);
+                if !self.paces.are_none() {
+                    let wait = self.paces.owe(moved as u64);
                     if !wait.is_zero() {
                         self.clock.held_until = Some(now + wait);
                     }

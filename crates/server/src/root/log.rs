@@ -13,7 +13,7 @@ use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId, ztn};
 use super::answer::{Failure, shown};
 use super::context::{Context, Link, Session};
 use crate::access_log::{Record, timestamp};
-use crate::client::Client;
+use crate::client::{Client, Decided};
 use crate::settings::LogLevel;
 use crate::shared::Shared;
 
@@ -131,6 +131,7 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
     }
     let id = format!("{:x}-{:x}", shared.started_s, shared.metrics.began.add(1));
     let session = by.map(|(context, _)| &*context.session);
+    let decided = by.and_then(|(_, client)| client.decision());
     let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let record = Record {
         time: timestamp(SystemTime::now()),
@@ -149,7 +150,9 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
         seconds: line.began.elapsed().as_secs_f64(),
         range: None,
         identity: by.map(|(_, client)| &*client.identity),
-        decision: by.and_then(|(_, client)| client.decision()),
+        operation: decided.as_ref().and_then(Decided::operation),
+        decision: decided.as_ref().map(|decided| decided.what.as_str()),
+        decided_path: decided.as_ref().and_then(|decided| decided.path_beside(line.path)),
         user: session.and_then(|session| told(&session.user)),
         user_agent: session.map(|session| session.agent.as_str()).filter(|agent| !agent.is_empty()),
         client_id: None,

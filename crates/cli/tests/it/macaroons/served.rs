@@ -384,19 +384,42 @@ fn gfal2_asks_by_itself() {
     let token = Secret::new(token.trim());
     secrets::remember(token.expose());
     assert_eq!(site.bear(&token, "data/ada/sub/f", &[]).status, 200);
+    assert_eq!(caveats(token.expose())[0], "name:ada", "by the gridmap");
     // For a copy, when it is told to use tokens instead of the proxy.
     let target = site.scratch.join("target");
     let option = "HTTP PLUGIN:RETRIEVE_BEARER_TOKEN=true";
     gfal(&site, "gfal-copy", &["-D", option, &url, text_of(&target)]).ok();
     assert_same(&fs::read(&target).unwrap(), b"data/ada/sub");
-    let log = fs::read_to_string(site.scratch.join("access.log")).unwrap();
-    let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert!(
-        records.iter().any(|record| record["method"] == "POST" && record["status"] == 200),
-        "gfal2 asked for no macaroon: {log}"
-    );
-    let by_macaroon = |record: &&Value| record["method"] == "GET" && record.to_string().contains("macaroon");
-    assert!(records.iter().any(|record| by_macaroon(&record)), "gfal2 used no macaroon: {log}");
+    asked_by_proxy_and_used(&site);
+}
+
+/// Asserts that somebody with a proxy was given a macaroon, and used one for everything else.
+fn asked_by_proxy_and_used(site: &Site) {
+    let log = site.scratch.join("access.log");
+    let mut records = Vec::<Value>::new();
+    until("the log says that a macaroon was used", || {
+        let text = fs::read_to_string(&log).unwrap_or_default();
+        records = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let is_transfer = |record: &Value| record["method"] == "GET" || record["method"] == "PUT";
+        records.iter().any(|record| is_transfer(record) && record["identity"]["kind"] == "macaroon")
+    });
+    let by_proxy: Vec<&Value> =
+        records.iter().filter(|record| record["identity"]["kind"] == "certificate").collect();
+    assert!(!by_proxy.is_empty());
+    for record in by_proxy {
+        assert_eq!((&record["method"], &record["status"]), (&"POST".into(), &200.into()), "{record}");
+    }
+}
+
+#[test]
+fn gfal2_copies_from_site_to_site_by_macaroons() {
+    let (one, two) = (Site::new(), Site::new());
+    let from = one.url("https", "data/ada/sub/f").replace("https", "davs");
+    let to = two.url("https", "data/ada/sub/copied").replace("https", "davs");
+    gfal(&one, "gfal-copy", &[&from, &to]).ok();
+    assert_same(&fs::read(two.scratch.join("root/data/ada/sub/copied")).unwrap(), b"data/ada/sub");
+    asked_by_proxy_and_used(&one);
+    asked_by_proxy_and_used(&two);
 }
 
 #[test]

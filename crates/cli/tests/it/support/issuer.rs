@@ -26,7 +26,7 @@ pub(crate) struct Signer {
 }
 
 enum Private {
-    Ec(EcdsaKeyPair),
+    Ec(Box<EcdsaKeyPair>),
     Rsa(Box<ring::rsa::KeyPair>),
 }
 
@@ -35,7 +35,7 @@ impl Signer {
     pub(crate) fn es256(id: &str) -> Signer {
         let (how, random) = (&ECDSA_P256_SHA256_FIXED_SIGNING, SystemRandom::new());
         let der = EcdsaKeyPair::generate_pkcs8(how, &random).unwrap().as_ref().to_vec();
-        let key = Private::Ec(EcdsaKeyPair::from_pkcs8(how, &der, &random).unwrap());
+        let key = Private::Ec(Box::new(EcdsaKeyPair::from_pkcs8(how, &der, &random).unwrap()));
         Signer::remembered(id, key, der)
     }
 

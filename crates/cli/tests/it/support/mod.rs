@@ -78,6 +78,14 @@ impl Scratch {
     }
 }
 
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            secrets::check_journals(self.path());
+        }
+    }
+}
+
 /// Names of everything in a directory, hidden files too, sorted.
 pub(crate) fn names(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> =

@@ -5,7 +5,7 @@
 //! the logs that a server writes, its metrics, and what other programs got from it. A hit fails the test with the
 //! place, and does not repeat the secret.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::RwLock;
+use std::sync::{LazyLock, RwLock};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -27,8 +27,46 @@ const SECRET_BYTES_MIN: usize = 8;
 /// Of a long secret this much is enough to be found: a part of it is a leak as well.
 const PIECE_BYTES: usize = 24;
 
-/// The spellings that are searched for.
-static KNOWN: RwLock<BTreeSet<String>> = RwLock::new(BTreeSet::new());
+/// What is searched for.
+static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+
+/// The spellings of all secrets, such that a text is gone through once for all of them.
+#[derive(Default)]
+struct Known {
+    /// By the bytes that they begin with.
+    by_start: HashMap<[u8; SECRET_BYTES_MIN], BTreeSet<String>>,
+    /// Whether one begins with bytes of this [`Known::mark`]: most of a text is passed over by it.
+    marks: Vec<bool>,
+}
+
+impl Known {
+    const MARKS: usize = 1 << 16;
+
+    /// A number made of the first three bytes.
+    fn mark(bytes: &[u8]) -> usize {
+        (usize::from(bytes[0]) << 10 ^ usize::from(bytes[1]) << 5 ^ usize::from(bytes[2])) % Self::MARKS
+    }
+
+    fn add(&mut self, spelling: String) {
+        let start = *spelling.as_bytes().first_chunk().expect("long enough");
+        self.marks.resize(Self::MARKS, false);
+        self.marks[Self::mark(&start)] = true;
+        self.by_start.entry(start).or_default().insert(spelling);
+    }
+
+    /// Where one begins.
+    fn find(&self, said: &[u8]) -> Option<usize> {
+        if self.marks.is_empty() {
+            return None;
+        }
+        said.windows(SECRET_BYTES_MIN).enumerate().position(|(at, start)| {
+            self.marks[Self::mark(start)]
+                && self.by_start.get(start).is_some_and(|spellings| {
+                    spellings.iter().any(|spelling| said[at..].starts_with(spelling.as_bytes()))
+                })
+        })
+    }
+}
 
 /// Names a secret: a token, a macaroon, a password.
 ///
@@ -71,16 +109,15 @@ fn learn(secret: &str) {
     // A line of PEM has 64 characters, so that at least one piece is in one line.
     for piece in pieces(secret) {
         let bytes = piece.as_bytes();
-        known.insert(piece.to_owned());
-        known.insert(STANDARD.encode(bytes).trim_end_matches('=').to_owned());
-        known.insert(bytes.iter().fold(String::new(), |mut hex, byte| {
+        known.add(piece.to_owned());
+        known.add(STANDARD.encode(bytes).trim_end_matches('=').to_owned());
+        known.add(bytes.iter().fold(String::new(), |mut hex, byte| {
             let _ = write!(hex, "{byte:02x}");
             hex
         }));
         // As Rust shows bytes that nobody has hidden.
-        let shown = format!("{bytes:?}");
-        known.insert(shown.trim_matches(['[', ']']).to_owned());
-        known.insert(utf8_percent_encode(piece, NON_ALPHANUMERIC).to_string());
+        known.add(format!("{bytes:?}").trim_matches(['[', ']']).to_owned());
+        known.add(utf8_percent_encode(piece, NON_ALPHANUMERIC).to_string());
     }
 }
 
@@ -106,8 +143,7 @@ pub(crate) fn check(place: &str, said: &[u8]) {
 fn find(said: &[u8]) -> Option<usize> {
     // The content of a file that went through standard output is nothing that anybody says.
     let said = std::str::from_utf8(said).ok()?;
-    let known = KNOWN.read().unwrap();
-    known.iter().find_map(|secret| said.find(secret.as_str()))
+    KNOWN.read().unwrap().find(said.as_bytes())
 }
 
 /// What of a run is searched.
@@ -198,6 +234,30 @@ pub(crate) fn metrics(admin: &str) -> (String, Vec<u8>) {
     (format!("the metrics at {admin}"), ask().unwrap_or_default())
 }
 
+/// Searches the journals that copies have left in a directory.
+#[track_caller]
+pub(crate) fn check_journals(dir: &Path) {
+    /// In larger trees nobody looks.
+    const ENTRIES_MAX: usize = 1000;
+    let mut dirs = vec![dir.to_owned()];
+    let mut entries = 0;
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+            entries += 1;
+            if entries > ENTRIES_MAX {
+                return;
+            }
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => dirs.push(entry.path()),
+                _ if entry.file_name().as_bytes().ends_with(b".gridlane-journal") => {
+                    check_file(&entry.path())
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 #[test]
 fn secrets_are_found_in_every_spelling() {
     let token = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhZGEifQ.an-invented_signature-0123456789abcdefghijklmnop";
@@ -236,4 +296,24 @@ fn a_leak_fails_the_test_without_repeating_it() {
     assert!(message.contains("a secret leaks") && message.contains("standard output"), "{message}");
     assert!(!message.contains(secret), "the secret is repeated");
     assert_eq!(run_to_show_a_secret(leaks()).ok().text().trim(), secret);
+}
+
+#[test]
+fn what_a_server_writes_is_searched() {
+    use super::Scratch;
+    use super::serve::Server;
+    use super::tools::run_curl;
+    let scratch = Scratch::new();
+    let log = scratch.join("access.log");
+    for (name, log) in
+        [("an-invented-name-in-a-log", log.to_str().unwrap()), ("an-invented-name-on-standard-error", "-")]
+    {
+        let server = Server::with(&scratch.dir("export"), &["--access-log", log]);
+        remember(name);
+        run_curl(&["--output", "/dev/null", &server.url(name)]).ok();
+        let caught = std::thread::spawn(move || drop(server)).join();
+        let message = caught.expect_err("the leak is found").downcast::<String>().unwrap();
+        let place = if log == "-" { "standard error" } else { log };
+        assert!(message.contains(place) && !message.contains(name), "{message}");
+    }
 }

@@ -79,6 +79,9 @@ impl Server {
             panic!("the server says {line:?}, then {:?}", rest(child.stderr.take().unwrap()));
         };
         assert_eq!(listening["type"], "listening", "{line}");
+        if let Ok(key) = std::fs::read_to_string(data_home.join("gridlane/key.pem")) {
+            secrets::remember_key(&key);
+        }
         // Kept, to be searched for secrets in the end, and rather than block the server.
         let stderr = Captured::from(child.stderr.take().unwrap());
         let seen = vec![secrets::command_line(child.id())];

@@ -1,12 +1,13 @@
 //! What a server makes of tokens: good ones, bad ones, and issuers that change their keys or are gone.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ring::hmac;
 use serde_json::{Value, json};
 
 use crate::support::client::{Running, gridlane, signal};
 use crate::support::issuer::{Issuer, Signer, encoded, now_s, scitoken, wlcg};
+use crate::support::nginx::Nginx;
 use crate::support::serve::Server;
 use crate::support::tools::curl;
 use crate::support::{Scratch, until};
@@ -31,6 +32,11 @@ struct Answer {
 
 impl Site {
     fn start(issuer: &Issuer) -> Site {
+        Site::believing(&issuer.url, &issuer.ca)
+    }
+
+    /// A server that believes this issuer, and the authority of its certificate.
+    fn believing(url: &str, ca: &Path) -> Site {
         let scratch = Scratch::new();
         for file in ["data/a/f", "data/ab/f", "data/b/f", "data/f"] {
             scratch.file(&format!("served/{file}"), file.as_bytes());
@@ -41,11 +47,11 @@ impl Site {
              [auth]\naudiences = [{AUDIENCE:?}]\nkeys-dir = {:?}\n\
              [[auth.issuer]]\nurl = {:?}\npath = \"/data\"\nvo = \"vo\"\n\
              [[rule]]\ngroup = \"/vo/readers\"\nmay = [\"read\"]\nunder = \"/data/b\"\n",
-            issuer.ca,
+            ca,
             scratch.join("log"),
             scratch.join("served"),
             scratch.join("keys"),
-            issuer.url,
+            url,
         );
         let config = scratch.file("serve.toml", config.as_bytes());
         let server = Server::spawn(command(&config));
@@ -95,7 +101,7 @@ impl Site {
     }
 }
 
-fn command(config: &std::path::Path) -> std::process::Command {
+fn command(config: &Path) -> std::process::Command {
     let mut command = gridlane();
     command.args(["serve", "--json", "--config"]).arg(config);
     command
@@ -315,4 +321,47 @@ fn an_issuer_without_a_good_certificate() {
     let server = Server::spawn(command);
     let site = Site { scratch, config, server };
     assert_eq!(site.get("f", &signer.token(&wlcg(&issuer.url, AUDIENCE, &json!({})))).status, 503);
+}
+
+/// Redirects are followed at the issuer's own server, and nowhere else.
+#[test]
+fn where_an_issuer_leads() {
+    let signer = Signer::es256("key");
+    let elsewhere = Issuer::start(&[&signer]);
+    let scratch = Scratch::new();
+    let web = scratch.dir("web");
+    let document = "well-known/openid-configuration";
+    let nginx = Nginx::with(
+        &web,
+        &format!(
+            "location = /same/.{document} {{ return 301 /described; }}
+             location = /elsewhere/.{document} {{ return 302 {}.{document}; }}
+             location = /clear/.{document} {{ return 302 http://$host:$server_port/described; }}
+             location = /circle/.{document} {{ return 302 /circle/.{document}; }}",
+            elsewhere.url,
+        ),
+    );
+    scratch.file("web/jwk", json!({"keys": [signer.jwk()]}).to_string().as_bytes());
+    scratch.file(&format!("web/long/.{document}"), " ".repeat(300_000).as_bytes());
+    for (name, words) in [
+        ("same", None),
+        ("elsewhere", Some("another server")),
+        ("clear", Some("not encrypted")),
+        ("circle", Some("circle")),
+        ("long", Some("longer")),
+    ] {
+        let url = nginx.tls_url(&format!("{name}/"));
+        let description = json!({"issuer": url, "jwks_uri": nginx.tls_url("jwk")});
+        scratch.file("web/described", description.to_string().as_bytes());
+        let site = Site::believing(&url, &nginx.ca());
+        let answer = site.get("data/a/f", &signer.token(&wlcg(&url, AUDIENCE, &json!({}))));
+        match words {
+            None => assert_eq!(answer.status, 200, "{name}: {answer:?} {}", site.log()),
+            Some(words) => {
+                assert_eq!(answer.status, 503, "{name}: {answer:?}");
+                until("why is told", || site.log().contains("not fetched"));
+                assert!(site.log().contains(words), "{name}: {}", site.log());
+            }
+        }
+    }
 }

@@ -7,6 +7,7 @@ use gridlane_xrd::request::WriteV;
 use gridlane_xrd::{Request, RequestHead, RequestId};
 
 use super::Connection;
+use super::limited::{client_of, take_request};
 use crate::root::answer::Outcome;
 use crate::root::intake::Intake;
 use crate::root::reading::Asked;
@@ -73,9 +74,7 @@ impl Connection {
             incoming.waits_since = incoming.waits_since.max(until);
         }
         if !incoming.is_allowed {
-            let limits = &self.shared.client_limits;
-            if let Err(wait) = self.shared.throttle.request(self.client.address, limits) {
-                self.shared.metrics.throttled.add(1);
+            if let Err((_, wait)) = take_request(&self.shared, client_of(&self.role, &self.client)) {
                 incoming.held_until = Some(now + wait);
                 return Ok(false);
             }
@@ -101,7 +100,7 @@ impl Connection {
             let waited = now.saturating_duration_since(incoming.waits_since);
             incoming.patience.note(count as u64, waited).map_err(|slow| slow.of_sending())?;
             incoming.waits_since = now;
-            incoming.held_until = self.pace.as_ref().map(|pace| now + pace.owe(count as u64));
+            incoming.held_until = (!self.paces.are_none()).then(|| now + self.paces.owe(count as u64));
             self.clock.active = now;
             return Ok(true);
         }

@@ -1,0 +1,192 @@
+//! Whether files that the server goes by have changed since they were read.
+//!
+//! Looking is what works everywhere: certificates, lists and secrets are replaced by renaming files and by turning links
+//! round, on network file systems too, by programs that tell nobody. What has changed counts when it has stayed the same
+//! for a look: whoever replaces a certificate and its key, or a directory of lists, does it one file at a time.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::fs::{self, Metadata};
+use std::hash::{Hash, Hasher as _};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+/// Directories below a directory that is watched: `vomsdir/VO`.
+const DEPTH_MAX: usize = 1;
+
+/// What is looked at, and what was seen.
+#[derive(Default)]
+pub(super) struct Watch {
+    seen: HashMap<PathBuf, u64>,
+    /// Something has changed, and may not be complete.
+    is_changing: bool,
+}
+
+impl Watch {
+    /// Looks at these from now on, and at nothing else. Of those that it has looked at before it goes on knowing how they
+    /// were then; of the others it knows how they are now.
+    pub(super) fn follow(&mut self, places: impl IntoIterator<Item = PathBuf>) {
+        let mut before = std::mem::take(&mut self.seen);
+        for place in places {
+            let seen = before.remove(&place).unwrap_or_else(|| print_of(&place, DEPTH_MAX));
+            self.seen.insert(place, seen);
+        }
+    }
+
+    /// Takes everything as it is now: it is about to be read.
+    pub(super) fn refresh(&mut self) {
+        self.look();
+        self.is_changing = false;
+    }
+
+    /// Looks; whether something has changed, and stayed the same since the last look.
+    pub(super) fn has_settled(&mut self) -> bool {
+        match (self.look(), self.is_changing) {
+            (true, _) => {
+                self.is_changing = true;
+                false
+            }
+            (false, was_changing) => {
+                self.is_changing = false;
+                was_changing
+            }
+        }
+    }
+
+    /// Whether anything is not as it was.
+    fn look(&mut self) -> bool {
+        let mut has_changed = false;
+        for (place, seen) in &mut self.seen {
+            let now = print_of(place, DEPTH_MAX);
+            has_changed |= now != *seen;
+            *seen = now;
+        }
+        has_changed
+    }
+}
+
+/// A number that is another one when a file, or what is in a directory, has changed.
+fn print_of(place: &Path, depth: usize) -> u64 {
+    let mut print = DefaultHasher::new();
+    let link = fs::symlink_metadata(place);
+    mark(&link, &mut print);
+    let target = match &link {
+        // What it leads to may be replaced, and it may be made to lead elsewhere.
+        Ok(metadata) if metadata.is_symlink() => {
+            let target = fs::metadata(place);
+            mark(&target, &mut print);
+            target
+        }
+        _ => link,
+    };
+    if target.is_ok_and(|metadata| metadata.is_dir()) {
+        match fs::read_dir(place) {
+            // In whatever order they are told of.
+            Ok(entries) => entries
+                .flatten()
+                .fold(0u64, |all, entry| {
+                    let mut one = DefaultHasher::new();
+                    entry.file_name().hash(&mut one);
+                    let path = entry.path();
+                    match depth.checked_sub(1) {
+                        Some(depth) => print_of(&path, depth).hash(&mut one),
+                        None => print_of_file(&path, &mut one),
+                    }
+                    all.wrapping_add(one.finish())
+                })
+                .hash(&mut print),
+            Err(cause) => cause.raw_os_error().hash(&mut print),
+        }
+    }
+    print.finish()
+}
+
+/// The same of what is too deep to be looked into.
+fn print_of_file(place: &Path, print: &mut DefaultHasher) {
+    mark(&fs::symlink_metadata(place), print);
+    mark(&fs::metadata(place), print);
+}
+
+fn mark(metadata: &io::Result<Metadata>, print: &mut DefaultHasher) {
+    match metadata {
+        Ok(it) => {
+            (it.dev(), it.ino(), it.mode(), it.uid(), it.gid()).hash(print);
+            // Of a directory its entries are looked at: what else is made there for a moment is no change.
+            if !it.is_dir() {
+                // The time of the last change cannot be set by anybody, as that of the contents can.
+                (it.size(), it.mtime(), it.mtime_nsec(), it.ctime(), it.ctime_nsec()).hash(print);
+            }
+        }
+        Err(cause) => cause.raw_os_error().hash(print),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_change_counts_when_it_stays_the_same_for_a_look() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        fs::write(at("cert"), "1").unwrap();
+        fs::create_dir_all(at("vomsdir/vo")).unwrap();
+        fs::write(at("store-1"), "1").unwrap();
+        symlink(at("store-1"), at("link")).unwrap();
+        let mut watch = Watch::default();
+        watch.follow(["cert", "vomsdir", "link", "missing"].map(at));
+        let mut is_seen = |what: &str, change: &dyn Fn()| {
+            assert!(!watch.has_settled() && !watch.has_settled(), "before: {what}");
+            change();
+            assert!(!watch.has_settled(), "{what}: not at once");
+            assert!(watch.has_settled(), "{what}: then");
+            assert!(!watch.has_settled(), "{what}: and once");
+        };
+        is_seen("other contents", &|| fs::write(at("cert"), "12").unwrap());
+        is_seen("another file in its place", &|| {
+            fs::write(at("new"), "34").unwrap();
+            fs::rename(at("new"), at("cert")).unwrap();
+        });
+        is_seen("other rights", &|| {
+            fs::set_permissions(at("cert"), PermissionsExt::from_mode(0o600)).unwrap()
+        });
+        is_seen("a new file in a directory of a directory", &|| {
+            fs::write(at("vomsdir/vo/a.lsc"), "").unwrap()
+        });
+        is_seen("and in the directory", &|| fs::write(at("vomsdir/b.lsc"), "").unwrap());
+        is_seen("other contents there", &|| fs::write(at("vomsdir/vo/a.lsc"), "1").unwrap());
+        is_seen("another name", &|| fs::rename(at("vomsdir/vo/a.lsc"), at("vomsdir/vo/c.lsc")).unwrap());
+        is_seen("what a link leads to", &|| fs::write(at("store-1"), "12").unwrap());
+        is_seen("a link that leads elsewhere", &|| {
+            fs::copy(at("store-1"), at("store-2")).unwrap();
+            symlink(at("store-2"), at("link.new")).unwrap();
+            fs::rename(at("link.new"), at("link")).unwrap();
+        });
+        is_seen("something new", &|| fs::write(at("missing"), "").unwrap());
+        is_seen("nothing any longer", &|| fs::remove_file(at("missing")).unwrap());
+    }
+
+    #[test]
+    fn what_goes_on_changing_is_waited_for() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join("f");
+        let mut watch = Watch::default();
+        watch.follow([file.clone()]);
+        for length in 1..5 {
+            fs::write(&file, vec![0; length]).unwrap();
+            assert!(!watch.has_settled());
+        }
+        assert!(watch.has_settled());
+        // What is about to be read anyway is no news afterwards, and what changes while it is read is.
+        fs::write(&file, "12345").unwrap();
+        assert!(!watch.has_settled());
+        watch.refresh();
+        assert!(!watch.has_settled());
+        fs::write(&file, "123456").unwrap();
+        watch.follow([file.clone(), scratch.path().join("other")]);
+        assert!(!watch.has_settled());
+        assert!(watch.has_settled());
+    }
+}

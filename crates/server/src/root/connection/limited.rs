@@ -1,0 +1,71 @@
+//! What the client of a connection may take: its address, its user and its virtual organisation have limits.
+//!
+//! Who it is, is what its login has proved. What a request shows of its own is looked at later, when it may be waited for.
+
+use std::time::Duration;
+
+use gridlane_xrd::ErrorCode;
+
+use super::{Connection, Role};
+use crate::client::Client;
+use crate::root::answer::{Answer, Failure, Outcome};
+use crate::shared::Shared;
+use crate::throttle::By;
+
+/// Who is at the other end.
+pub(super) fn client_of<'a>(role: &'a Role, stranger: &'a Client) -> &'a Client {
+    match role {
+        Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => &context.client,
+        Role::Stranger => stranger,
+    }
+}
+
+/// Takes a request from what its client may ask; whose allowance is used up and how long to wait, if so.
+pub(super) fn take_request(shared: &Shared, client: &Client) -> Result<(), (By, Duration)> {
+    let (limits, throttle) = (&shared.limits, &shared.throttle);
+    let taken = throttle.request(&limits.at(client.address));
+    let taken = taken.and_then(|()| throttle.request(&limits.who(&client.identity)));
+    taken.inspect_err(|(by, _)| shared.metrics.throttled(*by))
+}
+
+impl Connection {
+    /// Takes a request from what the client may ask; the answer if it has to wait, or has too many connections.
+    pub(super) fn allowance(&mut self) -> Result<(), Outcome> {
+        self.count_user().map_err(|by| {
+            self.shared.metrics.refused(by);
+            let what = format!("{} has too many connections open", by.named());
+            Err(Failure::new(ErrorCode::OVERLOADED, what).closing())
+        })?;
+        take_request(&self.shared, client_of(&self.role, &self.client)).map_err(|(by, wait)| {
+            let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
+            Ok(Answer::Wait(seconds, format!("{} asks too often", by.named())))
+        })
+    }
+
+    /// Goes by the rate limits of this moment.
+    pub(super) fn renew_paces(&mut self) {
+        let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
+        let client = client_of(&self.role, &self.client);
+        let of_address = throttle.paces(&limits.at(client.address));
+        self.paces = of_address.and(throttle.paces(&limits.who(&client.identity)));
+    }
+
+    /// Counts the connection for its user at once, if there is room. If not, its first request is told so: a connection
+    /// that ends without a word is only made again.
+    pub(super) fn begin_counting(&mut self) {
+        let _ = self.count_user();
+    }
+
+    /// Counts the connection for whoever the client has proved to be, from then on.
+    fn count_user(&mut self) -> Result<(), By> {
+        let client = client_of(&self.role, &self.client);
+        let parties = self.shared.limits.who(&client.identity);
+        if self.counted.0 != parties {
+            self.counted = Default::default();
+            let connected = self.shared.count(client.address, &parties)?;
+            self.counted = (parties, connected);
+            self.renew_paces();
+        }
+        Ok(())
+    }
+}
