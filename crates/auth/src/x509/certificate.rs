@@ -210,6 +210,12 @@ impl Certificate {
         self.not_after_s
     }
 
+    /// The key in a certificate of which nothing else is asked yet; `None` where [`Certificate::from_der`] would fail for
+    /// its form, so that both speak of the same key.
+    pub fn spki_of(der: &[u8]) -> Option<&[u8]> {
+        Fields::read(der).map(|fields| fields.spki)
+    }
+
     /// Its extensions, in its order.
     pub fn extensions(&self) -> &[Extension] {
         &self.extensions

@@ -238,6 +238,24 @@ fn lists_over_their_time() {
     assert_eq!(verify(&bob.chain, &trust, NOW_S).unwrap_err(), Refusal::new(Cause::Revoked, revoked));
 }
 
+/// Whoever remembers what was found has to look again when the list has ended.
+#[test]
+fn what_was_found_holds_as_long_as_its_lists() {
+    let root = authority(ROOT);
+    let ada = user(&root, ADA);
+    let ends_s = NOW_S + 10 * DAY_S;
+    let lists = |ends: &[i64]| {
+        let until = |hours: &i64| Validity { not_before_s: NOW_S - DAY_S, not_after_s: NOW_S + hours * 3600 };
+        let lists = (0..).zip(ends).map(|(n, hours)| (format!("a.r{n}"), list(&root, &[], until(hours))));
+        Trust::read([file("a.0", &root.chain[0])].into_iter().chain(lists.collect::<Vec<_>>())).0
+    };
+    let until_s = |trust: &Trust| verify(&ada.chain, trust, NOW_S).unwrap().expires_s();
+    assert_eq!(until_s(&lists(&[])), ends_s);
+    assert_eq!(until_s(&lists(&[-1, 2, 5])), NOW_S + 5 * 3600);
+    assert_eq!(until_s(&lists(&[5000])), ends_s);
+    assert_eq!(until_s(&lists(&[5]).with_outdated_lists(OutdatedLists::Use)), ends_s);
+}
+
 #[test]
 fn a_list_counts_for_an_authority_that_was_sent_along() {
     let root = authority(ROOT);
