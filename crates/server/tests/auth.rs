@@ -297,18 +297,23 @@ impl Site {
 
     /// One request on a connection of its own, over TLS.
     fn ask_by(&self, config: &Arc<ClientConfig>, line: &str, fields: &str) -> Answer {
+        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+        let text = self.exchange(config, &head);
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, text }
+    }
+
+    /// All that a connection of its own answers, over TLS.
+    fn exchange(&self, config: &Arc<ClientConfig>, bytes: &str) -> String {
         let socket = TcpStream::connect(self.server.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let mut stream = StreamOwned::new(connection, socket);
-        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, text }
+        stream.write_all(bytes.as_bytes()).unwrap();
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        String::from_utf8_lossy(&answers).into_owned()
     }
 
     fn ask(&self, line: &str, fields: &str) -> Answer {
@@ -571,6 +576,49 @@ fn macaroons_are_made_and_taken() {
     assert_eq!(nobody.status, 401);
     nobody.has("WWW-Authenticate: Bearer realm=\"site\"\r\n");
     site.ask("GET /.well-known/oauth-authorization-server", "").has("/.oauth2/token");
+    // What does not look like a request for one is a POST as any other.
+    for (line, kind, status) in [
+        ("POST /home/ada", "", 405),
+        ("POST /home/ada", "Content-Type: application/json\r\n", 405),
+        ("POST /home/ada", "Content-Type: application/x-www-form-urlencoded\r\n", 405),
+        ("POST /.oauth2/token", "Content-Type: application/json\r\n", 415),
+        ("POST /.oauth2/token", "Content-Type: application/x-www-form-urlencoded\r\n", 401),
+    ] {
+        let got = site.ask(line, &format!("{kind}Content-Length: 0\r\n"));
+        assert_eq!(got.status, status, "{line} {kind}: {}", got.text);
+    }
+}
+
+#[test]
+fn who_may_make_what_leads_to_one_place_makes_nothing_elsewhere() {
+    let site = site(|settings| {
+        settings.exports[0].compat.create_parents = true;
+        let anyone = rule(Who::anyone(), Grants::CREATE, "/open/inside");
+        settings.policy = Arc::new(Policy::new(vec![anyone]));
+    });
+    let fields = format!("Content-Length: 0\r\n{}", bearer(&minted(Grants::CREATE, "/data/a/b", 600, &[])));
+    for (line, status) in [("PUT /open/inside/f", 403), ("PUT /data/a/b/f", 201)] {
+        let got = site.ask(line, &fields);
+        assert_eq!(got.status, status, "{line}: {}", got.text);
+    }
+    assert!(!site.server.path("open").exists());
+}
+
+#[test]
+fn a_credential_is_of_one_request_and_not_of_its_connection() {
+    let site = site(|_| {});
+    let mine = bearer(&minted(READS, "/secret", 600, &[]));
+    let get = |fields: &str| format!("GET /secret/f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    let bad = bearer("MDAx");
+    let all = [mine.as_str(), "", &mine, &bad, "", "Connection: close\r\n"].map(get).concat();
+    for config in [site.config(None), site.config(Some(&PKI.ada))] {
+        let answers = site.exchange(&config, &all);
+        let statuses: Vec<&str> =
+            answers.split("HTTP/1.1 ").skip(1).filter_map(|answer| answer.get(..3)).collect();
+        let none = statuses[1];
+        assert!(matches!(none, "401" | "403"), "{answers}");
+        assert_eq!(statuses, ["200", none, "200", "401", none, none], "{answers}");
+    }
 }
 
 #[test]
