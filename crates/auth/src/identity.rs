@@ -129,7 +129,7 @@ impl Identity {
         }
     }
 
-    /// The user of this site that it is: by its password or its macaroon, or by the gridmap.
+    /// The user of this site that it is: by its password, or by the gridmap.
     pub fn user(&self) -> Option<&str> {
         match self {
             Identity::Certificate(certificate) => certificate.user.as_deref(),

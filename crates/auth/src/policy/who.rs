@@ -4,6 +4,7 @@ use gridlane_core::Network;
 
 use super::Asker;
 use crate::dn::Pattern;
+use crate::fqan::Fqan;
 use crate::identity::Identity;
 
 /// Whom a rule is about. All that is said here has to be true of a client.
@@ -20,7 +21,7 @@ pub struct Who {
     /// A virtual organisation.
     pub vo: Option<String>,
     /// A group of it, `/atlas/production`; with `/*` at its end any group inside of it. Who is in a group inside is not
-    /// in it by that.
+    /// in it by that. Without `vo` and `issuer` it is the group of the VO that its name begins with.
     pub group: Option<String>,
     /// The role there.
     pub role: Option<String>,
@@ -114,8 +115,12 @@ impl Who {
             Identity::Token(token) => token.vo.as_deref(),
             _ => None,
         };
-        // An issuer speaks for one VO: what it calls groups are that VO's, however they are written.
-        let of_fqans = identity.fqans().iter().map(|fqan| Membership {
+        // An issuer speaks for one VO: what it calls groups are that VO's, however they are written. Where a rule says
+        // neither whose group nor which issuer's, the name of the group has to: else one VO could fill another's groups.
+        let is_own = |fqan: &&Fqan| {
+            self.vo.is_some() || self.issuer.is_some() || of_issuer.is_none_or(|vo| vo == fqan.vo())
+        };
+        let of_fqans = identity.fqans().iter().filter(is_own).map(|fqan| Membership {
             vo: of_issuer.or(Some(fqan.vo())),
             group: Some(fqan.group()),
             role: fqan.role(),

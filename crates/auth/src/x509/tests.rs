@@ -229,6 +229,10 @@ fn lists_over_their_time() {
     let (trust, warnings) = Trust::read(files());
     assert_eq!(warnings, [""; 0]);
     assert_eq!(trust.earliest_next_update_s(), Some(NOW_S - 3600));
+    let states = [NOW_S - 2 * DAY_S, NOW_S - DAY_S, NOW_S - 3601, NOW_S - 3600, NOW_S]
+        .map(|now_s| trust.lists_state(now_s));
+    assert!(states[0] != states[1] && states[1] == states[2] && states[2] != states[3], "{states:?}");
+    assert!(states[0] != states[3] && states[3] == states[4], "{states:?}");
     let words = format!("the revocation list of {ROOT} expired 2027-01-15T07:00:00Z");
     assert_eq!(verify(&ada.chain, &trust, NOW_S).unwrap_err(), Refusal::new(Cause::Expired, words));
     assert_eq!(verify(&bob.chain, &trust, NOW_S).unwrap_err().cause, Cause::Revoked);

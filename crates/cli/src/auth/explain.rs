@@ -239,7 +239,7 @@ fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
         text.push_str(&format!("      by itself it may {may} under {under}\n"));
     }
     if identity.capabilities().is_some() {
-        text.push_str("      rules that are not about anyone do not count for it\n");
+        text.push_str("      rules that are not about anyone, or have {vo} or the like in their path, do not count for it\n");
     }
     let verdicts = verdicts(policy, question);
     let width = verdicts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

@@ -292,18 +292,23 @@ impl Site {
 
     /// One request on a connection of its own, over TLS.
     pub(crate) fn ask_by(&self, config: &Arc<ClientConfig>, line: &str, fields: &str) -> Answer {
+        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+        let text = self.exchange(config, &head);
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, text }
+    }
+
+    /// All that a connection of its own answers, over TLS.
+    pub(crate) fn exchange(&self, config: &Arc<ClientConfig>, bytes: &str) -> String {
         let socket = TcpStream::connect(self.server.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let mut stream = StreamOwned::new(connection, socket);
-        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, text }
+        stream.write_all(bytes.as_bytes()).unwrap();
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        String::from_utf8_lossy(&answers).into_owned()
     }
 
     pub(crate) fn ask(&self, line: &str, fields: &str) -> Answer {
