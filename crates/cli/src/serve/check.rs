@@ -437,8 +437,8 @@ mod tests {
             ),
             (Who::default(), "/home/{subject}", &[a.clone(), b.clone()], 1),
             (Who { vo: text("atlas"), ..Who::default() }, "/", &[a.clone(), b.clone()], 1),
-            (Who::default(), "/{vo}", &[b.clone()], 1),
-            (Who::default(), "/{vo}", &[a.clone()], 0),
+            (Who::default(), "/{vo}", std::slice::from_ref(&b), 1),
+            (Who::default(), "/{vo}", std::slice::from_ref(&a), 0),
             (Who::default(), "/", &[a.clone(), b.clone()], 0),
         ] {
             let found = mixed_up(&[rule(who.clone(), under)], issuers);

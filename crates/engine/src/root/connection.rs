@@ -426,7 +426,7 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
             "root:// instead of roots:// would send everything in clear; use it only if that does not matter",
         ),
         Refused::NoMethod(names) => {
-            let message = format!("it takes nothing that could be shown to it: {}", said(&names));
+            let message = format!("it wants credentials, and none that there are: {}", said(&names));
             Error::new(ErrorKind::Denied, message)
         }
         Refused::TokenWantsTls => {
