@@ -328,6 +328,12 @@ impl Connection {
         };
         let spot = match place {
             Place::Inside(spot) => spot,
+            Place::Above(names)
+                if names.is_empty()
+                    && matches!(head.method, Method::Get | Method::Head | Method::Propfind) =>
+            {
+                return shared.exports.nothing_to_see(path, client);
+            }
             Place::Above(names) => return above(shared, &mut self.wire, head, path, names, body).await,
             Place::Nowhere if matches!(head.method, Method::Put | Method::Mkcol) => {
                 let what = "no export has this path, or its name '.gridlane' is the server's own";

@@ -3,7 +3,8 @@
 //!
 //! Only pages of the origins that an [export](crate::Export) names may read, and only read: a browser asks
 //! before anything else (a *preflight*), and is told of GET and HEAD. Nothing is said to other origins, and
-//! cookies or certificates are never asked for, so `*` shows a page what anyone may see and nothing more.
+//! cookies or certificates are never asked for, so `*` shows a page what anyone may see where its reader is, and nothing
+//! more: also what rules allow by `addresses`.
 
 use gridlane_core::limits;
 use gridlane_dav::request::RequestHead;

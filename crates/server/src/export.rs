@@ -164,6 +164,19 @@ impl Spot {
         Ok(if self.may(other) { MayStore::Any } else { only })
     }
 
+    /// Whether its client may do it here, or to anything that could be below.
+    pub(crate) fn reaches(&self, operation: Operation) -> bool {
+        let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
+        !is_refused && self.policy.reaches(self.client.asker(), operation, self.names())
+    }
+
+    /// Whether its client may do it everywhere in the export.
+    pub(crate) fn may_everywhere(&self, operation: Operation) -> bool {
+        let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
+        let names = somewhere_below(&self.export.path);
+        !is_refused && self.policy.decide(self.client.asker(), operation, names).is_granted()
+    }
+
     /// Whether its client may do it; what came of it is noted for the log.
     pub(crate) fn decide(&self, operation: Operation) -> std::result::Result<(), Denial> {
         match self.decision(operation) {
@@ -203,7 +216,8 @@ impl Spot {
 pub(crate) enum Place {
     /// Into an export.
     Inside(Spot),
-    /// To a directory that exists only because exports are below it: the names in it.
+    /// To a directory that exists only because exports are below it: the names in it that lead to something that the client
+    /// may look at.
     Above(Vec<Vec<u8>>),
     /// To nothing, ever: there is no export, or the name is the server's own.
     Nowhere,
@@ -246,10 +260,7 @@ impl Exports {
 
     /// Everything that a client may do at a path and everywhere below it: what a macaroon for it can be given.
     pub(crate) fn grants(&self, path: &ResourcePath, client: &Client) -> Grants {
-        // Asked for a name that nothing has. At the path itself more may be allowed than below it: who may make
-        // something deep inside may make the directories that lead there.
-        let below = path.names().chain(std::iter::once(&b"\0"[..]));
-        let grants = self.policy.grants(client.asker(), below);
+        let grants = self.policy.grants(client.asker(), somewhere_below(path));
         let is_read_only = match self.find(path, client) {
             Place::Inside(spot) => !spot.export.allow_write,
             Place::Above(_) | Place::Nowhere => !self.allow_write(),
@@ -258,6 +269,13 @@ impl Exports {
             true => grants.and(Grants::READ.with(Grants::LIST).with(Grants::STAGE)),
             false => grants,
         }
+    }
+
+    /// The answer to a client that may look at nothing below a directory that leads to exports.
+    pub(crate) fn nothing_to_see(&self, path: &ResourcePath, client: &Client) -> Reply {
+        let reason = if client.identity.is_anonymous() { Reason::Anonymous } else { Reason::NoRule };
+        client.decided(Operation::Stat, path.names(), reason, true);
+        self.asking.denied(client, Denial::ByRules(reason))
     }
 
     /// Whether a client may do something to the server itself.
@@ -282,11 +300,22 @@ impl Exports {
             }
         }
         let next = |export: &Arc<Export>| Some(below(path, &export.path)?.next()?.to_vec());
-        let mut names: Vec<Vec<u8>> = self.all.iter().filter_map(next).collect();
+        if self.all.iter().all(|export| next(export).is_none()) {
+            return Place::Nowhere;
+        }
+        let is_shown =
+            |export: &&Arc<Export>| self.policy.reaches(client.asker(), Operation::Stat, export.path.names());
+        let mut names: Vec<Vec<u8>> = self.all.iter().filter(is_shown).filter_map(next).collect();
         names.sort();
         names.dedup();
-        if names.is_empty() { Place::Nowhere } else { Place::Above(names) }
+        Place::Above(names)
     }
+}
+
+/// The names of something in a directory that nothing is called. At the directory itself more may be allowed than below it:
+/// who may make something deep inside may make the directories that lead there.
+fn somewhere_below(directory: &ResourcePath) -> impl Iterator<Item = &[u8]> + Clone {
+    directory.names().chain(std::iter::once(&b"\0"[..]))
 }
 
 /// The names that lead from `outer` to `inner`, if it is there or below.
@@ -313,7 +342,8 @@ mod tests {
             path: ResourcePath::parse(path).unwrap(),
             ..Export::new(Arc::new(MemoryStorage::default()))
         };
-        Exports::new(paths.iter().map(export).collect(), Arc::default(), Arc::default())
+        let open = Policy::new(vec![open_to_anyone("anyone", &ResourcePath::root(), false)]);
+        Exports::new(paths.iter().map(export).collect(), Arc::new(open), Arc::default())
     }
 
     fn found(exports: &Exports, path: &str) -> String {
@@ -393,6 +423,19 @@ mod tests {
         ] {
             assert_eq!(found(&many, path), expected, "{path}");
         }
+    }
+
+    #[test]
+    fn only_names_that_lead_somewhere_are_shown() {
+        let mut all = exports(&["/data/atlas", "/data/cms", "/private"]).unwrap();
+        let path = |text: &str| ResourcePath::parse(text).unwrap();
+        let public = open_to_anyone("anyone", &path("/data/cms/public"), false);
+        all.policy = Arc::new(Policy::new(vec![public]));
+        for (at, expected) in [("/", "data"), ("/data", "cms"), ("/private", "/private /"), ("/other", "-")] {
+            assert_eq!(found(&all, at), expected, "{at}");
+        }
+        all.policy = Arc::default();
+        assert_eq!(found(&all, "/"), "");
     }
 
     #[test]

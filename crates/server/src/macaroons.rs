@@ -68,11 +68,19 @@ pub(crate) async fn answer(
         }
         Method::Post => {
             let form = name == TOKEN_PATH;
+            if !form && sent_type(head) != REQUEST_TYPE {
+                return None;
+            }
             let made = issue(shared, keys, wire, head, path, client, presented, body, form).await;
             Some(made.unwrap_or_else(|refusal| refusal))
         }
         _ => None,
     }
+}
+
+/// The type of a request's body.
+fn sent_type(head: &RequestHead) -> String {
+    head.headers.single("content-type").map(media_type::of_field).unwrap_or_default()
 }
 
 fn discovery(origin: &Origin<'_>) -> Reply {
@@ -99,8 +107,7 @@ async fn issue(
     is_form: bool,
 ) -> Result<Reply, Reply> {
     let wanted = if is_form { FORM_TYPE } else { REQUEST_TYPE };
-    let sent = head.headers.single("content-type").map(media_type::of_field).unwrap_or_default();
-    if sent != wanted {
+    if sent_type(head) != wanted {
         let what = format!("a request for a macaroon is {wanted}");
         return Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what).field("Accept", wanted));
     }

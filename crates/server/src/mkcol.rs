@@ -61,8 +61,7 @@ pub(crate) fn missing_that_may_not_be_made(
     directory: &ObjectPath,
 ) -> Result<Option<Spot>, StoreError> {
     let mut at = directory.clone();
-    // What may be done to a directory may be done to all that is in it.
-    if spot.at(ObjectPath::root()).may(Operation::Mkdir) {
+    if spot.may_everywhere(Operation::Mkdir) {
         return Ok(None);
     }
     loop {

@@ -219,8 +219,11 @@ impl Task<'_> {
         }
         if source.is_directory() {
             self.to.check(Operation::Mkdir)?;
-            if !self.moves || self.to.may(Operation::List) {
-                self.from.check(Operation::List)?;
+            // What is in it may come to where more is allowed than at the Destination itself.
+            for seen in [Operation::Read, Operation::List] {
+                if !self.moves || self.to.reaches(seen) {
+                    self.from.check(seen)?;
+                }
             }
         }
         if replaces_directory {

@@ -267,6 +267,49 @@ fn macaroons_are_made_and_taken() {
     assert_eq!(nobody.status, 401);
     nobody.has("WWW-Authenticate: Bearer realm=\"site\"\r\n");
     site.ask("GET /.well-known/oauth-authorization-server", "").has("/.oauth2/token");
+    // What does not look like a request for one is a POST as any other.
+    for (line, kind, status) in [
+        ("POST /home/ada", "", 405),
+        ("POST /home/ada", "Content-Type: application/json\r\n", 405),
+        ("POST /home/ada", "Content-Type: application/x-www-form-urlencoded\r\n", 405),
+        ("POST /.oauth2/token", "Content-Type: application/json\r\n", 415),
+        ("POST /.oauth2/token", "Content-Type: application/x-www-form-urlencoded\r\n", 401),
+    ] {
+        let got = site.ask(line, &format!("{kind}Content-Length: 0\r\n"));
+        assert_eq!(got.status, status, "{line} {kind}: {}", got.text);
+    }
+}
+
+#[test]
+fn who_may_make_what_leads_to_one_place_makes_nothing_elsewhere() {
+    let site = site(|settings| {
+        settings.exports[0].compat.create_parents = true;
+        let anyone = rule(Who::anyone(), Grants::CREATE, "/open/inside");
+        settings.policy = Arc::new(Policy::new(vec![anyone]));
+    });
+    let fields = format!("Content-Length: 0\r\n{}", bearer(&minted(Grants::CREATE, "/data/a/b", 600, &[])));
+    for (line, status) in [("PUT /open/inside/f", 403), ("PUT /data/a/b/f", 201)] {
+        let got = site.ask(line, &fields);
+        assert_eq!(got.status, status, "{line}: {}", got.text);
+    }
+    assert!(!site.server.path("open").exists());
+}
+
+#[test]
+fn a_credential_is_of_one_request_and_not_of_its_connection() {
+    let site = site(|_| {});
+    let mine = bearer(&minted(READS, "/secret", 600, &[]));
+    let get = |fields: &str| format!("GET /secret/f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
+    let bad = bearer("MDAx");
+    let all = [mine.as_str(), "", &mine, &bad, "", "Connection: close\r\n"].map(get).concat();
+    for config in [site.config(None), site.config(Some(&PKI.ada))] {
+        let answers = site.exchange(&config, &all);
+        let statuses: Vec<&str> =
+            answers.split("HTTP/1.1 ").skip(1).filter_map(|answer| answer.get(..3)).collect();
+        let none = statuses[1];
+        assert!(matches!(none, "401" | "403"), "{answers}");
+        assert_eq!(statuses, ["200", none, "200", "401", none, none], "{answers}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gridlane_auth::policy::{Template, Who};
 use gridlane_auth::{Grants, Operation, Policy, Rule};
-use gridlane_dav::Status;
+use gridlane_dav::{ResourcePath, Status};
 use gridlane_server::Settings;
 use gridlane_xrd::flags::{OpenOptions, PrepareOptions};
 use gridlane_xrd::request::{About, Mkdir, Mv, Prepare, Stat};
@@ -96,6 +96,46 @@ fn each_method_needs_its_own() {
     assert_eq!(server.read("instead/f").unwrap(), b"names");
     assert_eq!(server.read("new/c").unwrap(), b"read");
     assert_eq!(server.leftovers(), 0);
+}
+
+#[test]
+fn nothing_is_moved_to_above_where_it_could_be_read() {
+    let server = TestServer::with(rules(&[("/", NEW.with(RENAMES)), ("/open/sub", Grants::READ)]));
+    for directory in ["private", "private/sub", "private/other"] {
+        std::fs::create_dir(server.path(directory)).unwrap();
+    }
+    server.write("private/sub/f", "secret");
+    let to = |path: &str| format!("Destination: {path}\r\n");
+    for (line, destination, expected) in [
+        ("MOVE /private", "/open", 403),
+        ("MOVE /private/sub", "/open/sub", 403),
+        ("MOVE /private/other", "/elsewhere", 201),
+        ("MOVE /private/sub/f", "/elsewhere/f", 201),
+    ] {
+        let got = server.request(line, &to(destination));
+        assert_eq!(got.status(), expected, "{line} {destination}: {}", got.text());
+    }
+}
+
+#[test]
+fn only_names_that_lead_somewhere_are_told() {
+    let at = |grants: &'static [(&str, Grants)]| {
+        TestServer::with(move |settings| {
+            rules(grants)(settings);
+            settings.exports[0].path = ResourcePath::parse("/deep/export").unwrap();
+        })
+    };
+    let open = at(&[("/deep/export/public", Grants::READ)]);
+    for line in ["GET /", "GET /deep/", "PROPFIND /deep"] {
+        let got = open.request(line, "Depth: 1\r\n");
+        assert!(matches!(got.status(), 200 | 207) && got.text().contains("deep"), "{line}: {}", got.text());
+    }
+    let closed = at(&[("/elsewhere", Grants::READ)]);
+    for line in ["GET /", "HEAD /deep/", "GET /deep", "PROPFIND /"] {
+        let got = closed.request(line, "Depth: 1\r\n");
+        assert_eq!(got.status(), 403, "{line}: {}", got.text());
+        assert!(!got.text().contains("deep"), "{line}: {}", got.text());
+    }
 }
 
 #[test]

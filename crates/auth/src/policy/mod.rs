@@ -57,6 +57,15 @@ pub enum Mismatch {
     May,
 }
 
+/// What of a place is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// What is at a path.
+    There,
+    /// The same, or anything below it.
+    ThereOrBelow,
+}
+
 /// What was decided, and by what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision<'a> {
@@ -141,10 +150,32 @@ impl Policy {
         operation: Operation,
         path: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Decision<'a> {
+        self.decide_among(asker, operation, path, Extent::There, |_| true)
+    }
+
+    /// Whether somebody may do something to what is at a path, or could be anywhere below it. For a macaroon with a ceiling
+    /// it may say yes where the two have nothing in common.
+    pub fn reaches<'p>(
+        &self,
+        asker: Asker<'_>,
+        operation: Operation,
+        path: impl Iterator<Item = &'p [u8]> + Clone,
+    ) -> bool {
+        self.decide_among(asker, operation, path, Extent::ThereOrBelow, |_| true).is_granted()
+    }
+
+    /// By those rules alone for which `counts` says yes.
+    fn decide_among<'a, 'p>(
+        &'a self,
+        asker: Asker<'a>,
+        operation: Operation,
+        path: impl Iterator<Item = &'p [u8]> + Clone,
+        extent: Extent,
+        counts: impl Fn(&Rule) -> bool,
+    ) -> Decision<'a> {
         let granting = |wanted: fn(&Rule) -> bool| {
-            self.rules
-                .iter()
-                .find(|rule| wanted(rule) && rule.mismatch(asker, operation, path.clone()).is_none())
+            let grants = |rule: &&Rule| rule.mismatch_in(asker, operation, path.clone(), extent).is_none();
+            self.rules.iter().filter(|rule| wanted(rule) && counts(rule)).find(grants)
         };
         let Some(capabilities) = asker.identity.capabilities() else {
             return match granting(|rule| rule.who.class != Class::Macaroons) {
@@ -154,7 +185,8 @@ impl Policy {
             };
         };
         let is_macaroon = matches!(asker.identity, Identity::Macaroon(_));
-        let able = capabilities.iter().find(|capability| capability.allows(operation, path.clone()));
+        let able =
+            capabilities.iter().find(|capability| capability.allows_in(operation, path.clone(), extent));
         let ceiling_holds = || {
             !is_macaroon || !self.has_ceiling || granting(|rule| rule.who.class == Class::Macaroons).is_some()
         };
@@ -162,7 +194,7 @@ impl Policy {
             Some(capability) if ceiling_holds() => return Decision::ByCapability(capability),
             _ => {}
         }
-        match granting(|rule| rule.who.is_about_anyone()) {
+        match granting(Rule::is_the_same_for_all) {
             Some(rule) => Decision::ByRule(rule),
             None if able.is_some() => Decision::Refused(Reason::BeyondCeiling),
             None if is_macaroon => Decision::Refused(Reason::BeyondCaveats),
@@ -170,12 +202,17 @@ impl Policy {
         }
     }
 
-    /// Everything that somebody may do to what is at a path: what a macaroon for it can be given.
+    /// Everything that somebody may do to what is at a path, wherever they are: what a macaroon for it can be given. What a
+    /// rule grants for where a client is does not count, since a macaroon can be used from anywhere.
     pub fn grants<'p>(&self, asker: Asker<'_>, path: impl Iterator<Item = &'p [u8]> + Clone) -> Grants {
         use Operation::{Admin, Create, Delete, List, Mkdir, Overwrite, Read, Rename, Stage};
+        let counts = |rule: &Rule| rule.who.networks.is_empty() || rule.who.class == Class::Macaroons;
+        let is_granted = |operation: &Operation| {
+            self.decide_among(asker, *operation, path.clone(), Extent::There, counts).is_granted()
+        };
         [Read, List, Create, Mkdir, Overwrite, Delete, Rename, Stage, Admin]
             .into_iter()
-            .filter(|operation| self.decide(asker, *operation, path.clone()).is_granted())
+            .filter(is_granted)
             .fold(Grants::NONE, |all, operation| all.with(Grants::of(operation)))
     }
 }
@@ -188,6 +225,21 @@ impl Rule {
         operation: Operation,
         path: impl Iterator<Item = &'p [u8]> + Clone,
     ) -> Option<Mismatch> {
+        self.mismatch_in(asker, operation, path, Extent::There)
+    }
+
+    /// Whether it grants the same to everybody: it asks for no credential, and its path says nothing of who asks.
+    fn is_the_same_for_all(&self) -> bool {
+        self.who.is_about_anyone() && !self.under.is_about_asker()
+    }
+
+    fn mismatch_in<'p>(
+        &self,
+        asker: Asker<'_>,
+        operation: Operation,
+        path: impl Iterator<Item = &'p [u8]> + Clone,
+        extent: Extent,
+    ) -> Option<Mismatch> {
         if !self.may.includes(operation) {
             return Some(Mismatch::May);
         }
@@ -198,7 +250,8 @@ impl Rule {
         if candidates.is_empty() {
             return Some(Mismatch::Who("vo, group or role"));
         }
-        let is_under = |member: &who::Membership<'_>| self.under.holds(asker.identity, *member, path.clone());
+        let is_under =
+            |member: &who::Membership<'_>| self.under.holds(asker.identity, *member, path.clone(), extent);
         match candidates.iter().any(is_under) {
             true => None,
             false => Some(Mismatch::Under),
@@ -210,6 +263,15 @@ impl Capability {
     /// Whether it allows this. Directories that lead to its path may be looked at, and made when it may make any. A path
     /// that is written as a directory's is no place for a file (WLCG profile 2.2.1).
     pub fn allows<'p>(&self, operation: Operation, path: impl Iterator<Item = &'p [u8]> + Clone) -> bool {
+        self.allows_in(operation, path, Extent::There)
+    }
+
+    fn allows_in<'p>(
+        &self,
+        operation: Operation,
+        path: impl Iterator<Item = &'p [u8]> + Clone,
+        extent: Extent,
+    ) -> bool {
         if !self.may.includes(operation) {
             return false;
         }
@@ -224,6 +286,7 @@ impl Capability {
         };
         (is_under(path.clone(), &self.under) && !is_file_there())
             || (matches!(operation, Operation::Stat | Operation::Mkdir) && leads_there())
+            || (extent == Extent::ThereOrBelow && leads_there())
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::ResourcePath;
 
+use super::Extent;
 use super::who::Membership;
 use crate::identity::Identity;
 
@@ -61,13 +62,23 @@ impl Template {
         self.parts.iter().any(|part| matches!(part, Part::Vo | Part::Group | Part::Role))
     }
 
-    /// Whether a path is what this stands for, or below it.
+    /// Whether it says anything of who asks.
+    pub(super) fn is_about_asker(&self) -> bool {
+        self.parts.iter().any(|part| !matches!(part, Part::Name(_)))
+    }
+
+    /// Whether a path is what this stands for, or below it; or, as far as `extent` says, above it.
     pub(super) fn holds<'p>(
         &self,
         identity: &Identity,
         member: Membership<'_>,
         mut path: impl Iterator<Item = &'p [u8]>,
+        extent: Extent,
     ) -> bool {
+        let mut is_next = |wanted: &[u8]| match path.next() {
+            Some(name) => name == wanted,
+            None => extent == Extent::ThereOrBelow,
+        };
         self.parts.iter().all(|part| {
             let wanted: Option<&[u8]> = match part {
                 Part::Name(name) => Some(name),
@@ -82,12 +93,11 @@ impl Template {
                     let Some(group) = member.group else { return false };
                     // Behind the VO's name; `/atlas` itself is no group of it.
                     let mut inside = group.split('/').skip(2).peekable();
-                    return inside.peek().is_some()
-                        && inside.all(|name| path.next() == Some(name.as_bytes()));
+                    return inside.peek().is_some() && inside.all(|name| is_next(name.as_bytes()));
                 }
             };
             // What stands for nothing, or could never be a name, fits nothing.
-            wanted.is_some_and(|wanted| !wanted.is_empty() && path.next() == Some(wanted))
+            wanted.is_some_and(|wanted| !wanted.is_empty() && is_next(wanted))
         })
     }
 }

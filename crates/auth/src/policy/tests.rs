@@ -1,4 +1,5 @@
 use super::*;
+use crate::dn::Pattern;
 use crate::fqan::Fqan;
 use crate::identity::{CertificateIdentity, MacaroonIdentity, TokenIdentity, UserIdentity};
 use gridlane_core::Network;
@@ -102,9 +103,16 @@ fn everything_that_a_rule_says_has_to_be_true() {
     for (who, expected) in [
         (Who::anyone(), [true, true, true, true]),
         (Who::default(), [true, true, true, false]),
-        (Who { dn: text("/DC=org/DC=example/CN=Ada"), ..Who::default() }, [true, false, false, false]),
-        (Who { dn: text("/DC=org/DC=example/CN=Ad"), ..Who::default() }, [false; 4]),
-        (Who { dn: text("/DC=org/*"), ..Who::default() }, [true, false, false, false]),
+        (
+            Who { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ada")), ..Who::default() },
+            [true, false, false, false],
+        ),
+        (Who { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ad")), ..Who::default() }, [false; 4]),
+        (Who { dn: Some(Pattern::new("/DC=org/*")), ..Who::default() }, [true, false, false, false]),
+        (
+            Who { dn: Some(Pattern::new("/dc=org/dc=example/cn=Ada")), ..Who::default() },
+            [true, false, false, false],
+        ),
         (Who { user: text("ada"), ..Who::default() }, [true, true, false, false]),
         (Who { vo: text("atlas"), ..Who::default() }, [true, false, true, false]),
         (Who { group: text("/atlas"), ..Who::default() }, [false; 4]),
@@ -180,6 +188,76 @@ fn a_capability_is_all_that_its_bearer_has() {
 }
 
 #[test]
+fn a_path_that_says_who_asks_is_nothing_that_anyone_has() {
+    let policy = Policy::new(vec![rule(Who::anyone(), Grants::READ, "/data/{vo}/{group}")]);
+    let groups = ["/atlas/prod"];
+    assert!(may(&policy, &token(&[], &groups, None), Read, "/data/atlas/prod/f"));
+    let capable = token(&[(Grants::READ, "/other")], &groups, Some("atlas"));
+    assert!(!may(&policy, &capable, Read, "/data/atlas/prod/f"));
+}
+
+#[test]
+fn an_issuer_fills_no_groups_of_another_vo() {
+    let of = |vo: Option<&str>, issuer: Option<&str>| Who {
+        group: Some("/cms/prod".to_owned()),
+        vo: vo.map(str::to_owned),
+        issuer: issuer.map(str::to_owned),
+        ..Who::default()
+    };
+    let groups = ["/cms/prod"];
+    for (who, vo, expected) in [
+        (of(None, None), Some("atlas"), false),
+        (of(None, None), Some("cms"), true),
+        (of(None, None), None, true),
+        (of(Some("cms"), None), Some("atlas"), false),
+        // The operator says whose it is.
+        (of(Some("atlas"), None), Some("atlas"), true),
+        (of(None, Some("https://iam.example/")), Some("atlas"), true),
+    ] {
+        let policy = Policy::new(vec![rule(who.clone(), Grants::READ, "/data")]);
+        assert_eq!(may(&policy, &token(&[], &groups, vo), Read, "/data"), expected, "{who:?} {vo:?}");
+    }
+    let policy = Policy::new(vec![rule(Who::default(), Grants::READ, "/cms/{group}")]);
+    assert!(!may(&policy, &token(&[], &groups, Some("atlas")), Read, "/cms/prod"));
+    assert!(may(&policy, &token(&[], &groups, Some("cms")), Read, "/cms/prod"));
+}
+
+#[test]
+fn what_can_be_reached_below_a_path() {
+    let groups = Who { group: Some("/atlas/prod".to_owned()), ..Who::default() };
+    let policy = Policy::new(vec![
+        rule(Who::anyone(), Grants::READ, "/public/data"),
+        rule(groups, Grants::LIST, "/{vo}/{group}/in"),
+        rule(Who::default(), Grants::WRITE, "/home/{user}"),
+    ]);
+    let reaches = |identity: &Identity, operation, at: &str| {
+        let asker = Asker { identity, address: "192.0.2.1".parse().unwrap() };
+        policy.reaches(asker, operation, path(at).names())
+    };
+    let (nobody, me) = (Identity::Anonymous, ada(&["/atlas/prod"]));
+    let capable = token(&[(Grants::READ, "/a/b")], &[], None);
+    for (identity, operation, at, expected) in [
+        (&nobody, Read, "/", true),
+        (&nobody, Read, "/public", true),
+        (&nobody, Stat, "/public/data/f", true),
+        (&nobody, List, "/", false),
+        (&nobody, Stat, "/home", false),
+        (&nobody, Stat, "/publ", false),
+        (&me, List, "/", true),
+        (&me, List, "/atlas/prod", true),
+        (&me, List, "/atlas/other", false),
+        (&me, Create, "/home", true),
+        (&me, Create, "/home/eve", false),
+        (&capable, Read, "/a", true),
+        (&capable, Read, "/a/b/c", true),
+        (&capable, Read, "/a/c", false),
+        (&capable, Create, "/", false),
+    ] {
+        assert_eq!(reaches(identity, operation, at), expected, "{identity:?} {operation:?} {at}");
+    }
+}
+
+#[test]
 fn rules_about_macaroons_are_a_ceiling() {
     let macaroon = Identity::Macaroon(MacaroonIdentity {
         name: "ada".to_owned(),
@@ -203,6 +281,8 @@ fn what_a_macaroon_can_be_given() {
     let policy = Policy::new(vec![
         rule(Who::default(), Grants::READ.with(Grants::LIST), "/data"),
         rule(Who { user: Some("ada".to_owned()), ..Who::default() }, Grants::WRITE, "/data/ada"),
+        // For who is there, and not for whoever holds what was made there.
+        rule(Who { networks: Network::parse_list(["::1"]).unwrap(), ..Who::anyone() }, Grants::ADMIN, "/"),
     ]);
     let me = ada(&[]);
     let asker = Asker { identity: &me, address: "::1".parse().unwrap() };

@@ -3,6 +3,8 @@
 use gridlane_core::Network;
 
 use super::Asker;
+use crate::dn::Pattern;
+use crate::fqan::Fqan;
 use crate::identity::Identity;
 
 /// Whom a rule is about. All that is said here has to be true of a client.
@@ -12,14 +14,14 @@ pub struct Who {
     pub class: Class,
     /// In one of these; empty: anywhere.
     pub networks: Vec<Network>,
-    /// Subject of the end-entity certificate; a `*` at its end stands for any rest.
-    pub dn: Option<String>,
+    /// Subject of the end-entity certificate.
+    pub dn: Option<Pattern>,
     /// The user of this site.
     pub user: Option<String>,
     /// A virtual organisation.
     pub vo: Option<String>,
     /// A group of it, `/atlas/production`; with `/*` at its end any group inside of it. Who is in a group inside is not
-    /// in it by that.
+    /// in it by that. Without `vo` and `issuer` it is the group of the VO that its name begins with.
     pub group: Option<String>,
     /// The role there.
     pub role: Option<String>,
@@ -83,14 +85,8 @@ impl Who {
         let differs = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_some_and(|wanted| is != Some(wanted))
         };
-        if let Some(wanted) = &self.dn {
-            let is_it = dn.is_some_and(|dn| match wanted.strip_suffix('*') {
-                Some(start) => dn.starts_with(start),
-                None => dn == wanted,
-            });
-            if !is_it {
-                return Some("dn");
-            }
+        if self.dn.as_ref().is_some_and(|wanted| !dn.is_some_and(|dn| wanted.fits(dn))) {
+            return Some("dn");
         }
         if differs(&self.user, identity.user()) {
             return Some("user");
@@ -119,8 +115,12 @@ impl Who {
             Identity::Token(token) => token.vo.as_deref(),
             _ => None,
         };
-        // An issuer speaks for one VO: what it calls groups are that VO's, however they are written.
-        let of_fqans = identity.fqans().iter().map(|fqan| Membership {
+        // An issuer speaks for one VO: what it calls groups are that VO's, however they are written. Where a rule says
+        // neither whose group nor which issuer's, the name of the group has to: else one VO could fill another's groups.
+        let is_own = |fqan: &&Fqan| {
+            self.vo.is_some() || self.issuer.is_some() || of_issuer.is_none_or(|vo| vo == fqan.vo())
+        };
+        let of_fqans = identity.fqans().iter().filter(is_own).map(|fqan| Membership {
             vo: of_issuer.or(Some(fqan.vo())),
             group: Some(fqan.group()),
             role: fqan.role(),

@@ -118,6 +118,19 @@ impl Trust {
         })
     }
 
+    /// Another number whenever the time of a revocation list has come or is over: what was found of a certificate before may
+    /// be true no longer.
+    pub fn lists_state(&self, now_s: i64) -> u64 {
+        let count = |holds: fn(&RevocationList, i64) -> bool| {
+            self.lists.iter().filter(|list| holds(list, now_s)).count() as u64
+        };
+        let over =
+            count(|list, now_s| list.next_update_s.is_some_and(|next_update_s| now_s >= next_update_s));
+        let to_come = count(|list, now_s| list.this_update_s > now_s);
+        // The one only grows and the other only shrinks.
+        over << 32 | to_come
+    }
+
     /// The authorities of this name.
     pub(super) fn named(&self, name: &Name) -> impl Iterator<Item = &Authority> {
         let found = self.by_name.get(&name.canonical());

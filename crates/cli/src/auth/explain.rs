@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use gridlane_auth::dn;
 use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 use gridlane_auth::policy::{Decision, Mismatch, Policy};
 use gridlane_auth::token::{self, Issuer};
@@ -140,7 +141,7 @@ fn asked(args: &ExplainArgs, issuers: &[Issuer]) -> Result<Question> {
     let operation = args.operation.map_or(Operation::Stat, Operation::from);
     let identity = match (&args.dn, &args.user, &args.issuer) {
         (Some(dn), _, _) => Identity::Certificate(CertificateIdentity {
-            dn: dn.clone(),
+            dn: dn::normal(dn),
             user: None,
             fqans: args.fqan.clone(),
             expires_s: i64::MAX,
@@ -238,7 +239,7 @@ fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
         text.push_str(&format!("      by itself it may {may} under {under}\n"));
     }
     if identity.capabilities().is_some() {
-        text.push_str("      rules that are not about anyone do not count for it\n");
+        text.push_str("      rules that are not about anyone, or have {vo} or the like in their path, do not count for it\n");
     }
     let verdicts = verdicts(policy, question);
     let width = verdicts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);

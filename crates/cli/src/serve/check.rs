@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_auth::Rule;
 use gridlane_auth::policy::Class;
+use gridlane_auth::token::Issuer;
 use gridlane_auth::x509::Trust;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Result};
@@ -146,6 +147,30 @@ fn never(rule: &Rule, tables: &Tables, auth: &AuthSettings) -> Option<&'static s
     None
 }
 
+/// Where one issuer could speak for another: rules that do not say whose subject or group they mean.
+fn mixed_up(rules: &[Rule], issuers: &[Issuer]) -> Vec<String> {
+    let mut doubts = Vec::new();
+    let says = |rule: &Rule, names: &[&str]| {
+        let under = rule.under.to_string();
+        names.iter().any(|name| under.contains(name))
+    };
+    let of_any: Vec<&Rule> = rules.iter().filter(|rule| rule.who.issuer.is_none()).collect();
+    for rule in &of_any {
+        if issuers.len() > 1 && (rule.who.subject.is_some() || says(rule, &["{subject}"])) {
+            doubts.push(format!("{} is about that subject of any issuer: say which (`issuer`)", rule.name));
+        }
+    }
+    let is_about_groups =
+        |rule: &&Rule| rule.who.vo.is_some() || rule.who.group.is_some() || says(rule, &["{vo}", "{group}"]);
+    if of_any.iter().any(is_about_groups) {
+        let unbound = issuers.iter().filter(|issuer| issuer.vo.is_none());
+        doubts.extend(unbound.map(|issuer| {
+            format!("tokens of {} may name groups of any VO: say which it speaks for (`vo`)", issuer.url)
+        }));
+    }
+    doubts
+}
+
 impl Findings {
     /// Notes a failure.
     fn ok<T, E: std::fmt::Display>(&mut self, outcome: std::result::Result<T, E>) -> Option<T> {
@@ -198,6 +223,7 @@ impl Findings {
                 false => self.facts.push(format!("tokens name this server: {}", auth.audiences.join(", "))),
             }
         }
+        self.warnings.extend(mixed_up(policy.rules(), &auth.issuers));
         for rule in policy.rules() {
             if let Some(why) = never(rule, tables, &auth) {
                 self.warnings.push(format!("{} is never about anybody: {why}", rule.name));
@@ -372,5 +398,51 @@ fn keeps_attributes(plan: &Plan) -> Option<bool> {
         Ok(()) => Some(true),
         Err(Errno::OPNOTSUPP) => Some(false),
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gridlane_auth::Grants;
+    use gridlane_auth::policy::{Template, Who};
+    use gridlane_dav::ResourcePath;
+
+    use super::*;
+
+    #[test]
+    fn issuers_that_could_speak_for_others_are_told() {
+        let issuer = |url: &str, vo: Option<&str>| Issuer {
+            url: url.to_owned(),
+            base: ResourcePath::root(),
+            may: Grants::READ,
+            vo: vo.map(str::to_owned),
+            audiences: Vec::new(),
+        };
+        let rule = |who: Who, under: &str| Rule {
+            name: "[[rule]] 1".to_owned(),
+            who,
+            may: Grants::READ,
+            under: Template::parse(under).unwrap(),
+        };
+        let text = |text: &str| Some(text.to_owned());
+        let (a, b) = (issuer("https://a.example", Some("atlas")), issuer("https://b.example", None));
+        for (who, under, issuers, doubts) in [
+            (Who { subject: text("x"), ..Who::default() }, "/", &[a.clone()][..], 0),
+            (Who { subject: text("x"), ..Who::default() }, "/", &[a.clone(), b.clone()], 1),
+            (
+                Who { subject: text("x"), issuer: text("i"), ..Who::default() },
+                "/",
+                &[a.clone(), b.clone()],
+                0,
+            ),
+            (Who::default(), "/home/{subject}", &[a.clone(), b.clone()], 1),
+            (Who { vo: text("atlas"), ..Who::default() }, "/", &[a.clone(), b.clone()], 1),
+            (Who::default(), "/{vo}", &[b.clone()], 1),
+            (Who::default(), "/{vo}", &[a.clone()], 0),
+            (Who::default(), "/", &[a.clone(), b.clone()], 0),
+        ] {
+            let found = mixed_up(&[rule(who.clone(), under)], issuers);
+            assert_eq!(found.len(), doubts, "{who:?} {under}: {found:?}");
+        }
     }
 }

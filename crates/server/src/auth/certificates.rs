@@ -82,7 +82,9 @@ fn look_up(
     now_s: i64,
 ) -> Judged {
     let known = || shared.chains.good.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(identity) = known().get(digest, 0, now_s) {
+    // A list that is over its time does not wait for a reload.
+    let lists = trust.lists_state(now_s);
+    if let Some(identity) = known().get(digest, lists, now_s) {
         return Judged { identity, doubt: None };
     }
     match judge(shared, chain, trust, now_s) {
@@ -90,7 +92,7 @@ fn look_up(
             let identity = Arc::new(Identity::Certificate(identity));
             // What is doubtful is told to whoever is refused: that is not in the identity.
             if doubts.is_empty() {
-                known().insert(digest, 0, Arc::clone(&identity));
+                known().insert(digest, lists, Arc::clone(&identity));
             }
             let first = doubts.first().map(|doubt| format!("some of its attributes do not count: {doubt}"));
             Judged { identity, doubt: first.map(Into::into) }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::TestServer;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use gridlane_auth::dn::Pattern;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::make::{
     AttributeCertificate, Credential, Curve, Key, Name, ProxyTerms, Text, Validity, profile, proxy,
@@ -216,7 +217,7 @@ pub(crate) fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
         settings.policy = Arc::new(Policy::new(vec![
             rule(Who::anyone(), READS, "/public"),
             rule(Who::default(), READS, "/known"),
-            rule(with(|who| who.dn = Some("/DC=org/CN=Ada".to_owned())), READS, "/ada"),
+            rule(with(|who| who.dn = Some(Pattern::new("/DC=org/CN=Ada"))), READS, "/ada"),
             rule(with(|who| who.user = Some("ada".to_owned())), READS.with(Grants::WRITE), "/home/{user}"),
             rule(with(|who| who.vo = Some("dteam".to_owned())), READS, "/{vo}"),
             rule(with(|who| who.user = Some("root".to_owned())), Grants::ADMIN, "/"),
@@ -291,18 +292,23 @@ impl Site {
 
     /// One request on a connection of its own, over TLS.
     pub(crate) fn ask_by(&self, config: &Arc<ClientConfig>, line: &str, fields: &str) -> Answer {
+        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+        let text = self.exchange(config, &head);
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        Answer { status, text }
+    }
+
+    /// All that a connection of its own answers, over TLS.
+    pub(crate) fn exchange(&self, config: &Arc<ClientConfig>, bytes: &str) -> String {
         let socket = TcpStream::connect(self.server.address).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let mut stream = StreamOwned::new(connection, socket);
-        let head = format!("{line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
-        stream.write_all(head.as_bytes()).unwrap();
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
-        Answer { status, text }
+        stream.write_all(bytes.as_bytes()).unwrap();
+        let mut answers = Vec::new();
+        stream.read_to_end(&mut answers).unwrap();
+        String::from_utf8_lossy(&answers).into_owned()
     }
 
     pub(crate) fn ask(&self, line: &str, fields: &str) -> Answer {

@@ -1,12 +1,19 @@
 //! XRootD's authorisation database, as rules.
 //!
 //! A record is an identifier and pairs of a path and privileges. What holds for somebody in XRootD is the sum of all
-//! records about them, as here. Within one record the first path that begins the name counts alone; here grants add up.
-//! Where that makes a difference, and where privileges are taken away, a comment says so, and no rule is made that grants
-//! more than the record did.
+//! records about them, as here. Within one record the first path that begins the name counts alone; here grants add up:
+//! a rule that would grant more than its record did is left as a comment. Where a record takes away what others grant, or
+//! keeps them from adding to it, a comment says that here nothing does.
+//!
+//! What XRootD's privileges are good for (`XrdAccPrivs`): to read and to list is `r`, to look `l`, to change what is there
+//! `rw`, to store a file `irw`, to make a directory `i`, to remove `d`, to rename `n`. There is no word here for some of
+//! these alone.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+
+use gridlane_core::Network;
+use gridlane_dav::path::encode_name;
 
 use super::quoted;
 
@@ -103,16 +110,19 @@ impl Reader {
             );
         }
         for (index, (path, privileges)) in pairs.iter().enumerate() {
-            let hides = |(outer, more): &&(String, String)| {
-                path.starts_with(outer.as_str()) && more.chars().any(|c| !privileges.contains(c))
+            // An earlier path inside of this one has less, and counts alone there.
+            let hides = |(inner, less): &&(String, String)| {
+                inner.starts_with(path.as_str()) && privileges.chars().any(|c| !less.contains(c))
             };
-            if let Some((outer, _)) = pairs[index + 1..].iter().find(hides) {
+            let hidden = pairs[..index].iter().find(hides);
+            if let Some((inner, _)) = hidden {
                 let what = format!(
-                    "{outer} grants below {path} what XRootD did not: its first path that fits counts alone. Look at it."
+                    "{path} would grant below {inner} what XRootD does not: its first path that fits counts alone. Look at it."
                 );
                 self.comment(number, &what);
             }
-            self.rule(number, &conditions, path, privileges, kind == "u" && name == "=");
+            let is_own = kind == "u" && name == "=";
+            self.rule(number, &conditions, (path, privileges), is_own, hidden.is_some());
         }
     }
 
@@ -149,41 +159,61 @@ impl Reader {
         }
     }
 
-    fn rule(&mut self, number: usize, conditions: &Conditions, path: &str, privileges: &str, is_own: bool) {
-        if privileges.starts_with('-') || privileges.contains('-') {
-            let taken = privileges.split_once('-').map_or("", |(_, taken)| taken);
+    fn rule(
+        &mut self,
+        number: usize,
+        conditions: &Conditions,
+        (path, privileges): (&str, &str),
+        is_own: bool,
+        is_shadowed: bool,
+    ) {
+        let (granted, taken) = privileges.split_once('-').unwrap_or((privileges, ""));
+        if let Some(letter) = granted.chars().find(|letter| !"arlwidnk".contains(*letter)) {
+            let what = format!("{letter:?} is no privilege; the rule for {path} is left out.");
+            return self.comment(number, &what);
+        }
+        if !taken.is_empty() {
             self.comment(number, &format!("the privileges -{taken} on {path} are taken away in XRootD; here nothing forbids. See that no other rule grants them."));
         }
-        let granted = privileges.split('-').next().unwrap_or_default();
-        let mut may: Vec<&str> = Vec::new();
-        for letter in granted.chars() {
-            let words: &[&str] = match letter {
-                'a' => &["read", "list", "write", "delete"],
-                'r' => &["read"],
-                'l' => &["list"],
-                'w' => &["write"],
-                'i' => &["create"],
-                'd' | 'n' => &["delete"],
-                'k' => &[],
-                _ => {
-                    return self.comment(
-                        number,
-                        &format!("{letter:?} is no privilege; the rule for {path} is left out."),
-                    );
-                }
-            };
-            may.extend(words.iter().filter(|word| !may.contains(word)).copied().collect::<Vec<_>>());
-        }
-        if granted.contains('n') && !granted.contains(['d', 'a']) {
-            self.comment(number, "whoever may rename there may delete as well here.");
+        let is_left = |letter: &char| !taken.contains(['a', *letter]);
+        let granted = if granted.contains('a') { "rlwidn" } else { granted };
+        let granted: String = granted.chars().filter(is_left).collect();
+        let has = |letters: &str| letters.chars().all(|letter| granted.contains(letter));
+        let changes = match (has("rw"), has("irw")) {
+            (_, true) => Some("write"),
+            (true, false) => Some("overwrite"),
+            (false, false) => None,
+        };
+        let reads = has("r").then_some(["read", "list"]);
+        let removes = has("d").then_some("delete");
+        let may: Vec<&str> = reads.into_iter().flatten().chain(changes).chain(removes).collect();
+        for (letter, is_alone, what) in [
+            ('l', !has("r"), "to look without reading"),
+            ('w', !has("rw"), "to write without reading"),
+            ('i', !has("irw"), "to make directories without storing files"),
+            ('n', !has("d"), "to rename without deleting"),
+        ] {
+            if granted.contains(letter) && is_alone {
+                let what =
+                    format!("there is no word here for {letter} alone ({what}) on {path}: not granted.");
+                self.comment(number, &what);
+            }
         }
         if may.is_empty() {
             return;
         }
+        if path.contains(['{', '}']) || path.split('/').any(|name| name == "." || name == "..") {
+            let what = format!("{path} would mean something else here; the rule is left out.");
+            return self.comment(number, &what);
+        }
+        // There names stand as they are; here they are encoded, as in a URL.
+        let encoded = |path: &str| {
+            path.split('/').map(|name| encode_name(name.as_bytes())).collect::<Vec<_>>().join("/")
+        };
         let path = match (is_own, path.contains("@=")) {
-            (_, false) => path.to_owned(),
+            (_, false) => encoded(path),
             (true, true) if path.split('/').all(|name| name == "@=" || !name.contains("@=")) => {
-                path.replace("@=", "{user}")
+                path.split("@=").map(encoded).collect::<Vec<_>>().join("{user}")
             }
             _ => {
                 return self
@@ -192,13 +222,15 @@ impl Reader {
         };
         let trimmed = path.trim_end_matches('/');
         let under = if trimmed.is_empty() { "/" } else { trimmed };
-        self.has_rules = true;
-        let _ = writeln!(self.out, "[[rule]] # line {number}");
+        // What is commented out has to be looked at first.
+        let lead = if is_shadowed { "# " } else { "" };
+        self.has_rules |= !is_shadowed;
+        let _ = writeln!(self.out, "{lead}[[rule]] # line {number}");
         for (key, value) in conditions {
-            let _ = writeln!(self.out, "{key} = {}", quoted(value));
+            let _ = writeln!(self.out, "{lead}{key} = {}", quoted(value));
         }
         let may: Vec<String> = may.iter().map(|word| quoted(word)).collect();
-        let _ = writeln!(self.out, "may = [{}]\nunder = {}\n", may.join(", "), quoted(under));
+        let _ = writeln!(self.out, "{lead}may = [{}]\n{lead}under = {}\n", may.join(", "), quoted(under));
     }
 }
 
@@ -220,7 +252,10 @@ fn condition(kind: &str, name: &str) -> Result<(&'static str, String), String> {
         "r" => Ok(("role", name.to_owned())),
         "g" if name.starts_with('/') => Ok(("group", name.to_owned())),
         "g" => Ok(("group", format!("/{name}"))),
-        "h" if gridlane_core::Network::parse_list([name]).is_ok() => Ok(("addresses", name.to_owned())),
+        // A word such as `any` is a host's name there.
+        "h" if name.contains(['.', ':']) && Network::parse_list([name]).is_ok() => {
+            Ok(("addresses", name.to_owned()))
+        }
         "h" => Err("hosts are known by their addresses here, not by names".to_owned()),
         _ => Err(format!("{kind} is no kind of identifier that is known here")),
     }
@@ -247,8 +282,8 @@ mod tests {
             "user = \"ada\"\nmay = [\"read\", \"list\", \"write\", \"delete\"]\nunder = \"/home/ada\"\n",
             "user = \"ada\"\nmay = [\"read\", \"list\"]\nunder = \"/data\"\n",
             "vo = \"atlas\"\nrole = \"production\"\nmay = [\"read\", \"list\", \"write\", \"delete\"]\nunder = \"/atlas\"\n",
-            "group = \"/cms/users\"\nmay = [\"read\", \"list\", \"write\"]\nunder = \"/scratch\"\n",
-            "who = \"authenticated\"\nmay = [\"list\", \"read\", \"create\", \"write\", \"delete\"]\nunder = \"/own/{user}\"\n",
+            "group = \"/cms/users\"\nmay = [\"read\", \"list\", \"overwrite\"]\nunder = \"/scratch\"\n",
+            "who = \"authenticated\"\nmay = [\"read\", \"list\", \"write\", \"delete\"]\nunder = \"/own/{user}\"\n",
         ] {
             assert!(found.contains(rule), "{rule}\n{found}");
         }
@@ -262,6 +297,13 @@ mod tests {
             ("h node.example /a r", "addresses"),
             ("u ada /a -w", "forbids"),
             ("u ada /a/b r /a rw", "first path"),
+            ("h any /a r", "addresses"),
+            ("u ada /a l", "to look"),
+            ("u ada /a w", "without reading"),
+            ("u ada /a i", "make directories"),
+            ("u ada /a n", "to rename"),
+            ("u ada /home/{user} r", "something else"),
+            ("u ada /a/../b r", "something else"),
             ("s nobody /a r", "defines"),
             ("u ada /a z", "no privilege"),
             ("u ada /a", "no privileges"),
@@ -272,6 +314,15 @@ mod tests {
             let found = tables(record);
             assert!(found.contains(word), "{record}: {found}");
         }
-        assert!(!tables("u ada /a -w\nn net /a a\nu eve /b z\n").contains("[[rule]]"));
+        let nothing = "u ada /a -w\nn net /a a\nu eve /b z\nu ada /a lwin\nh any /a a\nu eve /{vo} a\n";
+        assert!(!tables(nothing).contains("[[rule]]"));
+        let found = tables("u ada /a/b r /a rw\n");
+        assert!(found.contains("[[rule]] # line 1\nuser") && found.contains("\nunder = \"/a/b\""), "{found}");
+        assert!(
+            found.contains("# [[rule]] # line 1\n# user") && found.contains("\n# under = \"/a\""),
+            "{found}"
+        );
+        assert!(tables("u ada /a a-d\n").contains("may = [\"read\", \"list\", \"write\"]"));
+        assert!(tables("u ada /50%25 r\n").contains("under = \"/50%2525\""));
     }
 }

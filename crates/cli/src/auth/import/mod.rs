@@ -20,8 +20,9 @@ pub(crate) enum Format {
 
 /// Print what another server's file says, as rules for `gridlane serve`.
 ///
-/// The rules grant what the file granted, and never more; comments say what cannot be said. They are printed for
-/// reading, and for the configuration file.
+/// Each rule grants what its record granted, or less; comments say what cannot be said. Nothing forbids here: where the
+/// file takes away what another record grants, that has to be taken away by hand. They are printed for reading, and for
+/// the configuration file.
 #[derive(Args, Debug)]
 pub(crate) struct ImportArgs {
     /// What the file is

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use gridlane_auth::macaroon::Macaroon;
 use gridlane_client::credentials::{Claims, ThisMachine, TokenKind, Wanted, discover};
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Result, Secret};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret};
 use serde_json::json;
 
 use super::read_stdin;
@@ -31,9 +31,11 @@ pub(super) fn run(from: Option<&str>, who: &WhoArgs, global: &Global) -> Result<
 fn found(wanted: &Wanted) -> Result<(Secret, String)> {
     match discover(wanted, &ThisMachine)?.token {
         Some(token) => Ok((token.secret, token.place.to_string())),
-        None => Err(Error::new(ErrorKind::NotFound, "there is no token where programs look for one").hint(
-            "name it: --show FILE, or --show - for standard input; a proxy: gridlane auth proxy --show",
-        )),
+        None => Err(Error::new(ErrorKind::NotFound, "there is no token where programs look for one")
+            .fault(Fault::Caller)
+            .hint(
+                "name it: --show FILE, or --show - for standard input; a proxy: gridlane auth proxy --show",
+            )),
     }
 }
 
