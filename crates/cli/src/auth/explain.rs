@@ -231,7 +231,7 @@ fn shown(identity: &Identity) -> String {
         _ => identity.fqans().iter().map(Fqan::to_string).collect(),
     };
     let name = match identity.name() {
-        name if name.is_empty() => "somebody".into(),
+        "" => "somebody",
         name => name,
     };
     match (identity.is_anonymous(), more.is_empty()) {
