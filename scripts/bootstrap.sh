@@ -8,6 +8,7 @@
 #   scripts/bootstrap.sh --bench    and what `make bench` needs
 #   scripts/bootstrap.sh --bench-trees and what `make bench-trees` needs
 #   scripts/bootstrap.sh --bench-root and what `make bench-root` needs
+#   scripts/bootstrap.sh --bench-auth and what `make bench-auth` needs
 #   scripts/bootstrap.sh --bench-wan and what `make bench-wan` needs
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
@@ -45,9 +46,9 @@ cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --bench | --bench-trees | --bench-root | --bench-wan) purpose=${1-} ;;
+'' | --demo | --test | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-trees|--bench-root|--bench-wan]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan]" >&2
     exit 2
     ;;
 esac
@@ -135,6 +136,14 @@ case $purpose in
     need xrootd xrootd-server
     need xrdcp xrootd-client
     ;;
+--bench-auth)
+    case $packages in *' curl'*) ;; *) need curl curl ;; esac
+    need python3 python3
+    need nginx nginx
+    need openssl openssl
+    need htpasswd apache2-utils
+    need voms-proxy-fake voms-clients
+    ;;
 --bench-wan)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need python3 python3
@@ -204,7 +213,7 @@ if [ -n "$packages" ]; then
 fi
 
 case $purpose in
---test | --bench | --bench-trees | --bench-wan)
+--test | --bench | --bench-trees | --bench-auth | --bench-wan)
     for module in ssl dav; do
         nginx -V 2>&1 | grep -q "http_${module}_module" && continue
         say "the nginx that is here ($(command -v nginx)) was built without its $module module: install the package nginx"

@@ -10,12 +10,13 @@
 //! `\xNN` for any byte; then users with commas between them, of which the first counts; what follows does not.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
+
+use crate::dn::{self, hex};
 
 /// Users by the subjects of their certificates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GridMap {
-    /// The key is [`comparable`].
+    /// The key is in the [normal](dn::normal) form.
     users: HashMap<String, String>,
 }
 
@@ -44,7 +45,7 @@ impl GridMap {
 
     /// The user whose certificate has this subject, in the form `/DC=org/CN=Ada`.
     pub fn user(&self, dn: &str) -> Option<&str> {
-        self.users.get(&comparable(dn)).map(String::as_str)
+        self.users.get(&dn::normal(dn)).map(String::as_str)
     }
 
     /// Names, as OpenSSL prints them, and users, in no order.
@@ -77,22 +78,30 @@ fn read_line(line: &[u8]) -> Result<(String, String), &'static str> {
     // A dot in front means a pool of accounts for lcmaps: no user.
     match std::str::from_utf8(first) {
         Ok(user) if !user.is_empty() && !user.starts_with(['.', '-']) && first.iter().all(is_name) => {
-            Ok((comparable_bytes(&name), user.to_owned()))
+            Ok((dn::normal_bytes(&name, false), user.to_owned()))
         }
         Ok("") => Err("no user follows the name"),
         _ => Err("what follows the name is no user"),
     }
 }
 
-/// A name without its escapes, and what is behind its end.
+/// A name without its escapes, and what is behind its end. What the [normal](dn::normal) form has escapes for keeps its own.
 fn read_until(line: &[u8], is_end: impl Fn(u8) -> bool) -> Result<(Vec<u8>, &[u8]), &'static str> {
     let mut name = Vec::with_capacity(line.len());
     let mut rest = line;
     loop {
         match rest {
             [] => return Err("the line ends within the name"),
+            [b'\\', b'\\', behind @ ..] | [b'\\', b'x', b'5', b'c' | b'C', behind @ ..] => {
+                name.extend(b"\\x5C");
+                rest = behind;
+            }
             [b'\\', b'x', high, low, behind @ ..] if hex(*high, *low).is_some() => {
                 name.extend(hex(*high, *low));
+                rest = behind;
+            }
+            [b'\\', b'/' | b'+', behind @ ..] => {
+                name.extend(&rest[..2]);
                 rest = behind;
             }
             [b'\\', byte, behind @ ..] => {
@@ -106,58 +115,6 @@ fn read_until(line: &[u8], is_end: impl Fn(u8) -> bool) -> Result<(Vec<u8>, &[u8
             }
         }
     }
-}
-
-/// A name of a certificate as OpenSSL prints it on one line, whatever way somebody has written it: `Email` and `E` are
-/// `emailAddress`, `USERID` is `UID`, in any case, and a byte that is no printable ASCII is its escape `\xNN`. Values are as
-/// they are.
-pub(crate) fn comparable(dn: &str) -> String {
-    comparable_bytes(dn.as_bytes())
-}
-
-fn comparable_bytes(dn: &[u8]) -> String {
-    let mut form = String::with_capacity(dn.len());
-    for (at, part) in dn.split(|byte| *byte == b'/').enumerate() {
-        if at > 0 {
-            form.push('/');
-        }
-        let kind = part.iter().position(|byte| *byte == b'=').map_or(&[][..], |end| &part[..end]);
-        let is = |names: &[&[u8]]| names.iter().any(|name| kind.eq_ignore_ascii_case(name));
-        let same = match () {
-            () if is(&[b"emailAddress", b"Email", b"E"]) => "emailAddress",
-            () if is(&[b"UID", b"USERID"]) => "UID",
-            () => "",
-        };
-        form.push_str(same);
-        push_escaped(&mut form, if same.is_empty() { part } else { &part[kind.len()..] });
-    }
-    form
-}
-
-/// With escapes as OpenSSL writes them. One of a printable character is none of them, but another text.
-fn push_escaped(form: &mut String, mut value: &[u8]) {
-    while let [byte, rest @ ..] = value {
-        let escaped = match value {
-            [b'\\', b'x', high, low, ..] => hex(*high, *low).filter(|byte| !is_printable(*byte)),
-            _ => None,
-        };
-        value = if escaped.is_some() { &value[4..] } else { rest };
-        match escaped.unwrap_or(*byte) {
-            byte if is_printable(byte) => form.push(char::from(byte)),
-            byte => {
-                let _ = write!(form, "\\x{byte:02X}");
-            }
-        }
-    }
-}
-
-fn is_printable(byte: u8) -> bool {
-    (b' '..=b'~').contains(&byte)
-}
-
-fn hex(high: u8, low: u8) -> Option<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    u8::try_from(digit(high)? * 16 + digit(low)?).ok()
 }
 
 #[cfg(test)]
@@ -187,6 +144,8 @@ mod tests {
             ("/DC=org/CN=Andr\\xc3\\xa9", Some("andre")),
             ("/DC=org/CN=André", Some("andre")),
             ("/DC=org/CN=host/wn1", Some("wn")),
+            // As OpenSSL 3 prints that slash.
+            ("/DC=org/CN=host\\/wn1", Some("wn")),
             ("/DC=org/CN=host\\x2Fwn1", None),
             ("/DC=org/CN=Bob/Email=bob@example.org", Some("bob")),
             ("/DC=org/CN=Bob/E=bob@example.org", Some("bob")),

@@ -28,7 +28,8 @@ pub enum Identity {
 /// Somebody with a certificate, or a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateIdentity {
-    /// Subject of the end-entity certificate as OpenSSL prints it on one line: `/DC=org/DC=example/CN=Ada`.
+    /// Subject of the end-entity certificate as OpenSSL prints it on one line, in the [normal](crate::dn::normal) form:
+    /// `/DC=org/DC=example/CN=Ada`.
     pub dn: String,
     /// The user that it is mapped to (gridmap), if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -15,6 +15,7 @@
 //!
 //! Read first: [`identity`], then [`policy`].
 
+pub mod dn;
 pub mod fqan;
 pub mod gridmap;
 pub mod identity;

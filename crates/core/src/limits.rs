@@ -588,6 +588,8 @@ pub const CHAIN_BYTES_MAX: usize = 128 * 1024;
 pub const CHAIN_SIGNATURES_MAX: usize = 48;
 /// Bytes of a serial number (RFC 5280, 4.1.2.2).
 pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
+/// Extensions of a certificate: each is compared with all before it, and anybody can make a certificate. Real ones have ten.
+pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;
 
 /// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
 pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;

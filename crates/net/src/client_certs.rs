@@ -4,71 +4,47 @@
 //! whoever knows whom to trust judges it afterwards, where the reason of a refusal can be told in words. What the
 //! handshake proves is that the client has the key of the first certificate: without that nothing in it means anything.
 //!
-//! The check is rustls' algorithms on the certificate's key. rustls' own way to it reads the whole certificate by
-//! webpki's rules, which know no proxies (RFC 3820): their extension is critical, and unknown there.
+//! rustls' own way to that key reads the whole certificate by webpki's rules, which know no proxies (RFC 3820): their
+//! extension is critical, and unknown there. So key and signature are looked at by `gridlane_auth`, which judges the chain
+//! later: whose key was proved is whose certificate is believed.
 
 use std::sync::Arc;
 
+use gridlane_auth::x509::Certificate;
+use gridlane_auth::x509::signature::{TLS_SCHEMES, verify_tls};
 use gridlane_core::limits::{CHAIN_BYTES_MAX, CHAIN_CERTIFICATES_MAX};
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, SignatureScheme,
 };
-use x509_parser::der_parser::asn1_rs::{Any, FromDer};
 
 /// Asks for a certificate, by no authority's name: clients send what they have.
 #[derive(Debug)]
-pub(crate) struct AnyChain {
-    algorithms: WebPkiSupportedAlgorithms,
-}
+pub(crate) struct AnyChain;
 
 impl AnyChain {
-    pub(crate) fn new(provider: &CryptoProvider) -> Arc<AnyChain> {
-        Arc::new(AnyChain { algorithms: provider.signature_verification_algorithms })
-    }
-
-    /// Whether one of the algorithms that a scheme stands for, and that are for keys of this kind, finds the signature
-    /// good. In TLS 1.3 a scheme stands for the first of them only, since it names the curve as well.
-    fn verify(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-        is_first_only: bool,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let misused = || Error::from(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme);
-        let (_, algorithms) = self
-            .algorithms
-            .mapping
-            .iter()
-            .find(|(scheme, _)| *scheme == signed.scheme)
-            .ok_or_else(misused)?;
-        let count = if is_first_only { 1 } else { algorithms.len() };
-        let (kind, key) = public_key(certificate).ok_or(CertificateError::BadEncoding)?;
-        let is_good = algorithms.iter().take(count).any(|algorithm| {
-            algorithm.public_key_alg_id().as_ref() == kind
-                && algorithm.verify_signature(&key, message, signed.signature()).is_ok()
-        });
-        match is_good {
-            true => Ok(HandshakeSignatureValid::assertion()),
-            false => Err(CertificateError::BadSignature.into()),
-        }
+    pub(crate) fn new() -> Arc<AnyChain> {
+        Arc::new(AnyChain)
     }
 }
 
-/// Kind and bits of a certificate's key: the content of its `AlgorithmIdentifier`, and of the bit string behind it.
-fn public_key(certificate: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (rest, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    if !rest.is_empty() {
-        return None;
+fn verify(
+    message: &[u8],
+    certificate: &CertificateDer<'_>,
+    signed: &DigitallySignedStruct,
+    is_tls13: bool,
+) -> Result<HandshakeSignatureValid, Error> {
+    let scheme = u16::from(signed.scheme);
+    if !TLS_SCHEMES.contains(&scheme) {
+        return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
     }
-    let info = certificate.public_key();
-    let (_, whole) = Any::from_der(info.raw).ok()?;
-    let (_, kind) = Any::from_der(whole.data).ok()?;
-    Some((kind.data.to_vec(), info.subject_public_key.data.to_vec()))
+    let key = Certificate::spki_of(certificate).ok_or(CertificateError::BadEncoding)?;
+    match verify_tls(key, scheme, is_tls13, message, signed.signature()) {
+        Ok(()) => Ok(HandshakeSignatureValid::assertion()),
+        Err(_) => Err(CertificateError::BadSignature.into()),
+    }
 }
 
 impl ClientCertVerifier for AnyChain {
@@ -99,7 +75,7 @@ impl ClientCertVerifier for AnyChain {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify(message, certificate, signed, false)
+        verify(message, certificate, signed, false)
     }
 
     fn verify_tls13_signature(
@@ -108,22 +84,10 @@ impl ClientCertVerifier for AnyChain {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        // RFC 8446, 4.2.3: these are for certificates only.
-        let is_of_old = matches!(
-            signed.scheme,
-            SignatureScheme::RSA_PKCS1_SHA256
-                | SignatureScheme::RSA_PKCS1_SHA384
-                | SignatureScheme::RSA_PKCS1_SHA512
-                | SignatureScheme::RSA_PKCS1_SHA1
-                | SignatureScheme::ECDSA_SHA1_Legacy
-        );
-        if is_of_old {
-            return Err(PeerMisbehaved::SignedHandshakeWithUnadvertisedSigScheme.into());
-        }
-        self.verify(message, certificate, signed, true)
+        verify(message, certificate, signed, true)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
+        TLS_SCHEMES.into_iter().map(SignatureScheme::from).collect()
     }
 }

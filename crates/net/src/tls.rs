@@ -112,11 +112,11 @@ pub fn server_config(
     let chain = read_certificates(cert_file)?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|cause| unusable(key_file, cause))?;
     let provider = Arc::new(ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(provider.clone())
+    let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|cause| Error::new(ErrorKind::Other, format!("no TLS: {cause}")))?;
     let builder = match asks_for_certificates {
-        true => builder.with_client_cert_verifier(AnyChain::new(&provider)),
+        true => builder.with_client_cert_verifier(AnyChain::new()),
         false => builder.with_no_client_auth(),
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|cause| unusable(cert_file, cause))?;

@@ -200,6 +200,7 @@ fn a_token_acts_within_its_scopes() {
     refused(client.ask(prepare("/data/new/old"), &[]), NO, &[]);
     assert_eq!(site.server.read("data/new/old").unwrap(), b"old");
 
+    drop(client);
     let (_, log) = site.server.stop();
     let of = |method: &str, path: &str| {
         log.iter().rfind(|line| line["method"] == method && line["path"] == path).unwrap().clone()
@@ -323,6 +324,7 @@ fn a_token_in_a_path_counts_for_its_request() {
     refused(plain.ask(stat(&with("/data/in/f", &good)), &[]), NO, &["clear text", "roots"]);
     refused(plain.ask(stat(&with("/public/f", &good)), &[]), NO, &["clear text"]);
     plain.ask(stat("/public/f"), &[]).unwrap();
+    drop((client, plain));
     let (_, log) = site.server.stop();
     let text = format!("{log:?}");
     for token in [&other, &third, &good, &made] {
@@ -358,6 +360,7 @@ fn certificates_of_tls() {
     let mut nobody = site.with_name(Some(&stranger));
     nobody.ask(stat("/public/f"), &[]).unwrap();
     refused(nobody.ask(stat("/ada/f"), &[]), NO, &["certificate does not count", "authority"]);
+    drop((client, both, nobody));
     let (_, log) = site.server.stop();
     let made = log.iter().find(|line| line["method"] == "root:open").unwrap();
     assert_eq!((&made["identity"]["dn"], &made["user"]), (&"/DC=org/CN=Ada".into(), &"tester".into()));

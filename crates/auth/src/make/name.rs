@@ -39,8 +39,11 @@ impl Name {
         for part in
             text.strip_prefix('/').ok_or_else(|| refused("it does not begin with a slash"))?.split('/')
         {
+            let is_escaped = pairs.last().is_some_and(|(_, before)| before.ends_with('\\'));
             match (part.split_once('='), pairs.last_mut()) {
-                (Some((word, value)), _) if kind_of(word).is_some() => pairs.push((word, value.to_owned())),
+                (Some((word, value)), _) if !is_escaped && kind_of(word).is_some() => {
+                    pairs.push((word, value.to_owned()));
+                }
                 (_, Some((_, before))) => {
                     before.push('/');
                     before.push_str(part);

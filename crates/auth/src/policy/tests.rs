@@ -1,4 +1,5 @@
 use super::*;
+use crate::dn::Pattern;
 use crate::fqan::Fqan;
 use crate::identity::{CertificateIdentity, MacaroonIdentity, TokenIdentity, UserIdentity};
 use gridlane_core::Network;
@@ -102,9 +103,16 @@ fn everything_that_a_rule_says_has_to_be_true() {
     for (who, expected) in [
         (Who::anyone(), [true, true, true, true]),
         (Who::default(), [true, true, true, false]),
-        (Who { dn: text("/DC=org/DC=example/CN=Ada"), ..Who::default() }, [true, false, false, false]),
-        (Who { dn: text("/DC=org/DC=example/CN=Ad"), ..Who::default() }, [false; 4]),
-        (Who { dn: text("/DC=org/*"), ..Who::default() }, [true, false, false, false]),
+        (
+            Who { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ada")), ..Who::default() },
+            [true, false, false, false],
+        ),
+        (Who { dn: Some(Pattern::new("/DC=org/DC=example/CN=Ad")), ..Who::default() }, [false; 4]),
+        (Who { dn: Some(Pattern::new("/DC=org/*")), ..Who::default() }, [true, false, false, false]),
+        (
+            Who { dn: Some(Pattern::new("/dc=org/dc=example/cn=Ada")), ..Who::default() },
+            [true, false, false, false],
+        ),
         (Who { user: text("ada"), ..Who::default() }, [true, true, false, false]),
         (Who { vo: text("atlas"), ..Who::default() }, [true, false, true, false]),
         (Who { group: text("/atlas"), ..Who::default() }, [false; 4]),

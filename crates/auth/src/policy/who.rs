@@ -3,6 +3,7 @@
 use gridlane_core::Network;
 
 use super::Asker;
+use crate::dn::Pattern;
 use crate::identity::Identity;
 
 /// Whom a rule is about. All that is said here has to be true of a client.
@@ -12,8 +13,8 @@ pub struct Who {
     pub class: Class,
     /// In one of these; empty: anywhere.
     pub networks: Vec<Network>,
-    /// Subject of the end-entity certificate; a `*` at its end stands for any rest.
-    pub dn: Option<String>,
+    /// Subject of the end-entity certificate.
+    pub dn: Option<Pattern>,
     /// The user of this site.
     pub user: Option<String>,
     /// A virtual organisation.
@@ -83,14 +84,8 @@ impl Who {
         let differs = |wanted: &Option<String>, is: Option<&str>| {
             wanted.as_deref().is_some_and(|wanted| is != Some(wanted))
         };
-        if let Some(wanted) = &self.dn {
-            let is_it = dn.is_some_and(|dn| match wanted.strip_suffix('*') {
-                Some(start) => dn.starts_with(start),
-                None => dn == wanted,
-            });
-            if !is_it {
-                return Some("dn");
-            }
+        if self.dn.as_ref().is_some_and(|wanted| !dn.is_some_and(|dn| wanted.fits(dn))) {
+            return Some("dn");
         }
         if differs(&self.user, identity.user()) {
             return Some("user");

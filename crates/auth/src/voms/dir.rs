@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::gridmap::comparable;
+use crate::dn::normal;
 use crate::make::pem;
 use crate::x509::Certificate;
 
@@ -26,7 +26,7 @@ struct Vo {
 /// A chain of certificates by their names, of each the subject and the issuer, the server's first.
 type NameChain = Vec<(Name, Name)>;
 
-/// A name of a certificate in the form that names are compared in.
+/// A name of a certificate in the [normal] form.
 type Name = String;
 
 /// Who may sign.
@@ -112,8 +112,7 @@ impl VomsDir {
 
 /// Whether certificates with these names, subject and issuer of each, are one of the chains: all of it, and no more.
 pub(super) fn is_listed(chains: &[NameChain], names: &[(String, String)]) -> bool {
-    let names: NameChain =
-        names.iter().map(|(subject, issuer)| (comparable(subject), comparable(issuer))).collect();
+    let names: NameChain = names.iter().map(|(subject, issuer)| (normal(subject), normal(issuer))).collect();
     !names.is_empty() && chains.contains(&names)
 }
 
@@ -133,7 +132,7 @@ fn read_lsc(bytes: &[u8]) -> (Vec<NameChain>, Option<String>) {
         }
         let name = line.strip_prefix('"').and_then(|line| line.strip_suffix('"')).unwrap_or(line);
         match chains.last_mut() {
-            Some(Some(chain)) if name.starts_with('/') => chain.push(comparable(name)),
+            Some(Some(chain)) if name.starts_with('/') => chain.push(normal(name)),
             Some(chain) => {
                 // Without this line it would be another chain.
                 *chain = None;

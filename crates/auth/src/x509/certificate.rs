@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use gridlane_core::limits;
 use x509_parser::asn1_rs::FromDer;
 use x509_parser::time::ASN1Time;
 
@@ -141,6 +142,11 @@ impl Certificate {
         let subject = Name::from_der(fields.subject).ok_or_else(|| malformed("a certificate's subject"))?;
         let of = |what: &str| malformed(&format!("{what} of the certificate of {}", shown(&subject)));
         let issuer = Name::from_der(fields.issuer).ok_or_else(|| of("the issuer"))?;
+        if fields.extensions.len() > limits::CERTIFICATE_EXTENSIONS_MAX {
+            let what =
+                format!("the certificate of {} has more extensions than are accepted", shown(&subject));
+            return Err(Refusal::new(Cause::Unacceptable, what));
+        }
         let mut profile = Profile::default();
         for (index, extension) in fields.extensions.iter().enumerate() {
             let oid = || dotted(&extension.oid).unwrap_or_else(|| "of no kind".to_owned());
@@ -202,6 +208,12 @@ impl Certificate {
     /// When it stops to be valid, in seconds since 1970.
     pub fn not_after_s(&self) -> i64 {
         self.not_after_s
+    }
+
+    /// The key in a certificate of which nothing else is asked yet; `None` where [`Certificate::from_der`] would fail for
+    /// its form, so that both speak of the same key.
+    pub fn spki_of(der: &[u8]) -> Option<&[u8]> {
+        Fields::read(der).map(|fields| fields.spki)
     }
 
     /// Its extensions, in its order.

@@ -23,6 +23,7 @@ mod verify;
 
 pub use certificate::{Certificate, Extension};
 pub use name::Name;
+pub(crate) use name::short_names;
 pub use trust::{OutdatedLists, Trust};
 pub use verify::{Purpose, Verified, verify, verify_for};
 

@@ -127,6 +127,10 @@ impl Eq for Name {}
 impl fmt::Display for Name {
     /// As OpenSSL 3 prints it on one line (`X509_NAME_oneline`): `/DC=org/DC=example/CN=Ada`. Slashes and plus signs within
     /// a value have a backslash in front; bytes that are no printable ASCII are `\xHH`.
+    ///
+    /// Rules and grid-mapfiles compare this text, so no two names may share it by the choice of whoever asked for a
+    /// certificate. Hence two differences from OpenSSL: a backslash is `\x5C`, and strings of wide characters
+    /// (`BMPString`, `UniversalString`) are written as the same text in UTF-8, as U+4141 is not `AA`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for relative in relative_names(&self.der).unwrap_or_default() {
             for (position, attribute) in relative.iter().enumerate() {
@@ -150,9 +154,14 @@ impl fmt::Debug for Name {
 }
 
 fn write_value(f: &mut fmt::Formatter<'_>, attribute: &Attribute<'_>) -> fmt::Result {
-    for byte in attribute.value {
+    let wide = match attribute.tag {
+        tag::BMP_STRING | tag::UNIVERSAL_STRING => text(attribute.tag, attribute.value).flatten(),
+        _ => None,
+    };
+    for byte in wide.as_deref().map_or(attribute.value, str::as_bytes) {
         match byte {
             b'/' | b'+' => write!(f, "\\{}", char::from(*byte))?,
+            b'\\' => f.write_str("\\x5C")?,
             b' '..=b'~' => write!(f, "{}", char::from(*byte))?,
             _ => write!(f, "\\x{byte:02X}")?,
         }
@@ -239,88 +248,89 @@ fn escaped_2253(text: &str) -> String {
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const MAIL_ADDRESS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1];
 
+/// What OpenSSL calls the attributes of names that are id-at, in the order of their last numbers, which begin with 3.
+const X520: [&str; 52] = [
+    "CN",
+    "SN",
+    "serialNumber",
+    "C",
+    "L",
+    "ST",
+    "street",
+    "O",
+    "OU",
+    "title",
+    "description",
+    "searchGuide",
+    "businessCategory",
+    "postalAddress",
+    "postalCode",
+    "postOfficeBox",
+    "physicalDeliveryOfficeName",
+    "telephoneNumber",
+    "telexNumber",
+    "teletexTerminalIdentifier",
+    "facsimileTelephoneNumber",
+    "x121Address",
+    "internationaliSDNNumber",
+    "registeredAddress",
+    "destinationIndicator",
+    "preferredDeliveryMethod",
+    "presentationAddress",
+    "supportedApplicationContext",
+    "member",
+    "owner",
+    "roleOccupant",
+    "seeAlso",
+    "userPassword",
+    "userCertificate",
+    "cACertificate",
+    "authorityRevocationList",
+    "certificateRevocationList",
+    "crossCertificatePair",
+    "name",
+    "GN",
+    "initials",
+    "generationQualifier",
+    "x500UniqueIdentifier",
+    "dnQualifier",
+    "enhancedSearchGuide",
+    "protocolInformation",
+    "distinguishedName",
+    "uniqueMember",
+    "houseIdentifier",
+    "supportedAlgorithms",
+    "deltaRevocationList",
+    "dmdName",
+];
+
+/// What it calls others, by the contents of their object identifiers.
+const OTHERS: [(&[u8], &str); 12] = [
+    (&[0x55, 4, 65], "pseudonym"),
+    (&[0x55, 4, 72], "role"),
+    (&[0x55, 4, 97], "organizationIdentifier"),
+    // Of RFC 4524: 0.9.2342.19200300.100.1.
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1], "UID"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 3], "mail"),
+    (&[0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 25], "DC"),
+    (MAIL_ADDRESS, "emailAddress"),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 2], "unstructuredName"),
+    (&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 8], "unstructuredAddress"),
+    // Of certificates for hosts with extended validation: 1.3.6.1.4.1.311.60.2.1.
+    (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 0x3c, 2, 1, 1], "jurisdictionL"),
+    (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 0x3c, 2, 1, 2], "jurisdictionST"),
+    (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 0x3c, 2, 1, 3], "jurisdictionC"),
+];
+
 /// What OpenSSL calls a kind of attribute in names.
 fn short_name(kind: &[u8]) -> Option<&'static str> {
-    // id-at, in the order of their last numbers, which begin with 3.
-    const X520: [&str; 52] = [
-        "CN",
-        "SN",
-        "serialNumber",
-        "C",
-        "L",
-        "ST",
-        "street",
-        "O",
-        "OU",
-        "title",
-        "description",
-        "searchGuide",
-        "businessCategory",
-        "postalAddress",
-        "postalCode",
-        "postOfficeBox",
-        "physicalDeliveryOfficeName",
-        "telephoneNumber",
-        "telexNumber",
-        "teletexTerminalIdentifier",
-        "facsimileTelephoneNumber",
-        "x121Address",
-        "internationaliSDNNumber",
-        "registeredAddress",
-        "destinationIndicator",
-        "preferredDeliveryMethod",
-        "presentationAddress",
-        "supportedApplicationContext",
-        "member",
-        "owner",
-        "roleOccupant",
-        "seeAlso",
-        "userPassword",
-        "userCertificate",
-        "cACertificate",
-        "authorityRevocationList",
-        "certificateRevocationList",
-        "crossCertificatePair",
-        "name",
-        "GN",
-        "initials",
-        "generationQualifier",
-        "x500UniqueIdentifier",
-        "dnQualifier",
-        "enhancedSearchGuide",
-        "protocolInformation",
-        "distinguishedName",
-        "uniqueMember",
-        "houseIdentifier",
-        "supportedAlgorithms",
-        "deltaRevocationList",
-        "dmdName",
-    ];
     match kind {
         [0x55, 4, number @ 3..=54] => X520.get(usize::from(*number) - 3).copied(),
-        [0x55, 4, 65] => Some("pseudonym"),
-        [0x55, 4, 72] => Some("role"),
-        [0x55, 4, 97] => Some("organizationIdentifier"),
-        // Of RFC 4524: 0.9.2342.19200300.100.1.
-        [0x09, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, number] => match number {
-            1 => Some("UID"),
-            3 => Some("mail"),
-            25 => Some("DC"),
-            _ => None,
-        },
-        [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, number] => match number {
-            1 => Some("emailAddress"),
-            2 => Some("unstructuredName"),
-            8 => Some("unstructuredAddress"),
-            _ => None,
-        },
-        // Of certificates for hosts with extended validation: 1.3.6.1.4.1.311.60.2.1.
-        [0x2b, 6, 1, 4, 1, 0x82, 0x37, 0x3c, 2, 1, number] => match number {
-            1 => Some("jurisdictionL"),
-            2 => Some("jurisdictionST"),
-            3 => Some("jurisdictionC"),
-            _ => None,
-        },
-        _ => None,
+        _ => OTHERS.iter().find(|(known, _)| *known == kind).map(|(_, name)| *name),
     }
+}
+
+/// All that OpenSSL has a word for in names.
+pub(crate) fn short_names() -> impl Iterator<Item = &'static str> {
+    X520.into_iter().chain(OTHERS.iter().map(|(_, name)| *name))
 }

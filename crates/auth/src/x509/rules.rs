@@ -15,13 +15,14 @@ use crate::refusal::{Cause, Refusal};
 const MAKE_ANOTHER: &str = "make an RFC 3820 proxy: voms-proxy-init -rfc";
 
 /// Judges a path: proxies, one end-entity certificate, authorities, the last of them a root that is trusted. Whoever
-/// calls has checked that each was signed by the next.
+/// calls has checked that each was signed by the next. Tells until when that holds, in seconds since 1970: what ends first
+/// of the certificates and of the revocation lists that they were held against.
 pub(super) fn check(
     path: &[&Certificate],
     trust: &Trust,
     purpose: Purpose,
     now_s: i64,
-) -> Result<(), Refusal> {
+) -> Result<i64, Refusal> {
     let proxies = path.iter().take_while(|certificate| certificate.is_proxy()).count();
     let part = |index: usize| match () {
         () if index < proxies && proxies == 1 => "the proxy certificate".to_owned(),
@@ -50,12 +51,14 @@ pub(super) fn check(
         }
     }
     check_constraints(path, proxies).map_err(|(index, refusal)| refusal.context(part(index)))?;
+    let mut until_s = path.iter().map(|part| part.not_after_s()).min().unwrap_or(i64::MIN);
     for index in proxies..path.len() {
         let issuer = path.get(index + 1).unwrap_or(&path[index]);
         check_policy(path[index], issuer, trust).map_err(|refusal| refusal.context(part(index)))?;
-        check_lists(path[index], issuer, trust, now_s, &part(index))?;
+        let next_update_s = check_lists(path[index], issuer, trust, now_s, &part(index))?;
+        until_s = next_update_s.map_or(until_s, |next_update_s| until_s.min(next_update_s));
     }
-    Ok(())
+    Ok(until_s)
 }
 
 /// Whether a certificate counts at this time. As OpenSSL has it, the second in which it ends is no longer its.
@@ -252,30 +255,33 @@ fn check_policy(made: &Certificate, issuer: &Certificate, trust: &Trust) -> Resu
     Err(Refusal::new(Cause::Untrusted, message))
 }
 
-/// Whether a certificate was called back. No list is no objection: trust directories often lack some.
+/// Whether a certificate was called back. No list is no objection: trust directories often lack some. Tells when the lists
+/// that it was held against are over their time, if that matters.
 fn check_lists(
     made: &Certificate,
     issuer: &Certificate,
     trust: &Trust,
     now_s: i64,
     part: &str,
-) -> Result<(), Refusal> {
+) -> Result<Option<i64>, Refusal> {
     let mut lists = trust.lists_by(issuer);
     if let Some(since_s) = lists.iter().find_map(|list| list.revoked_since_s(made)) {
         let when = shown_time(since_s);
         return Err(Refusal::new(Cause::Revoked, format!("{part} was revoked {when}")));
     }
     if trust.outdated_lists() == OutdatedLists::Use {
-        return Ok(());
+        return Ok(None);
     }
     lists.retain(|list| !list.is_delta);
     let is_over =
         |next_update_s: Option<i64>| next_update_s.is_some_and(|next_update_s| now_s >= next_update_s);
     let is_current =
         |list: &super::crl::RevocationList| list.this_update_s <= now_s && !is_over(list.next_update_s);
-    let Some(latest) = lists.iter().max_by_key(|list| list.this_update_s) else { return Ok(()) };
-    if lists.iter().any(|list| is_current(list)) {
-        return Ok(());
+    let Some(latest) = lists.iter().max_by_key(|list| list.this_update_s) else { return Ok(None) };
+    let mut current = lists.iter().filter(|list| is_current(list)).peekable();
+    if current.peek().is_some() {
+        // One without an end has none.
+        return Ok(current.map(|list| list.next_update_s.unwrap_or(i64::MAX)).max());
     }
     // The fault is the site's, or the authority's; whoever asks can only wait.
     Err(match latest.next_update_s.filter(|next_update_s| now_s >= *next_update_s) {

@@ -10,6 +10,7 @@
 
 use super::certificate::shortened;
 use super::name::Name;
+use crate::dn;
 
 /// The entries of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,9 +102,20 @@ fn words(line: &str) -> Option<Vec<String>> {
 }
 
 /// A name as it is compared: in small letters, as names of certificates mean the same in either; without the
-/// backslashes that OpenSSL 3 puts in front of slashes; and with its words for what older software wrote otherwise.
+/// backslashes that OpenSSL 3 puts in front of slashes within a value, unless what follows looks like another attribute;
+/// and with its words for what older software wrote otherwise.
 fn normal(name: &str) -> String {
-    let name = name.to_ascii_lowercase().replace("\\/", "/").replace("\\+", "+");
+    let mut plain = String::with_capacity(name.len());
+    let mut parts = name.split('\\');
+    plain.push_str(parts.next().unwrap_or_default());
+    for part in parts {
+        let is_within_value = part.starts_with(['/', '+']) && dn::kind(&part.as_bytes()[1..]).is_none();
+        if !is_within_value {
+            plain.push('\\');
+        }
+        plain.push_str(part);
+    }
+    let name = plain.to_ascii_lowercase();
     name.replace("/email=", "/emailaddress=").replace("/e=", "/emailaddress=").replace("/userid=", "/uid=")
 }
 

@@ -3,6 +3,7 @@ use std::sync::OnceLock;
 use proptest::prelude::*;
 use ring::rand::SystemRandom;
 
+use super::der::{element, tag};
 use super::*;
 use crate::make::{
     self, Contents, Credential, Curve, Extension as Made, Key, KeyUsage, ProxyPolicy, ProxyTerms,
@@ -237,6 +238,24 @@ fn lists_over_their_time() {
     assert_eq!(verify(&bob.chain, &trust, NOW_S).unwrap_err(), Refusal::new(Cause::Revoked, revoked));
 }
 
+/// Whoever remembers what was found has to look again when the list has ended.
+#[test]
+fn what_was_found_holds_as_long_as_its_lists() {
+    let root = authority(ROOT);
+    let ada = user(&root, ADA);
+    let ends_s = NOW_S + 10 * DAY_S;
+    let lists = |ends: &[i64]| {
+        let until = |hours: &i64| Validity { not_before_s: NOW_S - DAY_S, not_after_s: NOW_S + hours * 3600 };
+        let lists = (0..).zip(ends).map(|(n, hours)| (format!("a.r{n}"), list(&root, &[], until(hours))));
+        Trust::read([file("a.0", &root.chain[0])].into_iter().chain(lists.collect::<Vec<_>>())).0
+    };
+    let until_s = |trust: &Trust| verify(&ada.chain, trust, NOW_S).unwrap().expires_s();
+    assert_eq!(until_s(&lists(&[])), ends_s);
+    assert_eq!(until_s(&lists(&[-1, 2, 5])), NOW_S + 5 * 3600);
+    assert_eq!(until_s(&lists(&[5000])), ends_s);
+    assert_eq!(until_s(&lists(&[5]).with_outdated_lists(OutdatedLists::Use)), ends_s);
+}
+
 #[test]
 fn a_list_counts_for_an_authority_that_was_sent_along() {
     let root = authority(ROOT);
@@ -324,6 +343,8 @@ fn authorities_sign_what_their_policy_says() {
         (None, Some(policy("/DC=org/CN=Lower", "/CN=host/*")), "/CN=host/node.example.org", true),
         (None, Some(policy("/DC=org/CN=Lower", "/CN=*/Email=*")), "/CN=Ada/emailAddress=a@b.org", true),
         (Some(everything), Some(policy("/DC=org/CN=Lower", "/CN=Bob")), ADA, false),
+        // One attribute with slashes in it is no place below another.
+        (None, Some(policy("/DC=org/CN=Lower", "/DC=org/DC=x/*")), "/DC=org\\/DC=x\\/CN=Eve", false),
     ] {
         let mut files = vec![file("r.0", &root.chain[0]), file("l.0", &lower.chain[0])];
         files.extend(of_root.as_ref().map(|contents| text("r.signing_policy", contents)));
@@ -356,6 +377,89 @@ fn slashes_in_names() {
     let root = authority(ROOT);
     let host = user(&root, "/CN=host/node.example.org");
     assert_eq!(verify(&host.chain, &trust(&[&root]), NOW_S).unwrap().dn(), "/CN=host\\/node.example.org");
+}
+
+/// Rules and grid-mapfiles compare what is printed.
+#[test]
+fn names_that_are_printed_alike_are_the_same() {
+    let pair = |kind: &[u8], tag: u8, value: &[u8]| {
+        let pair = [element(tag::OID, kind), element(tag, value)].concat();
+        element(tag::SEQUENCE, &pair)
+    };
+    let cn = |tag: u8, value: &[u8]| element(tag::SET, &pair(&[0x55, 4, 3], tag, value));
+    let uid =
+        |value: &[u8]| pair(&[9, 0x92, 0x26, 0x89, 0x93, 0xf2, 0x2c, 0x64, 1, 1], tag::UTF8_STRING, value);
+    let utf8 = |value: &str| cn(tag::UTF8_STRING, value.as_bytes());
+    let both = element(tag::SET, &[pair(&[0x55, 4, 3], tag::UTF8_STRING, b"a"), uid(b"b")].concat());
+    let names = [
+        [utf8("a"), utf8("b")].concat(),
+        utf8("a/CN=b"),
+        utf8("a\\/CN=b"),
+        [utf8("a\\"), utf8("b")].concat(),
+        both,
+        utf8("a+UID=b"),
+        utf8("a\\+UID=b"),
+        utf8("\u{e9}"),
+        utf8("\\xC3\\xA9"),
+        cn(tag::T61_STRING, b"\xe9"),
+        utf8("AA"),
+        utf8("AA\0"),
+        cn(tag::BMP_STRING, b"AA"),
+        utf8("\0A"),
+        element(tag::SET, &pair(&[0x2b, 6, 1], tag::UTF8_STRING, b"a")),
+    ];
+    let names = names.map(|parts| Name::from_der(&element(tag::SEQUENCE, &parts)).unwrap());
+    for (index, one) in names.iter().enumerate() {
+        assert_eq!(crate::dn::normal(&one.to_string()), one.to_string());
+        for other in &names[..index] {
+            assert!(one.to_string() != other.to_string(), "{one} {other}");
+        }
+    }
+    let wide = Name::from_der(&element(tag::SEQUENCE, &cn(tag::BMP_STRING, b"\0A\0A"))).unwrap();
+    assert_eq!((wide.to_string(), wide == names[10]), (names[10].to_string(), true));
+}
+
+proptest! {
+    /// Names of words that are made to be mistaken for each other.
+    #[test]
+    fn no_two_names_are_printed_alike(words in prop::collection::vec(prop::collection::vec("[a/+=.\\\\xC3A9N\u{e9}]{0,6}|/CN=|\\\\/", 1..3), 2..6)) {
+        let made = |words: &[Vec<String>]| {
+            let parts = words.iter().map(|set| {
+                let pairs = set.iter().map(|word| {
+                    let pair = [element(tag::OID, &[0x55, 4, 3]), element(tag::UTF8_STRING, word.as_bytes())];
+                    element(tag::SEQUENCE, &pair.concat())
+                });
+                element(tag::SET, &pairs.collect::<Vec<_>>().concat())
+            });
+            Name::from_der(&element(tag::SEQUENCE, &parts.collect::<Vec<_>>().concat())).unwrap()
+        };
+        let joined = words.concat();
+        let all = [
+            made(&words),
+            made(&words[1..]),
+            made(std::slice::from_ref(&joined)),
+            made(&[vec![joined.concat()]]),
+            made(&[vec![joined.join("/CN=")]]),
+            made(&joined.iter().map(|word| vec![word.clone()]).collect::<Vec<_>>()),
+        ];
+        for (index, one) in all.iter().enumerate() {
+            prop_assert_eq!(crate::dn::normal(&one.to_string()), one.to_string());
+            for other in &all[..index] {
+                prop_assert_eq!(one.to_string() == other.to_string(), one.der() == other.der());
+            }
+        }
+    }
+}
+
+#[test]
+fn extensions_without_end_are_not_looked_at() {
+    let root = authority(ROOT);
+    let ada = user(&root, ADA);
+    let mut contents = ada.contents().unwrap();
+    contents.extensions.extend((0..60).map(|number| Made::raw(&[1, 2, 3, number], false, vec![5, 0])));
+    let der = contents.sign(&root.key, random()).unwrap();
+    let refusal = verify(&[der], &trust(&[&root]), NOW_S).unwrap_err();
+    assert!(refusal.message.contains("more extensions"), "{refusal}");
 }
 
 #[test]

@@ -77,7 +77,8 @@ impl Verified {
         self.is_limited
     }
 
-    /// When the first part of the whole path expires, in seconds since 1970.
+    /// When this has to be looked at again, in seconds since 1970: when the first part of the whole path expires, or
+    /// before that a revocation list that it was held against, where such lists [are refused](super::OutdatedLists).
     pub fn expires_s(&self) -> i64 {
         self.expires_s
     }
@@ -109,6 +110,7 @@ pub fn verify_for(
         trust,
         now_s,
         purpose,
+        until_s: i64::MIN,
         signatures_left: limits::CHAIN_SIGNATURES_MAX,
         refusal: None,
     };
@@ -119,6 +121,7 @@ pub fn verify_for(
         // What is missing may be what could not be read.
         return Err(unreadable.filter(|_| progress < COMPLETE).unwrap_or(refusal));
     }
+    let expires_s = search.until_s;
     let proxies = path.iter().take_while(|certificate| certificate.is_proxy()).count();
     let layers: Vec<Certificate> = path.iter().take(proxies + 1).map(|layer| (*layer).clone()).collect();
     let is_limited = |layer: &Certificate| {
@@ -131,7 +134,7 @@ pub fn verify_for(
         dn: end_entity.subject().to_string(),
         issuer_dn: end_entity.issuer().to_string(),
         is_limited: layers.iter().any(is_limited),
-        expires_s: path.iter().map(|part| part.not_after_s()).min().unwrap_or(i64::MIN),
+        expires_s,
         layers,
     })
 }
@@ -165,6 +168,8 @@ struct Search<'a> {
     trust: &'a Trust,
     now_s: i64,
     purpose: Purpose,
+    /// Until when the path that was found is good.
+    until_s: i64,
     /// Certificates can be made that sign each other in circles, and with the same names in great numbers: what is
     /// spent on one chain is bounded by this.
     signatures_left: usize,
@@ -181,7 +186,10 @@ impl<'a> Search<'a> {
         let Some(last) = path.last().copied() else { return false };
         if last.is_self_issued() && !last.is_proxy() && self.trust.authority(last).is_some() {
             return match rules::check(path, self.trust, self.purpose, self.now_s) {
-                Ok(()) => true,
+                Ok(until_s) => {
+                    self.until_s = until_s;
+                    true
+                }
                 Err(refusal) => self.refuse(COMPLETE, refusal),
             };
         }

@@ -79,6 +79,12 @@ fn names_are_printed_as_openssl_does() {
             let said = String::from_utf8(said).unwrap();
             theirs.push(said.trim_end_matches('\n').strip_prefix("subject=").unwrap().to_owned());
         }
+        // Where OpenSSL prints different names alike, we do not.
+        for (one, other) in
+            [(r"\x00Z\x00oS\x17", r"Zo\xE5\x8C\x97"), (r"\x00\x00\x00Z", "Z"), (r#""\<"#, r#""\x5C<"#)]
+        {
+            theirs[0] = theirs[0].replace(one, other);
+        }
         let hash =
             String::from_utf8(openssl(&["x509", "-noout", "-hash", "-in", "pem"], Some(dir.path()))).unwrap();
         theirs.push(hash.trim().to_owned());

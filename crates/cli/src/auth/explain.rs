@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use gridlane_auth::dn;
 use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 use gridlane_auth::policy::{Decision, Mismatch, Policy};
 use gridlane_auth::token::{self, Issuer};
@@ -142,7 +143,7 @@ fn asked(args: &ExplainArgs, issuers: &[Issuer]) -> Result<Question> {
     let operation = args.operation.map_or(Operation::Stat, Operation::from);
     let identity = match (&args.dn, &args.user, &args.issuer) {
         (Some(dn), _, _) => Identity::Certificate(CertificateIdentity {
-            dn: dn.clone(),
+            dn: dn::normal(dn),
             user: None,
             fqans: args.fqan.clone(),
             expires_s: i64::MAX,

@@ -9,7 +9,7 @@ use gridlane_auth::macaroon;
 use gridlane_auth::password::Users;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::voms::VomsDir;
-use gridlane_auth::x509::Trust;
+use gridlane_auth::x509::{OutdatedLists, Trust};
 use gridlane_core::units::parse_bytes;
 use gridlane_core::{Error, Result, Url, limits};
 use gridlane_dav::ResourcePath;
@@ -29,6 +29,7 @@ pub(crate) struct AuthPlan {
     pub(crate) realm: Option<String>,
     pub(crate) client_ca_dir: Option<PathBuf>,
     pub(crate) client_ca: Vec<PathBuf>,
+    pub(crate) outdated_lists: OutdatedLists,
     pub(crate) voms_dir: Option<PathBuf>,
     pub(crate) gridmap: Option<PathBuf>,
     pub(crate) audiences: Vec<String>,
@@ -110,7 +111,7 @@ pub(crate) fn load(
         if trust.authorities_count() == 0 {
             return Err(wrong("there is no authority in `client-ca-dir` and `client-ca`".to_owned()));
         }
-        settings.trust = Some(Arc::new(trust));
+        settings.trust = Some(Arc::new(trust.with_outdated_lists(plan.outdated_lists)));
     } else if let Some(directory) = &plan.client_ca_dir {
         return Err(wrong(format!("there is no authority in {}", directory.display())));
     }
@@ -243,6 +244,7 @@ pub(super) struct AuthTable {
     client_ca_dir: Option<PathBuf>,
     #[serde(default)]
     client_ca: Vec<PathBuf>,
+    outdated_lists: Option<OutdatedWord>,
     voms_dir: Option<PathBuf>,
     gridmap: Option<PathBuf>,
     #[serde(default)]
@@ -256,6 +258,14 @@ pub(super) struct AuthTable {
     issuer: Vec<IssuerTable>,
     user_limits: Option<LimitsTable>,
     vo_limits: Option<LimitsTable>,
+}
+
+/// What to do where a revocation list is over its time, in a word.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum OutdatedWord {
+    Refuse,
+    Use,
 }
 
 #[derive(Deserialize)]
@@ -279,9 +289,17 @@ struct LimitsTable {
 
 impl AuthTable {
     pub(super) fn checked(self) -> Result<AuthPlan> {
-        if self.voms_dir.is_some() && self.client_ca_dir.is_none() && self.client_ca.is_empty() {
-            return Err(wrong("`voms-dir` is of no use without `client-ca-dir` or `client-ca`".to_owned()));
+        if self.client_ca_dir.is_none() && self.client_ca.is_empty() {
+            let useless =
+                [("voms-dir", self.voms_dir.is_some()), ("outdated-lists", self.outdated_lists.is_some())];
+            if let Some((key, _)) = useless.into_iter().find(|(_, is_there)| *is_there) {
+                return Err(wrong(format!("`{key}` is of no use without `client-ca-dir` or `client-ca`")));
+            }
         }
+        let outdated_lists = match self.outdated_lists {
+            None | Some(OutdatedWord::Refuse) => OutdatedLists::Refuse,
+            Some(OutdatedWord::Use) => OutdatedLists::Use,
+        };
         if self.revoked_macaroons.is_some() && self.macaroon_secrets.is_none() {
             return Err(wrong("`revoked-macaroons` is of no use without `macaroon-secrets`".to_owned()));
         }
@@ -313,6 +331,7 @@ impl AuthTable {
             realm: self.realm,
             client_ca_dir: self.client_ca_dir,
             client_ca: self.client_ca,
+            outdated_lists,
             voms_dir: self.voms_dir,
             gridmap: self.gridmap,
             audiences: self.audiences,
@@ -375,6 +394,7 @@ mod tests {
             r#"
             realm = "Site X"
             client-ca-dir = "/etc/grid-security/certificates"
+            outdated-lists = "use"
             voms-dir = "/etc/grid-security/vomsdir"
             gridmap = "/etc/grid-security/grid-mapfile"
             audiences = ["https://dav.example"]
@@ -397,6 +417,8 @@ mod tests {
         .unwrap();
         assert!(plan.is_there && plan.asks());
         assert_eq!(plan.watched().len(), 6);
+        assert_eq!(plan.outdated_lists, OutdatedLists::Use);
+        assert_eq!(read("").unwrap().outdated_lists, OutdatedLists::Refuse);
         assert_eq!(plan.issuers[0].base.to_string(), "/data/atlas");
         assert_eq!(plan.issuers[0].may, Grants::READ.with(Grants::LIST));
         assert!(plan.issuers[1].may.changes());
@@ -411,6 +433,8 @@ mod tests {
         for (text, word) in [
             ("wings = 2", "wings"),
             ("voms-dir = \"/v\"", "client-ca-dir"),
+            ("outdated-lists = \"use\"", "client-ca-dir"),
+            ("client-ca-dir = \"/c\"\noutdated-lists = \"drop\"", "drop"),
             ("revoked-macaroons = \"/r\"", "macaroon-secrets"),
             ("max-macaroon-lifetime = \"7d\"", "macaroon-secrets"),
             ("macaroon-secrets = \"/s\"\nmax-macaroon-lifetime = \"long\"", "90s"),

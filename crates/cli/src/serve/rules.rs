@@ -1,5 +1,6 @@
 //! The table that says who may do what: `[[rule]]`, and the `rules` of an export, which are the same below its path.
 
+use gridlane_auth::dn::Pattern;
 use gridlane_auth::policy::{Class, Template, Who};
 use gridlane_auth::{Fqan, Grants, Rule};
 use gridlane_core::{Network, Result};
@@ -130,7 +131,7 @@ impl RuleTable {
         let who = Who {
             class,
             networks,
-            dn: self.dn,
+            dn: self.dn.as_deref().map(Pattern::new),
             user: self.user,
             vo: self.vo,
             group: self.group,

@@ -19,21 +19,21 @@ use crate::support::{
     MIB, Scratch, assert_same, content, journal_of, occupied_bytes, part_of, python, secrets, until,
 };
 
-const AUDIENCE: &str = "https://storage.gridlane.test";
+pub(super) const AUDIENCE: &str = "https://storage.gridlane.test";
 const PASSWORD: &str = "correct horse battery";
-const BYTES: &[u8] = b"the bytes of a file";
+pub(super) const BYTES: &[u8] = b"the bytes of a file";
 
 /// A server that knows all kinds of people, the people, and an issuer of tokens.
-struct Site {
-    pki: Pki,
-    signer: Signer,
-    issuer: Issuer,
-    server: Server,
-    scratch: Scratch,
+pub(super) struct Site {
+    pub(super) pki: Pki,
+    pub(super) signer: Signer,
+    pub(super) issuer: Issuer,
+    pub(super) server: Server,
+    pub(super) scratch: Scratch,
 }
 
 impl Site {
-    fn new() -> Site {
+    pub(super) fn new() -> Site {
         let (pki, scratch) = (Pki::new(), Scratch::new());
         let signer = Signer::es256("key");
         let issuer = Issuer::start(&[&signer]);
@@ -115,11 +115,11 @@ under = "/public"
     }
 
     /// The URL of a path, by a name: some clients look for no addresses in certificates.
-    fn url(&self, path: &str) -> String {
+    pub(super) fn url(&self, path: &str) -> String {
         self.server.url_over("https", path).replace("127.0.0.1", "localhost")
     }
 
-    fn exported(&self, path: &str) -> PathBuf {
+    pub(super) fn exported(&self, path: &str) -> PathBuf {
         self.scratch.join("export").join(path)
     }
 
@@ -145,12 +145,17 @@ under = "/public"
         self.ask(&self.url(path), &[&["--header", &header], arguments].concat())
     }
 
-    fn token(&self, claims: &Value) -> String {
+    pub(super) fn token(&self, claims: &Value) -> String {
         self.signer.token(&wlcg(&self.issuer.url, AUDIENCE, claims))
     }
 
     /// A program with the variables by which the grid's programs find credentials.
-    fn run(&self, mut command: Command, proxy: Option<&Credential>, token: Option<&str>) -> Outcome {
+    pub(super) fn run(
+        &self,
+        mut command: Command,
+        proxy: Option<&Credential>,
+        token: Option<&str>,
+    ) -> Outcome {
         command.env("X509_CERT_DIR", self.pki.certificates()).env("GFAL_PYTHONBIN", "/usr/bin/python3");
         if let Some(proxy) = proxy {
             command.env("X509_USER_PROXY", &proxy.file);
@@ -161,22 +166,22 @@ under = "/public"
         run(command)
     }
 
-    fn member(&self) -> Credential {
+    pub(super) fn member(&self) -> Credential {
         VomsProxy::of(&self.pki, "eve", "gridlane", &["/gridlane"]).make("member")
     }
 
-    fn admin(&self) -> Credential {
+    pub(super) fn admin(&self) -> Credential {
         VomsProxy::of(&self.pki, "ada", "gridlane", &["/gridlane/Role=admin", "/gridlane"]).make("admin")
     }
 
     /// Where nothing is yet.
-    fn target(&self) -> PathBuf {
+    pub(super) fn target(&self) -> PathBuf {
         let target = self.scratch.join("got");
         let _ = fs::remove_file(&target);
         target
     }
 
-    fn log(&self, name: &str) -> String {
+    pub(super) fn log(&self, name: &str) -> String {
         fs::read_to_string(self.scratch.join(name)).unwrap()
     }
 }
@@ -199,7 +204,7 @@ impl Answer {
 }
 
 /// A program from a package, with these arguments.
-fn program(name: &str, package: &str, arguments: &[&str]) -> Command {
+pub(super) fn program(name: &str, package: &str, arguments: &[&str]) -> Command {
     let mut command = tool(name, package);
     command.args(arguments);
     command

@@ -30,6 +30,7 @@ mod resume_journal;
 mod root;
 mod root_client;
 mod root_copy;
+mod root_identity;
 mod serve;
 mod server_killed;
 mod statuses;

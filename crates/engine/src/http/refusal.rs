@@ -163,15 +163,19 @@ fn says(said: &str, words: &str) -> bool {
     said.contains(description)
 }
 
-/// What a server says, without what only it and the user know.
 fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
     let query = url.request_target().split_once('?').map_or("", |(_, query)| query);
+    without_secrets(said, query, url, shown.secret.as_ref())
+}
+
+/// What a server says, without what only it and the user know: values of the query, the URL's password, and a token.
+pub(crate) fn without_secrets(said: &str, query: &str, url: &Url, token: Option<&Secret>) -> String {
     let of_query = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
     let password = url.credentials().map(|(_, password)| password);
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     let mut secrets: Vec<String> =
         of_query.chain(password).flat_map(|text| [text.to_owned(), decoded(text)]).collect();
-    secrets.extend(shown.secret.iter().map(|secret| secret.expose().to_owned()));
+    secrets.extend(token.map(|secret| secret.expose().to_owned()));
     // `authz=Bearer%20TOKEN`.
     secrets.extend(secrets.clone().iter().filter_map(|text| text.strip_prefix("Bearer ")).map(str::to_owned));
     secrets.retain(|secret| secret.len() >= SCRUBBED_CHARS_MIN);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
 use gridlane_net::Dialer;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
@@ -18,7 +18,8 @@ use super::connection::{Connection, Next, Unopened};
 use super::file::OpenFile;
 use super::habits::Habits;
 use super::redirect::{Way, cgi_for_servers};
-use super::status::{malformed, said, status_error};
+use super::refusal::{Login, Shown};
+use super::status::{malformed, said};
 use super::trunk::{Joined, Trunk};
 use super::who::who;
 use super::{COLLECTED, Home, Pool, Server};
@@ -240,12 +241,14 @@ impl Client {
         has_taken: &mut bool,
     ) -> Result<Came> {
         let home = self.pool.home(Server::of(&way.at, self.may_show(way)), purpose).await;
+        let token = self.token_for(way).map_err(|error| error.endpoint(&way.at))?;
         let mut waited = Duration::ZERO;
         *was_sent = false;
         let idle = match way.token {
             // The login says the token.
             Some(_) => None,
-            None => self.pool.take(&home),
+            // A session goes on as who began it: a renewed token begins another.
+            None => self.pool.take(&home).filter(|wire| wire.token == token.as_ref().map(secret)),
         };
         let (mut connection, mut stream) = match idle {
             Some(wire) => {
@@ -275,7 +278,10 @@ impl Client {
             match self.hear(&mut connection, (stream, expect), &mut until, take, has_taken).await {
                 Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
-                    return Ok(Came::Failed(status_error(&answer), Some(answer.code)));
+                    let login =
+                        Login { is_tls: connection.is_tls(), is_by_token: connection.session().is_by_token };
+                    let error = self.shown(way, token).error(&answer, login);
+                    return Ok(Came::Failed(error, Some(answer.code)));
                 }
                 Ok(Some(Said::Redirect(redirect))) if !*has_taken => return Ok(Came::Elsewhere(redirect)),
                 Ok(Some(Said::Wait(wait))) if !*has_taken => {
@@ -369,7 +375,9 @@ impl Client {
     ) -> Result<(Connection, StreamId)> {
         let server = home.key();
         let habit = self.habits.of(server);
-        let flight = match habit.wants_steps {
+        // A flight is in clear also where the server would have begun TLS first.
+        let is_secret = way.at.has_secrets() && !way.at.scheme().is_encrypted();
+        let flight = match habit.wants_steps || is_secret {
             true => Flight::Steps,
             false if is_repeatable(request) || habit.takes_flights => Flight::Whole,
             false => Flight::Login,
@@ -431,8 +439,8 @@ impl Client {
         }
         let mut who = who();
         let as_user = self.may_show(way);
-        let token = if as_user { self.credentials.token().map_err(failed)? } else { None };
-        who.token = token.as_ref().map(|token| token.secret.clone());
+        let token = self.token_for(way).map_err(failed)?;
+        who.token = token.as_ref().map(secret);
         if let Some((user, _)) = way.at.credentials() {
             who.login = user.as_bytes().to_vec();
         }
@@ -444,12 +452,12 @@ impl Client {
         let route = self.dialer.route(&way.at).map_err(failed)?;
         let route = if as_user { route.as_user() } else { route };
         let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers).await;
-        let told = |error: Error| self.told(error, way, token.as_ref());
+        let told = |error: Error| self.shown(way, token.clone()).login_error(error);
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Failed(error) => Unopened::Failed(told(error)),
             unopened => unopened,
         })?;
-        connection.set_users(as_user);
+        connection.set_users(as_user, token.as_ref().map(secret));
         Ok((connection, stream))
     }
 }
@@ -466,22 +474,18 @@ impl Client {
         !self.credentials.is_empty() && self.credentials.may_see(&way.origin, &way.at)
     }
 
-    /// A refusal, with what was shown and what could be.
-    fn told(&self, error: Error, way: &Way, token: Option<&Token>) -> Error {
-        if error.kind() != ErrorKind::Denied || error.hint_text().is_some() {
-            return error;
-        }
-        match token {
-            Some(token) => error.hint(format!("it was shown {}", token.from)),
-            None if !self.credentials.is_empty() && !self.may_show(way) => {
-                let host = way.at.host();
-                error.hint(format!(
-                    "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
-                ))
-            }
-            None => error.hint("show a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN"),
-        }
+    /// The token to show where a request has come to.
+    fn token_for(&self, way: &Way) -> Result<Option<Token>> {
+        if self.may_show(way) { self.credentials.token() } else { Ok(None) }
     }
+
+    fn shown<'a>(&'a self, way: &'a Way, token: Option<Token>) -> Shown<'a> {
+        Shown { credentials: &self.credentials, may_show: self.may_show(way), token, at: &way.at }
+    }
+}
+
+fn secret(token: &Token) -> Secret {
+    token.secret.clone()
 }
 
 /// Whether a server refuses because it does not know what was asked for.

@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_net::{Dialer, Dialled, Route, Stream};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
@@ -31,6 +31,8 @@ pub(super) struct Wire {
     pub(super) session: Session,
     /// The user's credentials may have been shown on it.
     is_users: bool,
+    /// The token that was.
+    pub(super) token: Option<Secret>,
 }
 
 impl Rests for Wire {
@@ -113,7 +115,7 @@ impl Connection {
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
-        let mut wire = Wire { stream, session: Session::default(), is_users: false };
+        let mut wire = Wire { stream, session: Session::default(), is_users: false, token: None };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
         let closed = |cause: &io::Error| {
             let message = "the connection ended before there was a session";
@@ -210,10 +212,10 @@ impl Connection {
         Ok(path_id)
     }
 
-    /// Says whether the user's credentials may have been shown on it.
-    pub(super) fn set_users(&mut self, is_users: bool) {
+    /// Says whether the user's credentials may have been shown on it, and which token.
+    pub(super) fn set_users(&mut self, is_users: bool, token: Option<Secret>) {
         if let Some(wire) = &mut self.wire {
-            wire.is_users = is_users;
+            (wire.is_users, wire.token) = (is_users, token);
         }
     }
 
@@ -424,7 +426,7 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
             "root:// instead of roots:// would send everything in clear; use it only if that does not matter",
         ),
         Refused::NoMethod(names) => {
-            let message = format!("it wants credentials of a kind that is not spoken here: {}", said(&names));
+            let message = format!("it takes nothing that could be shown to it: {}", said(&names));
             Error::new(ErrorKind::Denied, message)
         }
         Refused::TokenWantsTls => {

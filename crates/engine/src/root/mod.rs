@@ -14,6 +14,7 @@ mod file;
 mod habits;
 mod questions;
 mod redirect;
+mod refusal;
 mod status;
 mod trunk;
 mod who;

@@ -16,7 +16,7 @@ use gridlane_xrd::flags::{ClientFlags, OpenOptions, ServerFlags, StatFlags};
 use gridlane_xrd::request::About;
 use gridlane_xrd::{
     ErrorCode, Handle, PathArg, PathId, QueryKind, Request, RequestHead, RequestId, SessionId, Status,
-    StreamId, pages,
+    StreamId, pages, ztn,
 };
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -211,6 +211,10 @@ impl State {
                     About::Path(about) => path(about),
                     About::Handle(_) => String::new(),
                 },
+                Request::Auth(auth) => match ztn::parse(&auth.credentials) {
+                    Ok(token) => format!("ztn {}", token.expose()),
+                    Err(_) => String::from_utf8_lossy(&auth.kind).into_owned(),
+                },
                 Request::PgRead(read) if read.is_retry => format!("again {} {}", read.offset, read.len),
                 _ => String::new(),
             };
@@ -252,7 +256,10 @@ impl State {
                     LoginAnswer { session, methods }.encode(&mut body);
                     ok(head.stream, &body)
                 }
-                Request::Auth(auth) if auth.kind == b"unix" => {
+                Request::Auth(auth)
+                    if auth.kind == b"unix"
+                        || ztn::parse(&auth.credentials).is_ok_and(|it| it.expose().starts_with("good")) =>
+                {
                     is_in = true;
                     ok(head.stream, b"")
                 }

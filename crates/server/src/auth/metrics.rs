@@ -48,7 +48,12 @@ impl AuthMetrics {
     /// Adds what is counted here to a page.
     pub(crate) fn render(&self, page: &mut Page) {
         let kind = metrics::Kind::Counter;
-        page.family("auth_requests", kind, "", "Requests over HTTP, by how their client proved who it is.");
+        page.family(
+            "auth_requests",
+            kind,
+            "",
+            "Requests by how their client proved who it is; over root:// those about a path.",
+        );
         for (method, counter) in METHODS.iter().zip(&self.came) {
             page.sample("_total", &[("method", method)], counter.get());
         }

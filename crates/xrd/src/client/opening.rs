@@ -111,6 +111,8 @@ pub struct Session {
     pub version: u32,
     /// The number of this connection in the session.
     pub path_id: PathId,
+    /// The server has taken the token.
+    pub is_by_token: bool,
 }
 
 impl Session {
@@ -391,6 +393,7 @@ impl Opening {
                 },
                 _ => continue,
             };
+            self.session.is_by_token = kind == ztn::NAME;
             Auth { kind, credentials }.encode(AUTH, &mut self.output);
             return Ok(Turn::Receive);
         }
