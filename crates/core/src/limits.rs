@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const AUTH_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Between two looks of a server at whether its certificate, authorities, lists and secrets are still the same. What has
 /// changed is read when it stays the same for one more look: a list that revokes counts within two of them. A look is a
-/// `stat` of each file, about 1 ms for all authorities of the grid.
+/// `stat` of each file: a few milliseconds for all authorities of the grid.
 pub const WATCH_INTERVAL: Duration = Duration::from_secs(3);
 /// Bytes of a JSON Web Token. Real ones have 0.5 to 3 kB, those with many groups 8 kB; it has to leave room in a request
 /// head for everything else.

@@ -74,6 +74,11 @@ impl ResourcePath {
         ResourcePath { names: self.names.clone(), directory_form: true }
     }
 
+    /// The path of these names, none of which has a slash in it.
+    pub fn of_names<'a>(names: impl Iterator<Item = &'a [u8]>) -> ResourcePath {
+        ResourcePath { names: names.map(<[u8]>::to_vec).collect(), directory_form: false }
+    }
+
     /// The path of `name` inside this directory.
     pub fn join(&self, name: &[u8]) -> ResourcePath {
         let mut names = self.names.clone();

@@ -82,7 +82,7 @@ impl Client {
     ) {
         let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
         if !decided.as_ref().is_some_and(|before| before.is_refused) {
-            let path = names.fold(ResourcePath::root(), |path, name| path.join(name));
+            let path = ResourcePath::of_names(names);
             *decided = Some(Decided { about: Some((operation, path)), what: what.to_string(), is_refused });
         }
     }

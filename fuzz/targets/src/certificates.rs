@@ -172,7 +172,7 @@ fn check_certificate(certificate: &Certificate) {
     }
 }
 
-/// It is printable in both forms, and its canonical form is one: names that mean the same have the same.
+/// It is printable in both forms, the first as rules compare it, and its canonical form is one: names that mean the same have the same.
 fn check_name(der: &[u8]) {
     let Some(name) = Name::from_der(der) else { return };
     assert_eq!(name.der(), der);
@@ -180,5 +180,6 @@ fn check_name(der: &[u8]) {
         assert!(text.bytes().all(|byte| matches!(byte, b' '..=b'~')), "{text:?}");
         assert_eq!(text.is_empty(), name.is_empty(), "{text:?}");
     }
+    assert_eq!(gridlane_auth::dn::normal(&name.to_string()), name.to_string());
     assert!(!name.is_proxy_of(&name));
 }

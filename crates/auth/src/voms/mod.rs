@@ -71,8 +71,8 @@ pub fn extension_of(chain: &[Certificate]) -> Option<&[u8]> {
     chain.iter().find_map(|certificate| certificate.extension(ac::IN_PROXY))
 }
 
-/// The groups and roles of somebody, the primary one first; the last moment at which all of them count, in seconds since
-/// 1970; and of each attribute certificate that does not count, why.
+/// The groups and roles of somebody, the primary one first; the last moment at which all of them count, and who signed is
+/// believed, in seconds since 1970; and of each attribute certificate that does not count, why.
 ///
 /// One counts when it is about the end-entity certificate (RFC 5755 section 4.2.2), at this time (give or take
 /// [`limits::VOMS_SKEW_MAX_S`], which is in the moment as well), for one of `host_names` if it names hosts (section 4.3.2),
@@ -93,14 +93,14 @@ pub fn attributes(
     };
     let check = Check { holder: verified.end_entity(), voms, trust, host_names, now_s };
     for bytes in found {
-        let ac = match check.read(bytes) {
-            Ok(ac) => ac,
+        let (ac, until_s) = match check.read(bytes) {
+            Ok(read) => read,
             Err(refusal) => {
                 refusals.push(refusal);
                 continue;
             }
         };
-        let until_s = ac.not_after_s.saturating_add(limits::VOMS_SKEW_MAX_S);
+        let until_s = until_s.min(ac.not_after_s.saturating_add(limits::VOMS_SKEW_MAX_S));
         ends_s = Some(ends_s.map_or(until_s, |ends_s| ends_s.min(until_s)));
         for fqan in ac.fqans {
             if !fqans.contains(&fqan) {
@@ -129,8 +129,9 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Reads one, and checks all of it. What costs little comes first.
-    fn read<'a>(&self, bytes: &'a [u8]) -> Result<AttributeCertificate<'a>, Refusal> {
+    /// Reads one, and checks all of it; and tells until when its signer is believed, in seconds since 1970. What costs
+    /// little comes first.
+    fn read<'a>(&self, bytes: &'a [u8]) -> Result<(AttributeCertificate<'a>, i64), Refusal> {
         let ac = AttributeCertificate::read(bytes)
             .map_err(|refusal| refusal.context("an attribute certificate"))?;
         let checked = self
@@ -139,7 +140,7 @@ impl Check<'_> {
             .and_then(|()| self.check_targets(&ac))
             .and_then(|()| self.check_signer(&ac));
         match checked {
-            Ok(()) => Ok(ac),
+            Ok(until_s) => Ok((ac, until_s)),
             Err(refusal) => Err(refusal.context(format!("the attribute certificate of {}", ac.vo))),
         }
     }
@@ -181,8 +182,8 @@ impl Check<'_> {
         }
     }
 
-    /// Whether somebody signed who may.
-    fn check_signer(&self, ac: &AttributeCertificate<'_>) -> Result<(), Refusal> {
+    /// Whether somebody signed who may, and until when that is believed.
+    fn check_signer(&self, ac: &AttributeCertificate<'_>) -> Result<i64, Refusal> {
         match self.voms.signers(ac.vo, ac.host) {
             Signers::Named(listed) => {
                 let names = names_of(&ac.certificates)?;
@@ -207,7 +208,7 @@ impl Check<'_> {
                 for chain in known {
                     let chain: Vec<&[u8]> = chain.iter().map(Vec::as_slice).collect();
                     match self.check_signature(ac, &chain) {
-                        Ok(()) => return Ok(()),
+                        Ok(until_s) => return Ok(until_s),
                         Err(other) => refusal = other,
                     }
                 }
@@ -216,8 +217,8 @@ impl Check<'_> {
         }
     }
 
-    /// Whether the holder of the first of these certificates signed, and whether that certificate is good.
-    fn check_signature(&self, ac: &AttributeCertificate<'_>, chain: &[&[u8]]) -> Result<(), Refusal> {
+    /// Whether the holder of the first of these certificates signed, and until when that certificate is good.
+    fn check_signature(&self, ac: &AttributeCertificate<'_>, chain: &[&[u8]]) -> Result<i64, Refusal> {
         let by_another = || Refusal::new(Cause::Untrusted, "it is signed by somebody else than it says");
         let signer = Certificate::from_der(chain.first().ok_or_else(by_another)?)?;
         if ac.issuer != *signer.subject() {
@@ -236,7 +237,7 @@ impl Check<'_> {
             .map_err(|refusal| refusal.context("the certificate of its signer"))?;
         // Only the server itself speaks for the VO, not whom it has given a proxy.
         match verified.is_proxy() {
-            false => Ok(()),
+            false => Ok(verified.expires_s()),
             true => Err(Refusal::new(Cause::Untrusted, "it is signed by a proxy")),
         }
     }

@@ -145,6 +145,11 @@ fn what_counts_in_order_and_until_when() {
     assert_eq!(refusals.len(), 1);
     assert!(refusals[0].message.contains("cms"), "{refusals:?}");
 
+    // Nor longer than its signer is believed.
+    let mut long = grid.said("atlas", &["/atlas"]);
+    long.validity = hours(-1, 1000);
+    assert_eq!(grid.ask(&[grid.signed(&long)], &both).1, Some(NOW_S + 24 * HOUR_S));
+
     assert_eq!(grid.ask(&[], &both), (vec![], None, vec![]));
     assert_eq!(claims(&[0x30, 0]), Ok(vec![]));
 }

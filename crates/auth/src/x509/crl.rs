@@ -71,7 +71,7 @@ impl RevocationList {
             if entry.reason_code().is_some_and(|(_, reason)| reason == ReasonCode::RemoveFromCRL) {
                 continue;
             }
-            revoked.insert(entry.raw_serial().into(), entry.revocation_date.timestamp());
+            revoked.insert(shortest(entry.raw_serial()).into(), entry.revocation_date.timestamp());
         }
         Ok(RevocationList {
             issuer: Name::from_der(read.issuer().as_raw()).ok_or("its issuer cannot be read")?,
@@ -103,6 +103,16 @@ impl RevocationList {
     }
 }
 
+/// A number as DER has it, which is how certificates have theirs; lists may write zeros in front.
+fn shortest(mut serial: &[u8]) -> &[u8] {
+    while let [0, rest @ ..] = serial
+        && rest.first().is_some_and(|first| *first < 0x80)
+    {
+        serial = rest;
+    }
+    serial
+}
+
 /// Whether an issuing distribution point (RFC 5280, 5.2.5) says that the list is for certificates of others.
 fn is_indirect(value: &[u8]) -> Option<bool> {
     let mut outer = Der::new(value);
@@ -122,4 +132,24 @@ fn algorithm_der(der: &[u8], signed: &[u8]) -> Option<Vec<u8>> {
     let (_, whole) = fields.whole()?;
     let (_, algorithm) = fields.whole()?;
     (whole == signed).then(|| algorithm.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shortest;
+
+    #[test]
+    fn serial_numbers_have_one_form() {
+        for (serial, form) in [
+            (&[0, 0, 7][..], &[7][..]),
+            (&[0, 0x80], &[0, 0x80]),
+            (&[0, 0, 0x80], &[0, 0x80]),
+            (&[0], &[0]),
+            (&[0, 0], &[0]),
+            (&[0xff, 1], &[0xff, 1]),
+            (&[], &[]),
+        ] {
+            assert_eq!(shortest(serial), form, "{serial:?}");
+        }
+    }
 }

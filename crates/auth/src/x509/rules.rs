@@ -54,7 +54,8 @@ pub(super) fn check(
     let mut until_s = path.iter().map(|part| part.not_after_s()).min().unwrap_or(i64::MIN);
     for index in proxies..path.len() {
         let issuer = path.get(index + 1).unwrap_or(&path[index]);
-        check_policy(path[index], issuer, trust).map_err(|refusal| refusal.context(part(index)))?;
+        check_policy(path[index], &path[index + 1..], trust)
+            .map_err(|refusal| refusal.context(part(index)))?;
         let next_update_s = check_lists(path[index], issuer, trust, now_s, &part(index))?;
         until_s = next_update_s.map_or(until_s, |next_update_s| until_s.min(next_update_s));
     }
@@ -239,19 +240,23 @@ fn check_constraints(path: &[&Certificate], proxies: usize) -> Result<(), (usize
     Ok(())
 }
 
-fn check_policy(made: &Certificate, issuer: &Certificate, trust: &Trust) -> Result<(), Refusal> {
-    // What a root says of itself needs no leave.
-    if made.der() == issuer.der() {
+/// Whether whoever made it, the first of those above, may make certificates for this name.
+///
+/// A policy is about a name. So it counts as well for another certificate of the same authority, which the peer may have
+/// sent along (cross-signed). For an authority that is not in the directory, and so has no policy there, that of the next
+/// one above counts: else one that is confined could get out by making another authority.
+fn check_policy(made: &Certificate, above: &[&Certificate], trust: &Trust) -> Result<(), Refusal> {
+    let Some(authority) = above.iter().find(|authority| trust.named(authority.subject()).next().is_some())
+    else {
+        // What a root says of itself needs no leave.
+        return Ok(());
+    };
+    let mut policies = trust.named(authority.subject()).filter_map(|authority| authority.policy.as_ref());
+    if policies.all(|policy| policy.allows(authority.subject(), made.subject())) {
         return Ok(());
     }
-    // A policy is about a name. So it counts as well for another certificate of the same authority, which the peer may
-    // have sent along (cross-signed).
-    let mut policies = trust.named(issuer.subject()).filter_map(|authority| authority.policy.as_ref());
-    if policies.all(|policy| policy.allows(issuer.subject(), made.subject())) {
-        return Ok(());
-    }
-    let issuer = shown(issuer.subject());
-    let message = format!("the authority {issuer} may not sign for this name here (signing_policy)");
+    let authority = shown(authority.subject());
+    let message = format!("the authority {authority} may not sign for this name here (signing_policy)");
     Err(Refusal::new(Cause::Untrusted, message))
 }
 

@@ -359,6 +359,12 @@ fn authorities_sign_what_their_policy_says() {
                 || case.contains("may not sign for this name here (signing_policy)")
         );
     }
+    // One that is confined cannot get out by an authority of its own, which the peer sends along.
+    for (subject, is_good) in [("/DC=org/CN=Ada", true), ("/DC=com/CN=Eve", false)] {
+        let files = [file("r.0", &root.chain[0]), text("r.signing_policy", &policy(ROOT, "/DC=org/*"))];
+        let chain = [&user(&lower, subject).chain[..], &lower.chain[..]].concat();
+        assert_eq!(verify(&chain, &Trust::read(files).0, NOW_S).is_ok(), is_good, "{subject}");
+    }
     // A policy in the directory counts for another certificate of the same authority.
     let files = [
         file("r.0", &root.chain[0]),

@@ -45,13 +45,14 @@ impl Authority {
             credential,
         };
         let (policy, list) = (authority.policy(), authority.list());
+        let policy_text = authority.signing_policy()?;
         for path in [&authority.key, &authority.certificate, &policy, &list] {
             refuse_if_there(path)?;
         }
         // The key comes first: it is what a second `init` at the same time meets with.
         write_new(&authority.key, 0o600, authority.credential.key.to_pem().expose().as_bytes())?;
         write_new(&authority.certificate, 0o644, authority.credential.chain_pem().as_bytes())?;
-        write_new(&policy, 0o644, authority.signing_policy()?.as_bytes())?;
+        write_new(&policy, 0o644, policy_text.as_bytes())?;
         write_new(&list, 0o644, authority.signed_list(Vec::new(), 1)?.as_bytes())?;
         Ok(authority)
     }
@@ -166,8 +167,13 @@ impl Authority {
 
     /// In the language of Globus.
     fn signing_policy(&self) -> Result<String> {
-        let name = self.credential.subject()?;
+        let name = self.credential.subject()?.to_string();
         let below = self.names_begin()?;
+        if name.contains(['\'', '"', '*', '?']) {
+            let what =
+                format!("{name} has a quotation mark, * or ?, which mean something in a signing_policy");
+            return Err(usage(what));
+        }
         Ok(format!(
             "access_id_CA   X509    '{name}'\n\
              pos_rights     globus  CA:sign\n\

@@ -146,7 +146,8 @@ pub(crate) fn load(
     Ok((settings, warnings))
 }
 
-/// Files of authorities and their lists as they were when nothing was wrong with them, by their names.
+/// Files of authorities and their lists as they were when nothing was wrong with them, by their names: those of the grid
+/// take a few megabytes.
 #[derive(Clone, Default)]
 pub(crate) struct GoodFiles(Arc<HashMap<String, Vec<u8>>>);
 

@@ -25,7 +25,7 @@ use gridlane_server::{Control, READ_ONLY, Server};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::sleep;
 
 use self::settings::{Certificate, Kept, host_name};
 use self::tables::Tables;
@@ -89,8 +89,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     notify::ready();
     let control = server.control();
     let speaks = Speaks { json: global.json, quiet: global.quiet };
-    let mut looks = interval(Duration::from_secs_f64(args.watch_interval));
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut pause = args.watch_interval;
     let reloading = tokio::spawn(async move {
         loop {
             let is_told = tokio::select! {
@@ -98,7 +97,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
                     Some(()) => true,
                     None => break,
                 },
-                _ = looks.tick() => false,
+                () = sleep(Duration::from_secs_f64(pause)) => false,
             };
             // Directories and certificates are read: where blocking is allowed.
             tokio::task::block_in_place(|| {
@@ -109,6 +108,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
                 }
                 notify::reloading();
                 let outcome = reload(&control, &mut kept, &mut watch, descriptors);
+                pause = outcome.as_ref().map_or(pause, |reloaded| reloaded.watch_interval_s);
                 kept.reopen_logs();
                 speaks.reloaded(outcome, &control);
                 notify::ready();
@@ -211,6 +211,8 @@ struct Reloaded {
     unchanged: Vec<&'static str>,
     /// What is wrong with single files, and was not before.
     warnings: Vec<String>,
+    /// Between two looks, from now on.
+    watch_interval_s: f64,
 }
 
 /// Reads everything again and serves by it.
@@ -241,7 +243,7 @@ fn reload(
     let unchanged = control.reload(next)?;
     let warnings = next_kept.news_since(kept);
     *kept = next_kept;
-    Ok(Reloaded { unchanged, warnings })
+    Ok(Reloaded { unchanged, warnings, watch_interval_s: args.watch_interval })
 }
 
 /// How the server speaks to people while it runs.
@@ -254,7 +256,7 @@ struct Speaks {
 impl Speaks {
     fn reloaded(self, outcome: Result<Reloaded>, control: &Control) {
         match outcome {
-            Ok(Reloaded { unchanged: kept, warnings }) => {
+            Ok(Reloaded { unchanged: kept, warnings, .. }) => {
                 let rest = match kept.is_empty() {
                     true => String::new(),
                     false => format!("; only a restart changes --{}", kept.join(" and --")),

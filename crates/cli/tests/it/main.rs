@@ -10,6 +10,7 @@ mod support;
 
 mod answers;
 mod at_the_prompt;
+mod auth_ops;
 mod commands;
 mod credentials;
 mod curl_to_serve;

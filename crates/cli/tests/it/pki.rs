@@ -158,6 +158,7 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         (&["voms", "f", "vo", "--host", "127.0.0.1"], 2, "address"),
         (&["host", "nowhere", "good"], 3, "gridlane pki init nowhere"),
         (&["init", "g", "--name", "Test CA"], 2, "/DC=org/CN=Ada"),
+        (&["init", "g", "--name", "/O=O'Brien/CN=CA"], 2, "signing_policy"),
         (&["init", "g", "--days", "0"], 2, "0"),
         (&["revoke", "f", "nothing.pem"], 3, "nothing.pem"),
     ] {

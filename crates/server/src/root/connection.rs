@@ -375,7 +375,7 @@ impl Connection {
                 }
                 Step::Bind(stream, bind) => {
                     self.bind(stream, &bind)?;
-                    self.begin_counting();
+                    self.end_if_too_many();
                 }
                 Step::Request(stream, request) => self.ask(stream, request, used),
                 Step::Data(head) => self.begin_intake(&head),

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::TestServer;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use gridlane_auth::dn::Pattern;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::make::{
     AttributeCertificate, Credential, Curve, Key, Name, ProxyTerms, Text, Validity, profile, proxy,
@@ -216,7 +217,7 @@ pub(crate) fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
         settings.policy = Arc::new(Policy::new(vec![
             rule(Who::anyone(), READS, "/public"),
             rule(Who::default(), READS, "/known"),
-            rule(with(|who| who.dn = Some("/DC=org/CN=Ada".to_owned())), READS, "/ada"),
+            rule(with(|who| who.dn = Some(Pattern::new("/DC=org/CN=Ada"))), READS, "/ada"),
             rule(with(|who| who.user = Some("ada".to_owned())), READS.with(Grants::WRITE), "/home/{user}"),
             rule(with(|who| who.vo = Some("dteam".to_owned())), READS, "/{vo}"),
             rule(with(|who| who.user = Some("root".to_owned())), Grants::ADMIN, "/"),

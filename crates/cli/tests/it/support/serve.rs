@@ -112,6 +112,11 @@ impl Server {
         PathBuf::from(self.listening["ca"].as_str().expect("ca"))
     }
 
+    /// Where it answers questions about itself.
+    pub(crate) fn admin(&self) -> String {
+        self.listening["admin"].as_str().expect("admin").to_owned()
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }

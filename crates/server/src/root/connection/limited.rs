@@ -56,6 +56,14 @@ impl Connection {
         let _ = self.count_user();
     }
 
+    /// The same of one that has joined a session, which asks nothing by itself: it ends, and the session does without it.
+    pub(super) fn end_if_too_many(&mut self) {
+        if let Err(by) = self.count_user() {
+            self.shared.metrics.refused(by);
+            self.is_ending = true;
+        }
+    }
+
     /// Counts the connection for whoever the client has proved to be, from then on.
     fn count_user(&mut self) -> Result<(), By> {
         let client = client_of(&self.role, &self.client);
