@@ -103,10 +103,9 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         return error;
     }
     let challenge = challenge(head);
-    let words = challenge.words.iter().map(|words| scrubbed(words, url, shown));
-    // Many servers say the same in their text: once is enough.
-    if let Some(words) = words.into_iter().find(|words| !says(&said, words)) {
-        error = error.more(format!("it says {words}"));
+    if let Some(words) = &challenge.words {
+        let words = scrubbed(words, url, shown);
+        error = error.more(format!("it says {}", without_repetition(&words, &said)));
     }
     error = match &shown.what {
         What::Nothing | What::NotInClear | What::NotThere => {
@@ -157,10 +156,12 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     error.hint(hint)
 }
 
-/// Whether the text of an answer has what its challenge describes: `invalid_token: The token expired`.
-fn says(said: &str, words: &str) -> bool {
-    let description = words.split_once(": ").map_or(words, |(_, description)| description);
-    said.contains(description)
+/// What a challenge says (`invalid_token: The token expired`), without what the text of the answer says already.
+fn without_repetition<'a>(words: &'a str, said: &str) -> &'a str {
+    match words.split_once(": ") {
+        Some((error, description)) if said.contains(description) => error,
+        _ => words,
+    }
 }
 
 fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
@@ -319,6 +320,7 @@ mod tests {
         let error =
             error(&head(401, fields), "401: the token expired.", &url("https://h/f"), &token(), now());
         assert_eq!(error.message().matches("the token expired").count(), 1, "{error}");
+        assert!(error.message().contains("it says invalid_token"), "{error}");
     }
 
     #[test]
