@@ -426,8 +426,14 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
             "root:// instead of roots:// would send everything in clear; use it only if that does not matter",
         ),
         Refused::NoMethod(names) => {
-            let message = format!("it takes nothing that could be shown to it: {}", said(&names));
-            Error::new(ErrorKind::Denied, message)
+            let message = format!("it wants credentials that are not here: {}", said(&names));
+            let error = Error::new(ErrorKind::Denied, message);
+            // Where a token would do, what to do about it is said by whoever knows what is there.
+            match names.split(", ").any(|name| name == "ztn") {
+                true => error,
+                false => error
+                    .hint("gridlane has tokens (ztn), unix and host: try https://, or ask whoever runs it"),
+            }
         }
         Refused::TokenWantsTls => {
             Error::new(ErrorKind::Denied, "it wants a token, and the connection is in clear")
