@@ -103,5 +103,5 @@ async fn the_text_of_an_error_is_bounded() {
     .await;
     let error = client().request("GET", &server.url("/f"), &[]).await.map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
-    assert!(error.message().len() < 400, "{}", error.message().len());
+    assert!(error.message().len() < 1000, "{}", error.message().len());
 }
