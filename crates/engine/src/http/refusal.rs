@@ -113,11 +113,14 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::OfUrl => error.more("it was shown what is in the URL"),
         What::Token(from) | What::Certificate(from) => error.more(format!("it was shown {from}")),
     };
-    if let Some(skew) = skew(head, now) {
+    // Who has shown nothing is not refused for the time in it.
+    let is_shown = matches!(shown.what, What::OfUrl | What::Token(_) | What::Certificate(_));
+    if let Some(skew) = skew(head, now).filter(|_| is_shown) {
         let words = skew.words(url.host());
-        return error
-            .more(format!("{words}, which is the likely cause"))
-            .hint("set the clock (timedatectl, chrony): certificates and tokens have times in them");
+        return error.more(format!("{words}, which is the likely cause")).hint(
+            "set the clock that is wrong, this machine's (timedatectl, chrony) or the server's: certificates and tokens \
+             have times in them",
+        );
     }
     let host = url.host();
     let is_unknown = head.status.code() == 401;
@@ -151,7 +154,7 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     error.hint(hint)
 }
 
-fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
+pub(super) fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
     let query = url.request_target().split_once('?').map_or("", |(_, query)| query);
     without_secrets(said, query, url, shown.secret.as_ref())
 }
@@ -314,6 +317,10 @@ mod tests {
             now(),
         );
         assert!(!error.to_string().contains("clock"), "{error}");
+        let unshown = Shown::default();
+        let fields = "Date: Sun, 22 Nov 2026 12:00:00 GMT\r\n";
+        let error = super::error(&head(401, fields), "", &url("https://h/f"), &unshown, now());
+        assert!(!error.to_string().contains("clock") && error.to_string().contains("get a token"), "{error}");
     }
 
     #[test]

@@ -10,12 +10,14 @@ use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYT
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_net::{Dialer, Dialled, Route, Stream};
 use gridlane_sys::AlignedBuf;
+use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
-use gridlane_xrd::{PathId, StreamId};
+use gridlane_xrd::{PathId, StreamId, ztn};
 use tokio::time::{Instant, timeout_at};
 
 use super::Home;
 use super::status::{malformed, said, status_error};
+use crate::http::without_secrets;
 use crate::pool::Rests;
 
 /// Bytes asked for when a head is expected: data behind it is copied once more, so few.
@@ -136,7 +138,7 @@ impl Connection {
                 handshake_round_trips += 1;
             }
             let (mut turn, used) =
-                opening.receive(&ahead[..end]).map_err(|refused| unopened(refused, url))?;
+                opening.receive(&ahead[..end]).map_err(|refused| unopened(refused, url, opening.token()))?;
             ahead.copy_within(used..end, 0);
             end -= used;
             if turn == Turn::StartTls {
@@ -419,15 +421,20 @@ fn ended() -> Error {
     Error::new(ErrorKind::Network, "the server closed the connection").fault(Fault::Peer)
 }
 
-fn unopened(refused: Refused, url: &Url) -> Unopened {
+fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
     let error = match refused {
         Refused::StepByStep => return Unopened::StepByStep,
         Refused::NoTls => Error::new(ErrorKind::Denied, "it has no TLS").hint(
             "root:// instead of roots:// would send everything in clear; use it only if that does not matter",
         ),
         Refused::NoMethod(names) => {
-            let message = format!("it takes nothing that could be shown to it: {}", said(&names));
-            Error::new(ErrorKind::Denied, message)
+            let message = format!("it takes no credentials that could be shown to it: {}", said(&names));
+            let error = Error::new(ErrorKind::Denied, message);
+            match names.split(", ").any(|name| name.as_bytes() == ztn::NAME) {
+                true => error,
+                false => error
+                    .hint("root:// takes tokens here (ztn), and certificates in TLS; does it speak https?"),
+            }
         }
         Refused::TokenWantsTls => {
             Error::new(ErrorKind::Denied, "it wants a token, and the connection is in clear")
@@ -437,7 +444,10 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
             let message = format!("it takes no token of more than {max} bytes");
             Error::new(ErrorKind::Denied, message).hint("ask the issuer for one with fewer groups or scopes")
         }
-        Refused::Error(answer) => status_error(&answer),
+        Refused::Error(answer) => {
+            let text = without_secrets(&answer.text, url.cgi().unwrap_or_default(), url, token);
+            status_error(&ErrorAnswer { text, ..answer })
+        }
         Refused::Malformed(wrong) => malformed(&wrong),
     };
     Unopened::Failed(error.endpoint(url))
