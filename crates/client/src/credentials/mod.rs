@@ -10,7 +10,8 @@
 //!
 //! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty
 //! is passed over; what is there and cannot be used is an error, because going on as somebody else, or as nobody, is not
-//! what its owner wants.
+//! what its owner wants. What nobody named and another user has put there, or may have, is passed over with a warning: in
+//! /tmp anybody can, and would stop every command of this user.
 //!
 //! The search sees the machine through [`Machine`] only. To whom what was found is shown is not decided here: see
 //! `gridlane_engine::Credentials`.
@@ -28,7 +29,7 @@ use std::sync::Arc;
 
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
 use gridlane_engine::{Credentials, HostPattern, TokenSource};
 use gridlane_net::tls::ClientIdentity;
 
@@ -106,6 +107,16 @@ pub struct FoundCertificate {
     is_named: bool,
 }
 
+impl Warning {
+    /// Something that is there cannot be used, and the command goes on without it.
+    pub fn unshown(error: &Error) -> Warning {
+        Warning {
+            message: format!("{}; it is not shown to anybody", error.message()),
+            advice: "renew it, or remove it".to_owned(),
+        }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -172,10 +183,7 @@ impl Found {
             return Err(error);
         }
         (self.token, self.certificate) = (None, None);
-        self.warnings.push(Warning {
-            message: format!("{}; it is not shown to anybody", error.message()),
-            advice: "renew it, or remove it".to_owned(),
-        });
+        self.warnings.push(Warning::unshown(&error));
         Ok(self)
     }
 
@@ -208,6 +216,12 @@ pub fn are_shown_to(url: &Url) -> bool {
     url.scheme().is_encrypted() && !url.has_secrets()
 }
 
+/// Whether the server of a URL may turn out to get them: one of `root://` may begin TLS and ask for a token. Most do not,
+/// so that it is no error when there is none that is valid.
+pub fn may_be_shown_to(url: &Url) -> bool {
+    url.scheme() == Scheme::Root && !url.has_secrets()
+}
+
 /// Looks for credentials.
 pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
     let mut found = Found::default();
@@ -223,14 +237,14 @@ pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
     }
     if let Some(path) = &wanted.certificate {
         let key = wanted.key.as_ref().unwrap_or(path);
-        found.certificate = Some(search.certificate_in(path, key, true)?);
+        found.certificate = Some(search.certificate_in(path, key, true, &mut found.warnings)?);
     }
     if found.token.is_some() || found.certificate.is_some() {
         return Ok(found);
     }
     found.token = search.token(&mut found.warnings)?;
     if found.token.is_none() {
-        found.certificate = search.certificate(&mut found.passed_over)?;
+        found.certificate = search.certificate(&mut found.passed_over, &mut found.warnings)?;
     }
     Ok(found)
 }
@@ -278,7 +292,7 @@ impl Search<'_> {
         is_named: bool,
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<FoundToken>> {
-        let Some(content) = self.content(path, is_named)? else { return Ok(None) };
+        let Some(content) = self.content(path, is_named, warnings)? else { return Ok(None) };
         if let Some(mode) = content.mode.filter(|mode| mode & 0o077 != 0) {
             warnings.push(Warning {
                 message: format!("{} can be read or changed by others (mode {mode:03o})", path.display()),
@@ -288,25 +302,28 @@ impl Search<'_> {
         token_of(&content, path, is_named)
     }
 
-    fn certificate(&self, passed_over: &mut Vec<String>) -> Result<Option<FoundCertificate>> {
+    fn certificate(
+        &self,
+        passed_over: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<FoundCertificate>> {
         if let Some(path) = self.path("X509_USER_PROXY") {
-            return self.certificate_in(&path, &path, true).map(Some);
+            return self.certificate_in(&path, &path, true, warnings).map(Some);
         }
         let proxy = PathBuf::from(format!("/tmp/x509up_u{}", self.user));
-        if self.content(&proxy, false)?.is_some() {
-            return self.certificate_in(&proxy, &proxy, false).map(Some);
+        if self.content(&proxy, false, warnings)?.is_some() {
+            return self.certificate_in(&proxy, &proxy, false, warnings).map(Some);
         }
         if let Some(path) = self.path("X509_USER_CERT") {
             let key = self.path("X509_USER_KEY").unwrap_or_else(|| path.clone());
-            return self.certificate_in(&path, &key, true).map(Some);
+            return self.certificate_in(&path, &key, true, warnings).map(Some);
         }
         let Some(globus) = self.path("HOME").map(|home| home.join(".globus")) else { return Ok(None) };
         let (path, key) = (globus.join("usercert.pem"), globus.join("userkey.pem"));
-        let exists = |path| self.machine.read(path, false).is_ok_and(|content| content.is_some());
-        if !exists(&path) || !exists(&key) {
+        if self.content(&path, false, warnings)?.is_none() || self.content(&key, false, warnings)?.is_none() {
             return Ok(None);
         }
-        match self.certificate_in(&path, &key, false) {
+        match self.certificate_in(&path, &key, false, warnings) {
             Ok(found) => Ok(Some(found)),
             // Most keys there are made to be used by voms-proxy-init, which asks for the passphrase.
             Err(error) if error.message().contains("encrypted") => {
@@ -317,9 +334,15 @@ impl Search<'_> {
         }
     }
 
-    fn certificate_in(&self, path: &Path, key: &Path, is_named: bool) -> Result<FoundCertificate> {
+    fn certificate_in(
+        &self,
+        path: &Path,
+        key: &Path,
+        is_named: bool,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<FoundCertificate> {
         let gone = |path: &Path| unusable(path, "it is not there any more");
-        let of_key = self.content(key, is_named)?.ok_or_else(|| gone(key))?;
+        let of_key = self.content(key, is_named, warnings)?.ok_or_else(|| gone(key))?;
         if let Some(mode) = of_key.mode.filter(|mode| mode & 0o077 != 0) {
             let message = format!(
                 "{} has a private key and can be read or changed by others (mode {mode:03o})",
@@ -331,7 +354,7 @@ impl Search<'_> {
         }
         let of_certificate = match path == key {
             true => None,
-            false => Some(self.content(path, is_named)?.ok_or_else(|| gone(path))?),
+            false => Some(self.content(path, is_named, warnings)?.ok_or_else(|| gone(path))?),
         };
         let certificates = of_certificate.as_ref().unwrap_or(&of_key);
         let identity = ClientIdentity::from_pem(&certificates.bytes, &of_key.bytes);
@@ -343,23 +366,30 @@ impl Search<'_> {
         Ok(FoundCertificate { file: path.to_path_buf(), identity, is_named })
     }
 
-    /// A file; `None` when nobody named it and it is not there.
-    fn content(&self, path: &Path, is_named: bool) -> Result<Option<Content>> {
+    /// A file; `None` when nobody named it and it is not there, or is not this user's to read.
+    fn content(&self, path: &Path, is_named: bool, warnings: &mut Vec<Warning>) -> Result<Option<Content>> {
         let failed = |cause: &std::io::Error| {
             denied(format!("cannot read {}: {cause}", path.display())).hint(LEAVE_OUT)
         };
-        let content = self.machine.read(path, is_named).map_err(|cause| failed(&cause))?;
-        let Some(content) = content else {
-            return match is_named {
-                true => Err(failed(&std::io::ErrorKind::NotFound.into())),
-                false => Ok(None),
-            };
+        // What nobody named stops nobody.
+        let mut pass_over = |error: Error| match is_named {
+            true => Err(error),
+            false => {
+                warnings.push(Warning::unshown(&error));
+                Ok(None)
+            }
+        };
+        let content = match self.machine.read(path, is_named) {
+            Ok(Some(content)) => content,
+            Ok(None) if is_named => return Err(failed(&std::io::ErrorKind::NotFound.into())),
+            Ok(None) => return Ok(None),
+            Err(cause) => return pass_over(failed(&cause)),
         };
         // In /tmp anybody can put a file under this name: to act as somebody else without knowing it is no help.
         let is_own = content.owner == self.user || content.owner == 0 || (is_named && self.user == 0);
         if content.mode.is_some() && !is_own {
             let message = format!("{} belongs to another user ({})", path.display(), content.owner);
-            return Err(denied(message).hint(LEAVE_OUT));
+            return pass_over(denied(message).hint(LEAVE_OUT));
         }
         if content.bytes.len() > CREDENTIAL_BYTES_MAX {
             return Err(unusable(path, "it is larger than any credential"));

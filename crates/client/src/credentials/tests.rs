@@ -117,12 +117,15 @@ fn what_is_there_and_cannot_be_used_stops_the_search() {
         (next().variable("BEARER_TOKEN_FILE", "/gone"), "/gone"),
         (next().variable("BEARER_TOKEN_FILE", "/f").file("/f", "two words"), "/f"),
         (next().variable("BEARER_TOKEN_FILE", "/f").file_of("/f", "abc", 0, USER), "cannot read /f"),
-        (next().file_of("/tmp/bt_u1000", "planted", 0o600, 1001), "another user"),
+        (next().variable("BEARER_TOKEN_FILE", "/f").file_of("/f", "planted", 0o600, 1001), "another user"),
         (next().file("/tmp/bt_u1000", &"a".repeat(CREDENTIAL_BYTES_MAX + 1)), "larger"),
         (Fake::default().variable("X509_USER_PROXY", "/gone"), "/gone"),
         (Fake::default().variable("X509_USER_PROXY", "/p").file("/p", "no PEM"), "/p"),
         (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o640, USER), "mode 640"),
-        (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o600, 1001), "another user"),
+        (
+            Fake::default().variable("X509_USER_PROXY", "/p").file_of("/p", &pair(), 0o600, 1001),
+            "another user",
+        ),
         (
             Fake::default()
                 .variable("X509_USER_CERT", "/c")
@@ -136,6 +139,30 @@ fn what_is_there_and_cannot_be_used_stops_the_search() {
         assert!(error.hint_text().is_some(), "{error}");
         let shown = error.to_string();
         assert!(!shown.contains("abc") && !shown.contains("planted"), "{error}");
+    }
+}
+
+#[test]
+fn what_others_put_where_credentials_lie_stops_nobody() {
+    let token = || Fake::default().file("/tmp/bt_u1000", "mine").variable("XDG_RUNTIME_DIR", "/run");
+    for (machine, words) in [
+        (token().file_of("/run/bt_u1000", "planted", 0o600, 1001), "another user"),
+        (token().file_of("/run/bt_u1000", "planted", 0, 1001), "cannot read /run/bt_u1000"),
+    ] {
+        let found = found(&machine);
+        assert_eq!(found.token.unwrap().secret.expose(), "mine");
+        assert!(found.warnings[0].message.contains(words), "{:?}", found.warnings);
+    }
+    let mine = pair();
+    for (mode, owner) in [(0o600, 1001), (0, 1001)] {
+        let machine = Fake::default()
+            .file_of("/tmp/bt_u1000", "planted", mode, owner)
+            .file_of("/tmp/x509up_u1000", &pair(), mode, owner)
+            .file("/c", &mine)
+            .variable("X509_USER_CERT", "/c");
+        let found = found(&machine);
+        assert_eq!(found.certificate.unwrap().file, Path::new("/c"));
+        assert_eq!((found.token.is_none(), found.warnings.len()), (true, 2));
     }
 }
 
