@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty
-//! is passed over; what is there and cannot be used is an error, because going on as somebody else, or as nobody, is not
-//! what its owner wants. What nobody named and another user has put there, or may have, is passed over with a warning: in
-//! /tmp anybody can, and would stop every command of this user.
+//! is passed over. What a person named and cannot be used is an error, because going on as somebody else, or as nobody,
+//! is not what they want. What only lies in a usual place and cannot be used is passed over with a warning: who reads what
+//! is public needs none, and in /tmp anybody can put something there, which its victim could not even remove.
 //!
 //! The search sees the machine through [`Machine`] only. To whom what was found is shown is not decided here: see
 //! `gridlane_engine::Credentials`.
@@ -110,10 +110,14 @@ pub struct FoundCertificate {
 impl Warning {
     /// Something that is there cannot be used, and the command goes on without it.
     pub fn unshown(error: &Error) -> Warning {
-        Warning {
-            message: format!("{}; it is not shown to anybody", error.message()),
-            advice: "renew it, or remove it".to_owned(),
-        }
+        let message = format!("{}; it is not shown to anybody", error.message());
+        Warning { message, advice: "renew it, or remove it".to_owned() }
+    }
+
+    /// The same of what cannot even be read, whose error knows better what to do.
+    fn unread(error: &Error) -> Warning {
+        let unshown = Warning::unshown(error);
+        Warning { advice: error.hint_text().map_or(unshown.advice, str::to_owned), ..unshown }
     }
 }
 
@@ -237,7 +241,7 @@ pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
     }
     if let Some(path) = &wanted.certificate {
         let key = wanted.key.as_ref().unwrap_or(path);
-        found.certificate = Some(search.certificate_in(path, key, true, &mut found.warnings)?);
+        found.certificate = Some(search.certificate_in(path, key, true)?);
     }
     if found.token.is_some() || found.certificate.is_some() {
         return Ok(found);
@@ -278,8 +282,10 @@ impl Search<'_> {
         let name = format!("bt_u{}", self.user);
         let places = [self.path("XDG_RUNTIME_DIR"), Some(PathBuf::from("/tmp"))];
         for path in places.into_iter().flatten().map(|dir| dir.join(&name)) {
-            if let Some(token) = self.token_in(&path, false, warnings)? {
-                return Ok(Some(token));
+            match self.token_in(&path, false, warnings) {
+                Ok(None) => {}
+                Ok(token) => return Ok(token),
+                Err(error) => warnings.push(Warning::unread(&error)),
             }
         }
         Ok(None)
@@ -292,7 +298,7 @@ impl Search<'_> {
         is_named: bool,
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<FoundToken>> {
-        let Some(content) = self.content(path, is_named, warnings)? else { return Ok(None) };
+        let Some(content) = self.content(path, is_named)? else { return Ok(None) };
         if let Some(mode) = content.mode.filter(|mode| mode & 0o077 != 0) {
             warnings.push(Warning {
                 message: format!("{} can be read or changed by others (mode {mode:03o})", path.display()),
@@ -308,41 +314,43 @@ impl Search<'_> {
         warnings: &mut Vec<Warning>,
     ) -> Result<Option<FoundCertificate>> {
         if let Some(path) = self.path("X509_USER_PROXY") {
-            return self.certificate_in(&path, &path, true, warnings).map(Some);
+            return self.certificate_in(&path, &path, true).map(Some);
         }
         let proxy = PathBuf::from(format!("/tmp/x509up_u{}", self.user));
-        if self.content(&proxy, false, warnings)?.is_some() {
-            return self.certificate_in(&proxy, &proxy, false, warnings).map(Some);
+        match self.content(&proxy, false).map(|content| content.is_some()) {
+            Ok(false) => {}
+            is_there => match is_there.and_then(|_| self.certificate_in(&proxy, &proxy, false)) {
+                Ok(found) => return Ok(Some(found)),
+                Err(error) => warnings.push(Warning::unread(&error)),
+            },
         }
         if let Some(path) = self.path("X509_USER_CERT") {
             let key = self.path("X509_USER_KEY").unwrap_or_else(|| path.clone());
-            return self.certificate_in(&path, &key, true, warnings).map(Some);
+            return self.certificate_in(&path, &key, true).map(Some);
         }
         let Some(globus) = self.path("HOME").map(|home| home.join(".globus")) else { return Ok(None) };
         let (path, key) = (globus.join("usercert.pem"), globus.join("userkey.pem"));
-        if self.content(&path, false, warnings)?.is_none() || self.content(&key, false, warnings)?.is_none() {
+        let exists = |path| self.machine.read(path, false).is_ok_and(|content| content.is_some());
+        if !exists(&path) || !exists(&key) {
             return Ok(None);
         }
-        match self.certificate_in(&path, &key, false, warnings) {
+        match self.certificate_in(&path, &key, false) {
             Ok(found) => Ok(Some(found)),
             // Most keys there are made to be used by voms-proxy-init, which asks for the passphrase.
             Err(error) if error.message().contains("encrypted") => {
                 passed_over.push(format!("{}: {}", path.display(), error.message()));
                 Ok(None)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                warnings.push(Warning::unread(&error));
+                Ok(None)
+            }
         }
     }
 
-    fn certificate_in(
-        &self,
-        path: &Path,
-        key: &Path,
-        is_named: bool,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<FoundCertificate> {
+    fn certificate_in(&self, path: &Path, key: &Path, is_named: bool) -> Result<FoundCertificate> {
         let gone = |path: &Path| unusable(path, "it is not there any more");
-        let of_key = self.content(key, is_named, warnings)?.ok_or_else(|| gone(key))?;
+        let of_key = self.content(key, is_named)?.ok_or_else(|| gone(key))?;
         if let Some(mode) = of_key.mode.filter(|mode| mode & 0o077 != 0) {
             let message = format!(
                 "{} has a private key and can be read or changed by others (mode {mode:03o})",
@@ -354,7 +362,7 @@ impl Search<'_> {
         }
         let of_certificate = match path == key {
             true => None,
-            false => Some(self.content(path, is_named, warnings)?.ok_or_else(|| gone(path))?),
+            false => Some(self.content(path, is_named)?.ok_or_else(|| gone(path))?),
         };
         let certificates = of_certificate.as_ref().unwrap_or(&of_key);
         let identity = ClientIdentity::from_pem(&certificates.bytes, &of_key.bytes);
@@ -366,30 +374,23 @@ impl Search<'_> {
         Ok(FoundCertificate { file: path.to_path_buf(), identity, is_named })
     }
 
-    /// A file; `None` when nobody named it and it is not there, or is not this user's to read.
-    fn content(&self, path: &Path, is_named: bool, warnings: &mut Vec<Warning>) -> Result<Option<Content>> {
+    /// A file; `None` when nobody named it and it is not there.
+    fn content(&self, path: &Path, is_named: bool) -> Result<Option<Content>> {
         let failed = |cause: &std::io::Error| {
             denied(format!("cannot read {}: {cause}", path.display())).hint(LEAVE_OUT)
         };
-        // What nobody named stops nobody.
-        let mut pass_over = |error: Error| match is_named {
-            true => Err(error),
-            false => {
-                warnings.push(Warning::unshown(&error));
-                Ok(None)
-            }
-        };
-        let content = match self.machine.read(path, is_named) {
-            Ok(Some(content)) => content,
-            Ok(None) if is_named => return Err(failed(&std::io::ErrorKind::NotFound.into())),
-            Ok(None) => return Ok(None),
-            Err(cause) => return pass_over(failed(&cause)),
+        let content = self.machine.read(path, is_named).map_err(|cause| failed(&cause))?;
+        let Some(content) = content else {
+            return match is_named {
+                true => Err(failed(&std::io::ErrorKind::NotFound.into())),
+                false => Ok(None),
+            };
         };
         // In /tmp anybody can put a file under this name: to act as somebody else without knowing it is no help.
         let is_own = content.owner == self.user || content.owner == 0 || (is_named && self.user == 0);
         if content.mode.is_some() && !is_own {
             let message = format!("{} belongs to another user ({})", path.display(), content.owner);
-            return pass_over(denied(message).hint(LEAVE_OUT));
+            return Err(denied(message).hint(LEAVE_OUT));
         }
         if content.bytes.len() > CREDENTIAL_BYTES_MAX {
             return Err(unusable(path, "it is larger than any credential"));
