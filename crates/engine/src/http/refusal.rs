@@ -169,6 +169,11 @@ pub(crate) fn without_secrets(said: &str, query: &str, url: &Url, token: Option<
     secrets.extend(token.map(|secret| secret.expose().to_owned()));
     // `authz=Bearer%20TOKEN`.
     secrets.extend(secrets.clone().iter().filter_map(|text| text.strip_prefix("Bearer ")).map(str::to_owned));
+    without(said, secrets)
+}
+
+/// A text without secrets, and without a part of one at its end.
+pub(crate) fn without(said: &str, mut secrets: Vec<String>) -> String {
     secrets.retain(|secret| secret.len() >= SCRUBBED_CHARS_MIN);
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let mut text = secrets.iter().fold(said.to_owned(), |text, secret| text.replace(secret.as_str(), "…"));

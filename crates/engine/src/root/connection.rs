@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Home;
 use super::status::{malformed, said, status_error};
-use crate::http::without_secrets;
+use crate::http::{without, without_secrets};
 use crate::pool::Rests;
 
 /// Bytes asked for when a head is expected: data behind it is copied once more, so few.
@@ -334,7 +334,7 @@ impl Connection {
             self.start += used;
             match step {
                 Step::Part(part) => return Ok(Next::Part(part)),
-                Step::Said(stream, said) => return Ok(Next::Said(stream, said)),
+                Step::Said(stream, said) => return Ok(Next::Said(stream, self.without_token(said))),
                 Step::NeedsMore => self.fill().await?,
                 Step::Data(_) => {
                     self.is_lost = true;
@@ -342,6 +342,19 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// The same, if it is for people, without the token that the session was opened with.
+    fn without_token(&self, mut said: Said) -> Said {
+        let text = match &mut said {
+            Said::Error(answer) => &mut answer.text,
+            Said::Wait(answer) => &mut answer.text,
+            _ => return said,
+        };
+        if let Some(token) = self.wire.as_ref().and_then(|wire| wire.token.as_ref()) {
+            *text = without(text, vec![token.expose().to_owned()]);
+        }
+        said
     }
 
     /// Bytes of the part that began last which have not been read.
