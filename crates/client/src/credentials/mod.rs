@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_engine::{Credentials, HostPattern, TokenSource};
 use gridlane_net::tls::ClientIdentity;
 
@@ -220,10 +220,10 @@ pub fn are_shown_to(url: &Url) -> bool {
     url.scheme().is_encrypted() && !url.has_secrets()
 }
 
-/// Whether the server of a URL may turn out to get them: one of `root://` may begin TLS and ask for a token. Most do not,
-/// so that it is no error when there is none that is valid.
+/// Whether the server of a URL may turn out to get them: one of `root://` may begin TLS, and want a token at the login,
+/// whatever the URL of a file has. Most do not, so that it is no error when there is none that is valid.
 pub fn may_be_shown_to(url: &Url) -> bool {
-    url.scheme() == Scheme::Root && !url.has_secrets()
+    url.scheme().is_root()
 }
 
 /// Looks for credentials.

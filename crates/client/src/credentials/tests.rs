@@ -300,3 +300,19 @@ fn a_renewed_token_is_used_and_a_broken_one_never() {
     *machine.now_s.lock().unwrap() = 1002;
     assert_eq!(now().unwrap(), expiring(20_000));
 }
+
+#[test]
+fn to_whom_they_are_shown() {
+    for (url, are_shown, may_be) in [
+        ("https://h/f", true, false),
+        ("https://ada:pw@h/f", false, false),
+        ("https://h/f?authz=x", false, false),
+        ("http://h/f", false, false),
+        ("roots://ada@h//f", true, true),
+        ("roots://ada@h//f?authz=x", false, true),
+        ("root://h//f", false, true),
+    ] {
+        let url = Url::parse_absolute(url).unwrap();
+        assert_eq!((are_shown_to(&url), may_be_shown_to(&url)), (are_shown, may_be), "{url}");
+    }
+}
