@@ -1,7 +1,7 @@
 //! Who asks: the client of a command, with the credentials that it may show to the servers that a person has named.
 
 use gridlane_client::credentials::{
-    Found, Lasting, Machine as _, ThisMachine, Warning, are_shown_to, discover,
+    Found, Lasting, Machine as _, ThisMachine, Warning, are_shown_to, discover, may_be_shown_to,
 };
 use gridlane_client::{TreeEvent, TreeObserver};
 use gridlane_core::{Result, Url};
@@ -39,12 +39,18 @@ pub(crate) fn connect_saying<'a>(
     let urls: Vec<Url> = typed.into_iter().filter_map(|text| parse(text).ok()).collect();
     let forwards = !who.forward_credentials_to.is_empty() && urls.iter().any(|url| url.scheme().is_http());
     let is_shown = forwards || urls.iter().any(are_shown_to);
-    let found = discover(&who.wanted(), &ThisMachine);
-    let found = match is_shown {
-        true => found?.usable(ThisMachine.now_s())?,
-        false => found.unwrap_or_default(),
-    };
     let output = Output::new(global);
+    let found = discover(&who.wanted(), &ThisMachine).and_then(|found| found.usable(ThisMachine.now_s()));
+    let found = match found {
+        Err(error) if is_shown => return Err(error),
+        Err(error) => {
+            if urls.iter().any(may_be_shown_to) {
+                output.warning(&Warning::unshown(&error), data_on_stdout);
+            }
+            Found::default()
+        }
+        Ok(found) => found,
+    };
     if is_shown {
         found.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
         if output.verbose {
@@ -121,9 +127,10 @@ impl<O: TreeObserver + Warns> TreeObserver for Watched<'_, O> {
     }
 }
 
-/// The client of `doctor`, which tells of the credentials by itself and goes on when something is wrong with them.
+/// The client of `doctor`, which tells of the credentials by itself and goes on without when something is wrong with them.
 pub(crate) fn for_doctor(typed: &[String], who: &WhoArgs, trust: &gridlane_net::tls::Trust) -> Client {
-    let found = discover(&who.wanted(), &ThisMachine).unwrap_or_default();
+    let found = discover(&who.wanted(), &ThisMachine);
+    let found = found.and_then(|found| found.usable(ThisMachine.now_s())).unwrap_or_default();
     let client = gridlane_client::connect_as(trust.clone(), &found, who.forward_credentials_to.clone());
     typed.iter().filter_map(|text| parse(text).ok()).for_each(|url| client.credentials.name(&url));
     client

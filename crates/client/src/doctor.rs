@@ -243,7 +243,7 @@ fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
             .map(|text| Finding::note("passed over", text, "make a proxy of it: voms-proxy-init")),
     );
     findings.extend(
-        found.warnings.iter().map(|warning| Finding::note("permissions", &warning.message, &warning.advice)),
+        found.warnings.iter().map(|warning| Finding::note(SUBJECT, &warning.message, &warning.advice)),
     );
     if found.token.is_none() && found.certificate.is_none() {
         let text = match wanted.nothing {

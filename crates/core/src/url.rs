@@ -240,9 +240,11 @@ impl Url {
         Ok(())
     }
 
-    /// Whether there is something in it that opens what it names: a password, or a token (`?authz=`).
+    /// Whether there is something in it that opens what it names: a password, or a token (`?authz=`). The user of a `root`
+    /// URL is no more than the name of a login.
     pub fn has_secrets(&self) -> bool {
-        self.credentials().is_some() || self.authz().is_some()
+        let is_secret = |(_, password): (&str, &str)| !self.scheme.is_root() || !password.is_empty();
+        self.credentials().is_some_and(is_secret) || self.authz().is_some()
     }
 
     /// The token in the query, with its name in front, as it stands: `authz=…` (WLCG profile; XRootD's CGI).
@@ -468,6 +470,8 @@ mod tests {
         assert_eq!(url.join("root://h//f?z=1").unwrap().typed(), "root://h//f?z=1&authz=Bearer%20x");
         assert_eq!(url.join("roots://h//f").unwrap().typed(), "roots://h//f");
         assert!(url.has_secrets() && !parse("https://h/?authz=").has_secrets());
+        assert!(parse("https://ada@h/").has_secrets() && !parse("roots://ada@h//f").has_secrets());
+        assert!(parse("roots://ada@h//f?authz=x").has_secrets());
         let mut forwarded = parse("https://k/f");
         forwarded.take_secrets_of(&parse("https://ada:pw@h/?authz=t")).unwrap();
         assert_eq!(forwarded.as_str(), "https://ada:pw@k/f?authz=t");

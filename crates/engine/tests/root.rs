@@ -479,6 +479,11 @@ async fn questions_with_long_answers() {
     let found = client().root.locate(&site.url).await.unwrap();
     let found: Vec<_> = found.iter().map(Url::typed).collect();
     assert_eq!(found, ["root://127.0.0.1:1//f?k=v", "root://127.0.0.2//f?k=v"]);
+    // The user gave the token to the manager, and to nobody whom it names.
+    let with_token = Url::parse_absolute(&format!("{}&authz=secret", site.url.typed())).unwrap();
+    let found = client().root.locate(&with_token).await.unwrap();
+    let found: Vec<_> = found.iter().map(Url::typed).collect();
+    assert_eq!(found, ["root://127.0.0.1:1//f?k=v", "root://127.0.0.2//f?k=v"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -159,3 +159,22 @@ async fn one_that_is_not_taken_is_named() {
     assert!(error.to_string().contains("no token of more than 4 bytes"), "{error}");
     assert_eq!(site.count("auth"), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_refused_is_not_repeated() {
+    struct Bad;
+    impl TokenSource for Bad {
+        fn token(&self) -> Result<Token> {
+            Ok(Token { secret: Secret::new("bad-0123456789"), from: "the token of a test".into() })
+        }
+    }
+    let (world, _) = world("");
+    let credentials = Credentials::new(Some(Box::new(Bad)), None, Vec::new());
+    let world = World { client: world.client.clone().credentials(credentials.clone()), ..world };
+    let site = Site::start(b"x", world.faults("&P=ztn,0:4096:", ServerFlags::TLS_LOGIN)).await;
+    credentials.name(&site.url);
+    let error = world.stat(&site.url).await.unwrap_err().to_string();
+    assert_eq!(site.count("auth ztn bad-0123456789"), 1);
+    assert!(error.contains("nobody knows ztn …") && error.contains("the token of a test"), "{error}");
+    assert!(!error.contains("0123456789"), "{error}");
+}

@@ -19,6 +19,9 @@ pub const NAME: &[u8] = b"ztn";
 /// Bytes in front of the token.
 const HEAD_BYTES: usize = 10;
 
+/// The longest token whose length, with the NUL behind it, can be written.
+pub const ENCODED_BYTES_MAX: usize = u16::MAX as usize - 1;
+
 /// What follows is a token.
 const IS_TOKEN: u8 = b'T';
 
@@ -33,10 +36,9 @@ pub fn bytes_max(parameters: &[u8]) -> Option<usize> {
     text.split(':').nth(1)?.parse().ok()
 }
 
-/// The credentials that say a token.
+/// The credentials that say a token of at most [`ENCODED_BYTES_MAX`].
 pub fn encode(token: &Secret) -> Vec<u8> {
     let token = token.expose().as_bytes();
-    // Longer ones are not read by the client in the first place.
     let len = u16::try_from(token.len() + 1).unwrap_or(u16::MAX);
     let mut out = Vec::with_capacity(HEAD_BYTES + token.len() + 1);
     out.extend_from_slice(NAME);

@@ -25,16 +25,20 @@ pub(crate) struct WhoArgs {
     /// Show it to these hosts as well when redirects or metalinks lead there: names, or *.DOMAIN (repeatable)
     #[arg(long, value_name = "HOST", env = "GRIDLANE_FORWARD_CREDENTIALS_TO", value_delimiter = ',', value_parser = HostPattern::parse)]
     pub(crate) forward_credentials_to: Vec<HostPattern>,
-    /// Show nothing but what is in URLs
-    #[arg(long, env = "GRIDLANE_NO_CREDENTIALS", value_parser = FalseyValueParser::new(), conflicts_with_all = ["token_file", "cert"])]
+    /// Show nothing but what is in URLs [env: GRIDLANE_NO_CREDENTIALS, where --token-file and --cert are not given]
+    #[arg(long, conflicts_with_all = ["token_file", "cert"])]
     pub(crate) no_credentials: bool,
+    /// The environment's word is an argument of its own: what is typed is stronger, where two options contradict.
+    #[arg(long = "no-credentials-by-environment", hide = true, env = "GRIDLANE_NO_CREDENTIALS", value_parser = FalseyValueParser::new())]
+    pub(crate) no_credentials_by_environment: bool,
 }
 
 impl WhoArgs {
     /// What is to be looked for.
     pub(crate) fn wanted(&self) -> Wanted {
+        let is_named = self.token_file.is_some() || self.cert.is_some();
         Wanted {
-            nothing: self.no_credentials,
+            nothing: self.no_credentials || self.no_credentials_by_environment && !is_named,
             token_file: self.token_file.clone(),
             certificate: self.cert.clone(),
             key: self.key.clone(),

@@ -2,7 +2,7 @@
 //! down what it sees.
 
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::support::client::{Outcome, cp, gridlane, run};
 use crate::support::nginx::Nginx;
 use crate::support::python::debian;
-use crate::support::{Scratch, content, secrets};
+use crate::support::{Scratch, content, secrets, serve};
 
 /// Nobody takes it for something else where it turns up.
 const TOKEN: &str = "tok-en.of_ada~0123456789";
@@ -409,6 +409,50 @@ fn what_expires_too_soon_is_warned_of_and_what_has_expired_is_not_sent() {
     let mut clear = copy(&[&server], &server.clear_url("f"), &scratch);
     clear.env("BEARER_TOKEN", &expired);
     run(clear).ok();
+}
+
+#[test]
+fn over_root_what_has_expired_is_passed_over() {
+    let scratch = Scratch::new();
+    let server = serve::Server::start(&scratch.dir("export"));
+    std::fs::write(scratch.join("export/f"), b"public").unwrap();
+    let fetch = |name: Option<&str>| {
+        let url = server.url_over("root", "f");
+        let mut command = copy(&[], &url, &scratch);
+        if let Some(name) = name {
+            command.env(name, jwt(-180));
+        }
+        run(command).ok()
+    };
+    // It might be asked for, where the server begins TLS.
+    let warned = fetch(Some("BEARER_TOKEN"));
+    assert!(warned.event("warning")["message"].as_str().unwrap().contains("not shown to anybody"));
+    let user = std::fs::metadata(scratch.path()).unwrap().uid();
+    private(&scratch.dir("runtime").join(format!("bt_u{user}")), &jwt(-180));
+    fetch(None);
+}
+
+#[test]
+fn what_is_typed_is_stronger_than_the_environments_ban() {
+    let scratch = Scratch::new();
+    let server = Server::start(json!({ "wants": BEARER }));
+    secrets::remember(TOKEN);
+    let file = scratch.join("token");
+    private(&file, TOKEN);
+    let banned = |value: &str| {
+        let mut command = cp(server.url("f"), scratch.join("copy"));
+        command.arg("--ca").arg(server.ca()).args(["--force", "--timeout", "5"]);
+        command.env("GRIDLANE_NO_CREDENTIALS", value);
+        command
+    };
+    for value in ["1", "0"] {
+        let mut named = banned(value);
+        named.arg("--token-file").arg(&file);
+        run(named).ok();
+    }
+    let mut both = banned("0");
+    both.arg("--no-credentials").arg("--token-file").arg(&file);
+    run(both).exits(2);
 }
 
 #[test]

@@ -1,9 +1,14 @@
 //! What a token says of itself. Nobody verifies that here: it is for the owner of the token, to whom the issuer and the
 //! server will say the same.
 
+use std::time::UNIX_EPOCH;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
+
+/// Characters of a moment: with nanoseconds it has 30.
+const MOMENT_CHARS_MAX: usize = 32;
 
 /// Characters of a claim that are shown.
 const CLAIM_CHARS_MAX: usize = 400;
@@ -84,27 +89,19 @@ fn macaroon(token: &str) -> Option<Claims> {
         return None;
     }
     let found = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(BEFORE));
-    let ends_s = found.filter_map(|at| moment_s(bytes.get(at + BEFORE.len()..at + BEFORE.len() + 20)?)).min();
+    let ends_s = found.filter_map(|at| moment_s(&bytes[at + BEFORE.len()..])).min();
     Some(Claims { kind: TokenKind::Macaroon, ends_s, ..Claims::default() })
 }
 
-/// `2026-01-02T03:04:05Z` in seconds since 1970.
-fn moment_s(text: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(text).ok()?;
-    let of = |range: std::ops::Range<usize>| text.get(range).and_then(|text| text.parse::<i64>().ok());
-    let marks = [(4, "-"), (7, "-"), (10, "T"), (13, ":"), (16, ":"), (19, "Z")];
-    if text.len() != 20 || marks.iter().any(|(at, mark)| text.get(*at..=*at) != Some(mark)) {
-        return None;
-    }
-    let (year, month, day) = (of(0..4)?, of(5..7)?, of(8..10)?);
-    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    // Years that begin in March have their leap day at the end.
-    let (years, months) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days =
-        365 * years + years / 4 - years / 100 + years / 400 + (153 * months + 2) / 5 + day - 1 - 719_468;
-    Some(days * 86_400 + of(11..13)? * 3600 + of(14..16)? * 60 + of(17..19)?)
+/// The moment that bytes begin with, `2026-01-02T03:04:05Z` or with a fraction, in seconds since 1970.
+fn moment_s(bytes: &[u8]) -> Option<i64> {
+    let is_of_it = |byte: &&u8| byte.is_ascii_digit() || b"-:.TZ".contains(byte);
+    let text: String =
+        bytes.iter().take_while(is_of_it).take(MOMENT_CHARS_MAX).map(|byte| char::from(*byte)).collect();
+    // Of version 2 anything may follow, also a digit.
+    let text = &text[..text.find('Z')? + 1];
+    let since = gridlane_dav::timestamp::parse(text)?.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_secs()).ok()
 }
 
 /// A claim as it may be shown.
@@ -149,6 +146,9 @@ mod tests {
         assert_eq!((claims.kind, claims.ends_s), (TokenKind::Macaroon, Some(86_401)));
         assert_eq!(moment_s(b"2026-01-02T03:04:05Z"), Some(1_767_323_045));
         assert_eq!(moment_s(b"2000-02-29T00:00:00Z"), Some(951_782_400));
+        // As dCache writes it; what follows is the next packet.
+        assert_eq!(moment_s(b"2026-01-02T03:04:05.678Z\n0014cid"), Some(1_767_323_045));
+        assert_eq!(moment_s(b"2026-01-02T03:04:05Z2"), Some(1_767_323_045));
         for bad in [
             "",
             "2026-13-02T03:04:05Z",

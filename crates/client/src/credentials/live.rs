@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gridlane_core::Result;
 use gridlane_engine::{Token, TokenSource};
 
-use super::{Found, FoundToken, Machine, Place};
+use super::{Found, FoundToken, Machine, Place, Version};
 
 /// Gives the token that its file has now.
 pub(super) struct LiveToken {
@@ -17,17 +17,25 @@ struct State {
     token: FoundToken,
     /// When the file was looked at, in seconds since 1970: many requests a second ask.
     looked_s: i64,
+    /// Another version of the file than the token's, as it was at the last look.
+    newer: Option<Version>,
 }
 
 impl LiveToken {
     pub(super) fn new(token: FoundToken, machine: Arc<dyn Machine>) -> LiveToken {
-        LiveToken { state: Mutex::new(State { token, looked_s: machine.now_s() }), machine }
+        LiveToken { state: Mutex::new(State { token, looked_s: machine.now_s(), newer: None }), machine }
     }
 
-    /// What the file has now, if it has changed; what cannot be used is left alone, since somebody may be writing it.
-    fn news(&self, known: &FoundToken) -> Option<FoundToken> {
+    /// What the file has now, if it has changed; what cannot be used is left alone, since somebody may be writing it. Of
+    /// half a token nobody can tell: while the known one is valid, the new one is taken when it has not changed between two
+    /// looks.
+    fn news(&self, state: &mut State, now_s: i64) -> Option<FoundToken> {
+        let known = &state.token;
         let (Place::File(path), Some(version)) = (&known.place, known.version) else { return None };
-        if self.machine.version(path).ok()? == version {
+        let newer = Some(self.machine.version(path).ok()?).filter(|newer| *newer != version);
+        let is_settled = std::mem::replace(&mut state.newer, newer) == newer;
+        let is_valid = known.claims.ends_s.is_none_or(|ends_s| ends_s > now_s);
+        if newer.is_none() || is_valid && !is_settled {
             return None;
         }
         let search = super::Search { machine: self.machine.as_ref(), user: self.machine.user() };
@@ -41,7 +49,7 @@ impl TokenSource for LiveToken {
         let now_s = self.machine.now_s();
         if state.looked_s != now_s {
             state.looked_s = now_s;
-            if let Some(token) = self.news(&state.token) {
+            if let Some(token) = self.news(&mut state, now_s) {
                 state.token = token;
             }
         }

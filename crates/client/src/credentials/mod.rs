@@ -9,8 +9,9 @@
 //! ```
 //!
 //! The first one that is there is used; a token leaves certificates unread. What is not set, is not there or is empty
-//! is passed over; what is there and cannot be used is an error, because going on as somebody else, or as nobody, is not
-//! what its owner wants.
+//! is passed over. What a person named and cannot be used is an error, because going on as somebody else, or as nobody,
+//! is not what they want. What only lies in a usual place and cannot be used is passed over with a warning: who reads what
+//! is public needs none, and in /tmp anybody can put something there, which its victim could not even remove.
 //!
 //! The search sees the machine through [`Machine`] only. To whom what was found is shown is not decided here: see
 //! `gridlane_engine::Credentials`.
@@ -106,6 +107,20 @@ pub struct FoundCertificate {
     is_named: bool,
 }
 
+impl Warning {
+    /// Something that is there cannot be used, and the command goes on without it.
+    pub fn unshown(error: &Error) -> Warning {
+        let message = format!("{}; it is not shown to anybody", error.message());
+        Warning { message, advice: "renew it, or remove it".to_owned() }
+    }
+
+    /// The same of what cannot even be read, whose error knows better what to do.
+    fn unread(error: &Error) -> Warning {
+        let unshown = Warning::unshown(error);
+        Warning { advice: error.hint_text().map_or(unshown.advice, str::to_owned), ..unshown }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -172,10 +187,7 @@ impl Found {
             return Err(error);
         }
         (self.token, self.certificate) = (None, None);
-        self.warnings.push(Warning {
-            message: format!("{}; it is not shown to anybody", error.message()),
-            advice: "renew it, or remove it".to_owned(),
-        });
+        self.warnings.push(Warning::unshown(&error));
         Ok(self)
     }
 
@@ -208,6 +220,12 @@ pub fn are_shown_to(url: &Url) -> bool {
     url.scheme().is_encrypted() && !url.has_secrets()
 }
 
+/// Whether the server of a URL may turn out to get them: one of `root://` may begin TLS, and want a token at the login,
+/// whatever the URL of a file has. Most do not, so that it is no error when there is none that is valid.
+pub fn may_be_shown_to(url: &Url) -> bool {
+    url.scheme().is_root()
+}
+
 /// Looks for credentials.
 pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
     let mut found = Found::default();
@@ -230,7 +248,7 @@ pub fn discover(wanted: &Wanted, machine: &dyn Machine) -> Result<Found> {
     }
     found.token = search.token(&mut found.warnings)?;
     if found.token.is_none() {
-        found.certificate = search.certificate(&mut found.passed_over)?;
+        found.certificate = search.certificate(&mut found.passed_over, &mut found.warnings)?;
     }
     Ok(found)
 }
@@ -264,8 +282,10 @@ impl Search<'_> {
         let name = format!("bt_u{}", self.user);
         let places = [self.path("XDG_RUNTIME_DIR"), Some(PathBuf::from("/tmp"))];
         for path in places.into_iter().flatten().map(|dir| dir.join(&name)) {
-            if let Some(token) = self.token_in(&path, false, warnings)? {
-                return Ok(Some(token));
+            match self.token_in(&path, false, warnings) {
+                Ok(None) => {}
+                Ok(token) => return Ok(token),
+                Err(error) => warnings.push(Warning::unread(&error)),
             }
         }
         Ok(None)
@@ -288,13 +308,21 @@ impl Search<'_> {
         token_of(&content, path, is_named)
     }
 
-    fn certificate(&self, passed_over: &mut Vec<String>) -> Result<Option<FoundCertificate>> {
+    fn certificate(
+        &self,
+        passed_over: &mut Vec<String>,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Option<FoundCertificate>> {
         if let Some(path) = self.path("X509_USER_PROXY") {
             return self.certificate_in(&path, &path, true).map(Some);
         }
         let proxy = PathBuf::from(format!("/tmp/x509up_u{}", self.user));
-        if self.content(&proxy, false)?.is_some() {
-            return self.certificate_in(&proxy, &proxy, false).map(Some);
+        match self.content(&proxy, false).map(|content| content.is_some()) {
+            Ok(false) => {}
+            is_there => match is_there.and_then(|_| self.certificate_in(&proxy, &proxy, false)) {
+                Ok(found) => return Ok(Some(found)),
+                Err(error) => warnings.push(Warning::unread(&error)),
+            },
         }
         if let Some(path) = self.path("X509_USER_CERT") {
             let key = self.path("X509_USER_KEY").unwrap_or_else(|| path.clone());
@@ -313,7 +341,10 @@ impl Search<'_> {
                 passed_over.push(format!("{}: {}", path.display(), error.message()));
                 Ok(None)
             }
-            Err(error) => Err(error),
+            Err(error) => {
+                warnings.push(Warning::unread(&error));
+                Ok(None)
+            }
         }
     }
 

@@ -33,7 +33,8 @@ impl Fake {
 
     fn put(&self, path: &str, text: &str, mode: u32, owner: u32) {
         let mut files = self.files.lock().unwrap();
-        let version = Some(Version { changed_ns: 1, size_bytes: text.len() as u64, inode: 0 });
+        let changed_ns = text.bytes().map(i128::from).sum();
+        let version = Some(Version { changed_ns, size_bytes: text.len() as u64, inode: 0 });
         let content = Content { bytes: text.as_bytes().to_vec(), mode: Some(mode), owner, version };
         files.insert(path.into(), content);
     }
@@ -114,7 +115,7 @@ fn tokens_are_looked_for_in_the_fields_order() {
 }
 
 #[test]
-fn what_is_there_and_cannot_be_used_stops_the_search() {
+fn what_was_named_and_cannot_be_used_stops_the_search() {
     let next = || Fake::default().file("/tmp/bt_u1000", "next");
     for (machine, words) in [
         (next().variable("BEARER_TOKEN", "Bearer abc"), "BEARER_TOKEN"),
@@ -122,16 +123,22 @@ fn what_is_there_and_cannot_be_used_stops_the_search() {
         (next().variable("BEARER_TOKEN_FILE", "/gone"), "/gone"),
         (next().variable("BEARER_TOKEN_FILE", "/f").file("/f", "two words"), "/f"),
         (next().variable("BEARER_TOKEN_FILE", "/f").file_of("/f", "abc", 0, USER), "cannot read /f"),
-        (next().file_of("/tmp/bt_u1000", "planted", 0o600, 1001), "another user"),
-        (next().file("/tmp/bt_u1000", &"a".repeat(CREDENTIAL_BYTES_MAX + 1)), "larger"),
+        (next().variable("BEARER_TOKEN_FILE", "/f").file_of("/f", "planted", 0o600, 1001), "another user"),
+        (
+            next().variable("BEARER_TOKEN_FILE", "/f").file("/f", &"a".repeat(CREDENTIAL_BYTES_MAX + 1)),
+            "larger",
+        ),
         (Fake::default().variable("X509_USER_PROXY", "/gone"), "/gone"),
         (Fake::default().variable("X509_USER_PROXY", "/p").file("/p", "no PEM"), "/p"),
-        (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o640, USER), "mode 640"),
         (
             Fake::default().variable("X509_USER_CERT", "/c").file_of("/c", &certificate(), 0o644, USER),
             "no private key in /c",
         ),
-        (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o600, 1001), "another user"),
+        (Fake::default().variable("X509_USER_PROXY", "/p").file_of("/p", &pair(), 0o640, USER), "mode 640"),
+        (
+            Fake::default().variable("X509_USER_PROXY", "/p").file_of("/p", &pair(), 0o600, 1001),
+            "another user",
+        ),
         (
             Fake::default()
                 .variable("X509_USER_CERT", "/c")
@@ -145,6 +152,35 @@ fn what_is_there_and_cannot_be_used_stops_the_search() {
         assert!(error.hint_text().is_some(), "{error}");
         let shown = error.to_string();
         assert!(!shown.contains("abc") && !shown.contains("planted"), "{error}");
+    }
+}
+
+#[test]
+fn what_only_lies_around_and_cannot_be_used_stops_nobody() {
+    let token = || Fake::default().file("/tmp/bt_u1000", "mine").variable("XDG_RUNTIME_DIR", "/run");
+    for (machine, words) in [
+        (token().file_of("/run/bt_u1000", "planted", 0o600, 1001), "another user"),
+        (token().file_of("/run/bt_u1000", "planted", 0, 1001), "cannot read /run/bt_u1000"),
+        (token().file("/run/bt_u1000", "two words"), "no token"),
+    ] {
+        let found = found(&machine);
+        assert_eq!(found.token.unwrap().secret.expose(), "mine");
+        assert!(found.warnings[0].message.contains(words), "{:?}", found.warnings);
+    }
+    let mine = pair();
+    for (mode, owner) in [(0o600, 1001), (0, 1001), (0o644, 1001)] {
+        let machine = Fake::default()
+            .file_of("/tmp/bt_u1000", "planted", mode, owner)
+            .file_of("/tmp/x509up_u1000", &pair(), mode, owner)
+            .file("/c", &mine)
+            .variable("X509_USER_CERT", "/c");
+        let found = found(&machine);
+        assert_eq!(found.certificate.unwrap().file, Path::new("/c"));
+        assert_eq!((found.token.is_none(), found.warnings.len()), (true, 2));
+    }
+    for (text, mode, words) in [("", 0o600, "no certificate"), (mine.as_str(), 0o640, "mode 640")] {
+        let found = found(&Fake::default().file_of("/tmp/x509up_u1000", text, mode, USER));
+        assert!(found.certificate.is_none() && found.warnings[0].message.contains(words), "{found:?}");
     }
 }
 
@@ -242,7 +278,7 @@ fn what_only_lies_around_and_has_expired_is_passed_over() {
 }
 
 #[test]
-fn a_renewed_token_is_used_at_once_and_a_broken_one_never() {
+fn a_renewed_token_is_used_and_a_broken_one_never() {
     let file = "/tmp/bt_u1000";
     let machine = Arc::new(Fake::default().file(file, &expiring(1000)));
     let credentials = found(&machine).credentials(machine.clone(), Vec::new());
@@ -254,9 +290,38 @@ fn a_renewed_token_is_used_at_once_and_a_broken_one_never() {
     machine.files.lock().unwrap().clear();
     *machine.now_s.lock().unwrap() = 501;
     assert_eq!(now().unwrap(), expiring(1000), "it is just being replaced");
+    for (now_s, text, is_used) in
+        [(502, "hal", false), (503, "half a", false), (504, "whole", false), (505, "whole", true)]
+    {
+        machine.put(file, &text.replace(' ', "-"), 0o600, USER);
+        *machine.now_s.lock().unwrap() = now_s;
+        assert_eq!(now().unwrap(), if is_used { text.to_owned() } else { expiring(1000) }, "at {now_s}");
+    }
+    machine.put(file, &expiring(1000), 0o600, USER);
+    for now_s in [600, 601] {
+        *machine.now_s.lock().unwrap() = now_s;
+        let _ = now();
+    }
+    machine.files.lock().unwrap().clear();
     *machine.now_s.lock().unwrap() = 1001;
     assert_eq!(now().unwrap_err().kind(), ErrorKind::Denied);
     machine.put(file, &expiring(20_000), 0o600, USER);
     *machine.now_s.lock().unwrap() = 1002;
     assert_eq!(now().unwrap(), expiring(20_000));
+}
+
+#[test]
+fn to_whom_they_are_shown() {
+    for (url, are_shown, may_be) in [
+        ("https://h/f", true, false),
+        ("https://ada:pw@h/f", false, false),
+        ("https://h/f?authz=x", false, false),
+        ("http://h/f", false, false),
+        ("roots://ada@h//f", true, true),
+        ("roots://ada@h//f?authz=x", false, true),
+        ("root://h//f", false, true),
+    ] {
+        let url = Url::parse_absolute(url).unwrap();
+        assert_eq!((are_shown_to(&url), may_be_shown_to(&url)), (are_shown, may_be), "{url}");
+    }
 }

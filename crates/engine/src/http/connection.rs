@@ -401,6 +401,11 @@ impl Connection {
         super::refusal::error(head, said, url, &self.shown, SystemTime::now())
     }
 
+    /// What a server says in answer to the last request for `url`, without the secrets that it was shown.
+    pub(crate) fn scrubbed(&self, url: &Url, said: &str) -> String {
+        super::refusal::scrubbed(said, url, &self.shown)
+    }
+
     /// Bytes read ahead first, then the stream.
     async fn take(&mut self, target: &mut [u8]) -> Result<usize> {
         let ready = (self.end - self.start).min(target.len());

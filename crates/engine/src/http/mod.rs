@@ -20,7 +20,7 @@ pub use connection::{Connection, Response};
 pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;
 pub(crate) use redirect::redirect_loop;
-pub(crate) use refusal::without_secrets;
+pub(crate) use refusal::{without, without_secrets};
 pub use status::status_error;
 
 use base64::Engine as _;

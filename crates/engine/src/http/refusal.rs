@@ -114,11 +114,14 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::OfUrl => error.more("it was shown what is in the URL"),
         What::Token(from) | What::Certificate(from) => error.more(format!("it was shown {from}")),
     };
-    if let Some(skew) = skew(head, now) {
+    // Who has shown nothing is not refused for the time in it.
+    let is_shown = matches!(shown.what, What::OfUrl | What::Token(_) | What::Certificate(_));
+    if let Some(skew) = skew(head, now).filter(|_| is_shown) {
         let words = skew.words(url.host());
-        return error
-            .more(format!("{words}, which is the likely cause"))
-            .hint("set the clock (timedatectl, chrony): certificates and tokens have times in them");
+        return error.more(format!("{words}, which is the likely cause")).hint(
+            "set the clock that is wrong, this machine's (timedatectl, chrony) or the server's: certificates and tokens \
+             have times in them",
+        );
     }
     let host = url.host();
     let is_unknown = head.status.code() == 401;
@@ -164,7 +167,7 @@ fn without_repetition<'a>(words: &'a str, said: &str) -> &'a str {
     }
 }
 
-fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
+pub(super) fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
     let query = url.request_target().split_once('?').map_or("", |(_, query)| query);
     without_secrets(said, query, url, shown.secret.as_ref())
 }
@@ -179,6 +182,11 @@ pub(crate) fn without_secrets(said: &str, query: &str, url: &Url, token: Option<
     secrets.extend(token.map(|secret| secret.expose().to_owned()));
     // `authz=Bearer%20TOKEN`.
     secrets.extend(secrets.clone().iter().filter_map(|text| text.strip_prefix("Bearer ")).map(str::to_owned));
+    without(said, secrets)
+}
+
+/// A text without secrets, and without a part of one at its end.
+pub(crate) fn without(said: &str, mut secrets: Vec<String>) -> String {
     secrets.retain(|secret| secret.len() >= SCRUBBED_CHARS_MIN);
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
     let mut text = secrets.iter().fold(said.to_owned(), |text, secret| text.replace(secret.as_str(), "…"));
@@ -339,6 +347,10 @@ mod tests {
             now(),
         );
         assert!(!error.to_string().contains("clock"), "{error}");
+        let unshown = Shown::default();
+        let fields = "Date: Sun, 22 Nov 2026 12:00:00 GMT\r\n";
+        let error = super::error(&head(401, fields), "", &url("https://h/f"), &unshown, now());
+        assert!(!error.to_string().contains("clock") && error.to_string().contains("get a token"), "{error}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Connection, Next, Unopened};
 use super::file::OpenFile;
 use super::habits::Habits;
-use super::redirect::{Way, cgi_for_servers};
+use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
 use super::status::{malformed, said};
 use super::trunk::{Joined, Trunk};
@@ -141,6 +141,7 @@ impl Client {
     pub async fn locate(&self, url: &Url) -> Result<Vec<Url>> {
         let options = LocateOptions::UNIQUE | LocateOptions::PREFER_NAMES;
         let Answered { body, url: at } = self.call(url, |about| Locate { about, options }).await?;
+        let bare = without_token(url)?;
         let servers = Location::parse_all(&body);
         let mut urls: Vec<Url> = Vec::new();
         // A manager that is named knows servers that we would have to ask it for; the one that was asked has.
@@ -148,7 +149,14 @@ impl Client {
             let host = if host.contains(':') { format!("[{host}]") } else { host };
             let user = at.credentials().map(|(user, _)| format!("{user}@")).unwrap_or_default();
             let authority = format!("{user}{host}:{port}");
-            let found = Url::of_root(at.scheme(), &authority, &url.wire_path(), url.cgi());
+            let of = |cgi| Url::of_root(at.scheme(), &authority, &url.wire_path(), cgi);
+            // A token in the URL was given to the server that was asked.
+            let found = of(bare.cgi()).and_then(|found| {
+                match found.same_endpoint(url) || self.credentials.may_see(url, &found) {
+                    true => of(url.cgi()),
+                    false => Ok(found),
+                }
+            });
             urls.extend(found.ok().filter(|found| !urls.contains(found)));
         }
         Ok(urls)
@@ -197,7 +205,6 @@ impl Client {
             return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
         }
         let mut way = Way::new(url.clone());
-        let way_origin = url.clone();
         let (mut was_sent, mut has_taken) = (false, false);
         loop {
             let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
@@ -207,7 +214,7 @@ impl Client {
             let (error, code) = match came {
                 Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
                 Ok(Came::Elsewhere(redirect)) => {
-                    way.follow(&redirect, |to| self.credentials.may_see(&way_origin, to))?;
+                    way.follow(&redirect, |to| self.credentials.may_see(url, to))?;
                     continue;
                 }
                 Ok(Came::Failed(error, code)) => (error, code),

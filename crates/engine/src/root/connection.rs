@@ -10,12 +10,14 @@ use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYT
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_net::{Dialer, Dialled, Route, Stream};
 use gridlane_sys::AlignedBuf;
+use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
 use gridlane_xrd::{PathId, StreamId, ztn};
 use tokio::time::{Instant, timeout_at};
 
 use super::Home;
 use super::status::{malformed, said, status_error};
+use crate::http::{without, without_secrets};
 use crate::pool::Rests;
 
 /// Bytes asked for when a head is expected: data behind it is copied once more, so few.
@@ -136,7 +138,7 @@ impl Connection {
                 handshake_round_trips += 1;
             }
             let (mut turn, used) =
-                opening.receive(&ahead[..end]).map_err(|refused| unopened(refused, url))?;
+                opening.receive(&ahead[..end]).map_err(|refused| unopened(refused, url, opening.token()))?;
             ahead.copy_within(used..end, 0);
             end -= used;
             if turn == Turn::StartTls {
@@ -332,7 +334,7 @@ impl Connection {
             self.start += used;
             match step {
                 Step::Part(part) => return Ok(Next::Part(part)),
-                Step::Said(stream, said) => return Ok(Next::Said(stream, said)),
+                Step::Said(stream, said) => return Ok(Next::Said(stream, self.without_token(said))),
                 Step::NeedsMore => self.fill().await?,
                 Step::Data(_) => {
                     self.is_lost = true;
@@ -340,6 +342,19 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// The same, if it is for people, without the token that the session was opened with.
+    fn without_token(&self, mut said: Said) -> Said {
+        let text = match &mut said {
+            Said::Error(answer) => &mut answer.text,
+            Said::Wait(answer) => &mut answer.text,
+            _ => return said,
+        };
+        if let Some(token) = self.wire.as_ref().and_then(|wire| wire.token.as_ref()) {
+            *text = without(text, vec![token.expose().to_owned()]);
+        }
+        said
     }
 
     /// Bytes of the part that began last which have not been read.
@@ -419,7 +434,7 @@ fn ended() -> Error {
     Error::new(ErrorKind::Network, "the server closed the connection").fault(Fault::Peer)
 }
 
-fn unopened(refused: Refused, url: &Url) -> Unopened {
+fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
     let error = match refused {
         Refused::StepByStep => return Unopened::StepByStep,
         Refused::NoTls => Error::new(ErrorKind::Denied, "it has no TLS").hint(
@@ -444,7 +459,10 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
             let message = format!("it takes no token of more than {max} bytes");
             Error::new(ErrorKind::Denied, message).hint("ask the issuer for one with fewer groups or scopes")
         }
-        Refused::Error(answer) => status_error(&answer),
+        Refused::Error(answer) => {
+            let text = without_secrets(&answer.text, url.cgi().unwrap_or_default(), url, token);
+            status_error(&ErrorAnswer { text, ..answer })
+        }
         Refused::Malformed(wrong) => malformed(&wrong),
     };
     Unopened::Failed(error.endpoint(url))

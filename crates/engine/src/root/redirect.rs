@@ -80,7 +80,12 @@ impl Way {
         let tried = format!("tried={}&triedrc={}", hosts.join(","), reasons.join(","));
         let cgi = merge_cgi(cgi.as_bytes(), tried.as_bytes());
         let cgi = String::from_utf8_lossy(&cgi).into_owned();
-        let at = Url::of_root(manager.scheme(), &authority(manager), &manager.wire_path(), Some(&cgi))?;
+        let mut at = Url::of_root(manager.scheme(), &authority(manager), &manager.wire_path(), Some(&cgi))?;
+        if at.same_endpoint(&self.origin) {
+            // The user's token has not gone along to the server that failed, or another one in its place.
+            at = without_token(&at)?;
+            at.take_secrets_of(&self.origin)?;
+        }
         if reason != "enoent" || self.failure.is_none() && error.kind() != ErrorKind::NotFound {
             self.failure = Some(error);
         }
@@ -104,7 +109,7 @@ fn has_token(url: &Url) -> bool {
 }
 
 /// The same URL without that.
-fn without_token(url: &Url) -> Result<Url> {
+pub(super) fn without_token(url: &Url) -> Result<Url> {
     let cgi = url.cgi().unwrap_or_default();
     let is_token = |pair: &&str| {
         pair.split('=').next().is_some_and(|key| key.as_bytes().eq_ignore_ascii_case(TOKEN_KEY))
@@ -254,6 +259,16 @@ mod tests {
         way.avoid(denied, Some(ErrorCode::NOT_AUTHORIZED)).unwrap_err();
         way.avoid(error(), None).unwrap();
         assert_eq!(way.at.typed(), "root://m//f?tried=a&triedrc=srverr");
+        // The manager sees what the user sent it, and not what it gave to the server that failed.
+        for (cgi, led) in
+            [("", "roots://a:1095//f?k=v"), ("authz=theirs", "roots://a:1095//f?k=v&authz=theirs")]
+        {
+            let mut way = Way::new(url("roots://m//f?authz=mine&k=v"));
+            way.follow(&host("a", cgi, ""), |_| false).unwrap();
+            assert_eq!(way.at.typed(), led);
+            way.avoid(error(), None).unwrap();
+            assert_eq!(way.at.typed(), "roots://m//f?k=v&tried=a&triedrc=srverr&authz=mine");
+        }
         // Sent to the same one again, the first failure is what is told.
         assert_eq!(way.follow(&host("a", "", ""), |_| false).unwrap_err().message(), "broken");
     }

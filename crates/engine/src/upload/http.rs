@@ -224,6 +224,7 @@ impl Upload {
         match response.head.status.code() {
             412 if !self.overwrite => already_there(),
             409 => {
+                let said = connection.scrubbed(&self.url, &said);
                 let message = format!("the server cannot put a file there: {said}");
                 Error::new(ErrorKind::Precondition, message)
                     .fault(Fault::Caller)

@@ -263,7 +263,10 @@ impl State {
                     is_in = true;
                     ok(head.stream, b"")
                 }
-                Request::Auth(_) => error(head.stream, ErrorCode::AUTH_FAILED, "no"),
+                // More than it should say.
+                Request::Auth(_) => {
+                    error(head.stream, ErrorCode::AUTH_FAILED, &format!("nobody knows {what}"))
+                }
                 request => self.answer(head.stream, request),
             };
             let is_read = matches!(head.id, RequestId::READ | RequestId::PGREAD);

@@ -140,8 +140,7 @@ enum State {
     Ready,
 }
 
-/// Opens a session.
-#[derive(Debug)]
+/// Opens a session. It has no `Debug`: what is to be sent may have a token in it.
 pub struct Opening {
     who: Who,
     aim: Aim,
@@ -195,6 +194,11 @@ impl Opening {
             opening.log_in();
         }
         opening
+    }
+
+    /// The token that is for a server that asks for one: to be taken out of what it says in turn.
+    pub fn token(&self) -> Option<&Secret> {
+        self.who.token.as_ref()
     }
 
     /// What is to be sent now; empty if nothing is.
@@ -384,13 +388,15 @@ impl Opening {
                     no_token = Some(Refused::TokenWantsTls);
                     continue;
                 }
-                (ztn::NAME, Some(token)) => match ztn::bytes_max(&more) {
-                    Some(max) if token.expose().len() > max => {
+                (ztn::NAME, Some(token)) => {
+                    let max =
+                        ztn::bytes_max(&more).unwrap_or(ztn::ENCODED_BYTES_MAX).min(ztn::ENCODED_BYTES_MAX);
+                    if token.expose().len() > max {
                         no_token = Some(Refused::TokenTooLong(max));
                         continue;
                     }
-                    _ => ztn::encode(token),
-                },
+                    ztn::encode(token)
+                }
                 _ => continue,
             };
             self.session.is_by_token = kind == ztn::NAME;

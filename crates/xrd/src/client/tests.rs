@@ -434,6 +434,18 @@ fn a_token_goes_through_tls_only() {
 }
 
 #[test]
+fn a_token_that_cannot_be_written_is_not_sent() {
+    // However much the server would take, or if it does not say.
+    for offer in ["&P=ztn", "&P=ztn,0:1000000:"] {
+        let who = Who { token: Some(Secret::new("a".repeat(0xffff))), ..who() };
+        let mut opening = Opening::new(who, Aim::Login, Flight::Steps, true, Vec::new());
+        turn(&mut opening, &hello(ServerFlags::HAS_TLS | ServerFlags::TLS_LOGIN)).unwrap();
+        opening.secured();
+        assert_eq!(turn(&mut opening, &login(offer)), Err(Refused::TokenTooLong(0xfffe)), "{offer}");
+    }
+}
+
+#[test]
 fn a_flight_that_the_server_cannot_go_on_with() {
     let tls = |more| hello(ServerFlags::HAS_TLS | more);
     for bytes in [

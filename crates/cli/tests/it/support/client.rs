@@ -55,7 +55,21 @@ pub(crate) fn isolated(mut command: Command) -> Command {
     // Below what is no directory nothing can be made, not even by root.
     command.env("HOME", "/dev/null/home").env("XDG_DATA_HOME", "/dev/null/data");
     command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    // /tmp, where a proxy or a token of theirs may lie, cannot be hidden: see `names_credentials`.
+    command.env(NO_CREDENTIALS, "1");
     command
+}
+
+const NO_CREDENTIALS: &str = "GRIDLANE_NO_CREDENTIALS";
+
+/// Whether a test says by variables which credentials there are; it may also have taken the ban away itself, or name them
+/// with options, which are stronger.
+fn names_credentials(command: &Command) -> bool {
+    command.get_envs().any(|(name, value)| {
+        let name = name.to_string_lossy();
+        let is_place = name.starts_with("BEARER_TOKEN") || name.starts_with("X509_USER_");
+        value.is_some() && (is_place || name == "XDG_RUNTIME_DIR")
+    })
 }
 
 /// `gridlane cp SOURCE TARGET --json`, to which a test adds.
@@ -112,6 +126,9 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Running {
+        if names_credentials(&command) {
+            command.env_remove(NO_CREDENTIALS);
+        }
         let line = format!("{command:?}");
         let searched = Searched::of(&command);
         // A group of its own, so that a shell is not killed without what it started.
