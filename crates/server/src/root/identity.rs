@@ -150,8 +150,13 @@ fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
 
 /// The client as its connection has shown it.
 fn nothing_shown(context: &Context) -> Client {
-    context.shared.metrics.auth.came(&context.client.identity);
-    context.client.for_request()
+    let mut client = context.client.for_request();
+    // Who was somebody by settings that are no longer those is nobody by these.
+    if !context.shared.asking.is_any() {
+        (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None);
+    }
+    context.shared.metrics.auth.came(&client.identity);
+    client
 }
 
 fn settled(
