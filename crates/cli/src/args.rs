@@ -233,13 +233,14 @@ pub(crate) enum Progress {
 ///
 /// The addresses that it prints are all of the same port: http, https, root, and roots, which is root with TLS.
 ///
-/// Anyone who can connect may read; with --allow-write, also store, move and remove files. Beyond loopback it
-/// refuses to listen unless told --insecure-allow-anonymous, because nobody is asked who they are.
+/// With a directory alone, anyone who can connect may read; with --allow-write, also store, move and remove files. Beyond
+/// loopback it refuses to listen then unless told --insecure-allow-anonymous, because nobody is asked who they are.
 /// Uploads appear under their name only when complete.
 ///
-/// Several directories, and rules about who may do what in them, come from `[[export]]` tables in the file that
-/// --config names. SIGHUP reads that file, certificates and keys again and reopens the logs; SIGTERM or
-/// Ctrl-C ends the server after the running requests.
+/// Several directories (`[[export]]`), how clients prove who they are (`[auth]`: certificates, tokens, macaroons, passwords)
+/// and who may do what (`[[rule]]`) come from the file that --config names. The files that the server goes by are read
+/// again when they change; SIGHUP does it at once and reopens the logs. SIGTERM or Ctrl-C ends the server after
+/// the running requests.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The directory, unless the configuration file has `[[export]]` tables

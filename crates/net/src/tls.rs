@@ -70,6 +70,10 @@ fn verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<
 fn named_roots(trust: &Trust) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     for file in &trust.ca_files {
+        if file.is_dir() {
+            return Err(unusable(file, "it is a directory")
+                .hint("a file is named here; X509_CERT_DIR names a directory of authorities"));
+        }
         for certificate in read_certificates(file)? {
             roots.add(certificate).map_err(|cause| unusable(file, cause))?;
         }
@@ -270,6 +274,14 @@ impl ServerCertVerifier for Verifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_is_no_file_of_authorities() {
+        let dir = tempfile::tempdir().unwrap();
+        let trust = Trust { ca_files: vec![dir.path().to_owned()], ..Trust::default() };
+        let error = named_roots(&trust).unwrap_err();
+        assert!(error.hint_text().unwrap().contains("X509_CERT_DIR"), "{error}");
+    }
 
     #[test]
     fn a_pair_that_is_there_needs_no_writing() {

@@ -1,7 +1,7 @@
 //! What clients may take of the server: connections at a time, requests per second, bytes per second.
 //!
 //! What one does counts for its address, for the user that it has proved to be, and for that one's virtual organisation:
-//! each is a [`Party`] with limits of its own, and the narrowest holds. An address is an IPv4 one or the first 64 bits of an
+//! each is a `Party` with limits of its own, and the narrowest holds. An address is an IPv4 one or the first 64 bits of an
 //! IPv6 one: a host has all the addresses behind those. Of each that was here lately one entry is kept, of about 200
 //! bytes and of a bounded number; who is forgotten early begins with a full allowance, as if they had not been here for
 //! a while.

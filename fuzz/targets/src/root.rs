@@ -1,12 +1,13 @@
 //! What comes over root://: requests, answers, pages, listings, and the client's side of a connection.
 
+use gridlane_core::Secret;
 use gridlane_core::limits::{ROOT_ARGUMENT_BYTES_MAX, ROOT_REQUESTS_MAX};
 use gridlane_xrd::answer::*;
 use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Part, Step, Turn, Unpaging, Who};
 use gridlane_xrd::frame::{HANDSHAKE, REQUEST_HEAD_BYTES, RESPONSE_HEAD_BYTES, RequestHead, ResponseHead};
 use gridlane_xrd::request::carries_data;
-use gridlane_xrd::server::{Machine, Step as ServerStep};
-use gridlane_xrd::{Request, SessionId, Status, StreamId, pages};
+use gridlane_xrd::server::{Machine, Step as ServerStep, TlsDemand};
+use gridlane_xrd::{Request, SessionId, Status, StreamId, pages, ztn};
 
 use crate::random::Random;
 
@@ -211,6 +212,8 @@ pub(crate) fn root_client(data: &[u8]) {
                 let in_clear = all.iter().take_while(|it| **it != Event::Tls);
                 let logs_in = |event: &Event| matches!(event, Event::Sent(bytes) if bytes.windows(6).any(|six| six == b"person"));
                 assert!(!must_tls || !in_clear.clone().any(logs_in), "the login is in clear");
+                let shows_it = |event: &Event| matches!(event, Event::Sent(bytes) if bytes.windows(TOKEN.len()).any(|it| it == TOKEN.as_bytes()));
+                assert!(!in_clear.clone().any(shows_it), "the token is in clear");
             }
         }
     }
@@ -226,10 +229,12 @@ enum Event {
     Ready,
 }
 
+const TOKEN: &str = "eyJ.not.told";
+
 /// What a session that is opened does: until it is ready, fails, or has nothing more to read.
 fn opened(aim: &Aim, flight: Flight, must_tls: bool, pieces: &[&[u8]]) -> (Vec<Event>, String) {
     let who = Who {
-        token: None,
+        token: Some(Secret::new(TOKEN)),
         process: 7,
         login: b"person".to_vec(),
         user: b"person".to_vec(),
@@ -361,15 +366,18 @@ pub(crate) fn root_server(data: &[u8]) {
     let pieces = random.pieces(data);
     for has_tls in [false, true] {
         for proves in [false, true] {
-            let whole = served(has_tls, proves, &[data]);
-            assert_eq!(served(has_tls, proves, &pieces), whole, "it depends on where it is cut");
+            for demand in [TlsDemand::Nobody, TlsDemand::Capable, TlsDemand::Everybody] {
+                let whole = served(has_tls, demand, proves, &[data]);
+                assert_eq!(served(has_tls, demand, proves, &pieces), whole, "it depends on where it is cut");
+            }
         }
     }
 }
 
 /// Everything that a server's connection is told to do, until it ends or has nothing more to read.
-fn served(has_tls: bool, proves: bool, pieces: &[&[u8]]) -> Vec<String> {
-    let mut machine = Machine::new(has_tls);
+fn served(has_tls: bool, demand: TlsDemand, proves: bool, pieces: &[&[u8]]) -> Vec<String> {
+    let mut machine = Machine::new(has_tls).demanding_tls(demand);
+    let mut is_tls = false;
     let (mut events, mut there, mut data_left) = (Vec::new(), Vec::new(), 0);
     for piece in pieces {
         there.extend_from_slice(piece);
@@ -396,9 +404,18 @@ fn served(has_tls: bool, proves: bool, pieces: &[&[u8]]) -> Vec<String> {
                 ServerStep::StartTls(_) => {
                     assert!(has_tls);
                     machine.tls_begun();
+                    is_tls = true;
                 }
-                ServerStep::Login(..) => machine.logged_in(proves),
-                ServerStep::Auth(..) => machine.authenticated(),
+                ServerStep::Login(..) => {
+                    assert!(is_tls || !has_tls || demand != TlsDemand::Everybody, "a login in clear");
+                    machine.logged_in(proves);
+                }
+                ServerStep::Auth(_, auth) => {
+                    if let Ok(token) = ztn::parse(&auth.credentials) {
+                        assert_eq!(ztn::parse(&ztn::encode(&token)), Ok(token), "a token is another one");
+                    }
+                    machine.authenticated();
+                }
                 ServerStep::Bind(..) => machine.bound(),
                 ServerStep::Request(_, request) => {
                     let is_small = matches!(request, Request::Ping(_) | Request::Protocol(_));

@@ -120,7 +120,7 @@ impl Key {
         })
     }
 
-    /// The signature of a message, by the algorithm that [`Key::write_signature_algorithm`] names.
+    /// The signature of a message, by the algorithm that `write_signature_algorithm` names.
     pub fn sign(&self, message: &[u8], random: &dyn SecureRandom) -> Result<Vec<u8>> {
         let failed = |_| Error::new(ErrorKind::Other, "a signature could not be made");
         match &self.pair {

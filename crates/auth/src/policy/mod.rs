@@ -246,6 +246,10 @@ impl Rule {
         if let Some(condition) = self.who.excludes(asker) {
             return Some(Mismatch::Who(condition));
         }
+        let is_capability = asker.identity.capabilities().is_some();
+        if is_capability && self.who.class != Class::Macaroons && !self.who.is_about_anyone() {
+            return Some(Mismatch::Who("a capability has only what it says, and what anyone may"));
+        }
         let candidates = self.who.memberships(asker.identity, self.under.is_about_membership());
         if candidates.is_empty() {
             return Some(Mismatch::Who("vo, group or role"));

@@ -57,6 +57,15 @@ impl Template {
         Template { parts: base.chain(self.parts).collect() }
     }
 
+    /// Whether anything that is `base` or below it could be meant, whoever asks.
+    pub fn may_meet(&self, base: &ResourcePath) -> bool {
+        let literal = self.parts.iter().map_while(|part| match part {
+            Part::Name(name) => Some(name.as_slice()),
+            _ => None,
+        });
+        literal.zip(base.names()).all(|(own, of_base)| own == of_base)
+    }
+
     /// Whether it says anything of groups.
     pub(super) fn is_about_membership(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Vo | Part::Group | Part::Role))

@@ -162,6 +162,33 @@ fn names_in_paths_stand_for_who_asks() {
 }
 
 #[test]
+fn a_rule_that_does_not_count_for_a_capability_says_so() {
+    let issuer = Who { issuer: Some("https://iam.example/".to_owned()), ..Who::default() };
+    let rule = rule(issuer, Grants::READ, "/");
+    let mismatch = |identity: Identity| {
+        let asker = Asker { identity: &identity, address: "192.0.2.1".parse().unwrap() };
+        rule.mismatch(asker, Read, path("/f").names())
+    };
+    assert_eq!(mismatch(token(&[], &[], None)), None);
+    let by_itself = mismatch(token(&[(Grants::READ, "/")], &[], None));
+    assert!(matches!(by_itself, Some(Mismatch::Who(why)) if why.contains("capability")));
+}
+
+#[test]
+fn where_a_rule_could_hold_is_known_without_who_asks() {
+    for (under, base, meets) in [
+        ("/", "/data", true),
+        ("/data/{vo}", "/data", true),
+        ("/data/{vo}", "/data/cms/inner", true),
+        ("/data/cms", "/", true),
+        ("/date/cms", "/data", false),
+        ("/{vo}", "/data", true),
+    ] {
+        assert_eq!(Template::parse(under).unwrap().may_meet(&path(base)), meets, "{under} {base}");
+    }
+}
+
+#[test]
 fn a_capability_is_all_that_its_bearer_has() {
     let groups = Who { vo: Some("atlas".to_owned()), ..Who::default() };
     let policy =

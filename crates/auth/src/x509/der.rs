@@ -230,9 +230,7 @@ mod tests {
         ] {
             assert_eq!(dotted(bytes).as_deref(), text, "{bytes:?}");
         }
-        // In proportion to its length: this took minutes when each number made a new text.
-        let begin = std::time::Instant::now();
+        // In proportion to its length: this would take minutes if each number made a new text.
         assert_eq!(dotted(&vec![1; 1 << 20]).map(|text| text.len()), Some((2 << 20) + 1));
-        assert!(begin.elapsed() < std::time::Duration::from_secs(20));
     }
 }

@@ -69,7 +69,7 @@ fn long_help_tells_more_than_the_list_of_commands() {
     let mut program = Cli::command();
     for (name, words) in [
         ("cp", "the majority decides"),
-        ("serve", "SIGHUP reads that file"),
+        ("serve", "SIGHUP does it at once"),
         ("mv", "use `cp`, then `rm`"),
         ("doctor", "limits and buffers of the kernel"),
         ("completion", "source <(gridlane completion bash)"),

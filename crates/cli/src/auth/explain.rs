@@ -113,6 +113,8 @@ struct Question {
     path: ResourcePath,
     /// What the log says that was decided then.
     decided: Option<String>,
+    /// What it says that the client was told: more than a decision where something of a credential did not count.
+    said: Option<String>,
 }
 
 /// Exits with 0 if it may be done, with 4 if not.
@@ -159,7 +161,7 @@ fn asked(args: &ExplainArgs, issuers: &[Issuer]) -> Result<Question> {
         }
         (None, None, None) => Identity::Anonymous,
     };
-    Ok(Question { identity, address: args.address, operation, path, decided: None })
+    Ok(Question { identity, address: args.address, operation, path, decided: None, said: None })
 }
 
 fn read_line() -> Result<String> {
@@ -174,8 +176,12 @@ fn logged(line: &str) -> Result<Question> {
     let record: Value = serde_json::from_str(line)
         .map_err(|cause| usage(format!("that is no line of an access or audit log: {cause}")))?;
     let text = |key: &str| record[key].as_str();
-    let missing =
-        |key: &str| usage(format!("the line has no {key:?}: it is not about a request that was decided"));
+    let missing = |key: &str| {
+        usage(match text("error") {
+            Some(error) => format!("no rule was asked about it. The client was told: {error}"),
+            None => format!("the line has no {key:?}: no rule was asked about it"),
+        })
+    };
     let operation = text("operation").ok_or_else(|| missing("operation"))?;
     let operation = OperationWord::from_str(operation, true).map_err(|_| missing("operation"))?.into();
     // A request may be about two paths, and need something of the directories that lead there.
@@ -192,7 +198,8 @@ fn logged(line: &str) -> Result<Question> {
             .map_err(|cause| usage(format!("its \"identity\" is not one: {cause}")))?,
         None => Identity::Anonymous,
     };
-    Ok(Question { identity, address, operation, path, decided: text("decision").map(str::to_owned) })
+    let of = |key: &str| text(key).map(str::to_owned);
+    Ok(Question { identity, address, operation, path, decided: of("decision"), said: of("error") })
 }
 
 /// One line for each rule: its name, and why it does or does not grant it.
@@ -224,22 +231,27 @@ fn shown(identity: &Identity) -> String {
         }
         _ => identity.fqans().iter().map(Fqan::to_string).collect(),
     };
+    let name = match identity.name() {
+        "" => "somebody",
+        name => name,
+    };
     match (identity.is_anonymous(), more.is_empty()) {
         (true, _) => "anonymous".to_owned(),
-        (false, true) => format!("{} ({})", identity.name(), identity.method()),
-        (false, false) => format!("{} ({}; {})", identity.name(), identity.method(), more.join(" ")),
+        (false, true) => format!("{name} ({})", identity.method()),
+        (false, false) => format!("{name} ({}; {})", identity.method(), more.join(" ")),
     }
 }
 
 fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
-    let (policy, Question { identity, address, operation, path, decided }) = (&who_may.policy, question);
+    let (policy, Question { identity, address, operation, path, decided, said }) =
+        (&who_may.policy, question);
     let (is_granted, decision) = who_may.decide(Asker { identity, address: *address }, *operation, path);
     let mut text = format!("who:  {}, from {address}\nwhat: {} {path}\n", shown(identity), operation.verb());
     for Capability { may, under } in identity.capabilities().unwrap_or_default() {
         text.push_str(&format!("      by itself it may {may} under {under}\n"));
     }
     if identity.capabilities().is_some() {
-        text.push_str("      rules that are not about anyone, or have {vo} or the like in their path, do not count for it\n");
+        text.push_str("      and what anyone may; other rules do not count for it\n");
     }
     let verdicts = verdicts(policy, question);
     let width = verdicts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -257,11 +269,15 @@ fn told(who_may: &WhoMay, question: &Question) -> (bool, String) {
     if let Some(decided) = decided.as_deref().filter(|decided| *decided != decision) {
         text.push_str(&format!("when it was logged: {decided}\n"));
     }
+    if let Some(said) = said.as_deref().filter(|said| *said != decision) {
+        text.push_str(&format!("the client was told: {said}\n"));
+    }
     (is_granted, text)
 }
 
 fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
-    let (policy, Question { identity, address, operation, path, decided }) = (&who_may.policy, question);
+    let (policy, Question { identity, address, operation, path, decided, said }) =
+        (&who_may.policy, question);
     let asker = Asker { identity, address: *address };
     let (is_granted, decision) = who_may.decide(asker, *operation, path);
     let verdicts = verdicts(policy, question);
@@ -275,7 +291,7 @@ fn event(who_may: &WhoMay, question: &Question) -> (bool, Value) {
         _ => "nothing",
     };
     let fields = json!({
-        "granted": is_granted, "by": by, "decision": decision, "logged_decision": decided,
+        "granted": is_granted, "by": by, "decision": decision, "logged_decision": decided, "logged_error": said,
         "identity": identity, "address": address, "operation": operation.verb(), "path": path.to_string(), "rules": rules,
     });
     (is_granted, fields)
@@ -294,5 +310,15 @@ mod tests {
         for operation in Operation::ALL {
             assert_eq!(OperationWord::from_str(operation.word(), false).map(Operation::from), Ok(operation));
         }
+    }
+
+    #[test]
+    fn what_a_client_was_told_beside_the_decision_is_repeated() {
+        let line =
+            r#"{"peer":"127.0.0.1:1","path":"/f","operation":"read","decision":"no","error":"no; old"}"#;
+        let question = logged(line).unwrap();
+        assert_eq!((question.decided.as_deref(), question.said.as_deref()), (Some("no"), Some("no; old")));
+        let bad = logged(r#"{"peer":"127.0.0.1:1","path":"/f","status":401,"error":"the token expired"}"#);
+        assert!(bad.err().is_some_and(|error| error.message().contains("the token expired")));
     }
 }

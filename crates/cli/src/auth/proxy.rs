@@ -71,14 +71,14 @@ pub(crate) struct ProxyArgs {
     /// Its private key (PEM)
     #[arg(long, value_name = "FILE", requires = "voms_cert", env = "GRIDLANE_PROXY_VOMS_KEY")]
     pub(crate) voms_key: Option<PathBuf>,
-    /// Make nothing: show this proxy [default: X509_USER_PROXY, or /tmp/x509up_uID]. What it says is not checked
+    /// Make nothing: show this proxy [default: --out, X509_USER_PROXY, or /tmp/x509up_uID]. What it says is not checked
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub(crate) show: Option<Option<PathBuf>>,
 }
 
 pub(crate) fn run(args: &ProxyArgs, global: &Global) -> Result<ExitCode> {
     match &args.show {
-        Some(file) => show::run(&file.clone().unwrap_or_else(place), global)?,
+        Some(file) => show::run(&file.clone().or_else(|| args.out.clone()).unwrap_or_else(place), global)?,
         None => make(args, global)?,
     }
     Ok(ExitCode::SUCCESS)

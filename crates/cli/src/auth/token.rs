@@ -26,6 +26,7 @@ use crate::who::connect;
 /// the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. It alone is
 /// printed on standard output, since whoever has it can use it:
 ///
+///     umask 077
 ///     gridlane auth token https://se.example.org/data/run7 --may read,list --lifetime 2h >token
 ///     BEARER_TOKEN_FILE=token gridlane cp https://se.example.org/data/run7/f .
 ///

@@ -11,6 +11,7 @@ use gridlane_auth::token::Issuer;
 use gridlane_auth::x509::Trust;
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_dav::ResourcePath;
 use gridlane_net::tls;
 use gridlane_server::{AuthSettings, RootAuth, RootSettings, RootTls};
 use gridlane_store::{ObjectPath, PosixStorage, Storage};
@@ -228,6 +229,18 @@ impl Findings {
             if let Some(why) = never(rule, tables, &auth) {
                 self.warnings.push(format!("{} is never about anybody: {why}", rule.name));
             }
+            if !tables.plans.iter().any(|plan| rule.under.may_meet(&plan.path)) {
+                self.warnings.push(format!("{} is about {}, where no export is", rule.name, rule.under));
+            }
+        }
+        for issuer in &auth.issuers {
+            let is_in = |base: &ResourcePath, path: &ResourcePath| {
+                base.names().zip(path.names()).all(|(base, name)| base == name)
+            };
+            if !tables.plans.iter().any(|plan| is_in(&issuer.base, &plan.path)) {
+                let what = "paths in its tokens count from";
+                self.warnings.push(format!("{}: {what} {}, where no export is", issuer.url, issuer.base));
+            }
         }
     }
 
@@ -437,8 +450,8 @@ mod tests {
             ),
             (Who::default(), "/home/{subject}", &[a.clone(), b.clone()], 1),
             (Who { vo: text("atlas"), ..Who::default() }, "/", &[a.clone(), b.clone()], 1),
-            (Who::default(), "/{vo}", &[b.clone()], 1),
-            (Who::default(), "/{vo}", &[a.clone()], 0),
+            (Who::default(), "/{vo}", std::slice::from_ref(&b), 1),
+            (Who::default(), "/{vo}", std::slice::from_ref(&a), 0),
             (Who::default(), "/", &[a.clone(), b.clone()], 0),
         ] {
             let found = mixed_up(&[rule(who.clone(), under)], issuers);

@@ -146,6 +146,9 @@ fn a_check_says_what_would_be_served_and_leaves_nothing_behind() {
     assert_eq!((scratch.names(), names(&scratch.join("in"))), before);
     write_config(&scratch, &format!("{TABLES}\n[root]\nauth = \"unix\"\n"));
     check(&[]).exits(0).says(&["root://: spoken", "their user's name"]);
+    let rule = "[[rule]]\nwho = \"anyone\"\nmay = [\"read\"]\nunder = \"/opne\"\n";
+    write_config(&scratch, &format!("{TABLES}\n{rule}"));
+    check(&[]).exits(0).says(&["is about /opne, where no export is"]);
     for (tables, words) in [
         (TABLES.replace("@/open", "@/missing"), &["missing"][..]),
         (TABLES.replace("\"/closed\"", "\"/open/closed\""), &["lies in"]),

@@ -320,6 +320,11 @@ impl Search<'_> {
     fn certificate_in(&self, path: &Path, key: &Path, is_named: bool) -> Result<FoundCertificate> {
         let gone = |path: &Path| unusable(path, "it is not there any more");
         let of_key = self.content(key, is_named)?.ok_or_else(|| gone(key))?;
+        // Certificates alone may be read by everybody.
+        if path == key && !has_key(&of_key.bytes) {
+            let message = format!("there is no private key in {}", key.display());
+            return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(NAME_KEY));
+        }
         if let Some(mode) = of_key.mode.filter(|mode| mode & 0o077 != 0) {
             let message = format!(
                 "{} has a private key and can be read or changed by others (mode {mode:03o})",
@@ -351,7 +356,7 @@ impl Search<'_> {
         let content = self.machine.read(path, is_named).map_err(|cause| failed(&cause))?;
         let Some(content) = content else {
             return match is_named {
-                true => Err(failed(&std::io::ErrorKind::NotFound.into())),
+                true => Err(denied(format!("there is no file {}", path.display())).hint(LEAVE_OUT)),
                 false => Ok(None),
             };
         };
@@ -371,6 +376,15 @@ impl Search<'_> {
 /// What to do when what was found is not to be used.
 const LEAVE_OUT: &str =
     "name another one, or show none with --no-credentials; gridlane doctor shows what is found";
+
+/// What to do when a certificate has come without its key.
+const NAME_KEY: &str = "name the file that it is in: --key FILE, or X509_USER_KEY";
+
+/// Whether PEM has a private key of any form.
+fn has_key(pem: &[u8]) -> bool {
+    const LABEL_END: &[u8] = b"PRIVATE KEY-----";
+    pem.windows(LABEL_END.len()).any(|window| window == LABEL_END)
+}
 
 fn token_of(content: &Content, path: &Path, is_named: bool) -> Result<Option<FoundToken>> {
     let place = Place::File(path.to_path_buf());

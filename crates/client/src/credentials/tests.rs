@@ -84,6 +84,11 @@ fn pair() -> String {
     format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem())
 }
 
+/// A certificate alone.
+fn certificate() -> String {
+    rcgen::generate_simple_self_signed(vec!["ada".to_owned()]).unwrap().cert.pem()
+}
+
 #[test]
 fn tokens_are_looked_for_in_the_fields_order() {
     let all = || {
@@ -122,6 +127,10 @@ fn what_is_there_and_cannot_be_used_stops_the_search() {
         (Fake::default().variable("X509_USER_PROXY", "/gone"), "/gone"),
         (Fake::default().variable("X509_USER_PROXY", "/p").file("/p", "no PEM"), "/p"),
         (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o640, USER), "mode 640"),
+        (
+            Fake::default().variable("X509_USER_CERT", "/c").file_of("/c", &certificate(), 0o644, USER),
+            "no private key in /c",
+        ),
         (Fake::default().file_of("/tmp/x509up_u1000", &pair(), 0o600, 1001), "another user"),
         (
             Fake::default()

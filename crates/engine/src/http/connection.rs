@@ -24,6 +24,8 @@ const HEAD_READ_BYTES: usize = 16 * 1024;
 
 /// How long the text of an error is waited for.
 const WORDS_MAX: Duration = Duration::from_secs(2);
+/// Characters of the first line of a refusal that are shown: a reason may have two distinguished names in it.
+const FIRST_LINE_CHARS_MAX: usize = 500;
 
 /// The head of a response whose body is read next with [`Connection::read_body`].
 #[derive(Debug)]
@@ -368,7 +370,7 @@ impl Connection {
     /// The current body as text for a message: its first line, without control characters. What does not
     /// come soon is not waited for.
     pub async fn first_line(&mut self) -> String {
-        let mut buf = [0; 512];
+        let mut buf = [0; 1024];
         let mut filled = 0;
         let read = async {
             while filled < buf.len() {
@@ -383,7 +385,7 @@ impl Connection {
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
         match line.starts_with('<') {
             true => String::new(), // a page, not a sentence
-            false => line.chars().filter(|c| !c.is_control()).take(200).collect(),
+            false => line.chars().filter(|c| !c.is_control()).take(FIRST_LINE_CHARS_MAX).collect(),
         }
     }
 

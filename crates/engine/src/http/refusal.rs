@@ -104,7 +104,8 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     }
     let challenge = challenge(head);
     if let Some(words) = &challenge.words {
-        error = error.more(format!("it says {}", scrubbed(words, url, shown)));
+        let words = scrubbed(words, url, shown);
+        error = error.more(format!("it says {}", without_repetition(&words, &said)));
     }
     error = match &shown.what {
         What::Nothing | What::NotInClear | What::NotThere => {
@@ -122,9 +123,9 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     let host = url.host();
     let is_unknown = head.status.code() == 401;
     let hint = match &shown.what {
-        What::NotInClear => format!(
-            "a token or a certificate is shown over TLS only: use https://{host}/… if the server speaks it"
-        ),
+        What::NotInClear => {
+            "a token or a certificate is shown over TLS only: write https:// if the server speaks it".to_owned()
+        }
         What::NotThere => format!(
             "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
         ),
@@ -139,6 +140,10 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::Token(_) if is_unknown => {
             "has it expired, or is it for another audience? gridlane doctor shows what is in it".to_owned()
         }
+        What::Certificate(_) if is_unknown => {
+            "does the server trust who made it, and is it still valid (gridlane doctor)? Else ask whoever runs the server"
+                .to_owned()
+        }
         What::Token(_) => {
             "do its scopes cover this path? gridlane doctor shows them; else ask whoever runs the server".to_owned()
         }
@@ -149,6 +154,14 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::OfUrl => "ask whoever runs the server for access".to_owned(),
     };
     error.hint(hint)
+}
+
+/// What a challenge says (`invalid_token: The token expired`), without what the text of the answer says already.
+fn without_repetition<'a>(words: &'a str, said: &str) -> &'a str {
+    match words.split_once(": ") {
+        Some((error, description)) if said.contains(description) => error,
+        _ => words,
+    }
 }
 
 fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
@@ -299,6 +312,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_server_says_twice_is_repeated_once() {
+        let fields = concat!(
+            "WWW-Authenticate: Bearer error=\"invalid_token\", error_description=\"the token expired\"\r\n",
+            "Date: Sun, 22 Nov 2026 10:00:30 GMT\r\n",
+        );
+        let error =
+            error(&head(401, fields), "401: the token expired.", &url("https://h/f"), &token(), now());
+        assert_eq!(error.message().matches("the token expired").count(), 1, "{error}");
+        assert!(error.message().contains("it says invalid_token"), "{error}");
+    }
+
+    #[test]
     fn a_wrong_clock_is_named() {
         for (date, words) in [("10:07:00", "7 min 00 s behind h's"), ("08:00:00", "2 h 00 min ahead of h's")]
         {
@@ -327,7 +352,8 @@ mod tests {
             let error = error(&head(401, ""), "", at, &shown, now());
             format!("{}; {}", error.message(), error.hint_text().unwrap())
         };
-        assert!(hint(&credentials, &se, &se).contains("/c.pem"));
+        let shown = hint(&credentials, &se, &se);
+        assert!(shown.contains("/c.pem") && shown.contains("trust who made it"), "{shown}");
         assert!(hint(&credentials, &clear, &clear).contains("over TLS only"));
         assert!(hint(&credentials, &se, &url("https://pool/f")).contains("--forward-credentials-to pool"));
         assert!(hint(&Credentials::default(), &se, &se).contains("voms-proxy-init"));

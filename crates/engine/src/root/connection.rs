@@ -11,7 +11,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_net::{Dialer, Dialled, Route, Stream};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
-use gridlane_xrd::{PathId, StreamId};
+use gridlane_xrd::{PathId, StreamId, ztn};
 use tokio::time::{Instant, timeout_at};
 
 use super::Home;
@@ -426,8 +426,15 @@ fn unopened(refused: Refused, url: &Url) -> Unopened {
             "root:// instead of roots:// would send everything in clear; use it only if that does not matter",
         ),
         Refused::NoMethod(names) => {
-            let message = format!("it takes nothing that could be shown to it: {}", said(&names));
-            Error::new(ErrorKind::Denied, message)
+            let message = format!("there are no credentials for what it wants: {}", said(&names));
+            let error = Error::new(ErrorKind::Denied, message);
+            match names.split(", ").any(|name| name.as_bytes() == ztn::NAME) {
+                // What to show is known to who has it.
+                true => error,
+                false => {
+                    error.hint("it knows people in other ways than by tokens: https:// may be another way in")
+                }
+            }
         }
         Refused::TokenWantsTls => {
             Error::new(ErrorKind::Denied, "it wants a token, and the connection is in clear")

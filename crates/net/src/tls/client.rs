@@ -189,6 +189,10 @@ fn untrusted(why: &CertificateError) -> Error {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             denied(format!("by this machine's clock it is valid only in {}", apart())).hint(clock)
         }
+        CertificateError::UnknownIssuer => {
+            denied("nobody who is trusted here made it (UnknownIssuer)".to_owned())
+                .hint("name its authority: --ca FILE, or the directory of authorities with X509_CERT_DIR")
+        }
         other => denied(format!("{other:?}"))
             .hint("name its authority with --ca FILE, or fix the server's certificate"),
     }

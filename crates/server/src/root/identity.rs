@@ -151,11 +151,11 @@ fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
 /// The client as its connection has shown it.
 fn nothing_shown(context: &Context) -> Client {
     let mut client = context.client.for_request();
-    // Who was somebody by settings that are no longer those is nobody by these.
-    if !context.shared.asking.is_any() {
-        (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None);
+    match context.shared.asking.is_any() {
+        true => context.shared.metrics.auth.came(&client.identity),
+        // Who was somebody by settings that are no longer those is nobody by these.
+        false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
     }
-    context.shared.metrics.auth.came(&client.identity);
     client
 }
 
@@ -242,5 +242,95 @@ fn cgi_of(path: &[u8]) -> &[u8] {
     match text.iter().position(|byte| *byte == b'?') {
         Some(at) => &text[at + 1..],
         None => &[],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{arg, context, context_of, export_at};
+    use gridlane_auth::identity::{CertificateIdentity, TokenIdentity, UserIdentity};
+    use gridlane_xrd::request::{Ping, Prepare, Query, Rm, Stat, Statx};
+
+    fn stat(path: &str) -> Request {
+        Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 }.into()
+    }
+
+    #[test]
+    fn requests_that_are_about_paths() {
+        let lines = |lines: &[&str]| lines.iter().map(|line| line.as_bytes().to_vec()).collect::<Vec<_>>();
+        let options = gridlane_xrd::flags::PrepareOptions::NONE;
+        let prepare =
+            Prepare { options, priority: 0, port: 0, evicts: false, lines: lines(&["/a?b", "/c\0?d"]) };
+        let cases: [(Request, &[&str]); 7] = [
+            (Ping {}.into(), &[]),
+            (stat("/a?b=c?d"), &["b=c?d"]),
+            (Rm { about: arg("/a") }.into(), &[""]),
+            (Query::new(QueryKind::CHECKSUM, "/a?cks.type=md5").into(), &["cks.type=md5"]),
+            (Query::new(QueryKind::CONFIG, "a?b").into(), &[]),
+            (Statx { paths: lines(&["/a?b", "/c"]) }.into(), &["b", ""]),
+            (prepare.into(), &["b", ""]),
+        ];
+        for (request, expected) in cases {
+            let found = cgis(&request);
+            let expected: Vec<&[u8]> = expected.iter().map(|text| text.as_bytes()).collect();
+            assert_eq!((&found, is_asked(&request)), (&expected, !expected.is_empty()));
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_where_nobody_could_prove_anything() {
+        let context = context();
+        let Some(Ok(client)) = identify_nowait(&context, &stat("/d/f?authz=eyJ.a.b")) else { panic!() };
+        assert!(client.identity.is_anonymous());
+        assert_eq!(
+            (offered(&context.shared, true).unwrap(), tls_demand(&context.shared)),
+            (vec![], TlsDemand::Nobody)
+        );
+    }
+
+    #[test]
+    fn what_is_offered() {
+        let of = |auth: Option<Vec<RootAuth>>, is_tls| {
+            let context = context_of(vec![export_at("/")], |settings| settings.root.auth = auth);
+            (
+                offered(&context.shared, is_tls).map(|offered| method_list(&offered)),
+                tls_demand(&context.shared),
+            )
+        };
+        let (list, demand) = of(Some(vec![RootAuth::Host, RootAuth::Ztn]), false);
+        assert_eq!((list.unwrap(), demand), (b"&P=host".to_vec(), TlsDemand::Capable));
+        let (list, demand) = of(Some(vec![RootAuth::Ztn]), false);
+        assert_eq!((list.unwrap_err().code, demand), (ErrorCode::TLS_REQUIRED, TlsDemand::Everybody));
+        assert!(of(Some(vec![RootAuth::Ztn]), true).0.unwrap().starts_with(b"&P=ztn,0:"));
+    }
+
+    #[test]
+    fn the_same_person_with_another_credential() {
+        let token = |issuer: &str, subject: &str, expires_s| {
+            Identity::Token(TokenIdentity {
+                issuer: issuer.to_owned(),
+                subject: subject.to_owned(),
+                id: None,
+                scopes: Vec::new(),
+                capabilities: Vec::new(),
+                is_capability: false,
+                groups: Vec::new(),
+                vo: None,
+                expires_s,
+            })
+        };
+        let (fqans, dn, user) = (Vec::new(), "ada".to_owned(), None);
+        let certificate = Identity::Certificate(CertificateIdentity { dn, user, fqans, expires_s: 1 });
+        assert!(is_same(&token("i", "ada", 1), &token("i", "ada", 2)));
+        for other in [
+            token("i", "eve", 1),
+            token("j", "ada", 1),
+            certificate,
+            Identity::User(UserIdentity { name: "ada".to_owned() }),
+            Identity::Anonymous,
+        ] {
+            assert!(!is_same(&token("i", "ada", 1), &other), "{other:?}");
+        }
     }
 }

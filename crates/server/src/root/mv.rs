@@ -30,8 +30,11 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
     let source = storage.look(&from.object).map_err(failed)?;
     if source.is_directory() {
         allowed(&to, &request.to, ACT, Operation::Mkdir)?;
-        if to.may(Operation::List) {
-            allowed(&from, &request.from, ACT, Operation::List)?;
+        // Or could see of it what they may not where it is, wherever below their rights begin.
+        for seen in [Operation::Read, Operation::List] {
+            if to.reaches(seen) {
+                allowed(&from, &request.from, ACT, seen)?;
+            }
         }
     }
     if from.object == to.object {
@@ -78,7 +81,10 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
 mod tests {
     use super::*;
     use crate::export::Export;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, stat_of};
+    use gridlane_auth::policy::{Template, Who};
+    use gridlane_auth::{Grants, Policy, Rule};
+    use gridlane_store::MemoryStorage;
     use gridlane_xrd::ErrorCode;
 
     fn rename(context: &Context, from: &str, to: &str) -> Outcome {
@@ -124,6 +130,30 @@ mod tests {
         upload.commit(&Expectation::Anything).unwrap();
         assert_eq!(bytes(rename(&context, "/g", "/f")), b"");
         assert_eq!(stat_of(&context, "/f").unwrap().size_bytes, 6);
+    }
+
+    #[test]
+    fn nothing_is_moved_to_above_where_it_could_be_read() {
+        let storage = MemoryStorage::new();
+        for directory in ["private", "private/sub", "private/other"] {
+            storage.add_directory(&path(directory));
+        }
+        let export = Export { allow_write: true, ..Export::new(Arc::new(storage)) };
+        let context = context_of(vec![export], |settings| {
+            let rule = |may, under| Rule {
+                name: String::new(),
+                who: Who::anyone(),
+                may,
+                under: Template::parse(under).unwrap(),
+            };
+            let changes = Grants::CREATE.with(Grants::DELETE);
+            settings.policy =
+                Arc::new(Policy::new(vec![rule(changes, "/"), rule(Grants::READ, "/open/sub")]));
+        });
+        for (from, to) in [("/private", "/open"), ("/private/sub", "/open/sub")] {
+            assert_eq!(code(rename(&context, from, to)), ErrorCode::NOT_AUTHORIZED, "{from} {to}");
+        }
+        assert_eq!(bytes(rename(&context, "/private/other", "/elsewhere")), b"");
     }
 
     #[test]
