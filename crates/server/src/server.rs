@@ -75,6 +75,12 @@ impl Control {
         self.current.send_replace(Arc::new(next));
         Ok(kept)
     }
+
+    /// Has the keys of tokens' issuers fetched again, whenever that was done last: an operator knows that one was called
+    /// back. Until they are there, those that are known count.
+    pub fn refetch_keys(&self) {
+        self.current.borrow().issuer_keys.outdate();
+    }
 }
 
 /// What a server did in its life.

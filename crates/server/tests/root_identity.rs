@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gridlane_auth::make::{Credential, profile};
-use gridlane_auth::{Grants, Operation, macaroon};
+use gridlane_auth::policy::Who;
+use gridlane_auth::{Grants, Operation, Policy, macaroon};
 use gridlane_core::{Secret, limits};
 use gridlane_net::TrustedProxies;
 use gridlane_server::{RootAuth, RootTls, Settings};
@@ -424,6 +425,7 @@ fn a_login_ends_with_its_token() {
     refused(client.ask(stat("/public/f"), &[]), NO, &["expired"]);
     // What is open goes on.
     assert_eq!(client.read(handle, 0, 4).unwrap(), b"data");
+    client.ask(Stat { about: About::Handle(handle), is_vfs: false, wants: 0 }, &[]).unwrap();
     client.close(handle).unwrap();
     // Whatever has a token of its own does too.
     let own = format!("/data/in/f?authz={}", site.iam.token("storage.read:/", 600));
@@ -442,6 +444,31 @@ fn a_macaroon_that_is_called_back_ends_what_it_began() {
     site.server.control().reload(next).unwrap();
     refused(client.ask(stat("/data/in/f"), &[]), NO, &["called back", "log in again"]);
     assert_eq!(client.read(handle, 0, 4).unwrap(), b"data");
+    client.ask(Stat { about: About::Handle(handle), is_vfs: false, wants: 0 }, &[]).unwrap();
+}
+
+/// Settings that believe less make nobody of who was somebody, in sessions that are there as well.
+#[test]
+fn who_is_no_longer_believed_is_nobody() {
+    let site = site(|_| {});
+    let mut of_ada = site.with_name(Some(&PKI.ada));
+    of_ada.ask(stat("/ada/f"), &[]).unwrap();
+    let mut next = site_settings(&site);
+    next.policy = Arc::new(Policy::new(vec![rule(Who::default(), READS, "/known")]));
+    let made = minted(READS, "/known", 600, &[]);
+    let mut of_bearer = site.with_token(&made);
+    for client in [&mut of_ada, &mut of_bearer] {
+        client.ask(stat("/known/f"), &[]).unwrap();
+    }
+    let mut none = Settings { policy: Arc::clone(&next.policy), ..site_settings(&site) };
+    none.auth.macaroons = None;
+    site.server.control().reload(next).unwrap();
+    refused(of_ada.ask(stat("/known/f"), &[]), NO, &["permission denied"]);
+    of_bearer.ask(stat("/known/f"), &[]).unwrap();
+    site.server.control().reload(none).unwrap();
+    for client in [&mut of_ada, &mut of_bearer] {
+        refused(client.ask(stat("/known/f"), &[]), NO, &["permission denied"]);
+    }
 }
 
 fn site_settings(site: &Site) -> Settings {

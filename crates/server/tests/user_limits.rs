@@ -9,8 +9,8 @@ use gridlane_core::Secret;
 use gridlane_server::ClientLimits;
 use gridlane_xrd::answer::ProtocolAnswer;
 use gridlane_xrd::flags::{ClientFlags, ServerFlags};
-use gridlane_xrd::request::{About, Auth, Expect, Protocol, Stat};
-use gridlane_xrd::{ErrorCode, PathArg, Status, ztn};
+use gridlane_xrd::request::{About, Auth, Expect, Protocol, Stat, Statx};
+use gridlane_xrd::{ErrorCode, PathArg, Request, Status, ztn};
 use support::root::RootClient;
 use support::site::{PKI, Site, ada, bearer, minted, site as site_with, year};
 
@@ -23,14 +23,20 @@ fn stat(path: &str) -> Stat {
     Stat { about: About::Path(PathArg::parse(path.as_bytes())), is_vfs: false, wants: 0 }
 }
 
-/// A session by a token over TLS.
-fn with_token(site: &Site, token: &str) -> RootClient {
+/// A login over TLS that has proved nothing.
+fn over_tls(site: &Site) -> RootClient {
     let mut client = RootClient::stranger(site.server.address);
     let asked = Protocol { version: 0x511, flags: ClientFlags::CAN_TLS, expect: Expect::Login };
     let flags = ProtocolAnswer::parse(&client.ask(asked, &[]).unwrap().body).unwrap().flags;
     assert!(flags.has(ServerFlags::GOTO_TLS));
     let mut client = client.start_tls(site.config(None));
     assert_eq!(client.login().status, Status::OK);
+    client
+}
+
+/// A session by a token.
+fn with_token(site: &Site, token: &str) -> RootClient {
+    let mut client = over_tls(site);
     let proof = Auth { kind: ztn::NAME.to_vec(), credentials: ztn::encode(&Secret::new(token)) };
     client.ask(proof, &[]).unwrap();
     client
@@ -91,4 +97,25 @@ fn over_root_as_well() {
     let mut client = with_token(&site, &token);
     let mut statuses = (0..TRIES).map(|_| client.ask(stat("/data/f"), &[]).unwrap().status);
     assert_eq!(statuses.find(|status| *status != Status::OK), Some(Status::WAIT));
+}
+
+/// A session of nobody in particular, whose requests have tokens of their own.
+#[test]
+fn tokens_in_paths_count_for_their_users() {
+    let site =
+        site_with(|settings| settings.auth.user_limits = ClientLimits { requests_per_s: Some(2), ..NONE });
+    let path = format!("/data/f?authz={}", site.iam.token("storage.read:/", 600));
+    let mut client = over_tls(&site);
+    let user = Auth { kind: b"unix".to_vec(), credentials: b"unix\0ann users\0".to_vec() };
+    client.ask(user, &[]).unwrap();
+    let list = Statx { paths: vec![path.clone().into_bytes()] };
+    // One is answered at once, the other waits for a disk.
+    for request in [Request::from(stat(&path)), list.into()] {
+        let mut answers = (0..TRIES).map(|_| client.ask(request.clone(), &[]).unwrap());
+        let told = answers.find(|answer| answer.status != Status::OK).unwrap();
+        assert_eq!(told.status, Status::WAIT);
+        assert!(String::from_utf8_lossy(&told.body).contains("this user asks too often"));
+    }
+    let mut others = (0..TRIES).map(|_| client.ask(stat("/public/f"), &[]).unwrap().status);
+    assert!(others.all(|status| status == Status::OK));
 }

@@ -108,6 +108,10 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
                 }
                 notify::reloading();
                 let outcome = reload(&control, &mut kept, &mut watch, descriptors);
+                if is_told {
+                    // Not at every new list of what was revoked: issuers have many servers.
+                    control.refetch_keys();
+                }
                 pause = outcome.as_ref().map_or(pause, |reloaded| reloaded.watch_interval_s);
                 kept.reopen_logs();
                 speaks.reloaded(outcome, &control);

@@ -5,7 +5,7 @@
 //! for a look: whoever replaces a certificate and its key, or a directory of lists, does it one file at a time.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
+use std::collections::hash_map::{DefaultHasher, Entry as Slot};
 use std::fs::{self, Metadata};
 use std::hash::{Hash, Hasher as _};
 use std::io;
@@ -15,12 +15,16 @@ use std::path::{Path, PathBuf};
 /// Directories below a directory that is watched: `vomsdir/VO`.
 const DEPTH_MAX: usize = 1;
 
+/// Looks that something may be another one each time. What never comes to rest, a file beside the others for instance, must
+/// not keep a list of what was revoked from being read.
+const CHANGING_LOOKS_MAX: u32 = 20;
+
 /// What is looked at, and what was seen.
 #[derive(Default)]
 pub(super) struct Watch {
     seen: HashMap<PathBuf, u64>,
-    /// Something has changed, and may not be complete.
-    is_changing: bool,
+    /// Looks since something has changed, which may not be complete; 0: nothing has.
+    changing_looks: u32,
 }
 
 impl Watch {
@@ -29,29 +33,27 @@ impl Watch {
     pub(super) fn follow(&mut self, places: impl IntoIterator<Item = PathBuf>) {
         let mut before = std::mem::take(&mut self.seen);
         for place in places {
-            let seen = before.remove(&place).unwrap_or_else(|| print_of(&place, DEPTH_MAX));
-            self.seen.insert(place, seen);
+            // Certificate and key may be one file: what is known of it is not to be what it is now.
+            if let Slot::Vacant(slot) = self.seen.entry(place) {
+                let seen = before.remove(slot.key()).unwrap_or_else(|| print_of(slot.key(), DEPTH_MAX));
+                slot.insert(seen);
+            }
         }
     }
 
     /// Takes everything as it is now: it is about to be read.
     pub(super) fn refresh(&mut self) {
         self.look();
-        self.is_changing = false;
+        self.changing_looks = 0;
     }
 
-    /// Looks; whether something has changed, and stayed the same since the last look.
+    /// Looks; whether something has changed, and stayed the same since the last look, or will not come to rest.
     pub(super) fn has_settled(&mut self) -> bool {
-        match (self.look(), self.is_changing) {
-            (true, _) => {
-                self.is_changing = true;
-                false
-            }
-            (false, was_changing) => {
-                self.is_changing = false;
-                was_changing
-            }
+        if self.look() && self.changing_looks < CHANGING_LOOKS_MAX {
+            self.changing_looks += 1;
+            return false;
         }
+        std::mem::take(&mut self.changing_looks) > 0
     }
 
     /// Whether anything is not as it was.
@@ -185,8 +187,14 @@ mod tests {
         watch.refresh();
         assert!(!watch.has_settled());
         fs::write(&file, "123456").unwrap();
-        watch.follow([file.clone(), scratch.path().join("other")]);
+        watch.follow([file.clone(), scratch.path().join("other"), file.clone()]);
         assert!(!watch.has_settled());
         assert!(watch.has_settled());
+        // But not for ever.
+        let restless = (0..).take_while(|length| {
+            fs::write(&file, vec![1; *length]).unwrap();
+            !watch.has_settled()
+        });
+        assert_eq!(restless.take(1000).count(), CHANGING_LOOKS_MAX as usize);
     }
 }

@@ -61,8 +61,9 @@ struct Believed {
 }
 
 impl Keys {
-    /// Goes by these settings from now on. Keys of issuers that stay are kept, and fetched again: that is how an operator
-    /// makes it known that one was called back. Those of new ones are looked for in the directory, which blocks.
+    /// Goes by these settings from now on. Keys of issuers that stay are kept: settings change whenever somebody's list of
+    /// what was revoked does, and issuers have nothing to do with that. Those of new ones are looked for in the directory,
+    /// which blocks.
     pub(crate) fn configure(&self, settings: &AuthSettings, log: &AccessLog) {
         let now_s = now_s();
         let mut state = self.state();
@@ -71,19 +72,21 @@ impl Keys {
             state.cache.set_issuers(believed.issuers.iter().map(|issuer| issuer.url.as_str()));
             state.believed = Arc::new(believed);
         }
-        state.cache.outdate();
         self.news.notify_one();
         state.source = settings.key_source.clone();
         state.directory.clone_from(&settings.keys_directory);
         state.log = Some(log.clone());
         let Some(directory) = state.directory.clone() else { return };
         let issuers: Vec<String> = state.cache.issuers().map(str::to_owned).collect();
+        // Nobody who looks for keys waits for this disk.
+        drop(state);
         for issuer in issuers {
             let file = file_of(&directory, &issuer);
             let restored = match read(&file) {
                 Ok(None) => continue,
                 Ok(Some(stored)) => {
-                    state.cache.restore(&stored, now_s).map_err(|refusal| refusal.to_string())
+                    let restored = self.state().cache.restore(&stored, now_s);
+                    restored.map_err(|refusal| refusal.to_string())
                 }
                 Err(cause) => Err(cause.to_string()),
             };
@@ -91,6 +94,12 @@ impl Keys {
                 log.note(&format!("keys of {issuer} are not read from {}: {cause}", file.display()));
             }
         }
+    }
+
+    /// Has the keys of all issuers fetched again, whenever that was done last: somebody knows that one was called back.
+    pub(crate) fn outdate(&self) {
+        self.state().cache.outdate();
+        self.news.notify_one();
     }
 
     /// Who bears a token that was found good before: without a signature, and without waiting.

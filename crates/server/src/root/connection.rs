@@ -16,7 +16,7 @@ mod deadlines;
 mod ending;
 mod entry;
 mod incoming;
-mod limited;
+pub(super) mod limited;
 
 use std::collections::VecDeque;
 use std::io;

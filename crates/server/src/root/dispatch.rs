@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gridlane_core::limits;
-use gridlane_xrd::request::Endsess;
+use gridlane_xrd::request::{About, Endsess, Stat};
 use gridlane_xrd::{ErrorCode, PathId, QueryKind, Request};
 use tokio::time::timeout;
 
 use super::answer::{Answer, Failure, Outcome};
+use super::connection::limited::own_allowance;
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
 use super::intake::Intake;
@@ -58,19 +59,26 @@ impl Connection {
                     Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
                 }
             }
-            Request::Stat(_) => match identity::identify_nowait(context, &asked.request) {
-                Some(Ok(client)) => {
-                    asked.client = Some(client.clone());
-                    let context = Context { client, ..context.clone() };
-                    let Request::Stat(request) = &asked.request else { return Some(asked) };
-                    match stat::stat_nowait(&context, request) {
-                        Some(outcome) => self.answered(&asked, outcome),
-                        None => return Some(asked),
+            // That of an open file is its opener's, as every request about one.
+            Request::Stat(Stat { about: About::Path(_), .. }) => {
+                match identity::identify_nowait(context, &asked.request) {
+                    Some(Ok(client)) => {
+                        asked.client = Some(client.clone());
+                        if let Err(outcome) = own_allowance(context, &client) {
+                            self.answered(&asked, outcome);
+                            return None;
+                        }
+                        let context = Context { client, ..context.clone() };
+                        let Request::Stat(request) = &asked.request else { return Some(asked) };
+                        match stat::stat_nowait(&context, request) {
+                            Some(outcome) => self.answered(&asked, outcome),
+                            None => return Some(asked),
+                        }
                     }
+                    Some(Err(failure)) => self.answered(&asked, Err(failure)),
+                    None => return Some(asked),
                 }
-                Some(Err(failure)) => self.answered(&asked, Err(failure)),
-                None => return Some(asked),
-            },
+            }
             _ => return Some(asked),
         }
         None
@@ -119,7 +127,8 @@ impl Connection {
             let known = match asked.client.take() {
                 Some(client) => Ok(client),
                 None if identity::is_asked(&asked.request) => {
-                    identity::identify(&context, &asked.request).await
+                    let known = identity::identify(&context, &asked.request).await.map_err(Err);
+                    known.and_then(|client| own_allowance(&context, &client).map(|()| client))
                 }
                 None => Ok(context.client.for_request()),
             };
@@ -128,8 +137,8 @@ impl Connection {
                     asked.client = Some(client.clone());
                     context.client = client;
                 }
-                Err(failure) => {
-                    let _ = events.send(Event::Answered(asked, Err(failure)));
+                Err(outcome) => {
+                    let _ = events.send(Event::Answered(asked, outcome));
                     return;
                 }
             }

@@ -150,10 +150,13 @@ fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
 
 /// The client as its connection has shown it.
 fn nothing_shown(context: &Context) -> Client {
-    if context.shared.asking.is_any() {
-        context.shared.metrics.auth.came(&context.client.identity);
+    let mut client = context.client.for_request();
+    match context.shared.asking.is_any() {
+        true => context.shared.metrics.auth.came(&client.identity),
+        // Who was somebody by settings that are no longer those is nobody by these.
+        false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
     }
-    context.client.for_request()
+    client
 }
 
 fn settled(

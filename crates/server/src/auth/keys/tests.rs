@@ -281,10 +281,13 @@ async fn keys_are_there_before_they_are_needed() {
     assert_eq!(web.asked(), [DESCRIPTION, JWKS]);
     assert_eq!(cause(&keys, &signer.token("ada"), now_s()).await, None);
     assert!(web.asked().is_empty());
-    // A reload has them fetched again: the operator may know that one was called back.
+    // Other settings alone ask nobody: they change with every list of what was revoked.
     let other = Signer::new("2");
     web.publishes(&[&other]);
     keys.configure(&settings(&web), &AccessLog::off());
+    assert!(keys.begin(ISSUER, Reason::Age, now_s()).is_none());
+    // An operator may know that one was called back.
+    keys.outdate();
     while keys.seen(&signer.token("ada"), now_s()).is_some() || web.asked.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::{Connection, Role};
 use crate::auth::certificates::Judged;
 use crate::auth::keys::now_s;
+use crate::client::Client;
 use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
@@ -135,9 +136,15 @@ impl Connection {
         let stream = &self.wire.stream;
         self.client.is_secure =
             stream.is_tls() || self.client.address.is_loopback() && stream.proxy().is_none();
-        let Some(judged) = self.shown.judged(&self.shared, stream, now_s()) else { return };
-        let Judged { identity, doubt } = judged;
-        (self.client.identity, self.client.doubt) = (identity, doubt);
+        match self.shown.judged(&self.shared, stream, now_s()) {
+            Some(Judged { identity, doubt }) => (self.client.identity, self.client.doubt) = (identity, doubt),
+            None if self.client.identity.is_anonymous() && self.client.doubt.is_none() => return,
+            // Certificates counted when it came, and do no longer.
+            None => {
+                (self.client.identity, self.client.doubt) =
+                    (Client::anonymous(self.client.address).identity, None);
+            }
+        }
         if let Role::Main(_, context) | Role::Unproved(_, context) = &mut self.role
             && context.token.is_none()
         {

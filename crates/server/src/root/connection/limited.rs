@@ -1,6 +1,7 @@
 //! What the client of a connection may take: its address, its user and its virtual organisation have limits.
 //!
-//! Who it is, is what its login has proved. What a request shows of its own is looked at later, when it may be waited for.
+//! Who it is, is what its login has proved. What a request shows of its own is looked at later, when it may be waited for:
+//! then it counts as a request of theirs. Connections and bytes are those of the session's client alone.
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use gridlane_xrd::ErrorCode;
 use super::{Connection, Role};
 use crate::client::Client;
 use crate::root::answer::{Answer, Failure, Outcome};
+use crate::root::context::Context;
 use crate::shared::Shared;
 use crate::throttle::By;
 
@@ -28,6 +30,23 @@ pub(super) fn take_request(shared: &Shared, client: &Client) -> Result<(), (By, 
     taken.inspect_err(|(by, _)| shared.metrics.throttled(*by))
 }
 
+/// The same from what those may ask who have shown something of their own in a request, whose connection was counted for
+/// others; the answer if they have to wait.
+pub(in crate::root) fn own_allowance(context: &Context, client: &Client) -> Result<(), Outcome> {
+    let shared = &context.shared;
+    let parties = shared.limits.who(&client.identity);
+    if parties.are_none() || parties == shared.limits.who(&context.client.identity) {
+        return Ok(());
+    }
+    let taken = shared.throttle.request(&parties);
+    taken.inspect_err(|(by, _)| shared.metrics.throttled(*by)).map_err(|(by, wait)| asks_too_often(by, wait))
+}
+
+fn asks_too_often(by: By, wait: Duration) -> Outcome {
+    let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
+    Ok(Answer::Wait(seconds, format!("{} asks too often", by.named())))
+}
+
 impl Connection {
     /// Takes a request from what the client may ask; the answer if it has to wait, or has too many connections.
     pub(super) fn allowance(&mut self) -> Result<(), Outcome> {
@@ -36,10 +55,8 @@ impl Connection {
             let what = format!("{} has too many connections open", by.named());
             Err(Failure::new(ErrorCode::OVERLOADED, what).closing())
         })?;
-        take_request(&self.shared, client_of(&self.role, &self.client)).map_err(|(by, wait)| {
-            let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
-            Ok(Answer::Wait(seconds, format!("{} asks too often", by.named())))
-        })
+        take_request(&self.shared, client_of(&self.role, &self.client))
+            .map_err(|(by, wait)| asks_too_often(by, wait))
     }
 
     /// Goes by the rate limits of this moment.
