@@ -178,7 +178,7 @@ fn what_only_lies_around_and_cannot_be_used_stops_nobody() {
         assert_eq!(found.certificate.unwrap().file, Path::new("/c"));
         assert_eq!((found.token.is_none(), found.warnings.len()), (true, 2));
     }
-    for (text, mode, words) in [("", 0o600, "no certificate"), (mine.as_str(), 0o640, "mode 640")] {
+    for (text, mode, words) in [("", 0o600, "no private key"), (mine.as_str(), 0o640, "mode 640")] {
         let found = found(&Fake::default().file_of("/tmp/x509up_u1000", text, mode, USER));
         assert!(found.certificate.is_none() && found.warnings[0].message.contains(words), "{found:?}");
     }
