@@ -74,6 +74,8 @@ grep -qE '^\| (cp|serve) .*\| +[0-9.]+ +\|' docs/performance/main-job.md ||
     complain "docs/performance/main-job.md has no table of figures: 'make bench' writes it"
 grep -qE '^\| gridlane cp from nginx \| +[0-9.]+' docs/performance/wan.md ||
     complain "docs/performance/wan.md has no table of figures: 'make bench-wan' writes it"
+grep -qE '^\| full handshakes, ECDSA P-256 \| +[0-9]+' docs/performance/auth.md ||
+    complain "docs/performance/auth.md has no table of figures: 'make bench-auth' writes it"
 grep -qE '^one stream, BBR.* ok$' docs/performance/wan-check.md ||
     complain "docs/performance/wan-check.md does not show what 'gridlane wan check' prints"
 

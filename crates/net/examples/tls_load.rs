@@ -5,6 +5,8 @@
 //! tls_load HOST:PORT CA.pem requests COUNT THREADS [PROXY.pem]         COUNT requests on THREADS connections
 //! ```
 //!
+//! In place of a proxy there may be a directory of proxies: each thread shows all of its share of them in turn.
+//!
 //! Each connection asks for `/data/small`, since only an answer shows that the server has looked at what the client
 //! presented; with `Authorization:` and what `TLS_LOAD_AUTHORIZATION` says, if it is set. Prints, as JSON, how many
 //! connections were resumed and how many answers began with 200, and how long all took.
@@ -53,17 +55,34 @@ fn main() -> Outcome<()> {
     };
     let (last, next) = (request(true), request(false));
     let each = count / threads;
+    let proxies = match proxy {
+        Some(place) if Path::new(place).is_dir() => {
+            let entries = std::fs::read_dir(place)?.collect::<Result<Vec<_>, _>>()?;
+            entries.iter().map(|entry| Some(entry.path().display().to_string())).collect()
+        }
+        place => vec![place.map(str::to_owned)],
+    };
     let done = Done::default();
     let began = Instant::now();
     thread::scope(|scope| -> Outcome<()> {
         let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                scope.spawn(|| {
+            .map(|number| {
+                let (proxies, done, last, next) = (&proxies, &done, &last, &next);
+                scope.spawn(move || {
                     // One each, so that no thread takes another's session.
-                    let config = Arc::new(config(ca, proxy, resumes)?);
-                    match mode {
-                        "requests" => ask(server, &config, &done, each, next.as_bytes()),
-                        _ => (0..each).try_for_each(|_| connect(server, &config, &done, last.as_bytes())),
+                    let of_thread = proxies.iter().skip(if proxies.len() > 1 { number as usize } else { 0 });
+                    let configs = of_thread
+                        .step_by(threads as usize)
+                        .map(|proxy| Ok(Arc::new(config(ca, proxy.as_deref(), resumes)?)))
+                        .collect::<Outcome<Vec<_>>>()?;
+                    match (mode, configs.first()) {
+                        (_, None) => Err("there are fewer proxies than threads".into()),
+                        ("requests", Some(config)) => ask(server, config, done, each, next.as_bytes()),
+                        _ => configs
+                            .iter()
+                            .cycle()
+                            .take(each as usize)
+                            .try_for_each(|config| connect(server, config, done, last.as_bytes())),
                     }
                 })
             })

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 use gridlane_auth::dn;
+use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 use gridlane_auth::policy::{Decision, Mismatch, Policy};
 use gridlane_auth::token::{self, Issuer};
@@ -122,7 +123,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
     let who_may = serve::who_may(global, args.directory.as_deref())?;
     let question = match args.log_line {
         true => logged(&read_line()?)?,
-        false => asked(args, &who_may.issuers)?,
+        false => asked(args, &who_may.issuers, &who_may.gridmap)?,
     };
     let (is_granted, text) = match global.json {
         true => {
@@ -137,14 +138,14 @@ pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
     Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
 }
 
-fn asked(args: &ExplainArgs, issuers: &[Issuer]) -> Result<Question> {
+fn asked(args: &ExplainArgs, issuers: &[Issuer], gridmap: &GridMap) -> Result<Question> {
     let path = args.path.as_deref().unwrap_or("/");
     let path = ResourcePath::parse(path).map_err(|rejection| usage(rejection.message.into_owned()))?;
     let operation = args.operation.map_or(Operation::Stat, Operation::from);
     let identity = match (&args.dn, &args.user, &args.issuer) {
         (Some(dn), _, _) => Identity::Certificate(CertificateIdentity {
             dn: dn::normal(dn),
-            user: None,
+            user: gridmap.user(dn).map(str::to_owned),
             fqans: args.fqan.clone(),
             expires_s: i64::MAX,
         }),

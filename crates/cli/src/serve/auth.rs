@@ -124,11 +124,11 @@ pub(crate) fn load(
         told(directory, what);
         settings.voms = Arc::new(voms);
     }
+    let (gridmap, what) = gridmap_of(plan)?;
     if let Some(file) = &plan.gridmap {
-        let (map, what) = GridMap::read(&read(file)?);
         told(file, what);
-        settings.gridmap = Arc::new(map);
     }
+    settings.gridmap = Arc::new(gridmap);
     if let Some(file) = &plan.users {
         settings.users =
             Arc::new(Users::parse(&read_secret(file)?).map_err(|error| error.endpoint(file.display()))?);
@@ -175,6 +175,14 @@ impl GoodFiles {
         });
         self.0 = Arc::new(files.into_iter().collect());
         (trust, warnings)
+    }
+}
+
+/// The users by the subjects of their certificates, and which lines of the file do not count.
+pub(super) fn gridmap_of(plan: &AuthPlan) -> Result<(GridMap, Vec<String>)> {
+    match &plan.gridmap {
+        Some(file) => Ok(GridMap::read(&read(file)?)),
+        None => Ok((GridMap::default(), Vec::new())),
     }
 }
 

@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::FromArgMatches as _;
+use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::{Asker, Grants, Operation, Policy};
 use gridlane_core::units::format_bytes;
@@ -159,6 +160,8 @@ pub(crate) struct WhoMay {
     pub(crate) policy: Policy,
     /// Whose tokens count.
     pub(crate) issuers: Vec<Issuer>,
+    /// Users by the subjects of their certificates.
+    pub(crate) gridmap: GridMap,
     /// Where nobody may change anything, whatever the rules say.
     read_only: Vec<ResourcePath>,
 }
@@ -193,6 +196,7 @@ pub(crate) fn who_may(global: &Global, directory: Option<&Path>) -> Result<WhoMa
     Ok(WhoMay {
         policy: tables.policy(),
         read_only: read_only.map(|plan| plan.path.clone()).collect(),
+        gridmap: auth::gridmap_of(&tables.auth)?.0,
         issuers: tables.auth.issuers,
     })
 }

@@ -32,6 +32,7 @@ mod root;
 mod root_client;
 mod root_copy;
 mod root_identity;
+mod rules;
 mod serve;
 mod server_killed;
 mod statuses;
