@@ -194,6 +194,9 @@ pub const ROOT_PROOFS_FREE_MAX: u32 = 3;
 pub const ROOT_PROOF_PAUSE: Duration = Duration::from_secs(2);
 /// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
 pub const PASSWORDS_CHECKED_MAX: usize = 2;
+/// Clients have their passwords hashed one after the other in so many lanes: those of one client in one, so that whoever
+/// guesses is waited for by one client in 256.
+pub const PASSWORD_LANES: usize = 256;
 /// How long a request waits for its turn to have its password hashed.
 pub const PASSWORD_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Chains of clients' certificates that are known to be good (about 1 KiB each), so that only the first connection of each

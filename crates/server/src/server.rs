@@ -68,7 +68,10 @@ impl Control {
         }
         let before = Arc::clone(&self.current.borrow());
         let next = Shared::new(settings, before.lasting())?;
-        next.remove_abandoned()?;
+        // A disk that fails is no reason not to go by new revocation lists.
+        if let Err(error) = next.remove_abandoned() {
+            next.access_log.note(&format!("cannot remove abandoned uploads: {error}"));
+        }
         next.configure_keys();
         next.throttle.forget_unless(&next.limits);
         next.metrics.reloads.add(1);

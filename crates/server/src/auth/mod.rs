@@ -143,7 +143,7 @@ async fn verify(
                 let what = "this server takes no passwords";
                 return Err(Refusal::new(Cause::Untrusted, what));
             }
-            let user = shared.passwords.verify(&shared.auth.users, name, password).await?;
+            let user = shared.passwords.verify(&shared.auth.users, name, password, address).await?;
             Ok((Arc::new(Identity::User(user)), None))
         }
     }

@@ -1,6 +1,12 @@
 //! Users' passwords, checked where blocking is allowed, a few at a time: a check takes a tenth of a second of a processor.
+//!
+//! Of one client one at a time, so that whoever guesses holds up nobody but those who share its lane: clients are dealt to
+//! lanes by a hash that nobody knows.
 
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gridlane_auth::identity::UserIdentity;
@@ -10,40 +16,105 @@ use gridlane_core::{Secret, limits};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::throttle::Party;
+
 /// Checks passwords, and knows those that were right again.
 pub(crate) struct Passwords {
     seen: Arc<SeenPasswords>,
     turns: Arc<Semaphore>,
+    lanes: Vec<Arc<Semaphore>>,
+    deal: RandomState,
 }
 
 impl Passwords {
     pub(crate) fn new() -> io::Result<Passwords> {
         let mut key = [0; 32];
         rustix::rand::getrandom(&mut key, rustix::rand::GetRandomFlags::empty())?;
-        let turns = Arc::new(Semaphore::new(limits::PASSWORDS_CHECKED_MAX));
-        Ok(Passwords { seen: Arc::new(SeenPasswords::new(&key)), turns })
+        Ok(Passwords {
+            seen: Arc::new(SeenPasswords::new(&key)),
+            turns: Arc::new(Semaphore::new(limits::PASSWORDS_CHECKED_MAX)),
+            lanes: (0..limits::PASSWORD_LANES).map(|_| Arc::new(Semaphore::new(1))).collect(),
+            deal: RandomState::new(),
+        })
     }
 
-    /// The user, if it is the user's password.
+    /// The user, if it is the user's password. `address` is where the client is.
     pub(crate) async fn verify(
         &self,
         users: &Arc<Users>,
         name: &str,
         password: &Secret,
+        address: IpAddr,
     ) -> Result<UserIdentity, Refusal> {
         if let Some(user) = self.seen.recall(users, name, password.expose()) {
             return Ok(user);
         }
         let busy = || Refusal::new(Cause::Unavailable, "too many passwords are being checked");
-        let turn = timeout(limits::PASSWORD_WAIT_MAX, Arc::clone(&self.turns).acquire_owned());
-        let Ok(Ok(turn)) = turn.await else { return Err(busy()) };
+        let lane = Arc::clone(&self.lanes[self.lane_of(address)]);
+        let turns = async {
+            Some((lane.acquire_owned().await.ok()?, Arc::clone(&self.turns).acquire_owned().await.ok()?))
+        };
+        let Ok(Some(held)) = timeout(limits::PASSWORD_WAIT_MAX, turns).await else { return Err(busy()) };
+        // Another connection of the same client may have had it checked meanwhile.
+        if let Some(user) = self.seen.recall(users, name, password.expose()) {
+            return Ok(user);
+        }
         let (seen, users) = (Arc::clone(&self.seen), Arc::clone(users));
         let (name, password) = (name.to_owned(), password.clone());
         let checked = tokio::task::spawn_blocking(move || {
             // Held by the check and not by who waits for it, and may leave.
-            let _turn = turn;
+            let _held = held;
             seen.verify(&users, &name, password.expose())
         });
         checked.await.unwrap_or_else(|_| Err(busy()))
+    }
+
+    fn lane_of(&self, address: IpAddr) -> usize {
+        let hash = self.deal.hash_one(Party::client(address));
+        usize::try_from(hash % limits::PASSWORD_LANES as u64).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn whoever_guesses_holds_up_nobody_else() {
+        const GUESSES: usize = 40;
+        let line = gridlane_auth::password::make_line("ada", "right", [7; 16], 6).unwrap();
+        let users = Arc::new(Users::parse(&line).unwrap());
+        let passwords = Arc::new(Passwords::new().unwrap());
+        let guesser = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let other = (2..250).map(|last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)));
+        let other =
+            other.into_iter().find(|other| passwords.lane_of(*other) != passwords.lane_of(guesser)).unwrap();
+        let done = Arc::new(AtomicUsize::new(0));
+        let guesses: Vec<_> = (0..GUESSES)
+            .map(|number| {
+                let (passwords, users, done) =
+                    (Arc::clone(&passwords), Arc::clone(&users), Arc::clone(&done));
+                tokio::spawn(async move {
+                    let guess = Secret::new(format!("wrong {number}"));
+                    assert!(passwords.verify(&users, "ada", &guess, guesser).await.is_err());
+                    done.fetch_add(1, Ordering::SeqCst);
+                })
+            })
+            .collect();
+        while done.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        let user = passwords.verify(&users, "ada", &Secret::new("right"), other).await.unwrap();
+        assert_eq!(user.name, "ada");
+        assert!(done.load(Ordering::SeqCst) < GUESSES, "it waited for all of them");
+        for guess in guesses {
+            guess.await.unwrap();
+        }
+        assert_eq!(
+            passwords.lane_of("2001:db8::1".parse().unwrap()),
+            passwords.lane_of("2001:db8::2".parse().unwrap())
+        );
     }
 }
