@@ -208,8 +208,6 @@ fn xrdcp_and_xrdfs_to_gridlane() {
         assert_same(&fs::read(&target).unwrap(), BYTES);
         xrdcp(&site, Some(&good), &[text(&local), &url("vo/d/up")]).ok();
         assert_same(&fs::read(site.exported("vo/d/up")).unwrap(), b"from here");
-        // Another connection of the same session.
-        xrdcp(&site, Some(&good), &["-S", "3", &url("vo/f"), text(&target)]).ok();
         for (from, to) in [(&url("vo/sub/f"), text(&target)), (&url("bob/f"), text(&target))] {
             refused(xrdcp(&site, Some(&good), &[from, to]), &["3010", "permission denied"]);
         }

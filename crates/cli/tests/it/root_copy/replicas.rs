@@ -89,7 +89,10 @@ fn one_of_another_size_is_left_out() {
     let servers = [server_with(&bytes), server_with(&bytes[..7 * MIB]), server_with(&bytes)];
     let scratch = Scratch::new();
     let target = scratch.join("f");
-    let outcome = run(cp_from(&urls(&servers), &target)).ok().verified(true);
+    let mut command = cp_from(&urls(&servers), &target);
+    // Long enough for all of them to be reached.
+    command.args(["--limit-rate", "12MB/s"]);
+    let outcome = run(command).ok().verified(true);
     assert_copied(&target, &bytes);
     assert!(!outcome.source(&servers[1].url("f"))["error"].is_null(), "{}", outcome.describe());
 }
