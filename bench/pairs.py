@@ -1,11 +1,24 @@
-"""Rows of paired runs: two ways to do the same work in turns, and what can be said of them."""
+"""Rows of runs in turns: two or more ways to do the same work, and what can be said of them."""
 
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from stats import summarize
+
+# What is compared, as rows call it. All but the first are CPU time, of which less is better.
+MEASURES = {"rate": "rate", "client_cpu_s": "client CPU", "server_cpu_s": "server CPU", "cpu_s": "CPU of both"}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What one side has to reach beside another, or beside the best of several. Without a target: shown only."""
+
+    peers: tuple
+    target: float | None
+    measure: str = "rate"
 
 
 class Pairs:
@@ -19,41 +32,38 @@ class Pairs:
     def compare(self, name, unit, target, ours, peer, cpu=None):
         """One row of rates. With `cpu`, of which side ("client" or "server") and the most of the peer's, another one of
         CPU time from the same runs."""
-        for work in (ours, peer):
-            work()  # not counted
-            self.check()
-        pairs = [(ours(), peer()) for _ in range(self.pairs)]
-        ratio = summarize([a.rate / b.rate for a, b in pairs])
-        self.add({
-            "name": name,
-            "unit": unit,
-            "target": target,
-            "gridlane": side([a for a, _ in pairs]),
-            "peer": side([b for _, b in pairs]),
-            "ratio": ratio,
-            "passed": ratio["low"] >= target if target else None,
-        })
+        ours, peer = self.in_turns([ours, peer])
+        self.add(rate_row(name, unit, target, ours, peer))
         if cpu:
             of, most = cpu
-            # A clock tick is 10 ms: never nothing.
-            spent = [[max(getattr(sample, f"{of}_cpu_s"), 0.01) / sample.bytes for sample in pair] for pair in pairs]
-            ratio = summarize([a / b for a, b in spent])
-            self.add({
-                "name": f"{name}: {of} CPU",
-                "unit": "CPU-s/GB",
-                "at_most": most,
-                "target": None,
-                "gridlane": side([a for a, _ in pairs]) | {"rate": 1e9 * median(a for a, _ in spent)},
-                "peer": side([b for _, b in pairs]) | {"rate": 1e9 * median(b for _, b in spent)},
-                "ratio": ratio,
-                "passed": ratio["high"] <= most,
-            })
+            self.add(cpu_row(f"{name}: {of} CPU", f"{of}_cpu_s", most, ours, peer))
+
+    def claims(self, name, unit, sides, claims):
+        """Several rows from the same runs: `sides` are named works, of which the first is ours."""
+        samples = dict(zip(sides, self.in_turns(list(sides.values()))))
+        ours = samples[next(iter(sides))]
+        for claim in claims:
+            less, most = claim.measure != "rate", len(claim.peers) > 1
+            peers = sorted(claim.peers, key=lambda peer: _median(samples[peer], claim.measure), reverse=not less)
+            of = "the best" if len(peers) > 2 else "the better"
+            row_name = f"{name} vs {peers[0]}" + (f", {of} of {', '.join(claim.peers)}" if most else "")
+            if less:
+                row_name += f": {MEASURES[claim.measure]}"
+                self.add(cpu_row(row_name, claim.measure, claim.target, ours, samples[peers[0]]))
+            else:
+                self.add(rate_row(row_name, unit, claim.target, ours, samples[peers[0]]))
+
+    def in_turns(self, works):
+        """Samples of each work: A B C A B C. What disturbs one disturbs the others as well."""
+        for work in works:
+            work()  # not counted
+            self.check()
+        rounds = [[work() for work in works] for _ in range(self.pairs)]
+        return [list(samples) for samples in zip(*rounds)]
 
     def bounded(self, name, target, bound, work):
         """A row without a peer: the fraction of a bound in bytes per second."""
-        work()
-        self.check()
-        samples = [work() for _ in range(self.pairs)]
+        [samples] = self.in_turns([work])
         ratio = summarize([sample.rate / bound for sample in samples])
         self.add({
             "name": name,
@@ -69,7 +79,52 @@ class Pairs:
         self.rows.append(row)
         ratio = row["ratio"]
         verdict = {True: "pass", False: "FAIL", None: ""}[row["passed"]]
-        print(f"{row['name']:72} {ratio['median']:5.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}] {verdict}", flush=True)
+        print(f"{row['name']:72} {ratio['median']:5.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}] {verdict:4} {values(row)}", flush=True)
+
+
+def values(row):
+    """The medians of both sides as people say them, for those who watch."""
+    scale, unit = {"MB/s": (1e-6, "MB/s"), "CPU-s/GB": (1, "s/GB")}.get(row["unit"], (1, row["unit"]))
+    sides = [row[name]["rate"] for name in ("gridlane", "peer") if name in row]
+    return " and ".join(f"{scale * value:.4g}" for value in sides) + f" {unit}"
+
+
+def rate_row(name, unit, target, ours, peer):
+    """The target counts for the lower end of the interval."""
+    ratio = summarize([a.rate / b.rate for a, b in zip(ours, peer)])
+    return {
+        "name": name,
+        "unit": unit,
+        "target": target,
+        "gridlane": side(ours),
+        "peer": side(peer),
+        "ratio": ratio,
+        "passed": ratio["low"] >= target if target else None,
+    }
+
+
+def cpu_row(name, measure, at_most, ours, peer):
+    """The target counts for the higher end of the interval."""
+    ratio = summarize([_value(a, measure) / _value(b, measure) for a, b in zip(ours, peer)])
+    return {
+        "name": name,
+        "unit": "CPU-s/GB",
+        "at_most": at_most,
+        "target": None,
+        "gridlane": side(ours) | {"rate": 1e9 * _median(ours, measure)},
+        "peer": side(peer) | {"rate": 1e9 * _median(peer, measure)},
+        "ratio": ratio,
+        "passed": ratio["high"] <= at_most if at_most else None,
+    }
+
+
+def _value(sample, measure):
+    # A server whose work is over before anybody asks has not done it for nothing.
+    return sample.rate if measure == "rate" else max(getattr(sample, measure), 1e-6) / sample.bytes
+
+
+def _median(samples, measure):
+    return median(_value(sample, measure) for sample in samples)
 
 
 def side(samples):

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from running import Serve, start
 
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
 
 @dataclass
 class Sample:
@@ -26,33 +24,41 @@ class Sample:
     def rate(self):
         return self.bytes / self.seconds
 
+    @property
+    def cpu_s(self):
+        return self.client_cpu_s + self.server_cpu_s
 
-def run_client(command, count, servers):
-    """Runs a client that moves `count` bytes. Its CPU comes from wait4, the servers' from /proc."""
+
+def run_client(command, count, servers, read=None):
+    """Runs a client that moves `count` bytes. Its CPU comes from wait4, the servers' from their processes' clocks. A
+    client that decides by itself how much it does says so: `read` makes (count, seconds) of what it prints."""
     before = sum(cpu_s(server) for server in servers)
     began = time.perf_counter()
-    process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = start(command, stdout=subprocess.PIPE if read else subprocess.DEVNULL, stderr=subprocess.PIPE)
     errors = process.stderr.read()
+    printed = process.stdout.read().decode() if read else ""
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
         raise SystemExit(f"exit {process.returncode}: {' '.join(command)}\n{errors.decode(errors='replace')}")
     server_cpu = sum(cpu_s(server) for server in servers) - before
+    if read:
+        count, seconds = read(printed)
     return Sample(seconds, count, usage.ru_utime + usage.ru_stime, server_cpu)
 
 
 def cpu_s(server):
-    """CPU time of a server's process and its children so far, in steps of a clock tick."""
+    """CPU time of a server's process and its children so far, threads that have ended included."""
     return sum(_cpu_s(pid) for pid in [server.process.pid, *_children(server.process.pid)])
 
 
 def _cpu_s(pid):
+    # The process's CPU clock, as clock_getcpuclockid(3) makes it: finer than the clock ticks of /proc/PID/stat.
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except FileNotFoundError:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 def _children(pid):
@@ -68,12 +74,12 @@ NGINX_CONF = """\
 pid nginx.pid;
 worker_processes auto;
 error_log {error_log};
-events {{ worker_connections 512; }}
+events {{ worker_connections 2048; }}
 http {{
     access_log off;
     sendfile on;
     tcp_nopush on;
-    keepalive_requests 100000;
+    keepalive_requests 10000000;
     default_type application/octet-stream;
     client_body_temp_path body;
     proxy_temp_path proxy;
@@ -85,6 +91,7 @@ http {{
         ssl_protocols TLSv1.3;
         ssl_certificate {certificate};
         ssl_certificate_key {key};
+        {more}
         root {root};
         autoindex on;
         client_max_body_size 0;
@@ -94,11 +101,11 @@ http {{
 """
 
 
-def nginx_conf(listen, root, certificate, key, error_log):
-    """A configuration with `listen` directives of its own."""
+def nginx_conf(listen, root, certificate, key, error_log, more=""):
+    """A configuration with `listen` directives of its own, and more of the server."""
     user = "user root;\n" if os.getuid() == 0 else ""
     return NGINX_CONF.format(
-        user=user, listen=listen, root=root, certificate=certificate, key=key, error_log=error_log,
+        user=user, listen=listen, root=root, certificate=certificate, key=key, error_log=error_log, more=more,
     )
 
 
@@ -107,11 +114,12 @@ class Nginx:
 
     name = "nginx"
 
-    def __init__(self, directory, prefix, certificate, key):
+    def __init__(self, directory, prefix, certificate, key, cipher=None):
         prefix.mkdir()
         self._ports = {"http": _free_port(), "https": _free_port()}
         listen = f"listen 127.0.0.1:{self._ports['http']}; listen 127.0.0.1:{self._ports['https']} ssl;"
-        conf = nginx_conf(listen, directory, certificate, key, "error.log")
+        more = f"ssl_conf_command Ciphersuites {cipher};" if cipher else ""
+        conf = nginx_conf(listen, directory, certificate, key, "error.log", more)
         (prefix / "nginx.conf").write_text(conf)
         self.process = start(
             ["nginx", "-p", str(prefix), "-c", str(prefix / "nginx.conf")],
@@ -129,44 +137,63 @@ class Nginx:
 
 
 class Apache:
-    """Apache with mod_dav, in one process with threads; for listings only."""
+    """Apache with mod_dav, and with TLS when it is given a certificate."""
 
     name = "Apache"
 
-    def __init__(self, directory, prefix):
+    def __init__(self, directory, prefix, certificate=None, key=None, cipher=None):
         prefix.mkdir()
-        self._port = _free_port()
-        modules = ("mpm_event", "authz_core", "mime", "dir", "autoindex", "dav", "dav_fs")
+        self._ports = {"http": _free_port(), "https": _free_port()}
+        modules = ["mpm_event", "authz_core", "mime", "dir", "autoindex", "dav", "dav_fs"]
+        tls = ""
+        if certificate:
+            modules += ["socache_shmcb", "ssl"]
+            tls = f"""\
+Listen 127.0.0.1:{self._ports["https"]}
+SSLSessionCache shmcb:{prefix}/sessions
+SSLProtocol TLSv1.3
+SSLCipherSuite TLSv1.3 {cipher}
+<VirtualHost 127.0.0.1:{self._ports["https"]}>
+    SSLEngine on
+    SSLCertificateFile {certificate}
+    SSLCertificateKeyFile {key}
+    DocumentRoot {directory}
+</VirtualHost>
+"""
         load = "".join(f"LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n" for name in modules)
         (prefix / "apache.conf").write_text(f"""\
 {load}ServerRoot {prefix}
 PidFile apache.pid
 ServerName localhost
-Listen 127.0.0.1:{self._port}
+Listen 127.0.0.1:{self._ports["http"]}
 User www-data
 Group www-data
 ErrorLog error.log
 TypesConfig /dev/null
 DocumentRoot {directory}
 DavLockDB {prefix}/db
+KeepAlive on
+MaxKeepAliveRequests 0
+EnableSendfile on
 <Directory {directory}>
     Require all granted
     Dav On
     DirectoryIndex disabled
 </Directory>
-""")
+{tls}""")
         apache = shutil.which("apache2", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         self.process = start(
-            [apache, "-X", "-f", str(prefix / "apache.conf")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            [apache, "-D", "FOREGROUND", "-f", str(prefix / "apache.conf")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         deadline = time.monotonic() + 10
-        while subprocess.run(["curl", "-s", "-o", "/dev/null", self.url("big")], check=False).returncode:
+        while subprocess.run(["curl", "-s", "-I", "-o", "/dev/null", self.url("big")], check=False).returncode:
             if self.process.poll() is not None or time.monotonic() > deadline:
                 raise SystemExit("Apache does not start: " + (prefix / "error.log").read_text())
             time.sleep(0.02)
 
-    def url(self, name):
-        return f"http://127.0.0.1:{self._port}/{name}"
+    def url(self, name, scheme="http"):
+        return f"{scheme}://127.0.0.1:{self._ports[scheme]}/{name}"
 
 
 XROOTD_CONF = """\
@@ -185,13 +212,19 @@ xrd.tlsca noverify
 xrootd.tls capable none
 """
 
+# On the same port.
+XROOTD_HTTP_CONF = """\
+xrd.protocol http:{port} libXrdHttp.so
+http.trace none
+"""
+
 
 class Xrootd:
     """Debian's xrootd, as the user that its package makes: it does not run as root."""
 
     name = "xrootd"
 
-    def __init__(self, directory, prefix, certificate, key):
+    def __init__(self, directory, prefix, certificate, key, http=False):
         prefix.mkdir()
         admin, self._port = prefix / "admin", _free_port()
         admin.mkdir()
@@ -201,6 +234,7 @@ class Xrootd:
         conf = XROOTD_CONF.format(
             admin=admin, root=directory, port=self._port, certificate=prefix / "cert.pem", key=prefix / "key.pem",
         )
+        conf += XROOTD_HTTP_CONF.format(port=self._port) if http else ""
         (prefix / "xrootd.conf").write_text(conf)
         (prefix / "key.pem").chmod(0o600)
         command = ["xrootd", "-n", "bench", "-c", str(prefix / "xrootd.conf"), "-l", str(prefix / "log")]
@@ -223,13 +257,34 @@ class Xrootd:
         return f"127.0.0.1:{self._port}"
 
     def url(self, name, scheme="root"):
-        return f"{scheme}://127.0.0.1:{self._port}//{name}"
+        slashes = "//" if scheme.startswith("root") else "/"
+        return f"{scheme}://127.0.0.1:{self._port}{slashes}{name}"
 
 
 def peak_kib(server):
     """The most memory that a server's process has had resident."""
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+    return _peak_kib(server.process.pid)
+
+
+def client_peak_kib(command):
+    """The most memory that a client had resident. Not from wait4: there the memory of whoever started it counts too."""
+    process = start(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    peak = 0
+    while process.poll() is None:
+        peak = max(peak, _peak_kib(process.pid))
+        time.sleep(0.005)
+    if process.returncode:
+        raise SystemExit(f"exit {process.returncode}: {' '.join(command)}\n{process.stderr.read().decode(errors='replace')}")
+    return peak
+
+
+def _peak_kib(pid):
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    # What has ended has no memory.
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)
 
 
 def _free_port():

@@ -5,7 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -31,6 +31,9 @@ def machine():
                 ("aria2", "aria2c", "--version"),
                 ("rclone", "rclone", "version"),
                 ("xrootd", "xrdcp", "--version"),
+                ("apache", "apache2", "-v"),
+                ("davix", "davix-get", "--version"),
+                ("wrk", "wrk", "--version"),
             )
             if shutil.which(command)
         },
@@ -49,9 +52,9 @@ def _first_line(*command):
     return " ".join((done.stdout or done.stderr).splitlines()[0].split()[:3])
 
 
-def write_json(path, facts, rows):
+def write_json(path, facts, rows, **more):
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"v": 1, "machine": facts, "rows": rows}, indent=1) + "\n")
+    path.write_text(json.dumps({"v": 1, "machine": facts, "rows": rows, **more}, indent=1) + "\n")
 
 
 @dataclass
@@ -62,6 +65,7 @@ class Page:
     script: str
     command: str
     caveats: list
+    after: list = field(default_factory=list)
 
 
 def write_page(path, page, facts, rows, stolen):
@@ -99,6 +103,7 @@ def write_page(path, page, facts, rows, stolen):
         "| --- | ---: | ---: | ---: | :---: | :---: | :---: | :---: | :---: |",
     ]
     lines += [_table_row(row) for row in rows]
+    lines += page.after
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
 
@@ -110,10 +115,12 @@ def _table_row(row):
 
     def rate(side):
         if unit == "CPU-s/GB":
-            return f"{side['rate']:.2f} s/GB"
+            return f"{side['rate']:.3f} s/GB"
         return f"{side['rate'] / (1e6 if unit == 'MB/s' else 1):.0f}{'' if unit == 'MB/s' else ' /s'}"
 
     def cpu(side):
+        if unit == "requests/s":
+            return f"{side['client_cpu'] / 1e3:.1f} + {side['server_cpu'] / 1e3:.1f} µs"
         return f"{side['client_cpu']:.2f} + {side['server_cpu']:.2f}" if unit == "MB/s" else "-"
 
     cells = [
@@ -124,7 +131,7 @@ def _table_row(row):
         f"{ratio['low']:.2f} – {ratio['high']:.2f}",
         cpu(ours),
         cpu(peer) if peer else "-",
-        f"≥ {row['target']:.2f}" if row["target"] else f"≤ {row['at_most']:.2f}" if "at_most" in row else "none yet",
+        f"≥ {row['target']:.2f}" if row["target"] else f"≤ {row['at_most']:.2f}" if row.get("at_most") else "none yet",
         {True: "pass", False: "**fail**", None: ""}[row["passed"]],
     ]
     return "| " + " | ".join(cells) + " |"
