@@ -24,12 +24,12 @@ demo: ## two minutes of copies between real servers on this machine, as a table
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 demo/run.py --gridlane $(GRIDLANE) $(DEMO_OPTIONS)
 
-bench: ## paired runs against curl, aria2c and nginx (BENCH_OPTIONS=--quick for a first look)
+bench: ## paired runs on loopback against nginx, Apache, XRootD, curl and others (BENCH_OPTIONS=--quick for a first look)
 	@sh scripts/bootstrap.sh --bench
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
-	@$(ENV) && exec python3 bench/run.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
+	@$(ENV) && exec python3 bench/loopback.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)
 
-bench-trees: ## paired runs with many small files, listings and ranges against rclone, aria2c, nginx and Apache
+bench-trees: ## paired runs with uploads of small files, listings and ranges against rclone, nginx and Apache
 	@sh scripts/bootstrap.sh --bench-trees
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 bench/trees.py --gridlane $(GRIDLANE) $(BENCH_OPTIONS)

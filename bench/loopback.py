@@ -500,7 +500,7 @@ class Bench:
             "adler32 of every upload, which is checked. The others compute nothing. No access logs; nginx and Apache\n  use sendfile.",
             f"Small files: {self.options.files} of 100 kB in directories of {FILES_PER_DIRECTORY}. rclone has 8 transfers and 16 checkers and "
             "reads pages of links, aria2c\n  16 downloads from a list (it lists nothing by itself), `gridlane cp -r` its defaults. Each peer "
-            "runs from nginx and from\n  gridlane; the row is about the faster of the two.",
+            "runs from nginx and from\n  gridlane. \"The better\", here and elsewhere, is the one with the better median.",
             "Memory: the peak of the process as `/proc/PID/status` has it (VmHWM). The kernel's buffers of sockets are not in it.",
         ]
         lines = ["", "## Limits", "", "| what | gridlane | limit | | buffers of sockets in the kernel |", "| --- | ---: | ---: | :---: | --- |"]

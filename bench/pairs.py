@@ -45,8 +45,7 @@ class Pairs:
         for claim in claims:
             less, most = claim.measure != "rate", len(claim.peers) > 1
             peers = sorted(claim.peers, key=lambda peer: _median(samples[peer], claim.measure), reverse=not less)
-            of = "the best" if len(peers) > 2 else "the better"
-            row_name = f"{name} vs {peers[0]}" + (f", {of} of {', '.join(claim.peers)}" if most else "")
+            row_name = f"{name} vs {peers[0]}" + (" (the better)" if most else "")
             if less:
                 row_name += f": {MEASURES[claim.measure]}"
                 self.add(cpu_row(row_name, claim.measure, claim.target, ours, samples[peers[0]]))

@@ -39,8 +39,10 @@
 #   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
 #                        client of XRootD; SciTokens
-#   iproute2             configures the network namespaces of `gridlane wan`
-#   xrootd-server xrootd-client   peers of `make bench-wan` and `make bench-root`
+#   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`
+#   strace               counts the system calls of what the tests run
+#   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan` and `make bench-root`
+#   apache2-bin davix rclone wrk openssl   peers and tools of `make bench`
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -112,6 +114,7 @@ case $purpose in
     need htpasswd apache2-utils
     need rclone rclone
     need litmus litmus
+    need strace strace
     need cadaver cadaver
     need apache2 apache2-bin
     /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
@@ -120,13 +123,20 @@ case $purpose in
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need python3 python3
     need nginx nginx
+    need apache2 apache2-bin
+    need xrootd xrootd-server
+    need xrdfs xrootd-client
+    need openssl openssl
     need aria2c aria2
+    need davix-get davix
+    need rclone rclone
+    need wrk wrk
+    need ss iproute2
     ;;
 --bench-trees)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need python3 python3
     need nginx nginx
-    need aria2c aria2
     need rclone rclone
     need apache2 apache2-bin
     ;;

@@ -70,8 +70,8 @@ done
 # What `make demo` printed, and what `make bench` measured.
 sed -n '/^<!-- demo output -->$/,/^<!-- \/demo output -->$/p' README.md | grep -qE '^ *three replicas .* same( |$)' ||
     complain "README.md shows no run between its '<!-- demo output -->' marks: put there what 'make demo' prints"
-grep -qE '^\| (cp|serve) .*\| +[0-9.]+ +\|' docs/performance/main-job.md ||
-    complain "docs/performance/main-job.md has no table of figures: 'make bench' writes it"
+grep -qE '^\| GET https .*\| +[0-9.]+ +\|' docs/performance/loopback.md ||
+    complain "docs/performance/loopback.md has no table of figures: 'make bench' writes it"
 grep -qE '^\| gridlane cp from nginx \| +[0-9.]+' docs/performance/wan.md ||
     complain "docs/performance/wan.md has no table of figures: 'make bench-wan' writes it"
 grep -qE '^\| full handshakes, ECDSA P-256 \| +[0-9]+' docs/performance/auth.md ||

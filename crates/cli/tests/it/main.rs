@@ -26,6 +26,7 @@ mod operate;
 mod own_trees;
 mod peers;
 mod pki;
+mod ratios;
 mod resume;
 mod resume_journal;
 mod root;

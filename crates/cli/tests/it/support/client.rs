@@ -147,6 +147,10 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal by name (`INT`, `TERM`).
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child.id().to_string(), name);

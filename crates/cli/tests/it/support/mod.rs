@@ -4,6 +4,7 @@
 //! Nothing here sleeps and hopes: whoever waits, waits for a condition and has a deadline.
 
 pub(crate) mod apache;
+pub(crate) mod calls;
 pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod issuer;

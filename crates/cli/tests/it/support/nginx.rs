@@ -63,6 +63,10 @@ impl Nginx {
         format!("https://127.0.0.1:{}/{path}", self.tls_port)
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The certificate that vouches for it.
     pub(crate) fn ca(&self) -> PathBuf {
         self.prefix.join("cert.pem")
