@@ -116,15 +116,16 @@ class Bench:
             self.ROWS[name](self, name)
             self.clear()
         stolen, total = (after - before for before, after in zip(began, stolen_and_all()))
+        stolen = 100 * stolen / max(total, 1)
         facts = machine()
         rows = self.measured.rows
         results = ROOT / "bench/results" / f"loopback-{datetime.now():%Y%m%dT%H%M%S}.json"
-        write_json(results, facts, rows, limits=self.limits, tls=self.tls)
+        write_json(results, facts, rows, limits=self.limits, tls=self.tls, stolen_percent=stolen)
         print(f"wrote {results.relative_to(ROOT)} after {time.monotonic() - clock:.0f} s")
         if self.options.quick or self.options.only:
             print("no page written: it takes a full run")
         else:
-            write_page(Path(self.options.page), self.page(), facts, rows, 100 * stolen / max(total, 1))
+            write_page(Path(self.options.page), self.page(), facts, rows, stolen)
             print(f"wrote {self.options.page}")
         for row in [*rows, *self.limits]:
             if row["passed"] is False:
@@ -335,7 +336,7 @@ class Bench:
         for label, work, count in (
             ("idle, over TLS", memory.idle, 100 if few else 1000),
             ("slow readers, over TLS", lambda *at: memory.slow_readers(*at, seconds), 32 if few else 256),
-            ("slow uploads, over TLS", lambda *at: memory.slow_writers(*at, seconds), 32 if few else 256),
+            ("uploading, over TLS", lambda *at: memory.writers(*at, seconds), 32 if few else 256),
         ):
             # Its own: a peak is of all that a process has done.
             serve = self.another_serve("--allow-write")

@@ -52,11 +52,11 @@ def slow_readers(server, authority, count, seconds):
     return _figures(server, connections, received)
 
 
-def slow_writers(server, authority, count, seconds):
-    """Connections over TLS that each store a file, a few KB at a time."""
+def writers(server, authority, count, seconds):
+    """Connections over TLS that each store a file, as fast as one thread writes to all of them."""
     connections = _connect(server, authority, count)
     for number, connection in enumerate(connections):
-        head = f"PUT /put/slow-{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
+        head = f"PUT /put/part-{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
         connection.sendall(head.encode())
         connection.setblocking(False)
     end, sent, block = time.monotonic() + seconds, 0, bytes(1 << 14)

@@ -43,14 +43,16 @@ class Pairs:
         samples = dict(zip(sides, self.in_turns(list(sides.values()))))
         ours = samples[next(iter(sides))]
         for claim in claims:
-            less, most = claim.measure != "rate", len(claim.peers) > 1
+            less = claim.measure != "rate"
             peers = sorted(claim.peers, key=lambda peer: _median(samples[peer], claim.measure), reverse=not less)
-            row_name = f"{name} vs {peers[0]}" + (" (the better)" if most else "")
+            row_name = f"{name} vs {peers[0]}" + (" (the better)" if len(peers) > 1 else "")
             if less:
                 row_name += f": {MEASURES[claim.measure]}"
-                self.add(cpu_row(row_name, claim.measure, claim.target, ours, samples[peers[0]]))
+                self.add(cpu_row(row_name, claim.measure, claim.target, ours, samples[peers[0]], unit != "MB/s"))
             else:
                 self.add(rate_row(row_name, unit, claim.target, ours, samples[peers[0]]))
+                for other in peers[1:]:
+                    self.add(rate_row(f"{name} vs {other}", unit, None, ours, samples[other]))
 
     def in_turns(self, works):
         """Samples of each work: A B C A B C. What disturbs one disturbs the others as well."""
@@ -83,7 +85,7 @@ class Pairs:
 
 def values(row):
     """The medians of both sides as people say them, for those who watch."""
-    scale, unit = {"MB/s": (1e-6, "MB/s"), "CPU-s/GB": (1, "s/GB")}.get(row["unit"], (1, row["unit"]))
+    scale, unit = {"MB/s": (1e-6, "MB/s"), "CPU-s/GB": (1, "s/GB"), "CPU-µs": (1, "µs")}.get(row["unit"], (1, row["unit"]))
     sides = [row[name]["rate"] for name in ("gridlane", "peer") if name in row]
     return " and ".join(f"{scale * value:.4g}" for value in sides) + f" {unit}"
 
@@ -102,16 +104,17 @@ def rate_row(name, unit, target, ours, peer):
     }
 
 
-def cpu_row(name, measure, at_most, ours, peer):
-    """The target counts for the higher end of the interval."""
+def cpu_row(name, measure, at_most, ours, peer, each=False):
+    """The target counts for the higher end of the interval. `each`: of what is counted, not of a GB."""
+    scale, unit = (1e6, "CPU-µs") if each else (1e9, "CPU-s/GB")
     ratio = summarize([_value(a, measure) / _value(b, measure) for a, b in zip(ours, peer)])
     return {
         "name": name,
-        "unit": "CPU-s/GB",
+        "unit": unit,
         "at_most": at_most,
         "target": None,
-        "gridlane": side(ours) | {"rate": 1e9 * _median(ours, measure)},
-        "peer": side(peer) | {"rate": 1e9 * _median(peer, measure)},
+        "gridlane": side(ours) | {"rate": scale * _median(ours, measure)},
+        "peer": side(peer) | {"rate": scale * _median(peer, measure)},
         "ratio": ratio,
         "passed": ratio["high"] <= at_most if at_most else None,
     }

@@ -116,6 +116,8 @@ def _table_row(row):
     def rate(side):
         if unit == "CPU-s/GB":
             return f"{side['rate']:.3f} s/GB"
+        if unit == "CPU-µs":
+            return f"{side['rate']:.1f} µs"
         return f"{side['rate'] / (1e6 if unit == 'MB/s' else 1):.0f}{'' if unit == 'MB/s' else ' /s'}"
 
     def cpu(side):
