@@ -44,7 +44,7 @@ def run_client(command, count, servers):
 
 def cpu_s(server):
     """CPU time of a server's process and its children so far, in steps of a clock tick."""
-    return sum(_cpu_s(pid) for pid in [server.process.pid, *_children(server.process.pid)])
+    return sum(_cpu_s(pid) for pid in [server.process.pid, *children(server.process.pid)])
 
 
 def _cpu_s(pid):
@@ -55,7 +55,7 @@ def _cpu_s(pid):
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def _children(pid):
+def children(pid):
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:
