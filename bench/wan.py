@@ -93,7 +93,7 @@ class Bench:
         self.options, self.quick = options, options.quick
         self.rounds = 1 if options.quick else options.rounds
         self.shelf = Shelf(work or Path("/"), options.gridlane, HOSTS) if work else Plan()
-        self.failures, self.sections = [], []
+        self.failures, self.has_failed, self.sections = [], False, []
 
     def megabytes(self, size):
         """A size in bytes; of quick runs a tenth."""
@@ -165,7 +165,7 @@ class Bench:
             simulated = Path(options.simulated).read_text() if options.simulated else None
             wan_report.write_page(page, self.command(), facts, self.sections, self.failures, simulated)
             print(f"wrote {page}")
-        return 1 if self.failures else 0
+        return 1 if self.has_failed else 0
 
     def command(self):
         chosen = ["--quick"] if self.quick else []

@@ -5,16 +5,16 @@ import signal
 import time
 from math import inf
 
-from wan_lab import Hook, Place
+from wan_lab import Hook, Place, site_of
 from wan_rows import Race, Scenario, figure, fractions, line
 from wan_three import SITES, THREE, https
-from wan_tools import PORTS, aria2, gridlane, xrdcp
+from wan_tools import aria2, gridlane, xrdcp
 
 # The source that something happens to.
 VICTIM = "near"
 SLOW_SHARE = 0.05
 # So long a peer may take; without a fault it takes 5 s.
-PATIENCE_S = 40
+PATIENCE_S, QUICK_PATIENCE_S = 40, 8
 
 MIB = 1 << 20
 
@@ -47,10 +47,11 @@ class Fault(Race):
 
     def __init__(self, scenario, name, size):
         shelf, peers = scenario.shelf, 1
+        limit_s = QUICK_PATIENCE_S if scenario.bench.quick else PATIENCE_S
         tools = [
             gridlane(shelf, size, https(SITES), scenario.rounds),
-            aria2(shelf, size, SITES, peers, limit_s=PATIENCE_S),
-            xrdcp(shelf, size, SITES, peers, pages=False, limit_s=PATIENCE_S),
+            aria2(shelf, size, SITES, peers, limit_s=limit_s),
+            xrdcp(shelf, size, SITES, peers, pages=False, limit_s=limit_s),
         ]
         super().__init__(scenario, name, size, tools, self.figures)
 
@@ -104,8 +105,7 @@ class Fault(Race):
 
     def report_delay(self, run):
         """Seconds from the fault to the first event about the source."""
-        url = f"//{VICTIM}:{PORTS['nginx']}/"
-        at, _ = run.first("source", lambda event: url in event["url"], from_s=run.fault_s - 0.05)
+        at, _ = run.first("source", lambda event: site_of(event["url"]) == VICTIM, from_s=run.fault_s - 0.05)
         return at - run.fault_s if at < inf else inf
 
 
@@ -191,7 +191,7 @@ class Restart(Race):
         return {
             "name": self.name,
             "size": self.size,
-            "lines": [line(tool, runs, runs)],
+            "lines": [line(tool, runs, runs) | {"fraction": None}],
             "figures": [
                 figure("fetched again, by the links' counters", again, most=64 + flying, unit=" MiB", digits=0),
                 figure("kept of the first run", kept, unit=" MiB", digits=0),

@@ -6,6 +6,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 from math import inf
+from urllib.parse import urlsplit
 
 import bound
 from pairs import ticks_now, ticks_since
@@ -228,6 +229,10 @@ class Lab:
         if tool.original and not same(self.shelf.target, tool.original):
             return "exit 0, but the copy is not the file"
         return None
+
+
+def site_of(address):
+    return urlsplit(address).hostname
 
 
 def same(one, other):

@@ -3,14 +3,14 @@
 import hashlib
 import zlib
 
-from wan_lab import Place, same
+from wan_lab import Place, same, site_of
 from wan_rows import Race, Scenario, figure, line
 from wan_three import SITES, THREE, https
 from wan_tools import aria2, gridlane, metalink, xrdcp
 
 LIAR = "middle"
 # One byte in each so many is wrong.
-STEP_BYTES = 64 << 20
+STEP_BYTES = 8 << 20
 PIECE_BYTES = 4 << 20
 
 
@@ -71,12 +71,10 @@ class Lie(Race):
         yield figure("extra bytes over what is allowed", values, most=1)
 
 
-def site_of(address):
-    return address.partition("://")[2].partition(":")[0]
-
-
 def named(run):
-    return {site_of(source["url"]) for source in run.summary.get("sources", []) if source["state"] == "wrong"}
+    """Sites that an event or the summary calls wrong."""
+    said = [event for _, event in run.events if event["type"] == "source"] + run.summary.get("sources", [])
+    return {site_of(one["url"]) for one in said if one["state"] == "wrong" or one.get("wrong_pieces")}
 
 
 def bad_pieces(run):

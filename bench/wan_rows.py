@@ -6,7 +6,7 @@ from statistics import median, pstdev
 import bound
 from pairs import side
 from stats import summarize
-from wan_lab import EachSecond, Look
+from wan_lab import EachSecond, Look, site_of
 
 # Rows of fewer bytes than that are about set-up, and are given in milliseconds.
 SMALL_BYTES = 10**7
@@ -41,6 +41,8 @@ class Row:
 
     def fail(self, who, why):
         self.bench.failures.append(f"{self.name}, {who}: {why}")
+        # A peer's failure is a result.
+        self.bench.has_failed |= who.startswith("gridlane")
         print(f"FAILED {self.bench.failures[-1]}", flush=True)
 
 
@@ -85,7 +87,7 @@ class Race(Row):
         run.families = {one["family"] for seen in found.values() for one in seen}
         run.controls = {one["congestion_control"] for seen in found.values() for one in seen}
         for source in run.summary.get("sources", []):
-            site = source["url"].partition("://")[2].partition(":")[0]
+            site = site_of(source["url"])
             run.connections[site] = max(run.connections.get(site, 0), source["connections"])
         run.bound_s = self.bound_s(lab, tool, run)
 

@@ -6,7 +6,7 @@ import time
 from math import inf
 
 import bound
-from wan_lab import Hook, Place
+from wan_lab import Hook, Place, site_of
 from wan_report import size_name
 from wan_rows import Race, Row, Scenario, extra, figure, fractions, line
 from wan_three import https
@@ -93,7 +93,7 @@ class Against(Row):
             sent = {site: run.sent[site] / lab.overhead(site, 6) for site in SITES}
             run.bound_s, run.bytes = run.seconds, sent["one"] + sent["two"]
             for source in run.summary.get("sources", []):
-                run.connections[source["url"].partition("://")[2].partition(":")[0]] = source["connections"]
+                run.connections[site_of(source["url"])] = source["connections"]
             runs.append(run)
             shares.append(sent["rival"] / max(1.0, sum(sent.values())))
             totals.append(sum(sent.values()) / whole)

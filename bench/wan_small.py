@@ -95,7 +95,7 @@ def grow(tree, files):
     """A tree of files that differ, if it is not there yet."""
     if tree.exists():
         return
-    block = bytes(range(256)) * (FILE_BYTES // 256 + 1)
+    block = bytes(range(256)) * (FILE_BYTES // 256 + 2)
     for number, name in enumerate(names(tree.name, files)):
         path = tree.parent / name
         path.parent.mkdir(parents=True, exist_ok=True)
