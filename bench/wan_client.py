@@ -12,7 +12,6 @@ import socket
 import sys
 import threading
 import time
-from pathlib import Path
 
 _client = 0  # the process that runs now
 

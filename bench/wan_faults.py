@@ -64,12 +64,13 @@ class Fault(Race):
     def one(self, lab, tool):
         hook = AtShare(lab, self.size, self.share, lambda lab: self.cause(lab, tool))
         try:
-            run = lab.run(tool, self.size, [hook])
+            look = self.look(lab, tool)
+            run = lab.run(tool, self.size, [hook, look])
         finally:
             if hook.at is not None:
                 self.repair(lab, tool)
         run.fault_s = hook.at
-        self.describe(lab, tool, run, {})
+        self.describe(lab, tool, run, look.found)
         if run.failure or hook.at is None:
             why = run.failure or "it was over before the fault"
             if tool is self.tools[0]:

@@ -34,8 +34,9 @@ class Lie(Race):
             original, tool.original = tool.original, None
             runs, right, outcomes = [], [], []
             for _ in range(tool.rounds):
-                run = lab.run(tool, self.size)
-                self.describe(lab, tool, run, {})
+                look = self.look(lab, tool)
+                run = lab.run(tool, self.size, [look])
+                self.describe(lab, tool, run, look.found)
                 is_right = shelf.target.exists() and same(shelf.target, original)
                 runs.append(run)
                 right.append(float(is_right and run.code == 0))

@@ -91,8 +91,9 @@ class OfOneStream(Row):
         for turn in range(scenario.rounds):
             if turn < scenario.few:
                 seconds = EachSecond()
-                their_runs.append(lab.run(theirs, long, [seconds]))
-                race.describe(lab, theirs, their_runs[-1], {})
+                look = race.look(lab, theirs)
+                their_runs.append(lab.run(theirs, long, [seconds, look]))
+                race.describe(lab, theirs, their_runs[-1], look.found)
                 rates = seconds.rates()
                 streams.append(stream_rate(rates, their_runs[-1]) / lab.overhead(SITE, 6))
                 their_runs[-1].bytes = their_runs[-1].sent[SITE] / lab.overhead(SITE, 6)

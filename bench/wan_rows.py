@@ -71,7 +71,7 @@ class Race(Row):
         }
 
     def one(self, lab, tool):
-        look = Look(min(2.0, 0.5 * self.bound_s(lab, tool)), [lab.servers[kind][site] for kind, site in tool.sources])
+        look = self.look(lab, tool)
         seconds = EachSecond()
         run = lab.run(tool, self.size, [look, *([seconds] if self.each_second else [])])
         self.describe(lab, tool, run, look.found)
@@ -80,6 +80,10 @@ class Race(Row):
             self.fail(tool.name, run.failure)
             return None
         return run
+
+    def look(self, lab, tool):
+        servers = [lab.servers[kind][site] for kind, site in tool.sources]
+        return Look(min(2.0, 0.4 * self.bound_s(lab, tool)), servers)
 
     def describe(self, lab, tool, run, found):
         """What was seen of its connections: by the servers, and in the client's own words, which know all of them."""

@@ -4,7 +4,7 @@ from statistics import median
 
 from wan_lab import Place
 from wan_report import size_name
-from wan_rows import Race, Row, Scenario, extra, figure, fractions, line, ratios, variation
+from wan_rows import Race, Row, Scenario, extra, figure, fractions, line, variation
 from wan_tools import Tool, aria2, curl, document, entry, gridlane, xrdcp
 
 SITES = ("near", "middle", "far")
