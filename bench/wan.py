@@ -73,6 +73,7 @@ def arguments():
     parser.add_argument(
         "--quick", action="store_true", help="one run of each client and small files: shows that it works, nothing more",
     )
+    parser.add_argument("--ours", action="store_true", help="without aria2c, xrdcp, rclone and gfal-copy")
     parser.add_argument("--only", default="", help="rows whose 'scenario: row' contains this: 'three:', '1 GB from 3'")
     parser.add_argument("--list", action="store_true", help="print which rows there are")
     parser.add_argument("--page", help="the page to write, also after a run that is not a full one")
@@ -82,7 +83,7 @@ def arguments():
     if not (options.gridlane or options.self_test or options.list):
         parser.error("--gridlane is missing")
     options.gridlane = str(Path(options.gridlane or "").resolve())
-    options.is_full = not (options.quick or options.only)
+    options.is_full = not (options.quick or options.only or options.ours)
     return options
 
 
@@ -169,6 +170,8 @@ class Bench:
 
     def command(self):
         chosen = ["--quick"] if self.quick else []
+        if self.options.ours:
+            chosen.append("--ours")
         if self.options.only:
             chosen.append(f'--only "{self.options.only}"')
         if self.options.rounds != ROUNDS:

@@ -28,7 +28,7 @@ class Lie(Race):
         shelf = self.bench.shelf
         shelf.need(self.size)
         self.prepare()
-        self.tools = self.told()
+        self.tools = self.chosen(self.told())
         lines, figures = [], []
         for tool in self.tools:
             original, tool.original = tool.original, None

@@ -39,6 +39,11 @@ class Row:
     def measure(self, lab):
         raise NotImplementedError
 
+    def chosen(self, tools):
+        """The clients to run: with `--ours` no peers but curl, whose rates are in targets."""
+        keeps_all = not self.bench.options.ours
+        return [tool for tool in tools if keeps_all or tool.name.startswith(("gridlane", "curl"))]
+
     def fail(self, who, why):
         self.bench.failures.append(f"{self.name}, {who}: {why}")
         # A peer's failure is a result.
@@ -56,6 +61,7 @@ class Race(Row):
 
     def measure(self, lab):
         self.bench.shelf.need(self.size)
+        self.tools = self.chosen(self.tools)
         runs = {tool: [] for tool in self.tools}
         for turn in range(max(tool.rounds for tool in self.tools)):
             taking = [tool for tool in self.tools if turn < tool.rounds]

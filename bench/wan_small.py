@@ -25,6 +25,8 @@ class Tree(Row):
             grow(shelf.export / name, files)
         lines, rates = [], {}
         tools = [*self.ours(), *self.peers()]
+        kept = self.chosen([tool for tool, _ in tools])
+        tools = [(tool, files) for tool, files in tools if tool in kept]
         for tool, files in tools:
             runs, per_second = [], []
             for _ in range(tool.rounds):
