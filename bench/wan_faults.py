@@ -100,13 +100,13 @@ class Fault(Race):
         if self.reports:
             yield figure("`source` event after the fault", values, most=most, unit=" s")
         else:
-            said = [value for value in values if value is not None and value != inf]
-            if said:
-                yield figure("`source` event after the fault", said, unit=" s")
+            yield figure("`source` event after the fault", values, unit=" s")
+        values = [self.report_delay(run, "retry") if run else None for run in ours]
+        yield figure("`retry` event after the fault", values, unit=" s")
 
-    def report_delay(self, run):
-        """Seconds from the fault to the first event about the source."""
-        at, _ = run.first("source", lambda event: site_of(event["url"]) == VICTIM, from_s=run.fault_s - 0.05)
+    def report_delay(self, run, kind="source"):
+        """Seconds from the fault to the first event of this type about the victim."""
+        at, _ = run.first(kind, lambda event: site_of(event["url"]) == VICTIM, from_s=run.fault_s - 0.05)
         return at - run.fault_s if at < inf else inf
 
 

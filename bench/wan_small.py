@@ -48,7 +48,7 @@ class Tree(Row):
             known = [rate for rate in per_second if rate]
             note = f"{median(known):.0f} files/s" if known else ""
             if not tool.keeps_events:
-                note += f"; {files} files, so {FILES} would take {FILES / median(known):.0f} s" if known else "nothing copied"
+                note += f"; {done} of {files} files, so {FILES} would take {FILES / median(known):.0f} s" if known else "nothing copied"
                 if runs[-1] and runs[-1].failure:
                     note += f" ({' '.join(runs[-1].failure.split())[:120]})"
             lines.append(line(tool, runs, runs) | {"note": note})
