@@ -150,7 +150,16 @@ class Lab:
         self.network.down()
 
     def wait_for(self, server):
-        self.client.wait_for(server, server.site, server.port)
+        """One that does not come up is started once more: xrootd sometimes hangs while it begins."""
+        error = self.client.wait_for(server, server.site, server.port)
+        if error:
+            print(f"{server.name} at {server.site} does not start ({error}); once more", flush=True)
+            if server.process.poll() is None:
+                server.kill()
+            server.start()
+            error = self.client.wait_for(server, server.site, server.port)
+        if error:
+            raise SystemExit(f"{server.name} at {server.site} does not start: {error}\n{server.log()}")
 
     def another_client(self):
         """One that runs at the same time."""

@@ -93,14 +93,15 @@ class Client:
         return {**self._receive(), "errors": self._errors.read_text(errors="replace")}
 
     def wait_for(self, server, host, port):
+        """Until it listens; what is wrong if it does not in time."""
         deadline = time.monotonic() + _DEADLINE_S
         while True:
             self._send({"host": host, "port": port})
             error = self._receive()["error"]
             if error is None:
-                return
+                return None
             if server.process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{server.name} at {host} does not start: {error}\n{server.log()}")
+                return error
             time.sleep(0.05)
 
     def _send(self, order):
@@ -184,8 +185,14 @@ class XRootD(Server):
             as_other = ["setpriv", "--reuid=xrootd", "--regid=xrootd", "--clear-groups", "--pdeathsig=TERM", "--"]
         else:
             as_other = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"]
-        command = [*as_other, "xrootd", "-c", conf, "-n", site, "-l", directory / "xrootd.log"]
+        self._own_log = directory / "admin" / "xrootd.log"
+        command = [*as_other, "xrootd", "-c", conf, "-n", site, "-l", self._own_log]
         super().__init__(network, site, directory, command)
+
+    def log(self):
+        # It puts the name of its instance before the file's.
+        logs = sorted(self._own_log.parent.rglob("xrootd.log"))
+        return super().log() + "".join(log.read_text(errors="replace")[-2000:] for log in logs)
 
 
 class Identity:
