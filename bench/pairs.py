@@ -147,5 +147,15 @@ def must_be_same(written, original):
 
 def stolen_and_all():
     """Clock ticks that the hypervisor took, and all ticks, since the machine started."""
+    _, stolen, total = ticks_now()
+    return stolen, total
+
+
+def ticks_now():
+    """Clock ticks idle, stolen by the hypervisor, and all, since the machine started."""
     ticks = [int(word) for word in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
-    return ticks[7], sum(ticks)
+    return ticks[3] + ticks[4], ticks[7], sum(ticks)
+
+
+def ticks_since(ticks):
+    return [now - then for then, now in zip(ticks, ticks_now())]

@@ -50,7 +50,7 @@ def run_client(command, count, servers, read=None):
 
 def cpu_s(server):
     """CPU time of a server's process and its children so far, threads that have ended included."""
-    return sum(_cpu_s(pid) for pid in [server.process.pid, *_children(server.process.pid)])
+    return sum(_cpu_s(pid) for pid in [server.process.pid, *children(server.process.pid)])
 
 
 def _cpu_s(pid):
@@ -61,7 +61,7 @@ def _cpu_s(pid):
         return 0.0
 
 
-def _children(pid):
+def children(pid):
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except FileNotFoundError:

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs clients inside the client's namespace and times them there, so that entering it is not in the figures.
 
-Started by bench/wan.py with a connected socket: `wan_client.py FD`. One JSON object a line in each direction.
+Started by bench/wan_sites.py with a connected socket: `wan_client.py FD`. One JSON object a line in each direction; a run
+is answered twice, when it has begun and when it has ended.
 """
 
 import json
@@ -9,10 +10,13 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
-from pathlib import Path
 
 _client = 0  # the process that runs now
+
+# Lines of events that are kept of a run. Those of single files of a tree are many and say little.
+_EVENTS_MAX = 2000
 
 
 def main():
@@ -20,37 +24,60 @@ def main():
         signal.signal(name, end)
     signal.signal(signal.SIGALRM, lambda *_: kill())
     with socket.socket(fileno=int(sys.argv[1])) as channel, channel.makefile("rw") as lines:
-        for line in lines:
-            order = json.loads(line)
-            answer = run(**order) if "command" in order else connect(**order)
-            lines.write(json.dumps(answer) + "\n")
+        def answer(value):
+            lines.write(json.dumps(value) + "\n")
             lines.flush()
 
+        for line in lines:
+            order = json.loads(line)
+            answer(run(answer, **order) if "command" in order else connect(**order))
 
-def run(command, remove, limit_s, errors):
-    """Runs a command whose results were removed before: its time, its CPU, its memory, how it ended."""
+
+def run(answer, command, limit_s, errors, keeps_events):
+    """Runs a command: its time, its CPU, its memory, how it ended, and what it said when on standard output."""
     global _client
-    for path in remove:
-        Path(path).unlink(missing_ok=True)
     to_file = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     files = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-        (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
         (os.POSIX_SPAWN_OPEN, 2, errors, to_file, 0o600),
     ]
+    events, reader = [], None
+    if keeps_events:
+        output, its_output = os.pipe()
+        files.append((os.POSIX_SPAWN_DUP2, its_output, 1))
+        reader = threading.Thread(target=read, args=(output, events))
+        reader.start()
+    else:
+        files.append((os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0))
     signal.setitimer(signal.ITIMER_REAL, limit_s)
-    began = time.perf_counter()
+    # The same clock in all processes.
+    began = time.monotonic()
     _client = os.posix_spawnp(command[0], command, os.environ, file_actions=files)
+    if keeps_events:
+        os.close(its_output)
+    answer({"pid": _client, "began": began})
     _, status, usage = os.wait4(_client, 0)
-    seconds = time.perf_counter() - began
+    seconds = time.monotonic() - began
     _client = 0
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    left_s, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    if reader:
+        reader.join()
     return {
         "seconds": seconds,
         "cpu_s": usage.ru_utime + usage.ru_stime,
         "memory_bytes": usage.ru_maxrss * 1024,
         "code": os.waitstatus_to_exitcode(status),
+        "timed_out": left_s == 0,
+        "events": [[at - began, line] for at, line in events],
     }
+
+
+def read(output, events):
+    """Keeps lines with the time when they came."""
+    with open(output, "rb") as lines:
+        for line in lines:
+            if len(events) < _EVENTS_MAX or b'"summary"' in line:
+                events.append((time.monotonic(), line.decode(errors="replace")))
 
 
 def connect(host, port):

@@ -1,4 +1,4 @@
-"""The figures over the emulated wide area as JSON and as a page."""
+"""The figures over emulated wide areas as JSON and as a page."""
 
 import json
 
@@ -7,33 +7,40 @@ def size_name(size):
     return f"{size // 10**9} GB" if size >= 10**9 else f"{size // 10**6} MB"
 
 
-def write_json(path, facts, network, rows, failures):
+def write_json(path, facts, sections, failures):
     path.parent.mkdir(parents=True, exist_ok=True)
-    figures = {"v": 1, "machine": facts, "network": network, "rows": rows, "failures": failures}
+    figures = {"v": 2, "machine": facts, "sections": sections, "failures": failures}
     path.write_text(json.dumps(figures, indent=1) + "\n")
 
 
+# --- For whoever waits ------------------------------------------------------------------------------
+
+
 def row_lines(row):
-    """A row as text, for whoever waits."""
-    for side in row["sides"]:
-        start = f"{row['name']:14} {side['name']:32}"
-        if "rates" not in side:
-            yield f"{start} failed in every run"
+    """A row as text."""
+    for line in row["lines"]:
+        start = f"  {row['name'][:34]:34} {line['name'][:34]:34}"
+        if "rates" not in line:
+            yield f"{start} failed in every run{_note(line, '; ')}"
             continue
-        sent = " + ".join(f"{sent / row['size']:.2f}" for sent in side["sent"].values())
-        seen = " ".join(map(str, side["connections"].values()))
+        fraction = f"  of bound {line['fraction']['median']:.3f}" if line["fraction"] else ""
+        seen = " ".join(f"{count:g}" for count in line["connections"].values())
         yield (
-            f"{start} {side['rate'] / 1e6:6.1f} MB/s [{side['rates']['low'] / 1e6:.1f}, {side['rates']['high'] / 1e6:.1f}]"
-            f"  of bound {side['fraction']['median']:.2f}  CPU {side['client_cpu']:.2f}"
-            f"  sent {sent}  connections {seen}  busy {side['busy']:.2f}"
+            f"{start} {line['seconds']['median']:7.2f} s {line['rate'] / 1e6:6.1f} MB/s{fraction}"
+            f"  CPU {line['client_cpu']:.2f}  connections {seen}  busy {line['busy']:.2f}{_note(line, '  ')}"
         )
+    for figure in row["figures"]:
+        low, high = _interval(figure)
+        yield f"    {figure['what']:56} {_reached(figure):>9} [{low}, {high}]  {_target(figure):8} {_verdict(figure).strip('*').upper()}"
 
 
-def write_page(path, command, scenario, facts, network, bounds, rows, failures):
-    """Markdown, the caveats first. Every client has figures in every row."""
-    sides = [side for row in rows for side in row["sides"]]
+# --- The page ---------------------------------------------------------------------------------------
+
+
+def write_page(path, command, facts, sections, failures, simulated):
+    """Markdown, the caveats first."""
     lines = [
-        "# `gridlane cp` over an emulated wide area: figures",
+        "# `gridlane cp` over emulated wide areas: figures",
         "",
         "Written by `bench/wan.py`; do not edit by hand. To repeat:",
         "",
@@ -41,169 +48,219 @@ def write_page(path, command, scenario, facts, network, bounds, rows, failures):
         command,
         "```",
         "",
-        "The network, as `gridlane wan up` reads it:",
-        "",
-        "```toml",
-        *scenario.rstrip().splitlines(),
-        "```",
-        "",
         "## What to know before reading",
         "",
-        *caveats(facts, network, rows, sides),
+        *caveats(facts, sections),
         "",
         *failed(failures),
         "| | |",
         "| --- | --- |",
         *(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items()),
         "",
-        *bound_tables(bounds, rows),
+        "## Targets",
+        "",
+        *targets(sections),
+        "",
+        *simulated_beside_measured(simulated, sections),
     ]
-    for size in sorted({row["size"] for row in rows}):
-        lines += ["", *size_table(size, [row for row in rows if row["size"] == size])]
-    lines += ["", *source_table(rows)]
+    shown = set()
+    for section in sections:
+        lines += [f"## {section['title']}", "", *_section(section, shown)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    path.write_text("\n".join(lines).rstrip("\n") + "\n")
 
 
-def caveats(facts, network, rows, sides):
-    n, exact = sides[0]["rates"]["n"], sides[0]["rates"]["exact"]
-    forwarder = sorted(side["forwarder_cpu"] for side in sides)
-    nodes = [node for node in network["nodes"] if not node["is_router"]]
-    controls = sorted({name for side in sides for name in side["congestion_control"]})
-    families = sorted({family for side in sides for family in side["families"]})
-    wmem = max(node["tcp_wmem"][2] for node in nodes) / 1e6
-    rmem = max(node["tcp_rmem"][2] for node in nodes) / 1e6
-    mixed = sorted({side["name"] for side in sides if len(side["families"]) > 1})
-    yield f"- The network is emulated (`{network['backend']}`): three servers, the client and the forwarder of the packets share"
-    yield f"  {facts['cores']} cores; nothing is pinned, the forwarder runs {'before' if network['forwarder_is_real_time'] else 'like'} ordinary threads. It took"
-    yield f"  {forwarder[0]:.2f} to {forwarder[-1]:.2f} CPU-seconds per GB, depending on the row. `busy` below is the share of all cores that anybody"
-    yield "  used during a run: near 1.00 the machine was measured, not the network."
-    yield "- No loss but by full queues, no jitter, no other traffic, and no bottleneck in common."
-    yield f"- Congestion control, as seen on the servers' connections while they sent: {', '.join(controls) or 'not seen'}. Socket buffers are"
-    yield f"  sized for the paths (at most {wmem:.0f} MB to send, {rmem:.0f} MB to receive), larger than a default kernel's: the usual"
-    yield "  limits of one connection are not in these figures."
-    yield f"- The names of the sites resolve to IPv6 and IPv4; connections seen were IPv{' and IPv'.join(map(str, families)) or '?'}, which"
-    yield "  the bounds are for."
-    if mixed:
-        yield f"  Both in one run: {', '.join(mixed)}."
-    yield f"- n = {n} counted runs of each client and one that is not, alternating (A B C, B C A, C A B) in each row. Medians; in brackets the"
-    yield "  95 % interval of the median by order statistics" + ("." if exact else ": **too few runs for that here, the extremes are shown.**")
-    yield "- Times are of the client's process, from its start to its end, taken in its namespace. Every run makes new"
-    yield "  connections; every copy was compared with the file, outside the time. Files and targets are in tmpfs."
-    yield "- `bound(k)` is what k sources can do at best: each moves its payload rate (no headers of packets, but those of TLS and"
-    yield "  HTTP) after the round trips of its set-up and slow start. For root:// these are more, so its bound is lower. It does not"
-    yield "  count what a connection carries during slow start: 1 MB from several sources can beat it. Checksums, CPU and the"
-    yield "  start of a process are not in it."
-    yield "- `gridlane cp` computes adler32 of everything; aria2c and curl compute nothing; xrdcp checks CRC32C of every page, unless"
-    yield "  the row says otherwise (`XRD_CPUSEPGWRTRD=0`). nginx and"
-    yield "  `gridlane serve` speak TLS 1.3 with an ECDSA P-256 certificate, xrootd does not encrypt."
-    idle = [f"{side['name']} ({row['name']})" for row in rows for side in row["sides"] if _sources(row, side) < row["sources"]]
-    if idle:
-        yield f"- Fewer sites than k sent more than 1 % of the file: {', '.join(idle)}."
-    yield "- The peers run with their defaults: aria2c one connection to each server and pieces of at least 20 MiB, told of k URLs"
-    yield "  (`--file-allocation=none`); xrdcp `--sources k` with a metalink of k replicas, for k = 1 the plain URL."
-
-
-def _sources(row, side):
-    """How many sites sent a part of the file worth the name. A small one comes from the nearest alone."""
-    if row["size"] < 10**7:
-        return row["sources"]
-    return sum(sent > 0.01 * row["size"] for sent in side["sent"].values())
+def caveats(facts, sections):
+    lines = [line for section in sections for row in section["rows"] for line in row["lines"] if "rates" in line]
+    network = sections[0]["network"]
+    forwarder = sorted(line["forwarder_cpu"] for line in lines if line["rate"] > 1e7) or [0.0]
+    families = sorted({family for line in lines for family in line["families"]})
+    exact = all(figure["summary"]["exact"] for figure in _figures(sections) if figure["summary"] and figure["passed"] is not None)
+    text = f"""\
+- The networks are emulated (`{network['backend']}`): servers, client and the forwarder of the packets share {facts['cores']} cores; nothing is
+  pinned, the forwarder runs {'before' if network['forwarder_is_real_time'] else 'like'} ordinary threads. It took {forwarder[0]:.2f} to {forwarder[-1]:.2f} CPU-seconds per GB, depending on the row.
+  `busy` below is the share of all cores that anybody used during a run: near 1.00 the machine was measured, not the
+  network.
+- No loss but by full queues, no jitter and no other traffic, where the title does not say so. Congestion control is BBR,
+  where the title does not say so; what was seen on the servers' connections stands in the results as JSON.
+- Rates in titles are those of the wire. Bounds are of payload: no headers of packets, but those of TLS and HTTP. The
+  names of the sites resolve to IPv6 and IPv4; connections seen were IPv{' and IPv'.join(map(str, families)) or '?'}, which the bounds are for.
+- Clients alternate in each row (A B C, B C A, C A B), after no warm-up: files and memory are touched before. Six rounds of
+  what has a target, two of what is there to compare with (one, where a run is said to be so). Medians; in brackets the
+  95 % interval of the median by order statistics, of fewer than six runs the extremes. The interval's worse end must reach
+  the target.{'' if exact else ' **Too few rounds for that here: the extremes are shown.**'}
+- Times are of the client's process, from its start to its end, taken in its namespace. Every run makes new
+  connections; every copy was compared with the file, outside the time. Files and targets are in tmpfs.
+- `of bound` is bound(k) over the time: each source moves its payload rate after the round trips of its set-up and slow
+  start, which the k connections that were opened to it shorten. It does not count what a connection carries
+  during slow start: 1 MB from several sources can beat it. Checksums, CPU and the start of a process are not in it.
+- `sent` are bytes of IP packets from each site over bytes of the file, as the network counted them: headers alone make
+  1.05 over IPv6 and 1.04 over IPv4, TLS up to 0.005 more; beyond that it was sent twice or in vain. What is allowed is twice
+  what is on the way (rate × round trip), or 2 % of the size.
+- Connections: of gridlane all that carried the file, of others those that the servers saw at one moment. Dropped:
+  packets that found a queue full. CPU: seconds per GB. Memory: the most that a client had; the measuring process's own
+  16 MB hide what is below.
+- `gridlane cp` computes adler32 of everything; aria2c and curl compute nothing; xrdcp checks CRC32C of every page, unless
+  the line says otherwise (`XRD_CPUSEPGWRTRD=0`). nginx and `gridlane serve` speak TLS 1.3 with an ECDSA P-256 certificate,
+  xrootd does not encrypt.
+- aria2c is told of k URLs, with `--file-allocation=none`; its defaults are one connection to each server and pieces of at
+  least 20 MiB. xrdcp is told of k replicas by a metalink and `--sources k`, for k = 1 the plain URL."""
+    return text.splitlines()
 
 
 def failed(failures):
     if not failures:
         return []
-    return [f"**{len(failures)} runs failed** and are in no figure:", "", *(f"- {_one_line(text)}" for text in failures), ""]
+    return [f"**{len(failures)} runs failed:**", "", *(f"- {_one_line(text)}" for text in failures), ""]
 
 
-def bound_tables(bounds, rows):
-    payload = {row["sources"]: max(side["payload_bytes_per_s"] for side in row["sides"]) for row in rows}
-    sources = sorted(payload)
-    yield "## Bounds"
+def targets(sections):
+    """All that is judged, in one table."""
+    judged = [figure for figure in _figures(sections) if figure["passed"] is not None]
+    passed = sum(figure["passed"] for figure in judged)
+    yield f"{passed} of {len(judged)} are reached."
     yield ""
-    yield "Seconds, and MB/s of the whole file, at best."
+    yield "| row | what | target | reached | interval | n | |"
+    yield "| --- | --- | :---: | ---: | :---: | ---: | --- |"
+    for section in sections:
+        for row in section["rows"]:
+            for figure in row["figures"]:
+                if figure["passed"] is not None:
+                    yield _figure_line(row["name"], figure)
+
+
+def _figure_line(name, figure):
+    low, high = _interval(figure)
+    n = figure["summary"]["n"] if figure["summary"] else 0
+    n = f"{n} + {figure['missing']} failed" if figure["missing"] else n
+    cells = [name, figure["what"], _target(figure), _reached(figure), f"{low} – {high}", n, _verdict(figure)]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _section(section, shown):
+    for line in section["about"]:
+        yield line
+    if section["about"]:
+        yield ""
+    if section["scenario"] not in shown:
+        shown.add(section["scenario"])
+        yield from ("<details><summary>The network, as gridlane wan up reads it</summary>", "", "```toml")
+        yield from section["scenario"].rstrip().splitlines()
+        yield from ("```", "", "</details>", "")
+    for row in section["rows"]:
+        yield from row_table(row)
+        yield ""
+
+
+def row_table(row):
+    """Clients down."""
+    yield f"### {row['name']}"
     yield ""
-    yield "| | " + " | ".join(f"k = {k}" for k in sources) + " |"
-    yield "| --- |" + " ---: |" * len(sources)
-    yield "| sum of the payload rates | " + " | ".join(f"{payload[k] / 1e6:.1f} MB/s" for k in sources) + " |"
-    for protocol, by_size in bounds.items():
-        for size, seconds in by_size.items():
-            cells = " | ".join(f"{seconds[k - 1]:.3f} s, {size / seconds[k - 1] / 1e6:.1f} MB/s" for k in sources)
-            yield f"| {size_name(size)} over {protocol}:// | {cells} |"
+    has_note = any(line.get("note") for line in row["lines"])
+    names = ["client", "time", "MB/s", "of bound", "ratio", "CPU client", "CPU server", "sent", "connections", "dropped", "busy", "memory MB"]
+    marks = ["---", *["---:"] * 6, ":---:", ":---:", *["---:"] * 3]
+    if has_note:
+        names, marks = [*names, ""], [*marks, "---"]
+    yield "| " + " | ".join(names) + " |"
+    yield "| " + " | ".join(marks) + " |"
+    for line in row["lines"]:
+        cells = [line["name"], *_cells(row, line), *([line.get("note", "")] if has_note else [])]
+        yield "| " + " | ".join(map(_one_line, cells)) + " |"
+    others = [figure for figure in row["figures"] if figure["passed"] is None and figure["summary"]]
+    if others:
+        said = ("{} {} [{} – {}]".format(figure["what"], _reached(figure), *_interval(figure)) for figure in others)
+        yield ""
+        yield "Also: " + "; ".join(said) + "."
 
 
-def size_table(size, rows):
-    """Clients down, numbers of sources across."""
-    yield f"## {size_name(size)}"
+def _cells(row, line):
+    if "rates" not in line:
+        return [f"failed {line['failed']} of {line['rounds']}", *["-"] * 10]
+    small = line["seconds"]["median"] < 1
+    scale, unit, digits = (1e3, "ms", 0) if small else (1, "s", 2)
+    seconds = {name: f"{scale * line['seconds'][name]:.{digits}f}" for name in ("median", "low", "high")}
+    missed = f", {line['failed']} failed" if line["failed"] else ""
+    ratio, fraction = line["ratio"], line["fraction"]
+    fresh = line["seconds"]["median"] >= 0.3  # steps of 10 ms say nothing of less
+    return [
+        f"{seconds['median']} {unit} [{seconds['low']} – {seconds['high']}]{missed}",
+        f"{line['rate'] / 1e6:.1f}",
+        f"{fraction['median']:.3f}" if fraction and fraction["median"] else "-",
+        f"{ratio['median']:.2f} [{ratio['low']:.2f} – {ratio['high']:.2f}]" if ratio else "-",
+        f"{line['client_cpu']:.2f}",
+        f"{line['server_cpu']:.2f}" if fresh else "-",
+        " + ".join(f"{share:.2f}" for share in line["sent"].values()),
+        " + ".join(f"{count:g}" for count in line["connections"].values()),
+        f"{line['dropped']:.0f}",
+        f"{line['busy']:.2f}" if fresh else "-",
+        f"{line['memory_bytes'] / 1e6:.0f}",
+    ]
+
+
+# --- Simulated beside measured ------------------------------------------------------------------------
+
+
+def simulated_beside_measured(text, sections):
+    """The table that the simulator of the plan prints, with what was measured in the row of the same name."""
+    table = [line for line in (text or "").splitlines() if line.startswith("|")]
+    if len(table) < 3:
+        return
+    measured = {
+        row["name"].lower(): line["fraction"]["median"]
+        for section in sections
+        for row in section["rows"]
+        for line in row["lines"][:1]
+        if line.get("fraction")
+    }
+    yield "## Simulated beside measured"
     yield ""
-    time = " (time)" if size < 10**7 else ""
-    yield f"MB/s{time} [interval]; fraction of bound(k); CPU-seconds of the client per GB."
+    yield "The same plan in the simulator (`cargo test -p gridlane-plan --test scenarios -- --nocapture`), which knows no CPU, no"
+    yield "kernel and no queues; and the fraction that was measured, where a row above has the scenario's name."
     yield ""
-    yield "| client | " + " | ".join(f"k = {row['sources']}: MB/s | of bound | CPU" for row in rows) + " |"
-    yield "| --- |" + " ---: | ---: | ---: |" * len(rows)
-    names = list(dict.fromkeys(_name(side) for row in rows for side in row["sides"]))
-    sides = {name: [next((s for s in row["sides"] if _name(s) == name), None) for row in rows] for name in names}
-    for name in names:
-        yield f"| {name} | " + " | ".join(cell for side in sides[name] for cell in _cells(size, side)) + " |"
+    yield f"{table[0]} measured |"
+    yield f"{table[1]} --- |"
+    for line in table[2:]:
+        name = line.split("|")[1].strip().lower()
+        yield f"{line} {measured[name]:.3f} |" if name in measured else f"{line} - |"
     yield ""
-    yield f"Rate of {names[0]} over that of the other in the same round, median [interval]:"
-    yield ""
-    yield "| other | " + " | ".join(f"k = {row['sources']}" for row in rows) + " |"
-    yield "| --- |" + " ---: |" * len(rows)
-    for name in names[1:]:
-        yield f"| {name} | " + " | ".join(_ratio(side) for side in sides[name]) + " |"
 
 
-def _ratio(side):
-    if not side or "ratio" not in side:
-        return "-"
-    return "{median:.2f} [{low:.2f} – {high:.2f}]".format(**side["ratio"])
+# --- Words --------------------------------------------------------------------------------------------
 
 
-def _name(side):
-    # The number of connections that aria2c may have grows with k.
-    return "aria2c -x4 -s4k -k1M from nginx" if side["name"].startswith("aria2c -x4") else side["name"]
+def _figures(sections):
+    return [figure for section in sections for row in section["rows"] for figure in row["figures"]]
 
 
-def _cells(size, side):
-    if side is None:
-        return ["-", "-", "-"]
-    rates, digits = side["rates"], 2 if size < 10**7 else 0 if side["rate"] > 1e9 else 1
-    time = f" ({size / side['rate'] * 1e3:.0f} ms)" if size < 10**7 else ""
-    rate = f"{side['rate'] / 1e6:.{digits}f}{time} [{rates['low'] / 1e6:.{digits}f} – {rates['high'] / 1e6:.{digits}f}]"
-    failed = f", {side['failed']} failed" if side["failed"] else ""
-    return [rate + failed, f"{side['fraction']['median']:.2f}", f"{side['client_cpu']:.2f}"]
+def _text(figure, value):
+    return f"{value:.{figure['digits']}f}{figure['unit']}"
 
 
-def source_table(rows):
-    """Where the bytes came from."""
-    yield "## Who sent what"
-    yield ""
-    yield "Bytes of IP packets towards the client over bytes of the file, by site, as the network counted them: headers alone"
-    yield "make 1.05 over IPv6 and 1.04 over IPv4, TLS up to 0.005 more; beyond that it was sent twice or in vain."
-    yield "Connections: as seen by the servers at one moment of the uncounted run. Dropped: packets that found a queue full."
-    yield "CPU: seconds per GB, counted in steps of 10 ms. Memory: the most that a client had; the measuring process's own 16 MB"
-    yield "hide what is below."
-    yield ""
-    yield "| row | client | near | middle | far | sum | connections | dropped | busy | server CPU | memory MB |"
-    yield "| --- | --- | ---: | ---: | ---: | ---: | :---: | ---: | ---: | ---: | ---: |"
-    for row in rows:
-        for side in row["sides"]:
-            shares = [sent / row["size"] for sent in side["sent"].values()]
-            cells = [
-                row["name"],
-                side["name"],
-                *(f"{share:.2f}" for share in shares),
-                f"{sum(shares):.2f}",
-                " + ".join(map(str, side["connections"].values())),
-                f"{side['dropped']:.0f}",
-                f"{side['busy']:.2f}" if row["size"] >= 10**7 else "-",
-                f"{side['server_cpu']:.2f}" if row["size"] >= 10**7 else "-",
-                f"{side['memory_bytes'] / 1e6:.0f}",
-            ]
-            yield "| " + " | ".join(cells) + " |"
+def _reached(figure):
+    return _text(figure, figure["summary"]["median"]) if figure["summary"] else "nothing"
+
+
+def _interval(figure):
+    summary = figure["summary"]
+    return [_text(figure, summary[end]) for end in ("low", "high")] if summary else ("-", "-")
+
+
+def _target(figure):
+    if figure["least"] is not None:
+        return f"≥ {figure['least']:g}{figure['unit']}"
+    if figure["most"] is not None:
+        digits = 0 if figure["most"] >= 10 else 3
+        return f"≤ {round(figure['most'], digits):g}{figure['unit']}"
+    return ""
+
+
+def _verdict(figure):
+    return {True: "pass", False: "**fail**", None: ""}[figure["passed"]]
+
+
+def _note(line, before):
+    return before + line["note"] if line.get("note") else ""
 
 
 def _one_line(text):
-    return " ".join(text.split()).replace("|", "\\|")
+    return " ".join(str(text).split()).replace("|", "\\|")

@@ -3,13 +3,15 @@
 import json
 import os
 import re
+import select
+import signal
 import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from processes import nginx_conf
+from processes import children, nginx_conf
 from running import start
 
 # How long a network or a server may take to begin.
@@ -43,6 +45,10 @@ class Network:
         command = [self._gridlane, "wan", "down", "--name", self._name, "--quiet"]
         subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
+    def set(self, link, *options):
+        command = [self._gridlane, "wan", "set", "--name", self._name, link, *options]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
     def connections(self, site, port):
         """What `ss` knows of the connections of a server: IP version and congestion control of each."""
         command = self.at(site, "ss", "-Htni", "state", "established", "sport", "=", f":{port}")
@@ -70,25 +76,32 @@ class Client:
                 network.at(site, sys.executable, helper, theirs.fileno()),
                 pass_fds=[theirs.fileno()], env=environment,
             )
-        self._lines = ours.makefile("rw")
-        ours.close()
+        self._channel, self._lines = ours, ours.makefile("rw")
 
-    def begin(self, command, remove, limit_s):
-        self._send({"command": command, "remove": remove, "limit_s": limit_s, "errors": str(self._errors)})
+    def begin(self, command, limit_s, keeps_events=False):
+        """Begins a run: its process, and when it began on the clock of `time.monotonic`."""
+        order = {"command": list(map(str, command)), "limit_s": limit_s, "keeps_events": keeps_events}
+        self._send({**order, "errors": str(self._errors)})
+        return self._receive()
+
+    def has_ended(self, wait_s):
+        """Whether the run ends within so many seconds (`None`: however long it takes)."""
+        return bool(select.select([self._channel], [], [], wait_s)[0])
 
     def end(self):
         """What the run that was begun cost, and what it said on standard error."""
         return {**self._receive(), "errors": self._errors.read_text(errors="replace")}
 
     def wait_for(self, server, host, port):
+        """Until it listens; what is wrong if it does not in time."""
         deadline = time.monotonic() + _DEADLINE_S
         while True:
             self._send({"host": host, "port": port})
             error = self._receive()["error"]
             if error is None:
-                return
+                return None
             if server.process.poll() is not None or time.monotonic() > deadline:
-                sys.exit(f"{server.name} at {host} does not start: {error}\n{server.log()}")
+                return error
             time.sleep(0.05)
 
     def _send(self, order):
@@ -106,9 +119,19 @@ class Server:
     """A server at a site. Its log is for the case that it does not start."""
 
     def __init__(self, network, site, directory, command, **options):
-        self._log = directory / "log"
+        self.site, self._log = site, directory / "log"
+        self._command, self._options = network.at(site, *command), options
+        self.start()
+
+    def start(self):
         with open(self._log, "wb") as log:
-            self.process = start(network.at(site, *command), stdout=log, stderr=subprocess.STDOUT, **options)
+            self.process = start(self._command, stdout=log, stderr=subprocess.STDOUT, **self._options)
+
+    def kill(self):
+        """As a crash would: at once, with its children."""
+        for pid in [self.process.pid, *children(self.process.pid)]:
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
 
     def log(self):
         return self._log.read_text(errors="replace")[-2000:]
@@ -118,7 +141,7 @@ class Nginx(Server):
     name, port = "nginx", 443
 
     def __init__(self, network, site, directory, export, identity):
-        directory.mkdir()
+        directory.mkdir(parents=True)
         conf = directory / "nginx.conf"
         listen = f"listen {self.port} ssl; listen [::]:{self.port} ssl;"
         conf.write_text(nginx_conf(listen, export, identity.certificate, identity.key, "stderr"))
@@ -129,7 +152,7 @@ class GridlaneServe(Server):
     name, port = "gridlane serve", 8443
 
     def __init__(self, network, site, directory, export, identity, gridlane, addresses):
-        directory.mkdir()
+        directory.mkdir(parents=True)
         command = [gridlane, "serve", export, "--cert", identity.certificate, "--key", identity.key]
         command += ["--access-log", "off", "--insecure-allow-anonymous"]
         for address in addresses:
@@ -162,8 +185,14 @@ class XRootD(Server):
             as_other = ["setpriv", "--reuid=xrootd", "--regid=xrootd", "--clear-groups", "--pdeathsig=TERM", "--"]
         else:
             as_other = ["unshare", "--user", "--map-user=65534", "--map-group=65534", "--"]
-        command = [*as_other, "xrootd", "-c", conf, "-n", site, "-l", directory / "xrootd.log"]
+        self._own_log = directory / "admin" / "xrootd.log"
+        command = [*as_other, "xrootd", "-c", conf, "-n", site, "-l", self._own_log]
         super().__init__(network, site, directory, command)
+
+    def log(self):
+        # It puts the name of its instance before the file's.
+        logs = sorted(self._own_log.parent.rglob("xrootd.log"))
+        return super().log() + "".join(log.read_text(errors="replace")[-2000:] for log in logs)
 
 
 class Identity:

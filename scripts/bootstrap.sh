@@ -163,6 +163,10 @@ case $purpose in
     need aria2c aria2
     need xrootd xrootd-server
     need xrdcp xrootd-client
+    need rclone rclone
+    need gfal-copy gfal2-util-scripts
+    has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_http.so' || packages="$packages gfal2-plugin-http"
+    has_file '/usr/lib/*/gfal2-plugins/libgfal_plugin_file.so' || packages="$packages gfal2-plugin-file"
     ;;
 esac
 

@@ -46,5 +46,6 @@ mod upload;
 mod verification;
 mod wan;
 mod wan_crash;
+mod wan_limits;
 mod wan_paths;
 mod wan_rights;

@@ -1,0 +1,104 @@
+"""The clients: how each is told to fetch a file from several sites, and what it is compared with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from wan_sites import GridlaneServe, Nginx, XRootD
+
+PORTS = {"nginx": Nginx.port, "serve": GridlaneServe.port, "xrootd": XRootD.port}
+PROTOCOLS = {"nginx": "https", "serve": "https", "xrootd": "root"}
+
+# A client that takes longer is hung; its run counts as failed.
+LIMIT_S = 120
+
+
+@dataclass(eq=False)
+class Tool:
+    """A way to fetch something, and whom it talks to."""
+
+    name: str
+    command: list
+    sources: tuple  # (kind of server, site), the nearest first
+    rounds: int
+    original: Path | None = None  # what the target must be
+    keeps_events: bool = False
+    limit_s: float = LIMIT_S
+
+    @property
+    def protocols(self):
+        return [PROTOCOLS[kind] for kind, _ in self.sources]
+
+
+def url(kind, site, name):
+    slash = "//" if kind == "xrootd" else "/"
+    return f"{PROTOCOLS[kind]}://{site}:{PORTS[kind]}{slash}{name}"
+
+
+def gridlane(shelf, size, sources, rounds, name=None, more=()):
+    """`gridlane cp` with its events, which say more than a tool can be asked afterwards."""
+    first, *mirrors = (url(kind, site, size) for kind, site in sources)
+    command = [shelf.binary, "cp", first, str(shelf.target), "--json", "--ca", shelf.authority, *more]
+    for mirror in mirrors:
+        command += ["--mirror", mirror]
+    names = {"serve": "gridlane serve"}
+    kinds = " and ".join(dict.fromkeys(names.get(kind, kind) for kind, _ in sources))
+    return Tool(
+        name or f"gridlane cp from {kinds}", command, tuple(sources), rounds, shelf.file(size), keeps_events=True,
+    )
+
+
+def aria2(shelf, size, sites, rounds, best=False, limit_s=LIMIT_S):
+    """With its defaults: one connection to each server, pieces of at least 20 MiB. Or with the most that it may have."""
+    most, name = [], "aria2c from nginx"
+    if best:
+        most = ["--max-connection-per-server=4", f"--split={4 * len(sites)}", "--min-split-size=1M"]
+        name = f"aria2c -x4 -s{4 * len(sites)} -k1M"
+    command = [
+        "aria2c", "--no-conf", "--quiet", "--file-allocation=none", f"--ca-certificate={shelf.authority}",
+        f"--dir={shelf.target.parent}", f"--out={shelf.target.name}", *most,
+        *(url("nginx", site, size) for site in sites),
+    ]
+    return Tool(name, command, _all("nginx", sites), rounds, shelf.file(size), limit_s=limit_s)
+
+
+def xrdcp(shelf, size, sites, rounds, pages=True, limit_s=LIMIT_S):
+    """Of several replicas only a metalink or a redirector can tell it. Debian's build computes the CRC32C of pages
+    in software, which two shared cores feel: also without."""
+    source = [url("xrootd", sites[0], size)]
+    if len(sites) > 1:
+        source = ["--sources", str(len(sites)), str(metalink(shelf, size, _all("xrootd", sites)))]
+    command = ["xrdcp", "--nopbar", "--silent", *source, str(shelf.target)]
+    if not pages:
+        command = ["env", "XRD_CPUSEPGWRTRD=0", *command]
+    name = "xrdcp from xrootd" if pages else "xrdcp without page checksums"
+    return Tool(name, command, _all("xrootd", sites), rounds, shelf.file(size), limit_s=limit_s)
+
+
+def curl(shelf, size, site, rounds, max_s=None):
+    command = ["curl", "--silent", "--show-error", "--fail", "--cacert", shelf.authority, "-o", str(shelf.target)]
+    if max_s:
+        command += ["--max-time", str(max_s)]
+    return Tool("curl from nginx", [*command, url("nginx", site, size)], (("nginx", site),), rounds, shelf.file(size))
+
+
+def metalink(shelf, size, sources, digests="", name=None):
+    """A metalink of a file's replicas; `digests` are its elements `hash` and `pieces`."""
+    name = f"{name or size}-{'-'.join(kind + site for kind, site in sources)}.meta4"
+    return shelf.write(name, document([entry(shelf.target.name, size, size, sources, digests)]))
+
+
+def entry(target, name, size, sources, digests=""):
+    """A file of this name at the sources, which is to be called `target`."""
+    urls = "".join(
+        f'<url priority="{rank}">{url(kind, site, name)}</url>' for rank, (kind, site) in enumerate(sources, 1)
+    )
+    return f'<file name="{target}"><size>{size}</size>{digests}{urls}</file>'
+
+
+def document(entries):
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<metalink xmlns="urn:ietf:params:xml:ns:metalink">'
+    return head + "".join(entries) + "</metalink>\n"
+
+
+def _all(kind, sites):
+    return tuple((kind, site) for site in sites)
