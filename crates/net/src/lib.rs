@@ -14,6 +14,7 @@ mod accept;
 mod client_certs;
 mod dial;
 pub mod file;
+mod gather;
 mod proxy;
 pub mod proxy_protocol;
 mod race;

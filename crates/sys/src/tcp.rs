@@ -48,6 +48,26 @@ pub fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     Ok(TcpInfo { round_trip: micros(smallest) })
 }
 
+/// Has whoever waits for `socket` woken only when `bytes` are there (`SO_RCVLOWAT`), or when it has ended or is full. If
+/// as many are there already, they are woken now.
+pub fn set_receive_mark(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: `value` is readable for its size.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            mem::size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
