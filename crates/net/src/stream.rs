@@ -50,21 +50,24 @@ impl Stream {
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> io::Result<Stream> {
+        let gives_keys = config.enable_secret_extraction;
         let conn = UnbufferedClientConnection::new(config, name).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Client(Box::new(conn))).await
+        Stream::plain(socket)?.shake_hands(Side::Client(Box::new(conn)), gives_keys).await
     }
 
     /// Shakes hands as a server.
     pub async fn accept_tls(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Stream> {
+        let gives_keys = config.enable_secret_extraction;
         let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn))).await
+        Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn)), gives_keys).await
     }
 
     /// Shakes hands as a server on a connection that was plain so far. `ahead` is what was read from it already and
     /// belongs to the handshake. After a failure the connection is of no use.
     pub async fn upgrade_tls(&mut self, config: Arc<ServerConfig>, ahead: &[u8]) -> io::Result<()> {
+        let gives_keys = config.enable_secret_extraction;
         let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        let mut session = Box::new(Session::new(Side::Server(Box::new(conn))));
+        let mut session = Box::new(Session::new(Side::Server(Box::new(conn)), gives_keys));
         let room = session.input();
         if self.session.is_some() || ahead.len() > room.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot begin here"));
@@ -74,8 +77,8 @@ impl Stream {
         self.shake_hands_in(session).await
     }
 
-    async fn shake_hands(mut self, side: Side) -> io::Result<Stream> {
-        self.shake_hands_in(Box::new(Session::new(side))).await?;
+    async fn shake_hands(mut self, side: Side, gives_keys: bool) -> io::Result<Stream> {
+        self.shake_hands_in(Box::new(Session::new(side, gives_keys))).await?;
         Ok(self)
     }
 
@@ -138,6 +141,15 @@ impl Stream {
                 Need::Nothing => return Ok(count),
                 Need::PeerClosed => return Ok(count),
                 Need::Input if count == 0 => {
+                    if let Some(at) = session.room_in(target) {
+                        match receive_of(socket, &mut target[at..], gather, certain_bytes).await? {
+                            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                            received => match session.received_in(target, at, received)? {
+                                (0, Need::Input) => continue,
+                                (count, _) => return Ok(count),
+                            },
+                        }
+                    }
                     if !session.has_input() {
                         // Room is made for bytes that have come, not for those that may.
                         gather.end(socket)?;
