@@ -69,6 +69,8 @@ pub(crate) struct Opened {
     pub(crate) plain_end: usize,
     /// Where the ciphertext begins that is left.
     pub(crate) rest: usize,
+    /// Length of the last record with data, from its header to its tag; 0: there was none.
+    pub(crate) record_bytes: usize,
     pub(crate) stop: Option<Stop>,
 }
 
@@ -107,15 +109,20 @@ impl Records {
     /// Decrypts up to `max` records with data of those that begin at `buf[at..]` and are there whole, and puts their
     /// plaintexts one behind the other from `buf[out..]` on, where `out` is not behind `at`.
     pub(crate) fn open(&mut self, buf: &mut [u8], out: usize, at: usize, max: usize) -> Opened {
-        let (mut plain_end, mut rest) = (out, at);
+        let mut opened = Opened { plain_end: out, rest: at, record_bytes: 0, stop: None };
         for _ in 0..max {
-            match self.open_one(buf, &mut plain_end, &mut rest) {
-                Ok(true) => {}
+            let Opened { plain_end, rest, .. } = &mut opened;
+            let plain_before = *plain_end;
+            match self.open_one(buf, plain_end, rest) {
+                Ok(true) => opened.record_bytes = opened.plain_end - plain_before + OVERHEAD_BYTES,
                 Ok(false) => break,
-                Err(stop) => return Opened { plain_end, rest, stop: Some(stop) },
+                Err(stop) => {
+                    opened.stop = Some(stop);
+                    break;
+                }
             }
         }
-        Opened { plain_end, rest, stop: None }
+        opened
     }
 
     /// Opens records up to the first with data; whether there was one.

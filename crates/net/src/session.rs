@@ -94,6 +94,8 @@ pub(crate) struct Session {
     plain: Vec<u8>,
     taken: usize,
     peer_closed: bool,
+    /// Length of the last record of bulk data.
+    record_bytes: usize,
 }
 
 impl Session {
@@ -113,6 +115,7 @@ impl Session {
             plain: Vec::new(),
             taken: 0,
             peer_closed: false,
+            record_bytes: 0,
         }
     }
 
@@ -240,16 +243,18 @@ impl Session {
     }
 
     /// Where in `target` the socket's next bytes may go so that they need not be copied, when nothing waits to be read;
-    /// followed by [`Session::received_in`]. It is a page's beginning, with room in front of it for the record of which a
-    /// part is there.
-    pub(crate) fn room_in(&self, target: &[u8]) -> Option<usize> {
+    /// followed by [`Session::received_in`]. It begins with a page, with room in front of it for the record of which a
+    /// part is there, and ends with a record if they are as long as the last one: else its front would be copied twice.
+    pub(crate) fn room_in(&self, target: &[u8]) -> Option<Range<usize>> {
         let is_ready = matches!(self.layer, Layer::Ours(_)) && self.plain.is_empty();
         if !is_ready || self.peer_closed || self.failed.is_some() {
             return None;
         }
-        let before = target.as_ptr().addr() + (self.end - self.start);
-        let at = before.next_multiple_of(PAGE_BYTES) - target.as_ptr().addr();
-        (target.len() >= at + DIRECT_BYTES_MIN).then_some(at)
+        let partial = self.end - self.start;
+        let at = (target.as_ptr().addr() + partial).next_multiple_of(PAGE_BYTES) - target.as_ptr().addr();
+        let room = target.len().checked_sub(at).filter(|room| *room >= DIRECT_BYTES_MIN)?;
+        let over = (room + partial).checked_rem(self.record_bytes).unwrap_or(0);
+        Some(at..target.len() - over)
     }
 
     /// `bytes` came into `target[at..]`, as [`Session::room_in`] said. They become plaintext at the front of `target`;
@@ -268,6 +273,9 @@ impl Session {
         let Layer::Ours(records) = &mut self.layer else { return Err(io::ErrorKind::NotConnected.into()) };
         let ciphertext = &mut target[..at + bytes];
         let opened = records.open(ciphertext, 0, at - partial, usize::MAX);
+        if opened.record_bytes > 0 {
+            self.record_bytes = opened.record_bytes;
+        }
         if opened.stop.is_none() && opened.rest < ciphertext.len() {
             let left = &ciphertext[opened.rest..];
             self.start = HEADROOM - left.len();

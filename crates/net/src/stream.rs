@@ -141,8 +141,9 @@ impl Stream {
                 Need::Nothing => return Ok(count),
                 Need::PeerClosed => return Ok(count),
                 Need::Input if count == 0 => {
-                    if let Some(at) = session.room_in(target) {
-                        match receive_of(socket, &mut target[at..], gather, certain_bytes).await? {
+                    if let Some(room) = session.room_in(target) {
+                        let at = room.start;
+                        match receive_of(socket, &mut target[room], gather, certain_bytes).await? {
                             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                             received => match session.received_in(target, at, received)? {
                                 (0, Need::Input) => continue,
