@@ -48,7 +48,7 @@ pub(crate) struct Records {
     sealer: Half,
     keys: Keys,
     /// Records after which a key has to be replaced.
-    sealed_max: u64,
+    pub(crate) sealed_max: u64,
     /// The front of a handshake message whose rest is in the next record.
     message: Vec<u8>,
     idle_records: u32,
@@ -224,6 +224,12 @@ impl Records {
     /// Says that nothing follows.
     pub(crate) fn seal_close(&mut self, out: &mut [u8]) -> Result<usize, Error> {
         self.sealer.seal(ALERT, &[1, AlertDescription::CloseNotify.into()], out)
+    }
+
+    /// Makes a record of any kind.
+    #[cfg(test)]
+    pub(crate) fn seal_as(&mut self, kind: u8, said: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        self.sealer.seal(kind, said, out)
     }
 
     /// Says why the connection is given up, if that is for us to say.

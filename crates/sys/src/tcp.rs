@@ -87,6 +87,18 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_is_set_and_a_number_that_is_none_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        set_receive_mark(&near, 100).unwrap();
+        far.write_all(&[7; 100]).unwrap();
+        let mut bytes = [0; 200];
+        assert_eq!(near.read(&mut bytes).unwrap(), 100, "a read waits for as many");
+        assert!(set_receive_mark(&near, usize::MAX).is_err());
+    }
+
+    #[test]
     fn what_is_no_tcp_socket_is_an_error() {
         let file = std::fs::File::open("/dev/null").unwrap();
         assert!(info(&file).is_err());
