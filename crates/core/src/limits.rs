@@ -378,6 +378,8 @@ pub const XML_ATTRIBUTES_MAX: usize = 64;
 pub const IO_BYTES: usize = 256 * 1024;
 /// Plaintext of one TLS record (RFC 8446, 5.1).
 pub const TLS_RECORD_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of a message about TLS itself behind the handshake (RFC 8446, 4.6): tickets, of which real ones have 0.2 to 2 kB.
+pub const TLS_HANDSHAKE_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 /// Memory for bytes that arrived before the ones in front of them, for targets written in order.
 pub const REORDER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes received since the journal last told of them: what a killed copy may fetch again.

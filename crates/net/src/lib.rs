@@ -1,9 +1,9 @@
 //! Connections: listening, telling protocols apart on one port, TLS, and dialling.
 //!
 //! Everything above speaks to a [`Stream`], which is one TCP connection, plain or TLS, and does not
-//! care which side opened it. The data path's costs live here: TLS goes through rustls' unbuffered
-//! interface with page-aligned buffers of our own (see the `session` module), plain connections send files by
-//! `sendfile`.
+//! care which side opened it. The data path's costs live here: rustls shakes hands, and the records of TLS 1.3 are opened
+//! and sealed in page-aligned buffers of our own (see the `session` and `records` modules), bulk data gathers in the
+//! kernel before its reader is woken (`gather`), plain connections send files by `sendfile`.
 //!
 //! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
 //! module), directly or through the proxy that the environment names (see `proxy`).
@@ -14,9 +14,11 @@ mod accept;
 mod client_certs;
 mod dial;
 pub mod file;
+mod gather;
 mod proxy;
 pub mod proxy_protocol;
 mod race;
+mod records;
 mod resolve;
 mod resumption;
 mod session;

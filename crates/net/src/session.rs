@@ -1,10 +1,11 @@
 //! One TLS session over buffers of our own: ciphertext in, plaintext out, and back.
 //!
-//! No socket here: [`stream`](crate::stream) moves the bytes. rustls' buffered interface reads in
-//! steps of 4 KiB and copies twice, which costs three times the CPU on receive; this one decrypts in
-//! place out of 256 KiB reads.
+//! No socket here: [`stream`](crate::stream) moves the bytes. rustls shakes hands, through its unbuffered interface: the
+//! other one reads in steps of 4 KiB and copies twice, which costs three times the CPU on receive. As soon as a handshake
+//! of TLS 1.3 is over and nothing of it is left, [`records`](crate::records) takes over. With TLS 1.2 rustls goes on.
 //!
-//! The receive buffer keeps a partial record in front of a page boundary, so that the kernel always
+//! Bulk data comes straight into its reader's buffer and is decrypted there ([`Session::room_in`]). What is small comes
+//! into a buffer of the session, which keeps a partial record in front of a page boundary, so that the kernel always
 //! copies to an aligned address (see `gridlane_sys::AlignedBuf` for why that matters):
 //!
 //! ```text
@@ -16,7 +17,8 @@ use std::io;
 use std::ops::Range;
 
 use gridlane_core::limits::{IO_BYTES, TLS_RECORD_BYTES_MAX};
-use gridlane_sys::AlignedBuf;
+use gridlane_sys::{AlignedBuf, PAGE_BYTES};
+use rustls::ProtocolVersion;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::CertificateDer;
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
@@ -24,17 +26,39 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
 };
 
+use crate::records::{HEADER_BYTES, Keys, OVERHEAD_BYTES, Opened, Records, Stop};
+
 /// Room for one partial record: its 5-byte header, 16 KiB, and what a cipher may add (RFC 8446, 5.2).
 const HEADROOM: usize = 20 * 1024;
 /// Plaintext encrypted per call: what is sent with one system call.
 pub(crate) const ENCRYPT_BYTES: usize = 4 * TLS_RECORD_BYTES_MAX;
 /// Room that a record needs beyond its plaintext.
 const RECORD_OVERHEAD: usize = 256;
+/// Room for one record about TLS itself.
+const NOTE_BYTES: usize = 16 + OVERHEAD_BYTES;
+/// A reader's buffer with at least so much room is received into.
+const DIRECT_BYTES_MIN: usize = 64 * 1024;
+const _: () = assert!(HEADER_BYTES + TLS_RECORD_BYTES_MAX + RECORD_OVERHEAD <= HEADROOM);
 
 /// Which side of the handshake we are.
 pub(crate) enum Side {
     Client(Box<UnbufferedClientConnection>),
     Server(Box<UnbufferedServerConnection>),
+}
+
+/// Whose the records are.
+enum Layer {
+    Rustls(Side),
+    Ours(Box<Records>),
+    /// Only while one becomes the other, and when that failed.
+    Nobody,
+}
+
+/// What was agreed on in a handshake.
+struct Agreed {
+    version: Option<ProtocolVersion>,
+    peer_certificates: Vec<CertificateDer<'static>>,
+    is_resumed: bool,
 }
 
 /// What the session needs next.
@@ -49,7 +73,13 @@ pub(crate) enum Need {
 }
 
 pub(crate) struct Session {
-    side: Side,
+    layer: Layer,
+    /// Whether rustls gives the keys away.
+    gives_keys: bool,
+    /// Known here when rustls does not know it any more.
+    agreed: Option<Agreed>,
+    /// Why nothing can be read any more.
+    failed: Option<rustls::Error>,
     /// Made when bytes are about to come.
     incoming: Option<AlignedBuf>,
     /// Unprocessed ciphertext is `incoming[start..end]`.
@@ -64,12 +94,18 @@ pub(crate) struct Session {
     plain: Vec<u8>,
     taken: usize,
     peer_closed: bool,
+    /// Length of the last record of bulk data.
+    record_bytes: usize,
 }
 
 impl Session {
-    pub(crate) fn new(side: Side) -> Session {
+    /// `gives_keys`: whether the configuration lets rustls give the keys away.
+    pub(crate) fn new(side: Side, gives_keys: bool) -> Session {
         Session {
-            side,
+            layer: Layer::Rustls(side),
+            gives_keys,
+            agreed: None,
+            failed: None,
             incoming: None,
             start: HEADROOM,
             end: HEADROOM,
@@ -79,6 +115,7 @@ impl Session {
             plain: Vec::new(),
             taken: 0,
             peer_closed: false,
+            record_bytes: 0,
         }
     }
 
@@ -161,9 +198,148 @@ impl Session {
     pub(crate) fn handshake(&mut self) -> io::Result<Need> {
         loop {
             if let (_, Some(need)) = self.step(&mut [], None)? {
+                if need == Need::Nothing && self.may_take_over() {
+                    self.take_over()?;
+                }
                 return Ok(need);
             }
         }
+    }
+
+    /// Whether the handshake is over and nothing of what rustls was shown is left: it may have decrypted a part of it.
+    fn may_take_over(&self) -> bool {
+        let is_over = match &self.layer {
+            Layer::Rustls(Side::Client(conn)) => {
+                !conn.is_handshaking() && conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+            }
+            Layer::Rustls(Side::Server(conn)) => {
+                !conn.is_handshaking() && conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)
+            }
+            Layer::Ours(_) | Layer::Nobody => false,
+        };
+        let is_empty = self.start == self.end && self.plain.is_empty();
+        is_over && is_empty && self.gives_keys && !self.peer_closed
+    }
+
+    /// Makes the records ours. rustls must have nothing more to say.
+    fn take_over(&mut self) -> io::Result<()> {
+        let agreed = Agreed {
+            version: self.protocol_version(),
+            peer_certificates: self.peer_certificates().to_vec(),
+            is_resumed: self.is_resumed(),
+        };
+        let taken = match std::mem::replace(&mut self.layer, Layer::Nobody) {
+            Layer::Rustls(Side::Client(conn)) => {
+                conn.dangerous_into_kernel_connection().map(|(secrets, keys)| (secrets, Keys::Client(keys)))
+            }
+            Layer::Rustls(Side::Server(conn)) => {
+                conn.dangerous_into_kernel_connection().map(|(secrets, keys)| (secrets, Keys::Server(keys)))
+            }
+            Layer::Ours(_) | Layer::Nobody => Err(rustls::Error::HandshakeNotComplete),
+        };
+        let records = taken.and_then(|(secrets, keys)| Records::new(secrets, keys)).map_err(invalid)?;
+        (self.layer, self.agreed) = (Layer::Ours(Box::new(records)), Some(agreed));
+        Ok(())
+    }
+
+    /// Where in `target` the socket's next bytes may go so that they need not be copied, when nothing waits to be read;
+    /// followed by [`Session::received_in`]. It begins with a page, with room in front of it for the record of which a
+    /// part is there, and ends with a record if they are as long as the last one: else its front would be copied twice.
+    pub(crate) fn room_in(&self, target: &[u8]) -> Option<Range<usize>> {
+        let is_ready = matches!(self.layer, Layer::Ours(_)) && self.plain.is_empty();
+        if !is_ready || self.peer_closed || self.failed.is_some() {
+            return None;
+        }
+        let partial = self.end - self.start;
+        let at = (target.as_ptr().addr() + partial).next_multiple_of(PAGE_BYTES) - target.as_ptr().addr();
+        let room = target.len().checked_sub(at).filter(|room| *room >= DIRECT_BYTES_MIN)?;
+        let over = (room + partial).checked_rem(self.record_bytes).unwrap_or(0);
+        Some(at..target.len() - over)
+    }
+
+    /// `bytes` came into `target[at..]`, as [`Session::room_in`] said. They become plaintext at the front of `target`;
+    /// returns how much.
+    pub(crate) fn received_in(
+        &mut self,
+        target: &mut [u8],
+        at: usize,
+        bytes: usize,
+    ) -> io::Result<(usize, Need)> {
+        let partial = self.end - self.start;
+        if let Some(incoming) = &self.incoming {
+            target[at - partial..at].copy_from_slice(&incoming[self.start..self.end]);
+        }
+        (self.start, self.end) = (HEADROOM, HEADROOM);
+        let Layer::Ours(records) = &mut self.layer else { return Err(io::ErrorKind::NotConnected.into()) };
+        let ciphertext = &mut target[..at + bytes];
+        let opened = records.open(ciphertext, 0, at - partial, usize::MAX);
+        if opened.record_bytes > 0 {
+            self.record_bytes = opened.record_bytes;
+        }
+        if opened.stop.is_none() && opened.rest < ciphertext.len() {
+            let left = &ciphertext[opened.rest..];
+            self.start = HEADROOM - left.len();
+            let incoming = self.incoming.get_or_insert_with(|| AlignedBuf::new(HEADROOM + IO_BYTES));
+            incoming[self.start..HEADROOM].copy_from_slice(left);
+        }
+        let count = opened.plain_end;
+        let need = self.settle(opened, 0)?.unwrap_or(Need::Input);
+        Ok((count, need))
+    }
+
+    /// What follows from opening records to `out..`: what is to be sent, and what is needed if nothing can be had any more.
+    /// A failure is told when what came before it has been read.
+    fn settle(&mut self, opened: Opened, out: usize) -> io::Result<Option<Need>> {
+        let need = match opened.stop {
+            None => None,
+            Some(Stop::Closed) => {
+                self.peer_closed = true;
+                Some(Need::PeerClosed)
+            }
+            Some(Stop::Failed(cause)) => {
+                self.note(|records, room| records.seal_failure(&cause, room));
+                self.failed = Some(cause.clone());
+                if opened.plain_end == out {
+                    return Err(invalid(cause));
+                }
+                None
+            }
+        };
+        if matches!(&self.layer, Layer::Ours(records) if records.owes_update()) && self.output().is_empty() {
+            self.note(Records::seal_update);
+        }
+        Ok(need)
+    }
+
+    /// Puts a record about TLS itself behind what waits to be sent. If that cannot be, the peer finds out by itself.
+    fn note(&mut self, seal: impl FnOnce(&mut Records, &mut [u8]) -> Result<usize, rustls::Error>) {
+        let Layer::Ours(records) = &mut self.layer else { return };
+        let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
+        let room = outgoing.room(NOTE_BYTES);
+        if let Ok(count) = seal(records, room) {
+            self.filled += count;
+        }
+    }
+
+    /// One record of those that wait.
+    fn open_one(&mut self, target: &mut [u8]) -> io::Result<(usize, Option<Need>)> {
+        if let Some(cause) = &self.failed {
+            return Err(invalid(cause.clone()));
+        }
+        let Layer::Ours(records) = &mut self.layer else { return Err(io::ErrorKind::NotConnected.into()) };
+        if self.peer_closed {
+            return Ok((0, Some(Need::PeerClosed)));
+        }
+        let incoming = unprocessed(&mut self.incoming, self.start..self.end);
+        let opened = records.open(incoming, 0, 0, 1);
+        let plain = &incoming[..opened.plain_end];
+        let (here, later) = plain.split_at(plain.len().min(target.len()));
+        target[..here.len()].copy_from_slice(here);
+        self.plain.extend_from_slice(later);
+        let (count, has_plain) = (here.len(), !plain.is_empty());
+        self.start += opened.rest;
+        let need = self.settle(opened, 0)?;
+        Ok((count, need.or((!has_plain).then_some(Need::Nothing))))
     }
 
     /// Takes in what ciphertext there is. Whether the peer has neither sent anything for
@@ -176,7 +352,16 @@ impl Session {
     /// Encrypts the front of `bytes` (at most [`ENCRYPT_BYTES`]) behind what waits to be sent; returns
     /// how many bytes that was. Nothing may wait in [`Session::output`].
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.may_take_over() {
+            self.handshake()?;
+        }
         let part = &bytes[..bytes.len().min(ENCRYPT_BYTES)];
+        if let Layer::Ours(records) = &mut self.layer {
+            let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
+            let room = outgoing.room(Records::sealed_bytes(part.len()));
+            self.filled += records.seal(part, room).map_err(invalid)?;
+            return Ok(part.len());
+        }
         let mut written = false;
         loop {
             match self.step(&mut [], Some((part, &mut written)))? {
@@ -191,6 +376,10 @@ impl Session {
 
     /// Queues the orderly end of our direction.
     pub(crate) fn close(&mut self) -> io::Result<()> {
+        if let Layer::Ours(_) = &self.layer {
+            self.note(Records::seal_close);
+            return Ok(());
+        }
         let mut written = false;
         for _ in 0..64 {
             self.step(&mut [], Some((&[], &mut written)))?;
@@ -203,31 +392,41 @@ impl Session {
 
     /// The negotiated protocol version, for logs.
     pub(crate) fn version(&self) -> Option<&'static str> {
-        let version = match &self.side {
-            Side::Client(conn) => conn.protocol_version(),
-            Side::Server(conn) => conn.protocol_version(),
-        }?;
-        match version {
-            rustls::ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
-            rustls::ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
+        match self.protocol_version()? {
+            ProtocolVersion::TLSv1_3 => Some("TLSv1.3"),
+            ProtocolVersion::TLSv1_2 => Some("TLSv1.2"),
             _ => Some("TLS"),
+        }
+    }
+
+    fn protocol_version(&self) -> Option<ProtocolVersion> {
+        match &self.layer {
+            Layer::Rustls(Side::Client(conn)) => conn.protocol_version(),
+            Layer::Rustls(Side::Server(conn)) => conn.protocol_version(),
+            Layer::Ours(_) | Layer::Nobody => self.agreed.as_ref()?.version,
         }
     }
 
     /// The certificates that the other side has shown, its own first.
     pub(crate) fn peer_certificates(&self) -> &[CertificateDer<'static>] {
-        let certificates = match &self.side {
-            Side::Client(conn) => conn.peer_certificates(),
-            Side::Server(conn) => conn.peer_certificates(),
+        let certificates = match &self.layer {
+            Layer::Rustls(Side::Client(conn)) => conn.peer_certificates(),
+            Layer::Rustls(Side::Server(conn)) => conn.peer_certificates(),
+            Layer::Ours(_) | Layer::Nobody => {
+                self.agreed.as_ref().map(|agreed| agreed.peer_certificates.as_slice())
+            }
         };
         certificates.unwrap_or_default()
     }
 
     /// Whether the handshake went on from an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
-        let kind = match &self.side {
-            Side::Client(conn) => conn.handshake_kind(),
-            Side::Server(conn) => conn.handshake_kind(),
+        let kind = match &self.layer {
+            Layer::Rustls(Side::Client(conn)) => conn.handshake_kind(),
+            Layer::Rustls(Side::Server(conn)) => conn.handshake_kind(),
+            Layer::Ours(_) | Layer::Nobody => {
+                return self.agreed.as_ref().is_some_and(|agreed| agreed.is_resumed);
+            }
         };
         kind == Some(rustls::HandshakeKind::Resumed)
     }
@@ -253,10 +452,11 @@ impl Session {
         target: &mut [u8],
         write: Option<(&[u8], &mut bool)>,
     ) -> io::Result<(usize, Option<Need>)> {
+        let Layer::Rustls(side) = &mut self.layer else { return self.open_one(target) };
         let incoming = unprocessed(&mut self.incoming, self.start..self.end);
         let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
         let plain = &mut self.plain;
-        let (discard, outcome) = match &mut self.side {
+        let (discard, outcome) = match side {
             Side::Client(conn) => {
                 let UnbufferedStatus { discard, state, .. } = conn.process_tls_records(incoming);
                 (discard, client_or_server(state, target, plain, outgoing, write))
@@ -287,9 +487,10 @@ impl Session {
     ///
     /// rustls remembers how far into the unprocessed bytes it has looked, so it must see them again.
     fn queue_alert(&mut self) {
+        let Layer::Rustls(side) = &mut self.layer else { return };
         let incoming = unprocessed(&mut self.incoming, self.start..self.end);
         let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
-        match &mut self.side {
+        match side {
             Side::Client(conn) => {
                 if let Ok(ConnectionState::EncodeTlsData(mut data)) = conn.process_tls_records(incoming).state
                 {
@@ -323,20 +524,27 @@ struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
+    /// Room for `bytes` behind what waits.
+    fn room(&mut self, bytes: usize) -> &mut [u8] {
+        let buf = self.buf.get_or_insert_with(|| AlignedBuf::new(ENCRYPT_BYTES + 16 * 1024));
+        if buf.len() - *self.filled < bytes {
+            let mut larger = AlignedBuf::new((*self.filled + bytes).next_multiple_of(16 * 1024));
+            larger[..*self.filled].copy_from_slice(&buf[..*self.filled]);
+            *buf = larger;
+        }
+        &mut buf[*self.filled..]
+    }
+
     /// Appends what `encode` writes; gives it more room once when it asks for it.
     fn put(&mut self, mut encode: impl FnMut(&mut [u8]) -> io::Result<Put>) -> io::Result<()> {
-        let buf = self.buf.get_or_insert_with(|| AlignedBuf::new(ENCRYPT_BYTES + 16 * 1024));
-        let required = match encode(&mut buf[*self.filled..])? {
+        let required = match encode(self.room(0))? {
             Put::Written(count) => {
                 *self.filled += count;
                 return Ok(());
             }
             Put::Needs(required) => required,
         };
-        let mut larger = AlignedBuf::new((*self.filled + required).next_multiple_of(16 * 1024));
-        larger[..*self.filled].copy_from_slice(&buf[..*self.filled]);
-        *buf = larger;
-        match encode(&mut buf[*self.filled..])? {
+        match encode(self.room(required))? {
             Put::Written(count) => {
                 *self.filled += count;
                 Ok(())
@@ -361,12 +569,12 @@ fn client_or_server<Data: SideData>(
     outgoing: &mut Outgoing<'_>,
     write: Option<(&[u8], &mut bool)>,
 ) -> Outcome {
-    let state = state.map_err(|cause| io::Error::new(io::ErrorKind::InvalidData, cause))?;
+    let state = state.map_err(invalid)?;
     match state {
         ConnectionState::ReadTraffic(mut traffic) => {
             let (mut discard, mut copied) = (0, 0);
             while let Some(record) = traffic.next_record() {
-                let record = record.map_err(|cause| io::Error::new(io::ErrorKind::InvalidData, cause))?;
+                let record = record.map_err(invalid)?;
                 discard += record.discard;
                 let fits = record.payload.len().min(target.len() - copied);
                 // Order is kept: once something waits in `plain`, everything after it goes there.
@@ -414,6 +622,10 @@ trait SideData {}
 impl SideData for ClientConnectionData {}
 impl SideData for ServerConnectionData {}
 
+fn invalid(cause: rustls::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, cause)
+}
+
 fn encode_room(cause: EncodeError) -> io::Result<Put> {
     match cause {
         EncodeError::InsufficientSize(InsufficientSizeError { required_size }) => {
@@ -433,60 +645,4 @@ fn encrypt_room(cause: EncryptError) -> io::Result<Put> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tls;
-    use rustls_pki_types::ServerName;
-
-    /// Moves what `from` has to send to `to`.
-    fn carry(from: &mut Session, to: &mut Session) {
-        while !from.output().is_empty() {
-            let count = from.output().len().min(1000);
-            let piece = from.output()[..count].to_vec();
-            to.input()[..count].copy_from_slice(&piece);
-            to.received(count);
-            from.transmitted(count);
-        }
-    }
-
-    fn pair() -> (Session, Session) {
-        let dir = tempfile::tempdir().unwrap();
-        let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
-        let config = tls::server_config(&cert, &key, false).unwrap();
-        let server = Session::new(Side::Server(Box::new(UnbufferedServerConnection::new(config).unwrap())));
-        let trust = tls::Trust { ca_files: vec![cert], ..tls::Trust::default() };
-        let name = ServerName::try_from("localhost").unwrap();
-        let config = tls::client_config(&trust).unwrap();
-        let conn = UnbufferedClientConnection::new(config, name).unwrap();
-        let client = Session::new(Side::Client(Box::new(conn)));
-        (client, server)
-    }
-
-    #[test]
-    fn a_session_that_waits_holds_no_buffer() {
-        let (mut client, mut server) = pair();
-        assert!(client.incoming.is_none() && client.outgoing.is_none(), "not before they are needed");
-        while (client.handshake().unwrap(), server.handshake().unwrap()) != (Need::Nothing, Need::Nothing) {
-            carry(&mut client, &mut server);
-            carry(&mut server, &mut client);
-        }
-        carry(&mut server, &mut client);
-        let mut target = [0; 100];
-        for round in 0..3 {
-            let text = format!("request {round}");
-            assert_eq!(client.write(text.as_bytes()).unwrap(), text.len());
-            client.release();
-            assert!(client.outgoing.is_some(), "what waits to be sent stays");
-            carry(&mut client, &mut server);
-            server.release();
-            assert!(server.incoming.is_some(), "what was received stays");
-            let (count, _) = server.read(&mut target).unwrap();
-            assert_eq!(&target[..count], text.as_bytes());
-            assert_eq!(server.read(&mut target).unwrap(), (0, Need::Input));
-            server.release();
-            client.release();
-            assert!(server.incoming.is_none() && server.outgoing.is_none() && !server.has_input());
-            assert!(client.outgoing.is_none());
-        }
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::gather::Gather;
 use crate::session::{Need, Session, Side};
 
 /// How often to look for the end of a connection behind bytes that nobody reads for the moment.
@@ -31,6 +32,7 @@ pub struct Stream {
     /// The proxy that passed the connection on, if one did.
     proxy: Option<SocketAddr>,
     session: Option<Box<Session>>,
+    gather: Gather,
 }
 
 impl Stream {
@@ -39,7 +41,7 @@ impl Stream {
         let peer = socket.peer_addr()?;
         // Heads and small bodies are written whole; nothing is gained by waiting for more (RFC 896).
         socket.set_nodelay(true)?;
-        Ok(Stream { socket, peer, proxy: None, session: None })
+        Ok(Stream { socket, peer, proxy: None, session: None, gather: Gather::new() })
     }
 
     /// Shakes hands as a client that wants to speak to `name`.
@@ -48,21 +50,24 @@ impl Stream {
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> io::Result<Stream> {
+        let gives_keys = config.enable_secret_extraction;
         let conn = UnbufferedClientConnection::new(config, name).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Client(Box::new(conn))).await
+        Stream::plain(socket)?.shake_hands(Side::Client(Box::new(conn)), gives_keys).await
     }
 
     /// Shakes hands as a server.
     pub async fn accept_tls(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Stream> {
+        let gives_keys = config.enable_secret_extraction;
         let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn))).await
+        Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn)), gives_keys).await
     }
 
     /// Shakes hands as a server on a connection that was plain so far. `ahead` is what was read from it already and
     /// belongs to the handshake. After a failure the connection is of no use.
     pub async fn upgrade_tls(&mut self, config: Arc<ServerConfig>, ahead: &[u8]) -> io::Result<()> {
+        let gives_keys = config.enable_secret_extraction;
         let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        let mut session = Box::new(Session::new(Side::Server(Box::new(conn))));
+        let mut session = Box::new(Session::new(Side::Server(Box::new(conn)), gives_keys));
         let room = session.input();
         if self.session.is_some() || ahead.len() > room.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot begin here"));
@@ -72,8 +77,8 @@ impl Stream {
         self.shake_hands_in(session).await
     }
 
-    async fn shake_hands(mut self, side: Side) -> io::Result<Stream> {
-        self.shake_hands_in(Box::new(Session::new(side))).await?;
+    async fn shake_hands(mut self, side: Side, gives_keys: bool) -> io::Result<Stream> {
+        self.shake_hands_in(Box::new(Session::new(side, gives_keys))).await?;
         Ok(self)
     }
 
@@ -103,11 +108,18 @@ impl Stream {
     /// Fills as much of `target` as has arrived, so a large one means few calls. May be dropped and
     /// called again: no byte is lost.
     pub async fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        self.read_of(target, 0).await
+    }
+
+    /// The same of a message of which at least `certain_bytes` are still to come. Where they come fast, many are waited for
+    /// at once; a peer that sends less than is certain delays this by milliseconds.
+    pub async fn read_of(&mut self, target: &mut [u8], certain_bytes: u64) -> io::Result<usize> {
         if target.is_empty() {
             return Ok(0);
         }
-        let Some(session) = &mut self.session else {
-            return receive(&self.socket, target).await;
+        let Stream { socket, session, gather, .. } = self;
+        let Some(session) = session else {
+            return receive_of(socket, target, gather, certain_bytes).await;
         };
         let mut count = 0;
         loop {
@@ -117,8 +129,8 @@ impl Stream {
             // `target`, because whoever drops this future must not lose bytes with it.
             while !session.output().is_empty() {
                 let sent = match count {
-                    0 => send(&self.socket, session.output()).await?,
-                    _ => match self.socket.try_write(session.output()) {
+                    0 => send(socket, session.output()).await?,
+                    _ => match socket.try_write(session.output()) {
                         Ok(sent) => sent,
                         Err(_) => break, // sent by the next call
                     },
@@ -129,22 +141,28 @@ impl Stream {
                 Need::Nothing => return Ok(count),
                 Need::PeerClosed => return Ok(count),
                 Need::Input if count == 0 => {
+                    if let Some(room) = session.room_in(target) {
+                        let at = room.start;
+                        match receive_of(socket, &mut target[room], gather, certain_bytes).await? {
+                            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                            received => match session.received_in(target, at, received)? {
+                                (0, Need::Input) => continue,
+                                (count, _) => return Ok(count),
+                            },
+                        }
+                    }
                     if !session.has_input() {
                         // Room is made for bytes that have come, not for those that may.
-                        self.socket.readable().await?;
+                        gather.end(socket)?;
+                        socket.readable().await?;
                     }
-                    match receive(&self.socket, session.input()).await? {
+                    match receive_of(socket, session.input(), gather, certain_bytes).await? {
                         0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                         received => session.received(received),
                     }
                 }
-                // Something to return: take only what has arrived already.
-                Need::Input => match self.socket.try_read(session.input()) {
-                    Ok(0) => return Ok(count),
-                    Ok(received) => session.received(received),
-                    Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return Ok(count),
-                    Err(_) => return Ok(count),
-                },
+                // Something to return; what has come meanwhile, and any failure, is for the next call.
+                Need::Input => return Ok(count),
             }
         }
     }
@@ -193,6 +211,7 @@ impl Stream {
     /// Waits until the socket may have bytes to read, or room for bytes to write, whatever of it is wanted. May be
     /// dropped at any time.
     pub async fn ready(&self, reads: bool, writes: bool) -> io::Result<()> {
+        self.gather.end(&self.socket)?;
         let interest = match (reads, writes) {
             (true, true) => Interest::READABLE | Interest::WRITABLE,
             (_, true) => Interest::WRITABLE,
@@ -279,6 +298,9 @@ impl Stream {
     /// Returns when the peer has ended its direction or the connection broke. Reads nothing: what comes
     /// meanwhile stays for [`read`](Stream::read). May be dropped at any time.
     pub async fn closed(&self) {
+        if self.gather.end(&self.socket).is_err() {
+            return;
+        }
         loop {
             match self.socket.ready(Interest::READABLE).await {
                 Ok(ready) if !ready.is_read_closed() => {}
@@ -455,6 +477,26 @@ async fn receive(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
         match socket.try_read(target) {
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
             outcome => return outcome,
+        }
+    }
+}
+
+/// The same for bulk data, which may gather in the kernel first.
+async fn receive_of(
+    socket: &TcpStream,
+    target: &mut [u8],
+    gather: &mut Gather,
+    certain_bytes: u64,
+) -> io::Result<usize> {
+    loop {
+        match socket.try_read(target) {
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
+                gather.readable(socket, certain_bytes).await?;
+            }
+            outcome => {
+                gather.note(*outcome.as_ref().unwrap_or(&0));
+                return outcome;
+            }
         }
     }
 }

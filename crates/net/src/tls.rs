@@ -54,10 +54,13 @@ pub fn client_config_as(trust: &Trust, identity: Option<&ClientIdentity>) -> Res
     let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
     let verifier = Verifier { anyone: trust.insecure, named, system: OnceLock::new(), provider };
     let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-    Ok(Arc::new(match identity {
+    let mut config = match identity {
         Some(identity) => config.with_client_cert_resolver(Arc::new(client::Shown(identity.clone()))),
         None => config.with_no_client_auth(),
-    }))
+    };
+    // The records are ours (see `records`).
+    config.enable_secret_extraction = true;
+    Ok(Arc::new(config))
 }
 
 fn verifier(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<WebPkiServerVerifier>> {
@@ -121,6 +124,8 @@ pub fn server_config(
     };
     let mut config = builder.with_single_cert(chain, key).map_err(|cause| unusable(cert_file, cause))?;
     config.session_storage = Resumption::new();
+    // The records are ours (see `records`).
+    config.enable_secret_extraction = true;
     Ok(Arc::new(config))
 }
 

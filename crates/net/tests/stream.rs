@@ -319,3 +319,35 @@ async fn a_quiet_connection_is_told_from_one_that_ends() {
         }
     }
 }
+
+#[tokio::test]
+async fn bulk_data_gathers_and_who_sends_less_than_is_certain_delays_nothing_for_long() {
+    let site = Site::new();
+    for scheme in ["http", "https"] {
+        let (mut near, mut far) = site.pair(scheme).await;
+        // Enough to be found fast, and an end that is far from a multiple of anything.
+        let bytes = noise(24 * 1024 * 1024 + 77, 3);
+        let expected = bytes.clone();
+        let sending = tokio::spawn(async move {
+            for part in bytes.chunks(16 * 1024) {
+                far.write_all(part).await.unwrap();
+            }
+            far
+        });
+        let mut target = vec![0; 256 * 1024];
+        let (mut came, certain_bytes) = (Vec::new(), 1 << 40);
+        while came.len() < expected.len() {
+            let reading = near.read_of(&mut target, certain_bytes);
+            let count = tokio::time::timeout(Duration::from_secs(60), reading).await.unwrap().unwrap();
+            assert!(count > 0);
+            came.extend_from_slice(&target[..count]);
+        }
+        assert!(came == expected, "{scheme}");
+        // Whoever waits for any byte is not kept waiting for many.
+        let mut far = sending.await.unwrap();
+        far.write_all(b"x").await.unwrap();
+        let ready = near.ready(true, false);
+        tokio::time::timeout(Duration::from_secs(60), ready).await.unwrap().unwrap();
+        assert_eq!(near.read(&mut target).await.unwrap(), 1, "{scheme}");
+    }
+}

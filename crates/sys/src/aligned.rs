@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 /// The alignment: a page of every architecture we run on, or a divisor of it.
-const PAGE_BYTES: usize = 4096;
+pub const PAGE_BYTES: usize = 4096;
 
 /// Zeroed memory of fixed length that starts at a page boundary.
 pub struct AlignedBuf {

@@ -48,6 +48,26 @@ pub fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     Ok(TcpInfo { round_trip: micros(smallest) })
 }
 
+/// Has whoever waits for `socket` woken only when `bytes` are there (`SO_RCVLOWAT`), or when it has ended or is full. If
+/// as many are there already, they are woken now.
+pub fn set_receive_mark(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).map_err(io::Error::other)?;
+    // SAFETY: `value` is readable for its size.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            mem::size_of_val(&value) as libc::socklen_t,
+        )
+    };
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +84,18 @@ mod tests {
         let info = info(&near).unwrap();
         assert!(info.round_trip > Duration::ZERO, "{info:?}");
         assert!(info.round_trip < Duration::from_secs(5), "{info:?}");
+    }
+
+    #[test]
+    fn a_mark_is_set_and_a_number_that_is_none_is_refused() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        set_receive_mark(&near, 100).unwrap();
+        far.write_all(&[7; 100]).unwrap();
+        let mut bytes = [0; 200];
+        assert_eq!(near.read(&mut bytes).unwrap(), 100, "a read waits for as many");
+        assert!(set_receive_mark(&near, usize::MAX).is_err());
     }
 
     #[test]

@@ -287,7 +287,7 @@ impl Connection {
             Body::Known(left) => {
                 let room = target.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 let left_before = *left;
-                let count = self.take(&mut target[..room]).await?;
+                let count = self.take(&mut target[..room], left_before).await?;
                 if count == 0 {
                     return Err(truncated(left_before));
                 }
@@ -296,7 +296,7 @@ impl Connection {
                 Ok(count)
             }
             Body::UntilClose => {
-                let count = self.take(target).await?;
+                let count = self.take(target, 0).await?;
                 if count == 0 {
                     self.body = Body::None;
                 }
@@ -406,8 +406,8 @@ impl Connection {
         super::refusal::scrubbed(said, url, &self.shown)
     }
 
-    /// Bytes read ahead first, then the stream.
-    async fn take(&mut self, target: &mut [u8]) -> Result<usize> {
+    /// Bytes read ahead first, then the stream, from which at least `certain_bytes` are to come.
+    async fn take(&mut self, target: &mut [u8], certain_bytes: u64) -> Result<usize> {
         let ready = (self.end - self.start).min(target.len());
         if ready > 0 {
             target[..ready].copy_from_slice(&self.ahead[self.start..self.start + ready]);
@@ -415,7 +415,7 @@ impl Connection {
             return Ok(ready);
         }
         let stream = self.stream().map_err(|cause| broken("the body broke off", &cause))?;
-        stream.read(target).await.map_err(|cause| broken("the body broke off", &cause))
+        stream.read_of(target, certain_bytes).await.map_err(|cause| broken("the body broke off", &cause))
     }
 
     /// Reads more ahead; 0 at the end of the stream.

@@ -1,0 +1,86 @@
+//! Letting bulk data gather in the kernel before its reader is woken.
+//!
+//! Servers send a record at a time. A reader that is faster is woken for each of them: sixty thousand times per
+//! gigabyte, for which sender and reader pay. While bytes come fast, and more of the same answer are certain to come,
+//! the kernel is told to wake the reader when many are there (`SO_RCVLOWAT`, socket(7)). A peer that says how much it
+//! sends and then sends less is found by the end of the connection, or by the time that this may take.
+
+use std::io;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
+use gridlane_sys::tcp;
+use tokio::net::TcpStream;
+
+/// Bytes that are waited for: half of what one read takes, so that the sender need not wait meanwhile.
+const GATHER_BYTES: usize = 128 * 1024;
+/// What must be certain to come beyond them: bytes of a record that is there in part may be among the certain ones.
+const SLACK_BYTES: usize = 2 * TLS_RECORD_BYTES_MAX;
+/// The rate is judged each time that so many bytes have come.
+const JUDGED_BYTES: usize = 1024 * 1024;
+/// A rate at which they come within this time is fast: waiting for [`GATHER_BYTES`] then delays a byte by half a
+/// millisecond at most. No wide-area path is, so that nothing there is ever delayed.
+const JUDGED_MAX: Duration = Duration::from_millis(4);
+/// When they have not come after this time, what is there is taken. Timers are no finer.
+const GATHER_MAX: Duration = Duration::from_millis(2);
+
+/// The state of one socket.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    /// Bytes at which the kernel wakes the reader.
+    mark: AtomicUsize,
+    is_fast: bool,
+    /// Since when `bytes` were counted.
+    since: Option<Instant>,
+    bytes: usize,
+}
+
+impl Gather {
+    pub(crate) fn new() -> Gather {
+        Gather { mark: AtomicUsize::new(1), is_fast: false, since: None, bytes: 0 }
+    }
+
+    /// Notes that `bytes` have come.
+    pub(crate) fn note(&mut self, bytes: usize) {
+        self.bytes += bytes;
+        if self.bytes >= JUDGED_BYTES {
+            let now = Instant::now();
+            self.is_fast = self.since.is_some_and(|since| now - since <= JUDGED_MAX);
+            (self.since, self.bytes) = (Some(now), 0);
+        }
+    }
+
+    /// Waits until there are bytes to read, or the connection has ended. At least `certain_bytes` of them are on the
+    /// way or will be. May be dropped at any time.
+    pub(crate) async fn readable(&mut self, socket: &TcpStream, certain_bytes: u64) -> io::Result<()> {
+        if !self.is_fast || certain_bytes < (GATHER_BYTES + SLACK_BYTES) as u64 {
+            self.set(socket, 1)?;
+            return socket.readable().await;
+        }
+        self.set(socket, GATHER_BYTES)?;
+        match tokio::time::timeout(GATHER_MAX, socket.readable()).await {
+            Ok(outcome) => outcome,
+            Err(_) => {
+                // Lowering the mark wakes whoever waits for what is there.
+                self.is_fast = false;
+                self.set(socket, 1)?;
+                socket.readable().await
+            }
+        }
+    }
+
+    /// From now on a single byte wakes whoever waits.
+    pub(crate) fn end(&self, socket: &TcpStream) -> io::Result<()> {
+        self.set(socket, 1)
+    }
+
+    fn set(&self, socket: &TcpStream, mark: usize) -> io::Result<()> {
+        if self.mark.load(Relaxed) != mark {
+            tcp::set_receive_mark(socket, mark)?;
+            self.mark.store(mark, Relaxed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! The record layer of TLS 1.3 over buffers of our own (RFC 8446, section 5).
+//!
+//! rustls shakes hands, and keeps the key schedule and the tickets. Its records cost an allocation and two copies more
+//! than this: here the plaintexts of many records are decrypted to where they are wanted, one behind the other, in the
+//! buffer that the ciphertext came into.
+//!
+//! ```text
+//!   |hdr|ciphertext 1 |tag|hdr|ciphertext 2 |tag|hdr|cipher…    as received
+//!   |plaintext 1|plaintext 2|                   |hdr|cipher…    afterwards
+//! ```
+//!
+//! No socket and no buffer here: [`session`](crate::session) has them.
+
+use std::mem;
+
+use gridlane_core::limits::{TLS_HANDSHAKE_MESSAGE_BYTES_MAX, TLS_RECORD_BYTES_MAX};
+use ring::aead::{self, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use rustls::client::ClientConnectionData;
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+use rustls::{
+    AlertDescription, ConnectionTrafficSecrets, Error, ExtractedSecrets, InvalidMessage, PeerMisbehaved,
+    SupportedCipherSuite,
+};
+
+/// Type, version and length in front of every record.
+pub(crate) const HEADER_BYTES: usize = 5;
+/// What all ciphers of TLS 1.3 add to prove that a record is genuine.
+const TAG_BYTES: usize = 16;
+/// What a record is longer than its plaintext: header, the byte that says what it is, tag.
+pub(crate) const OVERHEAD_BYTES: usize = HEADER_BYTES + 1 + TAG_BYTES;
+/// Ciphertext of one record (RFC 8446, 5.2).
+const CIPHERTEXT_BYTES_MAX: usize = TLS_RECORD_BYTES_MAX + 256;
+/// Records without data one behind the other: a peer that has nothing to say need not be listened to.
+const IDLE_RECORDS_MAX: u32 = 32;
+
+// RFC 8446, B.1 to B.3.
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+const APPLICATION_DATA: u8 = 23;
+const NEW_SESSION_TICKET: u8 = 4;
+const KEY_UPDATE: u8 = 24;
+const FATAL: u8 = 2;
+
+/// Both directions of a connection whose handshake is over.
+pub(crate) struct Records {
+    opener: Half,
+    sealer: Half,
+    keys: Keys,
+    /// Records after which a key has to be replaced.
+    pub(crate) sealed_max: u64,
+    /// The front of a handshake message whose rest is in the next record.
+    message: Vec<u8>,
+    idle_records: u32,
+    /// The peer has asked for new keys of ours.
+    owes_update: bool,
+}
+
+/// What the handshake has left.
+pub(crate) enum Keys {
+    Client(KernelConnection<ClientConnectionData>),
+    Server(KernelConnection<ServerConnectionData>),
+}
+
+/// What became of records.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    /// Where the plaintext ends.
+    pub(crate) plain_end: usize,
+    /// Where the ciphertext begins that is left.
+    pub(crate) rest: usize,
+    /// Length of the last record with data, from its header to its tag; 0: there was none.
+    pub(crate) record_bytes: usize,
+    pub(crate) stop: Option<Stop>,
+}
+
+/// Why no more records are opened.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The peer has said that it will send no more.
+    Closed,
+    /// It does not keep to the protocol, or has said that we do not.
+    Failed(Error),
+}
+
+impl Records {
+    pub(crate) fn new(secrets: ExtractedSecrets, keys: Keys) -> Result<Records, Error> {
+        let suite = match &keys {
+            Keys::Client(keys) => keys.negotiated_cipher_suite(),
+            Keys::Server(keys) => keys.negotiated_cipher_suite(),
+        };
+        let sealed_max = match suite {
+            // The last one says that the key is replaced.
+            SupportedCipherSuite::Tls13(suite) => suite.common.confidentiality_limit.saturating_sub(1),
+            #[allow(unreachable_patterns)]
+            _ => return Err(Error::General("these records are not of TLS 1.3".into())),
+        };
+        Ok(Records {
+            opener: Half::new(secrets.rx)?,
+            sealer: Half::new(secrets.tx)?,
+            keys,
+            sealed_max,
+            message: Vec::new(),
+            idle_records: 0,
+            owes_update: false,
+        })
+    }
+
+    /// Decrypts up to `max` records with data of those that begin at `buf[at..]` and are there whole, and puts their
+    /// plaintexts one behind the other from `buf[out..]` on, where `out` is not behind `at`.
+    pub(crate) fn open(&mut self, buf: &mut [u8], out: usize, at: usize, max: usize) -> Opened {
+        let mut opened = Opened { plain_end: out, rest: at, record_bytes: 0, stop: None };
+        for _ in 0..max {
+            let Opened { plain_end, rest, .. } = &mut opened;
+            let plain_before = *plain_end;
+            match self.open_one(buf, plain_end, rest) {
+                Ok(true) => opened.record_bytes = opened.plain_end - plain_before + OVERHEAD_BYTES,
+                Ok(false) => break,
+                Err(stop) => {
+                    opened.stop = Some(stop);
+                    break;
+                }
+            }
+        }
+        opened
+    }
+
+    /// Opens records up to the first with data; whether there was one.
+    fn open_one(&mut self, buf: &mut [u8], plain_end: &mut usize, rest: &mut usize) -> Result<bool, Stop> {
+        while let Some(header) = whole_record(&buf[*rest..]).map_err(Stop::Failed)? {
+            let (from, to) = (*rest + HEADER_BYTES, *rest + header.record_bytes());
+            let opened = self.opener.open(header, &mut buf[*plain_end..to], from - *plain_end);
+            let (kind, count) = opened.map_err(Stop::Failed)?;
+            *rest = to;
+            if kind != HANDSHAKE && !self.message.is_empty() {
+                return Err(misbehaved(PeerMisbehaved::MessageInterleavedWithHandshakeMessage));
+            }
+            if kind == APPLICATION_DATA && count > 0 {
+                *plain_end += count;
+                self.idle_records = 0;
+                return Ok(true);
+            }
+            self.idle_records += 1;
+            if self.idle_records > IDLE_RECORDS_MAX {
+                return Err(misbehaved(PeerMisbehaved::TooManyEmptyFragments));
+            }
+            let said = &buf[*plain_end..*plain_end + count];
+            match kind {
+                APPLICATION_DATA => {}
+                HANDSHAKE if count > 0 => self.messages(said).map_err(Stop::Failed)?,
+                ALERT => alert(said)?,
+                _ => return Err(misbehaved(PeerMisbehaved::IllegalTlsInnerPlaintext)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Takes in the messages of a record (RFC 8446, 4.6), which may begin before it and end behind it.
+    fn messages(&mut self, said: &[u8]) -> Result<(), Error> {
+        let mut bytes = mem::take(&mut self.message);
+        bytes.extend_from_slice(said);
+        let mut left = bytes.as_slice();
+        while let [kind, a, b, c, behind @ ..] = left {
+            let len = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+            if len > TLS_HANDSHAKE_MESSAGE_BYTES_MAX {
+                return Err(InvalidMessage::HandshakePayloadTooLarge.into());
+            }
+            let Some((payload, behind)) = behind.split_at_checked(len) else { break };
+            match (*kind, &mut self.keys) {
+                (NEW_SESSION_TICKET, Keys::Client(keys)) => keys.handle_new_session_ticket(payload)?,
+                (KEY_UPDATE, keys) => {
+                    // What follows is sealed with the new key, so it cannot be in this record.
+                    if !behind.is_empty() {
+                        return Err(PeerMisbehaved::KeyEpochWithPendingFragment.into());
+                    }
+                    self.owes_update |= match payload {
+                        [0] => false,
+                        [1] => true,
+                        _ => return Err(InvalidMessage::InvalidKeyUpdate.into()),
+                    };
+                    self.opener = Half::new(keys.next(Direction::In)?)?;
+                }
+                _ => return Err(InvalidMessage::UnexpectedMessage("nothing of a handshake").into()),
+            }
+            left = behind;
+        }
+        self.message = left.to_vec();
+        Ok(())
+    }
+
+    /// Bytes that [`Records::seal`] may need for so much plaintext.
+    pub(crate) fn sealed_bytes(plain_bytes: usize) -> usize {
+        let records = plain_bytes.div_ceil(TLS_RECORD_BYTES_MAX).max(1);
+        // Each may have to follow a change of keys.
+        plain_bytes + records * (2 * OVERHEAD_BYTES + KEY_UPDATE_MESSAGE.len())
+    }
+
+    /// Encrypts `plain` into the front of `out`, which has [enough room](Records::sealed_bytes); returns how many bytes
+    /// that takes. New keys come first when they are due.
+    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        let mut filled = 0;
+        for part in plain.chunks(TLS_RECORD_BYTES_MAX) {
+            if self.owes_update || self.sealer.sequence >= self.sealed_max {
+                filled += self.seal_update(&mut out[filled..])?;
+            }
+            filled += self.sealer.seal(APPLICATION_DATA, part, &mut out[filled..])?;
+        }
+        Ok(filled)
+    }
+
+    /// Whether the peer has asked for new keys and not got them.
+    pub(crate) fn owes_update(&self) -> bool {
+        self.owes_update
+    }
+
+    /// Says that what follows has new keys, and takes them.
+    pub(crate) fn seal_update(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        let filled = self.sealer.seal(HANDSHAKE, &KEY_UPDATE_MESSAGE, out)?;
+        self.sealer = Half::new(self.keys.next(Direction::Out)?)?;
+        self.owes_update = false;
+        Ok(filled)
+    }
+
+    /// Says that nothing follows.
+    pub(crate) fn seal_close(&mut self, out: &mut [u8]) -> Result<usize, Error> {
+        self.sealer.seal(ALERT, &[1, AlertDescription::CloseNotify.into()], out)
+    }
+
+    /// Makes a record of any kind.
+    #[cfg(test)]
+    pub(crate) fn seal_as(&mut self, kind: u8, said: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        self.sealer.seal(kind, said, out)
+    }
+
+    /// Says why the connection is given up, if that is for us to say.
+    pub(crate) fn seal_failure(&mut self, cause: &Error, out: &mut [u8]) -> Result<usize, Error> {
+        let why = match cause {
+            Error::AlertReceived(_) => return Ok(0),
+            Error::DecryptError => AlertDescription::BadRecordMac,
+            Error::PeerSentOversizedRecord => AlertDescription::RecordOverflow,
+            Error::InvalidMessage(InvalidMessage::UnexpectedMessage(_)) | Error::PeerMisbehaved(_) => {
+                AlertDescription::UnexpectedMessage
+            }
+            _ => AlertDescription::DecodeError,
+        };
+        self.sealer.seal(ALERT, &[FATAL, why.into()], out)
+    }
+}
+
+/// A `KeyUpdate` that asks for nothing (RFC 8446, 4.6.3).
+const KEY_UPDATE_MESSAGE: [u8; 5] = [KEY_UPDATE, 0, 0, 1, 0];
+
+enum Direction {
+    In,
+    Out,
+}
+
+impl Keys {
+    fn next(&mut self, direction: Direction) -> Result<(u64, ConnectionTrafficSecrets), Error> {
+        match (self, direction) {
+            (Keys::Client(keys), Direction::In) => keys.update_rx_secret(),
+            (Keys::Client(keys), Direction::Out) => keys.update_tx_secret(),
+            (Keys::Server(keys), Direction::In) => keys.update_rx_secret(),
+            (Keys::Server(keys), Direction::Out) => keys.update_tx_secret(),
+        }
+    }
+}
+
+/// The key of one direction, and how many records it has seen.
+struct Half {
+    key: LessSafeKey,
+    iv: [u8; NONCE_LEN],
+    sequence: u64,
+}
+
+impl Half {
+    fn new((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> Result<Half, Error> {
+        let (algorithm, key, iv) = match secrets {
+            ConnectionTrafficSecrets::Aes128Gcm { key, iv } => (&aead::AES_128_GCM, key, iv),
+            ConnectionTrafficSecrets::Aes256Gcm { key, iv } => (&aead::AES_256_GCM, key, iv),
+            ConnectionTrafficSecrets::Chacha20Poly1305 { key, iv } => (&aead::CHACHA20_POLY1305, key, iv),
+            _ => return Err(Error::General("a cipher that is not known here".into())),
+        };
+        let unusable = || Error::General("a key of the wrong length".into());
+        let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| unusable())?;
+        let iv = iv.as_ref().try_into().map_err(|_| unusable())?;
+        Ok(Half { key: LessSafeKey::new(key), iv, sequence })
+    }
+
+    /// The next record's (RFC 8446, 5.3).
+    fn nonce(&mut self) -> Result<Nonce, Error> {
+        let mut nonce = self.iv;
+        for (byte, of_sequence) in nonce[NONCE_LEN - 8..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= of_sequence;
+        }
+        // Never twice the same.
+        self.sequence = self.sequence.checked_add(1).ok_or(Error::EncryptError)?;
+        Ok(Nonce::assume_unique_for_key(nonce))
+    }
+
+    /// Decrypts a record whose ciphertext is `in_out[from..]` to the front of `in_out`; returns of what kind it is, and
+    /// how long.
+    fn open(&mut self, header: Header, in_out: &mut [u8], from: usize) -> Result<(u8, usize), Error> {
+        let nonce = self.nonce()?;
+        let plain = self.key.open_within(nonce, Aad::from(header.0), in_out, from..);
+        let plain = plain.map_err(|_| Error::DecryptError)?;
+        if plain.len() > TLS_RECORD_BYTES_MAX + 1 {
+            return Err(Error::PeerSentOversizedRecord);
+        }
+        // Behind the content comes its kind, and behind that any number of zeros.
+        let end = plain.iter().rposition(|byte| *byte != 0);
+        let end = end.ok_or(PeerMisbehaved::IllegalTlsInnerPlaintext)?;
+        Ok((plain[end], end))
+    }
+
+    /// Makes a record of at most [`TLS_RECORD_BYTES_MAX`] bytes at the front of `out`; returns how long it is.
+    fn seal(&mut self, kind: u8, plain: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        let nonce = self.nonce()?;
+        let [high, low] = ((plain.len() + 1 + TAG_BYTES) as u16).to_be_bytes();
+        let header = [APPLICATION_DATA, 3, 3, high, low];
+        let record = out.get_mut(..plain.len() + OVERHEAD_BYTES).ok_or(Error::EncryptError)?;
+        let (front, rest) = record.split_at_mut(HEADER_BYTES);
+        let (content, tag_place) = rest.split_at_mut(plain.len() + 1);
+        front.copy_from_slice(&header);
+        content[..plain.len()].copy_from_slice(plain);
+        content[plain.len()] = kind;
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(header), content);
+        tag_place.copy_from_slice(tag.map_err(|_| Error::EncryptError)?.as_ref());
+        Ok(record.len())
+    }
+}
+
+/// The front of a record that is there whole.
+struct Header([u8; HEADER_BYTES]);
+
+impl Header {
+    fn record_bytes(&self) -> usize {
+        HEADER_BYTES + usize::from(u16::from_be_bytes([self.0[3], self.0[4]]))
+    }
+}
+
+/// The header of the first record, if all of it is there. What cannot become a record is an error before it is there.
+fn whole_record(bytes: &[u8]) -> Result<Option<Header>, Error> {
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let header = Header(*header);
+    // Behind the handshake everything is sealed, and all that is sealed has this kind (RFC 8446, 5.2).
+    if header.0[0] != APPLICATION_DATA {
+        return Err(InvalidMessage::InvalidContentType.into());
+    }
+    if header.record_bytes() > HEADER_BYTES + CIPHERTEXT_BYTES_MAX {
+        return Err(Error::PeerSentOversizedRecord);
+    }
+    Ok((bytes.len() >= header.record_bytes()).then_some(header))
+}
+
+/// RFC 8446, 6: all but two alerts end the connection, whatever level they say.
+fn alert(said: &[u8]) -> Result<(), Stop> {
+    let [_, description] = said else { return Err(misbehaved(PeerMisbehaved::IllegalTlsInnerPlaintext)) };
+    match AlertDescription::from(*description) {
+        AlertDescription::CloseNotify => Err(Stop::Closed),
+        // The close follows.
+        AlertDescription::UserCanceled => Ok(()),
+        why => Err(Stop::Failed(Error::AlertReceived(why))),
+    }
+}
+
+fn misbehaved(how: PeerMisbehaved) -> Stop {
+    Stop::Failed(how.into())
+}
