@@ -21,6 +21,8 @@ use crate::session::{Need, Session, Side};
 
 /// How often to look for the end of a connection behind bytes that nobody reads for the moment.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
+/// A read that brings fewer bytes is a message's: it was sent with one call, and its sender waits.
+const MESSAGE_BYTES_MAX: usize = 4096;
 /// Reads that a connection may need before it is quiet: servers send a few tickets, never this much.
 const QUIET_READS_MAX: usize = 4;
 
@@ -452,11 +454,27 @@ async fn carry(mut stream: Stream, socket: TcpStream) -> io::Result<()> {
 async fn receive(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
     loop {
         // Bulk data is mostly there already: asking first saves a trip through the reactor.
-        match socket.try_read(target) {
+        match read_some(socket, target) {
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
             outcome => return outcome,
         }
     }
+}
+
+/// Reads what has come. After a message, a few bytes where more would have fitted, nothing is left: the next read waits
+/// before it asks. (Of bulk data more has come by then.)
+fn read_some(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
+    let mut message = 0;
+    let outcome = socket.try_io(Interest::READABLE, || {
+        let (received, _) = rustix::net::recv(socket, &mut *target, RecvFlags::empty())?;
+        if (1..target.len().min(MESSAGE_BYTES_MAX)).contains(&received) {
+            // The reactor forgets what it knew before this read, and nothing that it has learned since.
+            message = received;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(received)
+    });
+    if message > 0 { Ok(message) } else { outcome }
 }
 
 async fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {

@@ -129,7 +129,7 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
     if !is_logged && !is_audited {
         return;
     }
-    let id = format!("{:x}-{:x}", shared.started_s, shared.metrics.began.add(1));
+    let id = format!("{:x}-{:x}", shared.started_s, shared.metrics.began.next());
     let session = by.map(|(context, _)| &*context.session);
     let decided = by.and_then(|(_, client)| client.decision());
     let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
