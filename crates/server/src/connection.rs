@@ -247,7 +247,7 @@ impl Connection {
         let is_logged = self.shared.access_log.is_on() || self.shared.audit_log.is_on();
         self.request = InHand {
             began: Instant::now(),
-            id: format!("{:x}-{number:x}", self.shared.started_s),
+            id: request_id(self.shared.started_s, number),
             client: if is_logged { client } else { client.unlogged() },
             macaroon: None,
         };
@@ -432,6 +432,14 @@ impl Connection {
     ) -> io::Result<Option<io::Error>> {
         let mut patience = Patience::new(&self.shared.deadlines);
         let stream = &mut self.wire.stream;
+        // The head and each step would end in a packet that is not full, and a large file is many steps.
+        let fills_packets = matches!(reply.payload, Payload::File { .. })
+            && !(reply.tells_status || is_whole || head.method == Method::Head || stream.is_tls())
+            && self.shared.pace.is_none()
+            && !patience.is_paced();
+        if fills_packets {
+            stream.fill_packets(true)?;
+        }
         let mut behind = None;
         if let (Payload::Bytes(bytes), true) = (&reply.payload, head.method != Method::Head) {
             match bytes.len() as u64 > gather::SMALL_BYTES {
@@ -458,7 +466,11 @@ impl Connection {
             }
             Payload::File { object, range } => {
                 let mut sender = Sender::new(shared, stream, sent);
-                sender.send_object(object.as_ref(), *range).await.map(|()| None)
+                sender.send_object(object.as_ref(), *range).await?;
+                if fills_packets {
+                    stream.fill_packets(false)?;
+                }
+                Ok(None)
             }
             Payload::Parts { object, parts } => {
                 let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
@@ -578,6 +590,20 @@ impl Connection {
     }
 }
 
+/// What a request is called: both numbers in hexadecimal digits.
+pub(crate) fn request_id(started_s: u64, number: u64) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut id = String::with_capacity(33);
+    for (index, value) in [started_s, number].into_iter().enumerate() {
+        if index > 0 {
+            id.push('-');
+        }
+        let digits = (64 - (value | 1).leading_zeros()).div_ceil(4);
+        id.extend((0..digits).rev().map(|place| char::from(DIGITS[(value >> (4 * place)) as usize & 15])));
+    }
+    id
+}
+
 /// Of what there is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excess {
@@ -682,6 +708,13 @@ mod tests {
             ("http://u@h", "http://h"),
         ] {
             assert_eq!(without_secrets(target), shown);
+        }
+    }
+
+    #[test]
+    fn ids_are_two_numbers() {
+        for (started, number) in [(0, 0), (1, 0xf), (0x6747_a1b2, 0x10), (u64::MAX, u64::MAX)] {
+            assert_eq!(request_id(started, number), format!("{started:x}-{number:x}"));
         }
     }
 

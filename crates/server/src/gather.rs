@@ -152,7 +152,8 @@ async fn flush(
     ending: Ending,
     last: Last,
 ) -> Result<(), Failure> {
-    sender.has_waited |= fill(&layout.holes, &sender.shared.disk, object, buffer).await.map_err(Failure::Source)?;
+    sender.has_waited |=
+        fill(&layout.holes, &sender.shared.disk, object, buffer).await.map_err(Failure::Source)?;
     if last == Last::Yes {
         sender.check_unchanged(object).await.map_err(Failure::Source)?;
     }

@@ -50,9 +50,7 @@ pub(crate) async fn answer(
     }
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
-        Ok(Opened::File(object)) => {
-            file(shared, head, path, spot, origin, object).await
-        }
+        Ok(Opened::File(object)) => file(shared, head, path, spot, origin, object).await,
         Ok(Opened::Directory) if !path.is_directory_form() => redirect_to_directory(head, path),
         Ok(Opened::Directory) if head.method == Method::Head => {
             directory_reply(head).payload(Payload::Unmeasured)
@@ -119,7 +117,7 @@ async fn file(
     };
     let with_validators = |reply: Reply| {
         reply
-            .field("ETag", validators.etag.to_string())
+            .field("ETag", ["\"", validators.etag.opaque(), "\""].concat())
             .field("Last-Modified", date::format(metadata.modified))
             .field("Vary", "Accept")
     };

@@ -95,7 +95,9 @@ mod tests {
         let phase = watch::Sender::new(Phase::Serving);
         let mut idle = Idle::new(phase.subscribe(), Duration::from_secs(1));
         // Earlier than usual, later, and earlier than the one before, which did not come to its end.
-        for (after_s, ends) in [(0.5, true), (1.0, true), (60.0, true), (60.0, false), (1.0, true), (3.0, true)] {
+        for (after_s, ends) in
+            [(0.5, true), (1.0, true), (60.0, true), (60.0, false), (1.0, true), (3.0, true)]
+        {
             let began = Instant::now();
             let due = began + Duration::from_secs_f64(after_s);
             let wait = poll_fn(|context| idle.poll(context, due));

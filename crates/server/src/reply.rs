@@ -12,7 +12,6 @@ use gridlane_dav::{Multipart, Status, Version, date, multistatus};
 use gridlane_store::{Object, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::PRODUCT;
 use crate::gather::STATUS_TRAILER;
 
 /// What follows the head.
@@ -66,6 +65,12 @@ pub(crate) trait Pieces: Send {
     /// cut: what was sent is not made to look complete.
     fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
 }
+
+/// What every head says first, behind its status.
+const SERVER_AND_DATE: &str = concat!("Server: gridlane/", env!("CARGO_PKG_VERSION"), "\r\nDate: ");
+
+/// What a head has beside its fields, and what a small answer has behind it.
+const HEAD_BYTES_EXPECTED: usize = 2048;
 
 /// The fields of a file's answer, with room for two more.
 const FIELDS_EXPECTED: usize = 10;
@@ -210,16 +215,22 @@ impl Reply {
 
     /// The head as it goes over the wire, for a client of this version.
     pub(crate) fn head(&self, version: Version) -> Vec<u8> {
-        let mut head = Vec::with_capacity(512);
+        let mut head = Vec::new();
         self.head_into(version, &mut head);
         head
     }
 
     /// The same behind what is in `head`.
     pub(crate) fn head_into(&self, version: Version, head: &mut Vec<u8>) {
+        // Once, and not a little more for each field: fields are short.
+        let fields: usize = self.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+        head.reserve(fields + HEAD_BYTES_EXPECTED);
         let mut put = |parts: &[&str]| parts.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
-        put(&["HTTP/1.1 ", &self.status.code().to_string(), " ", self.status.reason(), "\r\n"]);
-        put(&["Server: ", PRODUCT, "\r\nDate: "]);
+        match self.status {
+            Status::OK => put(&["HTTP/1.1 200 OK\r\n"]),
+            status => put(&["HTTP/1.1 ", &status.code().to_string(), " ", status.reason(), "\r\n"]),
+        }
+        put(&[SERVER_AND_DATE]);
         with_date_now(|date| put(&[date, "\r\n"]));
         for (name, value) in &self.fields {
             put(&[name, ": ", value, "\r\n"]);

@@ -300,6 +300,11 @@ impl Patience {
         }
     }
 
+    /// Whether a rate limit of the client makes pauses between bytes.
+    pub(crate) fn is_paced(&self) -> bool {
+        !self.paces.are_none()
+    }
+
     /// Waits for an operation that moves some bytes and returns how many.
     pub(crate) async fn wait(
         &mut self,
