@@ -22,6 +22,8 @@ use crate::session::{Need, Session, Side};
 
 /// How often to look for the end of a connection behind bytes that nobody reads for the moment.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
+/// A read that brings fewer bytes is a message's: it was sent with one call, and its sender waits.
+const MESSAGE_BYTES_MAX: usize = 4096;
 /// Reads that a connection may need before it is quiet: servers send a few tickets, never this much.
 const QUIET_READS_MAX: usize = 4;
 
@@ -366,6 +368,12 @@ impl Stream {
         }
     }
 
+    /// Whether the kernel keeps what is not a whole packet until more follows, for 200 ms at most, or sends everything at
+    /// once, as it does unless it is told. What was kept is sent when it no longer is to be.
+    pub fn fill_packets(&self, only_full: bool) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_tcp_cork(&self.socket, only_full)?)
+    }
+
     /// The socket whose bytes are this stream's, for TLS on top of it. Where TLS protects this stream
     /// already, as to a proxy, a task carries the bytes between the two: the data path has one layer only.
     pub(crate) async fn into_socket(self) -> io::Result<TcpStream> {
@@ -474,7 +482,7 @@ async fn carry(mut stream: Stream, socket: TcpStream) -> io::Result<()> {
 async fn receive(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
     loop {
         // Bulk data is mostly there already: asking first saves a trip through the reactor.
-        match socket.try_read(target) {
+        match read_some(socket, target) {
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
             outcome => return outcome,
         }
@@ -489,7 +497,7 @@ async fn receive_of(
     certain_bytes: u64,
 ) -> io::Result<usize> {
     loop {
-        match socket.try_read(target) {
+        match read_some(socket, target) {
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
                 gather.readable(socket, certain_bytes).await?;
             }
@@ -499,6 +507,22 @@ async fn receive_of(
             }
         }
     }
+}
+
+/// Reads what has come. After a message, a few bytes where more would have fitted, nothing is left: the next read waits
+/// before it asks. (Of bulk data more has come by then.)
+fn read_some(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
+    let mut message = 0;
+    let outcome = socket.try_io(Interest::READABLE, || {
+        let (received, _) = rustix::net::recv(socket, &mut *target, RecvFlags::empty())?;
+        if (1..target.len().min(MESSAGE_BYTES_MAX)).contains(&received) {
+            // The reactor forgets what it knew before this read, and nothing that it has learned since.
+            message = received;
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(received)
+    });
+    if message > 0 { Ok(message) } else { outcome }
 }
 
 async fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
@@ -530,4 +554,65 @@ fn unless_would_block(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
 
 fn invalid(cause: rustls::Error) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+
+    async fn pair() -> (Stream, std::net::TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        far.set_nodelay(true).unwrap();
+        (Stream::plain(listener.accept().await.unwrap().0).unwrap(), far)
+    }
+
+    /// After a message the reactor is told that nothing is left: whatever comes meanwhile must be learned of anyhow.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn every_message_is_read_and_the_end_is_seen() {
+        let (mut near, mut far) = pair().await;
+        let sizes = [1, 100, MESSAGE_BYTES_MAX - 1, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX + 1, 20_000];
+        const ROUNDS: usize = 500;
+        let total = sizes.iter().sum::<usize>() * ROUNDS;
+        let writer = std::thread::spawn(move || {
+            for round in 0..ROUNDS {
+                for size in sizes {
+                    far.write_all(&vec![round as u8; size]).unwrap();
+                }
+                // Now and then both sides wait for each other.
+                if round % 5 == 0 {
+                    far.read_exact(&mut [0]).unwrap();
+                }
+            }
+        });
+        let (mut buffer, mut read, per_round) = (vec![0; 16_384], 0, total / ROUNDS);
+        let mut answered = 0;
+        loop {
+            let count = near.read(&mut buffer).await.unwrap();
+            if count == 0 {
+                break;
+            }
+            read += count;
+            while answered * 5 < ROUNDS && read >= (answered * 5 + 1) * per_round {
+                near.write_all(b"x").await.unwrap();
+                answered += 1;
+            }
+        }
+        assert_eq!(read, total);
+        writer.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_was_kept_for_a_full_packet_is_sent_in_the_end() {
+        let (mut near, mut far) = pair().await;
+        near.fill_packets(true).unwrap();
+        assert!(rustix::net::sockopt::tcp_cork(&near.socket).unwrap());
+        near.write_all(b"a little").await.unwrap();
+        near.fill_packets(false).unwrap();
+        assert!(!rustix::net::sockopt::tcp_cork(&near.socket).unwrap());
+        let mut read = [0; 8];
+        far.read_exact(&mut read).unwrap();
+        assert_eq!(&read, b"a little");
+    }
 }

@@ -69,7 +69,7 @@ async fn exchange(socket: TcpStream, shared: &Shared, phase: Phase) -> std::io::
         }
     };
     let reply = reply.closing();
-    let mut answer = reply.head(version).into_bytes();
+    let mut answer = reply.head(version);
     if let (Payload::Bytes(body), false) = (&reply.payload, is_head) {
         answer.extend_from_slice(body);
     }

@@ -1,7 +1,7 @@
 //! Who asks.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_auth::{Asker, Identity, Operation};
 use gridlane_dav::ResourcePath;
@@ -18,8 +18,8 @@ pub(crate) struct Client {
     pub(crate) doubt: Option<Arc<str>>,
     /// Whether it may send secrets: nobody between it and us could read them.
     pub(crate) is_secure: bool,
-    /// What was decided of its request, for the log.
-    decided: Arc<Mutex<Option<Decided>>>,
+    /// What was decided of its request, for the log; nothing where there is none.
+    decided: Option<Arc<Mutex<Option<Decided>>>>,
 }
 
 /// What was decided: about what, and what it came to.
@@ -52,14 +52,17 @@ impl Client {
 
     /// Nobody in particular.
     pub(crate) fn anonymous(address: IpAddr) -> Client {
-        static NOBODY: LazyLock<Arc<Identity>> = LazyLock::new(Arc::default);
-        Client {
-            address,
-            identity: Arc::clone(&NOBODY),
-            doubt: None,
-            is_secure: false,
-            decided: Arc::default(),
+        thread_local! {
+            // One for each thread: all requests of all of them would count in the same place.
+            static NOBODY: Arc<Identity> = Arc::default();
         }
+        let identity = NOBODY.with(Arc::clone);
+        Client { address, identity, doubt: None, is_secure: false, decided: Some(Arc::default()) }
+    }
+
+    /// The same where there is no log: what is decided need not be noted.
+    pub(crate) fn unlogged(self) -> Client {
+        Client { decided: None, ..self }
     }
 
     /// The same for the rules.
@@ -69,7 +72,7 @@ impl Client {
 
     /// The same for another request.
     pub(crate) fn for_request(&self) -> Client {
-        Client { decided: Arc::default(), ..self.clone() }
+        Client { decided: self.decided.as_ref().map(|_| Arc::default()), ..self.clone() }
     }
 
     /// Notes what a decision came to. A request needs several, of which the last one is noted, or the first that refuses.
@@ -80,7 +83,8 @@ impl Client {
         what: impl ToString,
         is_refused: bool,
     ) {
-        let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(decided) = &self.decided else { return };
+        let mut decided = decided.lock().unwrap_or_else(PoisonError::into_inner);
         if !decided.as_ref().is_some_and(|before| before.is_refused) {
             let path = ResourcePath::of_names(names);
             *decided = Some(Decided { about: Some((operation, path)), what: what.to_string(), is_refused });
@@ -89,12 +93,13 @@ impl Client {
 
     /// Notes what came of a request that no rule is about.
     pub(crate) fn noted(&self, what: String) {
-        let mut decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(decided) = &self.decided else { return };
+        let mut decided = decided.lock().unwrap_or_else(PoisonError::into_inner);
         *decided = Some(Decided { about: None, what, is_refused: false });
     }
 
     /// What was noted.
     pub(crate) fn decision(&self) -> Option<Decided> {
-        self.decided.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.decided.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

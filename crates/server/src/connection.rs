@@ -12,8 +12,10 @@
 //! Without the last step the kernel would answer unread bytes with a reset, and the client would often see
 //! that reset instead of the answer that explains it.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -34,6 +36,8 @@ use crate::body::{Body, Inbox, Wire};
 use crate::client::{Client, Decided};
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
+use crate::idle::{Idle, Interruption, Watched};
+use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::settings::LogLevel;
@@ -48,6 +52,9 @@ use crate::{
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
 const RELEASE_AFTER: Duration = Duration::from_secs(1);
+
+/// The buffer of an answer is kept for the next one, unless it has become larger: the largest small payload and its head.
+const ANSWER_KEPT_BYTES: usize = gather::SMALL_BYTES as usize + 4096;
 
 /// Where the metrics are, for who may administer the server: no export has such names.
 const METRICS_NAMES: [&[u8]; 2] = [b".gridlane", b"metrics"];
@@ -68,7 +75,11 @@ pub(crate) struct Connection {
     /// As of now.
     current: Current,
     wire: Wire,
-    phase: watch::Receiver<Phase>,
+    phase: Watched,
+    idle: Idle,
+    metrics: Arc<Metrics>,
+    /// Where heads and small answers are put together; empty between two requests.
+    answer: Vec<u8>,
     /// The client is on this machine, where a web page's scripts are as well: it has to call us by a name
     /// that is ours.
     is_local: bool,
@@ -103,7 +114,9 @@ impl Connection {
         let request = InHand { began: Instant::now(), id: String::new(), client, macaroon: None };
         let wire = Wire { stream, inbox: Inbox::default() };
         let (shown, counted) = (Shown::default(), Default::default());
-        Connection { shared, current, wire, phase, is_local, shown, counted, request }
+        let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), Watched::new(phase));
+        let (metrics, answer) = (Arc::clone(&shared.metrics), Vec::new());
+        Connection { shared, current, wire, phase, idle, metrics, answer, is_local, shown, counted, request }
     }
 
     /// Serves requests until the connection ends.
@@ -121,7 +134,12 @@ impl Connection {
                     let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
                     let of_user = throttle.paces(&limits.who(&self.request.client.identity));
                     let paces = throttle.paces(&limits.at(address)).and(of_user);
-                    CLIENT_PACES.scope(paces, self.exchange(&head, admitted)).await
+                    // Made where it stays: it has room for every method's state, and would be copied.
+                    let mut exchange = pin!(self.exchange(&head, admitted));
+                    match paces.are_none() {
+                        true => exchange.await,
+                        false => CLIENT_PACES.scope(paces, exchange.as_mut()).await,
+                    }
                 }
                 Next::Refused(reply) => self.refuse(reply).await,
                 Next::Ended => return,
@@ -173,16 +191,8 @@ impl Connection {
     }
 
     async fn next_request(&mut self) -> Next {
-        if self.wire.inbox.unread().is_empty() {
-            let _idle = self.shared.metrics.one(|metrics| &metrics.idle);
-            let first = tokio::select! {
-                biased;
-                has_come = first_bytes(&mut self.wire, self.shared.deadlines.idle) => has_come,
-                _ = self.phase.wait_for(|phase| *phase == Phase::Stopping) => return Next::Ended,
-            };
-            if !first {
-                return Next::Ended;
-            }
+        if self.wire.inbox.unread().is_empty() && !self.first_bytes().await {
+            return Next::Ended;
         }
         self.begin();
         let deadline = Deadline::now() + self.shared.deadlines.head;
@@ -206,16 +216,39 @@ impl Connection {
         }
     }
 
+    /// Waits for a request to begin; whether it does.
+    async fn first_bytes(&mut self) -> bool {
+        let (now, deadline) = (Deadline::now(), self.shared.deadlines.idle);
+        let (release_at, end) = (now + RELEASE_AFTER.min(deadline), now + deadline);
+        let _idle = self.metrics.idle.one();
+        let mut due = release_at;
+        loop {
+            let interruption = tokio::select! {
+                biased;
+                has_come = self.wire.fill() => return has_come.is_ok_and(|has_come| has_come),
+                interruption = poll_fn(|context| self.idle.poll(context, due)) => interruption,
+            };
+            if interruption == Interruption::Stopping || Deadline::now() >= end {
+                return false;
+            }
+            self.wire.stream.release_buffers();
+            self.answer = Vec::new();
+            due = end;
+        }
+    }
+
     /// A request begins: with the configuration of this moment, to its end.
     fn begin(&mut self) {
         if self.current.has_changed().unwrap_or(false) {
             self.shared = Arc::clone(&self.current.borrow_and_update());
         }
-        let number = self.shared.metrics.began.add(1);
+        let number = self.shared.metrics.began.next();
+        let client = Client::anonymous(self.wire.stream.peer().ip().to_canonical());
+        let is_logged = self.shared.access_log.is_on() || self.shared.audit_log.is_on();
         self.request = InHand {
             began: Instant::now(),
-            id: format!("{:x}-{number:x}", self.shared.started_s),
-            client: Client::anonymous(self.wire.stream.peer().ip().to_canonical()),
+            id: request_id(self.shared.started_s, number),
+            client: if is_logged { client } else { client.unlogged() },
             macaroon: None,
         };
     }
@@ -235,24 +268,37 @@ impl Connection {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let is_read = head.method != Method::Head && self.shared.pace.is_none() && !reply.tells_status;
-        let small = is_read.then(|| SmallPayload::of(&reply.payload)).flatten();
-        let small = match small {
-            Some(small) => match small.read(&self.shared.disk).await {
-                Ok(small) => small,
-                Err(failure) => {
-                    reply = failure;
-                    None
-                }
-            },
-            None => None,
+        let closes = !head.keeps_alive || !body.is_ended() || self.phase.now() > Phase::Serving;
+        let complete = |mut reply: Reply| {
+            // Only its end tells a client without chunks where a stream ends.
+            let has_no_end =
+                head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
+            reply.closes |= closes || has_no_end;
+            reply.field("X-Request-Id", self.request.id.clone())
         };
-        reply.closes |= !head.keeps_alive || !body.is_ended() || *self.phase.borrow() > Phase::Serving;
-        reply = reply.field("X-Request-Id", self.request.id.clone());
-        // Only its end tells a client without chunks where a stream ends.
-        reply.closes |= head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
+        reply = complete(reply);
+        let mut answer = std::mem::take(&mut self.answer);
+        reply.head_into(head.version, &mut answer);
+        let mut head_len = answer.len();
+        let is_read = head.method != Method::Head && self.shared.pace.is_none() && !reply.tells_status;
+        let mut is_whole = false;
+        if let Some(small) = is_read.then(|| SmallPayload::of(&reply.payload)).flatten() {
+            match small.read(&self.shared.disk, &mut answer).await {
+                Ok(is_there) => is_whole = is_there,
+                Err(failure) => {
+                    reply = complete(failure);
+                    answer.clear();
+                    reply.head_into(head.version, &mut answer);
+                    head_len = answer.len();
+                }
+            }
+        }
         let mut sent = 0;
-        let outcome = self.send(&mut reply, head, small.as_deref(), &mut sent).await;
+        let outcome = self.send(&mut reply, head, &mut answer, (head_len, is_whole), &mut sent).await;
+        if answer.capacity() <= ANSWER_KEPT_BYTES {
+            answer.clear();
+            self.answer = answer;
+        }
         let failure = outcome.as_ref().map_or_else(Some, Option::as_ref);
         self.record(&reply, Some(head), body.received(), sent, failure);
         outcome.map(|_| reply.closes)
@@ -260,8 +306,7 @@ impl Connection {
 
     /// Whether a request is for us, and not one too many; and who makes it.
     async fn admit(&mut self, head: &RequestHead) -> Result<(), Reply> {
-        let shared = Arc::clone(&self.shared);
-        let shared = &*shared;
+        let shared = &*self.shared;
         let address = self.request.client.address;
         if self.is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
             let what = "the Host is neither an address nor a name of this machine";
@@ -269,18 +314,18 @@ impl Connection {
         }
         // Before it is looked at who asks, which costs most.
         take_request(shared, &shared.limits.at(address))?;
-        let (stream, shown) = (&self.wire.stream, &mut self.shown);
+        let (stream, shown, client) = (&self.wire.stream, &mut self.shown, self.request.client.clone());
         let peer = stream.peer().ip().to_canonical();
         let is_secure = stream.is_tls()
             || address.is_loopback() && stream.proxy().is_none()
             || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
         let (client, macaroon) =
-            auth::who(shared, head, auth::By { address, is_secure, stream, shown }).await?;
+            auth::who(shared, head, auth::By { client, is_secure, stream, shown }).await?;
         (self.request.client, self.request.macaroon) = (client, macaroon);
         let parties = shared.limits.who(&self.request.client.identity);
         if !parties.are_none() {
             self.count(&parties).map_err(|by| too_many(by).closing())?;
-            take_request(shared, &parties)?;
+            take_request(&self.shared, &parties)?;
         }
         Ok(())
     }
@@ -302,7 +347,7 @@ impl Connection {
             && matches!(head.method, Method::Get | Method::Head)
             && shared.exports.may_administer(client)
         {
-            let phase = *self.phase.borrow();
+            let phase = self.phase.now();
             return admin::metrics(shared, phase).await;
         }
         let (wire, macaroon) = (&mut self.wire, self.request.macaroon.as_ref());
@@ -352,12 +397,15 @@ impl Connection {
             }
         }
         match head.method {
-            Method::Get | Method::Head => tokio::select! {
-                biased;
-                reply = get::answer(shared, head, path, &spot, &origin) => reply,
-                // A checksum may take half an hour, and whoever left does not want it any longer.
-                () = self.wire.stream.closed() => client_left(),
-            },
+            Method::Get | Method::Head => {
+                let mut answer = pin!(get::answer(shared, head, path, &spot, &origin));
+                tokio::select! {
+                    biased;
+                    reply = &mut answer => reply,
+                    // A checksum may take half an hour, and whoever left does not want it any longer.
+                    () = self.wire.stream.closed() => client_left(),
+                }
+            }
             Method::Put => put::answer(shared, &mut self.wire, head, path, &spot, body).await,
             Method::Delete => delete::answer(shared, head, path, &spot).await,
             Method::Propfind => propfind::answer(shared, &mut self.wire, head, path, &spot, body).await,
@@ -372,40 +420,41 @@ impl Connection {
         }
     }
 
-    /// The data plane of an answer, whose payload may have been read already. Counts the payload's bytes in
-    /// `sent`, also when it fails. A failure that the client was told of is inside of `Ok`.
+    /// The data plane of an answer: its head is in `answer`, so long, and whether all of its payload is behind it. Counts the
+    /// payload's bytes in `sent`, also when it fails. A failure that the client was told of is inside of `Ok`.
     async fn send(
         &mut self,
         reply: &mut Reply,
         head: &RequestHead,
-        small: Option<&[u8]>,
+        answer: &mut Vec<u8>,
+        (head_len, is_whole): (usize, bool),
         sent: &mut u64,
     ) -> io::Result<Option<io::Error>> {
         let mut patience = Patience::new(&self.shared.deadlines);
         let stream = &mut self.wire.stream;
-        let mut first = reply.head(head.version).into_bytes();
-        let head_len = first.len() as u64;
-        let mut written = 0;
-        let (together, behind) = match &reply.payload {
-            _ if head.method == Method::Head => (None, None),
-            Payload::Bytes(bytes) if bytes.len() as u64 > gather::SMALL_BYTES => {
-                (None, Some(bytes.as_slice()))
+        // The head and each step would end in a packet that is not full, and a large file is many steps.
+        let fills_packets = matches!(reply.payload, Payload::File { .. })
+            && !(reply.tells_status || is_whole || head.method == Method::Head || stream.is_tls())
+            && self.shared.pace.is_none()
+            && !patience.is_paced();
+        if fills_packets {
+            stream.fill_packets(true)?;
+        }
+        let mut behind = None;
+        if let (Payload::Bytes(bytes), true) = (&reply.payload, head.method != Method::Head) {
+            match bytes.len() as u64 > gather::SMALL_BYTES {
+                true => behind = Some(bytes.as_slice()),
+                false => answer.extend_from_slice(bytes),
             }
-            Payload::Bytes(bytes) => (Some(bytes.as_slice()), None),
-            Payload::None
-            | Payload::Unmeasured
-            | Payload::File { .. }
-            | Payload::Parts { .. }
-            | Payload::Stream { .. } => (small, None),
-        };
-        first.extend_from_slice(together.unwrap_or_default());
-        let outcome = transfer::write(stream, &first, &mut patience, &mut written).await;
-        *sent = written.saturating_sub(head_len);
+        }
+        let mut written = 0;
+        let outcome = transfer::write(stream, answer, &mut patience, &mut written).await;
+        *sent = written.saturating_sub(head_len as u64);
         outcome?;
         if let Some(behind) = behind {
             return transfer::write(stream, behind, &mut patience, sent).await.map(|()| None);
         }
-        if small.is_some() || head.method == Method::Head {
+        if is_whole || head.method == Method::Head {
             return Ok(None);
         }
         let shared = &self.shared;
@@ -417,7 +466,11 @@ impl Connection {
             }
             Payload::File { object, range } => {
                 let mut sender = Sender::new(shared, stream, sent);
-                sender.send_object(object.as_ref(), *range).await.map(|()| None)
+                sender.send_object(object.as_ref(), *range).await?;
+                if fills_packets {
+                    stream.fill_packets(false)?;
+                }
+                Ok(None)
             }
             Payload::Parts { object, parts } => {
                 let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
@@ -438,7 +491,7 @@ impl Connection {
     /// Answers what is not a request.
     async fn refuse(&mut self, reply: Reply) -> io::Result<bool> {
         let reply = reply.field("X-Request-Id", self.request.id.clone());
-        let mut bytes = reply.head(Version::Http11).into_bytes();
+        let mut bytes = reply.head(Version::Http11);
         if let Payload::Bytes(text) = &reply.payload {
             bytes.extend_from_slice(text);
         }
@@ -537,6 +590,20 @@ impl Connection {
     }
 }
 
+/// What a request is called: both numbers in hexadecimal digits.
+pub(crate) fn request_id(started_s: u64, number: u64) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut id = String::with_capacity(33);
+    for (index, value) in [started_s, number].into_iter().enumerate() {
+        if index > 0 {
+            id.push('-');
+        }
+        let digits = (64 - (value | 1).leading_zeros()).div_ceil(4);
+        id.extend((0..digits).rev().map(|place| char::from(DIGITS[(value >> (4 * place)) as usize & 15])));
+    }
+    id
+}
+
 /// Of what there is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excess {
@@ -570,16 +637,6 @@ fn throttled(what: &str, wait: Duration) -> Reply {
 fn changes(method: &Method) -> bool {
     use Method::{Copy, Delete, Mkcol, Move, Post, Proppatch, Put};
     matches!(method, Put | Delete | Mkcol | Move | Copy | Proppatch | Post)
-}
-
-/// Waits for a request to begin; whether it does.
-async fn first_bytes(wire: &mut Wire, idle: Duration) -> bool {
-    let end = Deadline::now() + idle;
-    if let Ok(first) = timeout(RELEASE_AFTER.min(idle), wire.fill()).await {
-        return first.is_ok_and(|has_come| has_come);
-    }
-    wire.stream.release_buffers();
-    matches!(timeout_at(end, wire.fill()).await, Ok(Ok(true)))
 }
 
 /// Whether a `Host` is an address, `localhost`, or one of `names`, with any port. Any address is as good as
@@ -651,6 +708,13 @@ mod tests {
             ("http://u@h", "http://h"),
         ] {
             assert_eq!(without_secrets(target), shown);
+        }
+    }
+
+    #[test]
+    fn ids_are_two_numbers() {
+        for (started, number) in [(0, 0), (1, 0xf), (0x6747_a1b2, 0x10), (u64::MAX, u64::MAX)] {
+            assert_eq!(request_id(started, number), format!("{started:x}-{number:x}"));
         }
     }
 

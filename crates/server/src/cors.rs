@@ -37,9 +37,8 @@ pub(crate) fn apply(exports: &Exports, client: &Client, head: &RequestHead, repl
     }
     // Also without an origin, and for one that is not allowed: a cache must not give that answer to others.
     let reply = reply.field("Vary", "Origin");
-    let Some(allowed) = head.headers.single("origin").and_then(|origin| allowed(&spot.export, origin)) else {
-        return reply;
-    };
+    let allowed = head.headers.single("origin").and_then(|origin| allowed(&spot.export, origin));
+    let Some(allowed) = allowed.map(str::to_owned) else { return reply };
     let is_preflight =
         head.method == Method::Options && head.headers.contains("access-control-request-method");
     // Refused for another reason: that counts.

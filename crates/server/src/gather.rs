@@ -12,7 +12,6 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_dav::{Multipart, Status};
@@ -153,7 +152,8 @@ async fn flush(
     ending: Ending,
     last: Last,
 ) -> Result<(), Failure> {
-    sender.has_waited |= layout.fill(&sender.shared.disk, object, buffer).await.map_err(Failure::Source)?;
+    sender.has_waited |=
+        fill(&layout.holes, &sender.shared.disk, object, buffer).await.map_err(Failure::Source)?;
     if last == Last::Yes {
         sender.check_unchanged(object).await.map_err(Failure::Source)?;
     }
@@ -176,54 +176,69 @@ async fn flush(
 }
 
 /// A part or parts of a file, few bytes that are sent in one piece with the head.
-pub(crate) struct SmallPayload {
-    object: Arc<dyn Object>,
-    layout: Layout,
-    /// What stands between the parts; the file's bytes are missing.
-    bytes: Vec<u8>,
+pub(crate) struct SmallPayload<'a> {
+    object: &'a dyn Object,
+    len: usize,
+    parts: Parts<'a>,
 }
 
-impl SmallPayload {
+#[derive(Clone, Copy)]
+enum Parts<'a> {
+    One(ByteRange),
+    Many(&'a Multipart),
+}
+
+impl<'a> SmallPayload<'a> {
     /// That of an answer, if it has one.
-    pub(crate) fn of(payload: &Payload) -> Option<SmallPayload> {
+    pub(crate) fn of(payload: &'a Payload) -> Option<SmallPayload<'a>> {
         if payload.len() == 0 || payload.len() > SMALL_BYTES {
             return None;
         }
+        let (object, parts) = match payload {
+            Payload::File { object, range } => (object, Parts::One(*range)),
+            Payload::Parts { object, parts } => (object, Parts::Many(parts)),
+            Payload::None | Payload::Unmeasured | Payload::Bytes(_) | Payload::Stream { .. } => return None,
+        };
         // It fits: all of it is no more than that.
-        let (mut layout, mut bytes) = (Layout::new(0), vec![0; payload.len() as usize]);
-        let object = match payload {
-            Payload::File { object, range } => {
-                layout.hole(range.start(), bytes.len());
-                object
+        Some(SmallPayload { object: object.as_ref(), len: payload.len() as usize, parts })
+    }
+
+    /// Puts all of its bytes behind those that are in `answer`; none, and `false`, when there are fewer by now. What goes
+    /// wrong here is still an answer.
+    pub(crate) async fn read(self, disk: &Disk, answer: &mut Vec<u8>) -> Result<bool, Reply> {
+        let start = answer.len();
+        answer.resize(start + self.len, 0);
+        let filled = match self.parts {
+            // By far the most frequent, and it needs no list of its one hole.
+            Parts::One(range) => {
+                let hole = Hole { place: start..answer.len(), offset: range.start() };
+                fill(std::slice::from_ref(&hole), disk, self.object, answer).await
             }
-            Payload::Parts { object, parts } => {
+            Parts::Many(parts) => {
+                let mut layout = Layout::new(start);
                 for piece in pieces(parts) {
                     match piece {
-                        Piece::Text(text) => layout.text(&mut bytes, &text),
+                        Piece::Text(text) => layout.text(answer, &text),
                         Piece::File(range) => layout.hole(range.start(), range.len() as usize),
                     }
                 }
-                object
+                fill(&layout.holes, disk, self.object, answer).await
             }
-            Payload::None | Payload::Unmeasured | Payload::Bytes(_) | Payload::Stream { .. } => return None,
         };
-        Some(SmallPayload { object: Arc::clone(object), layout, bytes })
-    }
-
-    /// All of its bytes; `None` when there are fewer by now. What goes wrong here is still an answer.
-    pub(crate) async fn read(self, disk: &Disk) -> Result<Option<Vec<u8>>, Reply> {
-        let SmallPayload { object, layout, mut bytes } = self;
-        let is_unchanged = match layout.fill(disk, object.as_ref(), &mut bytes).await {
-            Ok(false) => object.is_unchanged(),
-            Ok(true) => disk.run(|| object.is_unchanged()).await,
+        let is_unchanged = match filled {
+            Ok(false) => self.object.is_unchanged(),
+            Ok(true) => disk.run(|| self.object.is_unchanged()).await,
             // The data plane sends those that there are.
-            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
+                answer.truncate(start);
+                return Ok(false);
+            }
             Err(cause) => return Err(Reply::store_failure(&StoreError::Io(cause))),
         };
         if !is_unchanged {
             return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
         }
-        Ok(Some(bytes))
+        Ok(true)
     }
 }
 
@@ -257,23 +272,22 @@ impl Layout {
         self.holes.push(Hole { place: self.end..self.end + len, offset });
         self.end += len;
     }
+}
 
-    /// Fills all holes; returns whether a device may have been waited for.
-    async fn fill(&self, disk: &Disk, object: &dyn Object, buffer: &mut [u8]) -> io::Result<bool> {
-        let mut left = self.holes.as_slice();
-        while let [hole, rest @ ..] = left {
-            if object.read_at_nowait(&mut buffer[hole.place.clone()], hole.offset)? != Some(hole.place.len())
-            {
-                break;
-            }
-            left = rest;
+/// Fills all holes; returns whether a device may have been waited for.
+async fn fill(holes: &[Hole], disk: &Disk, object: &dyn Object, buffer: &mut [u8]) -> io::Result<bool> {
+    let mut left = holes;
+    while let [hole, rest @ ..] = left {
+        if object.read_at_nowait(&mut buffer[hole.place.clone()], hole.offset)? != Some(hole.place.len()) {
+            break;
         }
-        if left.is_empty() {
-            return Ok(false);
-        }
-        let read = || left.iter().try_for_each(|hole| hole.read(object, buffer));
-        disk.run(read).await.map(|()| true)
+        left = rest;
     }
+    if left.is_empty() {
+        return Ok(false);
+    }
+    let read = || left.iter().try_for_each(|hole| hole.read(object, buffer));
+    disk.run(read).await.map(|()| true)
 }
 
 impl Hole {

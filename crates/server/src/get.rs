@@ -1,5 +1,6 @@
 //! GET and HEAD: files, ranges of files, and listings of directories.
 
+use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -49,11 +50,7 @@ pub(crate) async fn answer(
     }
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
-        Ok(Opened::File(object)) => {
-            let base = origin.url();
-            let mirrored = base.as_ref().map(|base| Mirrored { base, export: &spot.export, path });
-            file(shared, head, path, spot, mirrored, object).await
-        }
+        Ok(Opened::File(object)) => file(shared, head, path, spot, origin, object).await,
         Ok(Opened::Directory) if !path.is_directory_form() => redirect_to_directory(head, path),
         Ok(Opened::Directory) if head.method == Method::Head => {
             directory_reply(head).payload(Payload::Unmeasured)
@@ -98,26 +95,29 @@ async fn file(
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
-    mirrored: Option<Mirrored<'_>>,
+    origin: &Origin<'_>,
     object: Arc<dyn Object>,
 ) -> Reply {
     let metadata = object.metadata();
     let media_type = media_type::of_name(path.names().next_back().unwrap_or_default());
-    if let (Some(mirrored), Some(format)) = (&mirrored, mirrors::wanted(head, media_type)) {
+    let mirrored = |base| Mirrored { base, export: &spot.export, path };
+    if let Some(format) = mirrors::wanted(head, media_type)
+        && let Some(base) = origin.url()
+    {
         // Conditions are about the file, and this is none of its bytes.
         let kinds: &[ChecksumKind] = match spot.may(Operation::Read) {
             true => &[ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256],
             false => &[],
         };
         let known = shared.digests.kept(&shared.disk, object.as_ref(), kinds).await;
-        return mirrored.metalink(format, metadata.size_bytes, &known);
+        return mirrored(&base).metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
         return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
     };
     let with_validators = |reply: Reply| {
         reply
-            .field("ETag", validators.etag.to_string())
+            .field("ETag", ["\"", validators.etag.opaque(), "\""].concat())
             .field("Last-Modified", date::format(metadata.modified))
             .field("Vary", "Accept")
     };
@@ -159,8 +159,8 @@ async fn file(
         }
     };
     let content_type = match &payload {
-        Payload::Parts { parts, .. } => parts.content_type(),
-        _ => media_type.to_owned(),
+        Payload::Parts { parts, .. } => Cow::from(parts.content_type()),
+        _ => media_type.into(),
     };
     let mut reply = with_validators(Reply::new(status))
         .field("Accept-Ranges", "bytes")
@@ -173,8 +173,10 @@ async fn file(
     if let Some(content_range) = content_range {
         reply = reply.field("Content-Range", content_range.to_string());
     }
-    if let Some(mirrored) = mirrored {
-        reply = mirrored.link(reply);
+    if !spot.export.mirrors.is_empty()
+        && let Some(base) = origin.url()
+    {
+        reply = mirrored(&base).link(reply);
     }
     reply = tell_digests(shared, head, spot, &object, reply).await;
     reply.tells_status = head.method == Method::Get && wants_status(head);

@@ -52,6 +52,7 @@ pub mod export;
 mod forwarded;
 mod gather;
 mod get;
+mod idle;
 mod macaroons;
 mod metrics;
 mod mirrors;

@@ -45,9 +45,13 @@ const DURATIONS_S: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds; returns what it was before.
-    pub(crate) fn add(&self, count: u64) -> u64 {
-        self.0.fetch_add(count, Ordering::Relaxed)
+    pub(crate) fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Adds one; returns what it was before.
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn get(&self) -> u64 {

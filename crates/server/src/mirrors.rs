@@ -76,11 +76,8 @@ impl Mirrored<'_> {
         })
     }
 
-    /// Adds the links of a file that has mirrors, each in a line of its own.
+    /// Adds the links of a file whose export has mirrors, each in a line of its own.
     pub(crate) fn link(&self, mut reply: Reply) -> Reply {
-        if self.export.mirrors.is_empty() {
-            return reply;
-        }
         for value in self.duplicates().filter_map(|replica| encode_duplicate(&replica)) {
             reply = reply.field("Link", value);
         }

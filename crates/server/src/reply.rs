@@ -1,6 +1,7 @@
 //! An answer before it is sent: status, fields, and a descriptor of the payload.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +12,6 @@ use gridlane_dav::{Multipart, Status, Version, date, multistatus};
 use gridlane_store::{Object, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::PRODUCT;
 use crate::gather::STATUS_TRAILER;
 
 /// What follows the head.
@@ -66,11 +66,20 @@ pub(crate) trait Pieces: Send {
     fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
 }
 
+/// What every head says first, behind its status.
+const SERVER_AND_DATE: &str = concat!("Server: gridlane/", env!("CARGO_PKG_VERSION"), "\r\nDate: ");
+
+/// What a head has beside its fields, and what a small answer has behind it.
+const HEAD_BYTES_EXPECTED: usize = 2048;
+
+/// The fields of a file's answer, with room for two more.
+const FIELDS_EXPECTED: usize = 10;
+
 /// An answer.
 pub(crate) struct Reply {
     pub(crate) status: Status,
     /// Names and values; no value has a control character.
-    fields: Vec<(&'static str, String)>,
+    fields: Vec<(&'static str, Cow<'static, str>)>,
     pub(crate) payload: Payload,
     /// The connection cannot be used after this answer.
     pub(crate) closes: bool,
@@ -87,7 +96,7 @@ impl Reply {
     pub(crate) fn new(status: Status) -> Reply {
         Reply {
             status,
-            fields: Vec::new(),
+            fields: Vec::with_capacity(FIELDS_EXPECTED),
             payload: Payload::None,
             closes: false,
             tells_status: false,
@@ -97,7 +106,7 @@ impl Reply {
     }
 
     /// Adds a field.
-    pub(crate) fn field(mut self, name: &'static str, value: impl Into<String>) -> Reply {
+    pub(crate) fn field(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Reply {
         let value = value.into();
         debug_assert!(!value.contains(|c: char| c.is_control()), "{name}: {value:?}");
         self.fields.push((name, value));
@@ -205,34 +214,62 @@ impl Reply {
     }
 
     /// The head as it goes over the wire, for a client of this version.
-    pub(crate) fn head(&self, version: Version) -> String {
-        let mut head = String::with_capacity(512);
-        // Writing to a string does not fail.
-        let _ = write!(head, "HTTP/1.1 {} {}\r\n", self.status.code(), self.status.reason());
-        let _ = write!(head, "Server: {PRODUCT}\r\nDate: {}\r\n", date::format(SystemTime::now()));
+    pub(crate) fn head(&self, version: Version) -> Vec<u8> {
+        let mut head = Vec::new();
+        self.head_into(version, &mut head);
+        head
+    }
+
+    /// The same behind what is in `head`.
+    pub(crate) fn head_into(&self, version: Version, head: &mut Vec<u8>) {
+        // Once, and not a little more for each field: fields are short.
+        let fields: usize = self.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
+        head.reserve(fields + HEAD_BYTES_EXPECTED);
+        let mut put = |parts: &[&str]| parts.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
+        match self.status {
+            Status::OK => put(&["HTTP/1.1 200 OK\r\n"]),
+            status => put(&["HTTP/1.1 ", &status.code().to_string(), " ", status.reason(), "\r\n"]),
+        }
+        put(&[SERVER_AND_DATE]);
+        with_date_now(|date| put(&[date, "\r\n"]));
         for (name, value) in &self.fields {
-            let _ = write!(head, "{name}: {value}\r\n");
+            put(&[name, ": ", value, "\r\n"]);
         }
         match self.payload {
             Payload::File { .. } | Payload::Parts { .. } if self.tells_status => {
-                let _ = write!(head, "Transfer-Encoding: chunked\r\nTrailer: {STATUS_TRAILER}\r\n");
+                put(&["Transfer-Encoding: chunked\r\nTrailer: ", STATUS_TRAILER, "\r\n"]);
             }
             Payload::Bytes(_) | Payload::File { .. } | Payload::Parts { .. } => {
-                let _ = write!(head, "Content-Length: {}\r\n", self.payload.len());
+                put(&["Content-Length: ", &self.payload.len().to_string(), "\r\n"]);
             }
             Payload::Stream { .. } if version == Version::Http11 => {
-                head.push_str("Transfer-Encoding: chunked\r\n");
+                put(&["Transfer-Encoding: chunked\r\n"]);
             }
             Payload::None | Payload::Unmeasured | Payload::Stream { .. } => {}
         }
         match (self.closes, version) {
-            (true, _) => head.push_str("Connection: close\r\n"),
-            (false, Version::Http10) => head.push_str("Connection: keep-alive\r\n"),
+            (true, _) => put(&["Connection: close\r\n"]),
+            (false, Version::Http10) => put(&["Connection: keep-alive\r\n"]),
             (false, Version::Http11) => {}
         }
-        head.push_str("\r\n");
-        head
+        put(&["\r\n"]);
     }
+}
+
+/// Calls `put` with the date of this second. It is written once in a second and thread: to write one takes as long as all
+/// the rest of a head.
+fn with_date_now(mut put: impl FnMut(&str)) {
+    thread_local! {
+        static WRITTEN: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+    }
+    let now = SystemTime::now();
+    let now_s = date::whole_seconds(now);
+    WRITTEN.with_borrow_mut(|(of_s, text)| {
+        if *of_s != now_s {
+            (*of_s, *text) = (now_s, date::format(now));
+        }
+        put(text);
+    });
 }
 
 #[cfg(test)]
@@ -243,7 +280,7 @@ mod tests {
     fn failures_say_what_and_whether_to_retry() {
         let mut reply = Reply::failure(Status::SERVICE_UNAVAILABLE, "too many connections");
         reply.closes = true;
-        let head = reply.head(Version::Http11);
+        let head = String::from_utf8(reply.head(Version::Http11)).unwrap();
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\nServer: gridlane/"), "{head}");
         assert!(head.contains("Retry-After: 5\r\n"), "{head}");
         let Payload::Bytes(text) = &reply.payload else { panic!("a text") };
@@ -255,7 +292,7 @@ mod tests {
     fn a_lack_of_descriptors_passes() {
         // EMFILE on Linux.
         let reply = Reply::store_failure(&std::io::Error::from_raw_os_error(24).into());
-        let head = reply.head(Version::Http11);
+        let head = String::from_utf8(reply.head(Version::Http11)).unwrap();
         assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("Retry-After: "), "{head}");
     }
 

@@ -119,8 +119,12 @@ impl<'a> Sender<'a> {
         let mut done = 0;
         while done < len {
             consume_budget().await;
-            let step = self.stream.send_file(file, at + done as u64, len - done);
-            match self.patience.wait(step).await.map_err(Impatience::of_sending)? {
+            let offset = at + done as u64;
+            let moved = match self.stream.try_send_file(file, offset, len - done)? {
+                Some(moved) => self.patience.moved(moved).await,
+                None => self.patience.wait(self.stream.send_file(file, offset, len - done)).await,
+            };
+            match moved.map_err(Impatience::of_sending)? {
                 0 => return Err(shrunk()),
                 moved => {
                     done += moved;
@@ -246,7 +250,11 @@ pub(crate) async fn write(
 ) -> io::Result<()> {
     while !bytes.is_empty() || stream.has_unsent() {
         consume_budget().await;
-        let taken = patience.wait(stream.write_some(bytes)).await.map_err(Impatience::of_sending)?;
+        let taken = match stream.try_write(bytes, false)? {
+            Some(taken) => patience.moved(taken).await,
+            None => patience.wait(stream.write_some(bytes)).await,
+        }
+        .map_err(Impatience::of_sending)?;
         bytes = &bytes[taken..];
         *sent += taken as u64;
     }
@@ -292,6 +300,11 @@ impl Patience {
         }
     }
 
+    /// Whether a rate limit of the client makes pauses between bytes.
+    pub(crate) fn is_paced(&self) -> bool {
+        !self.paces.are_none()
+    }
+
     /// Waits for an operation that moves some bytes and returns how many.
     pub(crate) async fn wait(
         &mut self,
@@ -300,7 +313,14 @@ impl Patience {
         let began = Instant::now();
         let outcome = timeout(self.stall, operation).await.map_err(|_| Impatience::Stalled)?;
         let moved = outcome.map_err(Impatience::Broken)?;
-        self.note(moved as u64, began.elapsed())?;
+        self.waited += began.elapsed();
+        self.moved(moved).await
+    }
+
+    /// Counts what was moved without a wait for the client. Most of it is: a timer for each operation would cost more than
+    /// a small answer.
+    pub(crate) async fn moved(&mut self, moved: usize) -> Result<usize, Impatience> {
+        self.note(moved as u64, Duration::ZERO)?;
         if !self.paces.are_none() {
             tokio::time::sleep(self.paces.owe(moved as u64)).await;
         }

@@ -41,8 +41,8 @@ use crate::shared::Shared;
 
 /// What a request comes by.
 pub(crate) struct By<'a> {
-    /// Where the client is.
-    pub(crate) address: IpAddr,
+    /// The client, nobody in particular yet.
+    pub(crate) client: Client,
     /// Whether nobody between the client and us could read it.
     pub(crate) is_secure: bool,
     /// The connection.
@@ -58,7 +58,8 @@ pub(crate) async fn who(
     by: By<'_>,
 ) -> Result<(Client, Option<Secret>), Reply> {
     let asking = &shared.asking;
-    let mut client = Client::anonymous(by.address);
+    let mut client = by.client;
+    let address = client.address;
     client.is_secure = by.is_secure;
     // Where nobody is asked, what clients bring of themselves is no business of ours.
     if !asking.is_any() {
@@ -77,7 +78,7 @@ pub(crate) async fn who(
             shared.metrics.auth.came(&client.identity);
             return Ok((client, None));
         }
-        Ok(Some(Presented { kind, credential })) => (kind, verify(shared, &credential, by.address).await),
+        Ok(Some(Presented { kind, credential })) => (kind, verify(shared, &credential, address).await),
         Err(bad) => (bad.kind, Err(bad.refusal)),
     };
     match outcome {

@@ -14,6 +14,7 @@ use super::answer::{Failure, shown};
 use super::context::{Context, Link, Session};
 use crate::access_log::{Record, timestamp};
 use crate::client::{Client, Decided};
+use crate::connection::request_id;
 use crate::settings::LogLevel;
 use crate::shared::Shared;
 
@@ -129,7 +130,7 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
     if !is_logged && !is_audited {
         return;
     }
-    let id = format!("{:x}-{:x}", shared.started_s, shared.metrics.began.add(1));
+    let id = request_id(shared.started_s, shared.metrics.began.next());
     let session = by.map(|(context, _)| &*context.session);
     let decided = by.and_then(|(_, client)| client.decision());
     let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
