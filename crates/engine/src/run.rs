@@ -417,11 +417,11 @@ impl<'a> Run<'a> {
                 }
                 self.plan.handle(now, plan::Event::LaneReady { lane, round_trip });
             }
-            Notice::RoundTrip { lane, round_trip } => {
+            Notice::RoundTrip { lane, round_trip, loaded } => {
                 if let Some(entry) = self.lanes.get(&lane) {
                     self.replicas[entry.source].saw_round_trip(Some(round_trip));
                 }
-                self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip });
+                self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip, loaded });
             }
             Notice::Pipelines { lane } => self.plan.handle(now, plan::Event::Pipelines { lane }),
             Notice::Identified { source, size_bytes } => self.identified(source as usize, size_bytes).await?,

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER, TLS_ATTEMPT_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
@@ -45,6 +46,9 @@ pub struct Dialled {
     /// Round trips spent before a first request could be sent: TCP's one, and TLS' one or two.
     pub handshake_round_trips: u32,
 }
+
+/// What is told the round trip of a connection that is being made.
+pub type Reached<'a> = &'a (dyn Fn(Duration) + Send + Sync);
 
 /// Where a connection leads, and by which way. Connections of equal routes are as good as each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -138,12 +142,20 @@ impl Dialer {
     /// (RFC 8305); the first to connect wins. One that connects and then fails in the TLS handshake is a
     /// failure like others, unless it is the certificate that is wrong.
     pub async fn dial(&self, route: &Route) -> Result<Dialled> {
+        self.dial_telling(route, &|_| {}).await
+    }
+
+    /// As [`dial`](Dialer::dial). `reached` is told the round trip as soon as TCP is connected: before TLS, which
+    /// takes one or two more.
+    pub async fn dial_telling(&self, route: &Route, reached: Reached<'_>) -> Result<Dialled> {
         match (&route.proxy, &route.target) {
             (None, Some(target)) => {
                 let name =
                     format!("{}://{}", if target.is_tls { "https" } else { "http" }, target.authority());
                 let tls = if target.is_tls { Some(self.tls(route.is_as_user)?) } else { None };
-                self.reach(&target.host, target.port, tls).await.map_err(|error| error.endpoint(name))
+                self.reach(&target.host, target.port, tls, reached)
+                    .await
+                    .map_err(|error| error.endpoint(name))
             }
             (Some(proxy), target) => {
                 let failed = |error: Error| {
@@ -156,7 +168,7 @@ impl Dialer {
                 };
                 // Whoever the user is, is no business of a proxy.
                 let tls = if proxy.kind == ProxyKind::Https { Some(self.tls(false)?) } else { None };
-                let dialled = self.reach(&proxy.host, proxy.port, tls).await.map_err(failed)?;
+                let dialled = self.reach(&proxy.host, proxy.port, tls, &|_| {}).await.map_err(failed)?;
                 match (proxy.kind, target) {
                     (ProxyKind::Socks5 { resolves }, Some(target)) => {
                         self.through_socks(dialled, proxy, resolves, target, route.is_as_user).await
@@ -215,14 +227,20 @@ impl Dialer {
     }
 
     /// Connects to the first address of `host` that answers, with TLS if it is given.
-    async fn reach(&self, host: &str, port: u16, tls: Option<Arc<ClientConfig>>) -> Result<Dialled> {
+    async fn reach(
+        &self,
+        host: &str,
+        port: u16,
+        tls: Option<Arc<ClientConfig>>,
+        reached: Reached<'_>,
+    ) -> Result<Dialled> {
         let tls = match tls {
             Some(tls) => Some((tls, server_name(host)?)),
             None => None,
         };
         let addresses = self.resolver.resolve(host, port).await?;
         let has_choice = addresses.len() > 1;
-        let (address, dialled) = first_of(addresses, tls).await?;
+        let (address, dialled) = first_of(addresses, tls, reached).await?;
         if has_choice {
             self.resolver.won(host, address);
         }
@@ -247,12 +265,16 @@ impl Dialer {
 async fn first_of(
     mut addresses: Vec<SocketAddr>,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    reached: Reached<'_>,
 ) -> Result<(SocketAddr, Dialled)> {
     let deadline = Instant::now() + CONNECT_MAX;
     let mut failures = Failures::default();
     loop {
         let won = race(&addresses, CONNECT_STAGGER, deadline, &mut failures, TcpStream::connect).await;
         let Some((address, socket)) = won else { return Err(failures.into_error()) };
+        if let Ok(info) = gridlane_sys::tcp::info(&socket) {
+            reached(info.round_trip);
+        }
         addresses.retain(|other| *other != address && !failures.has(other));
         let outcome = match &tls {
             None => Ok(Stream::plain(socket)),

@@ -27,6 +27,6 @@ mod stream;
 pub mod tls;
 
 pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
-pub use dial::{Dialer, Dialled, Route};
+pub use dial::{Dialer, Dialled, Reached, Route};
 pub use proxy::{Proxies, Proxy, ProxyKind};
 pub use stream::Stream;

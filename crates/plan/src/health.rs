@@ -1,11 +1,14 @@
 //! Silence, loss, and how many lanes a source has.
 
+use std::time::Duration;
+
 use gridlane_core::Time;
 
 use crate::lane::{Lane, LaneState};
 use crate::plan::Plan;
-use crate::settings::{EPOCH, LANE_WORTH_BYTES, LONG_ROUND_TRIP};
-use crate::source::{Standing, Verdict};
+use crate::settings::{EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, START_ROUND_TRIPS};
+use crate::source::Standing;
+use crate::streams::{Seen, Verdict, start_lanes};
 use crate::{LaneId, Loss, SourceId};
 
 impl Plan {
@@ -56,7 +59,7 @@ impl Plan {
             _ if is_wanted => {}
             // A server may end a connection it has answered on, and one that was idle for a while.
             Loss::Ended if lane.received_bytes > 0 => {}
-            Loss::Ended if lane.requests.is_empty() && self.now.since(lane.opened_at) >= EPOCH => {}
+            Loss::Ended if lane.requests.is_empty() && self.now.since(lane.opened_at) >= IDLE => {}
             Loss::Ended | Loss::Failed => self.note_failure(lane.source, lane.opened_at, lane.received_bytes),
         }
     }
@@ -146,15 +149,36 @@ impl Plan {
             return 1;
         }
         let lanes_max = self.settings.lanes_per_source_max.min(source.lanes_cap);
-        let worth = missing_bytes.map_or(1, |bytes| (bytes / LANE_WORTH_BYTES).max(1));
-        let worth = usize::try_from(worth).unwrap_or(usize::MAX);
-        let is_far = source.round_trip.is_some_and(|round_trip| round_trip > LONG_ROUND_TRIP);
-        let wanted = match self.settings.lanes_fixed {
-            true => lanes_max,
-            false if is_far && source.lanes_wanted == 1 && !source.streams.has_judged() => 2,
-            false => source.lanes_wanted,
+        let is_starting = !self.settings.lanes_fixed && !source.streams.has_judged();
+        let is_far = |round_trip: &Duration| is_starting && self.lasts(*round_trip * START_ROUND_TRIPS);
+        // What one source loses at the start is a part of what the copy loses.
+        let in_use = self.sources.iter().filter(|source| source.standing == Standing::Live).count();
+        let start =
+            source.round_trip.filter(is_far).map_or(1, |time| start_lanes(time / in_use as u32, lanes_max));
+        let (wanted, worth_bytes) = match self.settings.lanes_fixed {
+            true => (lanes_max, LANE_WORTH_BYTES),
+            // Where bytes take a quarter of a second to begin, the smallest request is worth a lane.
+            false if start > 1 => (start, self.settings.request_bytes_min),
+            false => (source.lanes_wanted, LANE_WORTH_BYTES),
+        };
+        let worth = match missing_bytes {
+            Some(bytes) => usize::try_from((bytes / worth_bytes).max(1)).unwrap_or(usize::MAX),
+            // Nobody else will say how much there is before this one could have begun.
+            None if is_starting && self.is_alone(id) => usize::MAX,
+            None => 1,
         };
         wanted.min(worth).min(lanes_max)
+    }
+
+    /// Whether the copy goes on for so long, if it goes on as it does.
+    fn lasts(&self, time: Duration) -> bool {
+        let rate = self.total_rate_bytes_per_s();
+        self.missing_bytes().is_none_or(|bytes| bytes as f64 > rate * time.as_secs_f64())
+    }
+
+    /// Whether no other source may be used.
+    fn is_alone(&self, id: SourceId) -> bool {
+        self.ids().all(|other| other == id || self.source(other).standing == Standing::Dead)
     }
 
     /// A source that ignores ranges is used when no other is in use, one at a time, in their order.
@@ -181,39 +205,43 @@ impl Plan {
         if !self.counts_epochs(id) {
             return;
         }
-        let lanes = self.open_lanes(id);
-        let lanes_max = self.settings.lanes_per_source_max.min(self.source(id).lanes_cap);
-        let round_trip = self.source(id).round_trip;
-        let worth_bytes =
-            LANE_WORTH_BYTES.max((3.0 * EPOCH.as_secs_f64() * self.total_rate_bytes_per_s()) as u64);
-        let is_worth = self.missing_bytes().is_some_and(|bytes| bytes > worth_bytes);
-        let may_add = is_worth && lanes < lanes_max;
+        let (lanes, total_bytes) = (self.open_lanes(id), self.total_bytes());
         let is_comparable = self.usable_lanes(id) == lanes;
+        let lanes_max = self.settings.lanes_per_source_max.min(self.source(id).lanes_cap);
         let source = self.source_mut(id);
-        source.streams.begin(now);
+        source.streams.begin(now, total_bytes);
+        let round_trip = source.round_trip;
         if source.streams.epoch_end(round_trip).is_none_or(|end| now < end) {
             return;
         }
         if !is_comparable {
-            source.streams.restart(now); // Some lane had no chance to show what it does.
+            source.streams.restart(now, total_bytes); // Some lane had no chance to show what it does.
             return;
         }
-        match source.streams.judge(now, may_add) {
-            Verdict::Stay => source.lanes_wanted = source.lanes_wanted.max(lanes),
-            Verdict::Add => source.lanes_wanted = lanes + 1,
-            Verdict::Remove => {
-                source.lanes_wanted = lanes.saturating_sub(1).max(1);
-                if lanes > 1 {
-                    self.retire_one_of(id);
-                }
-            }
+        let round_trip = round_trip.unwrap_or_default();
+        let epoch_s = EPOCH.max(round_trip * EPOCH_ROUND_TRIPS).as_secs_f64();
+        let worth_bytes =
+            LANE_WORTH_BYTES.max((EPOCHS_LEFT_MIN * epoch_s * self.total_rate_bytes_per_s()) as u64);
+        let is_worth = self.missing_bytes().is_some_and(|bytes| bytes > worth_bytes);
+        let lanes_max = if is_worth { lanes_max } else { lanes };
+        let seen = Seen { now, round_trip, lanes, lanes_max, total_bytes };
+        let source = self.source_mut(id);
+        let verdict = source.streams.judge(&seen);
+        source.lanes_wanted = match verdict {
+            Verdict::Stay => source.lanes_wanted.max(lanes),
+            Verdict::Add(more) => lanes + more,
+            Verdict::Remove(fewer) => lanes.saturating_sub(fewer).max(1),
+        };
+        let wanted = source.lanes_wanted;
+        for _ in wanted..lanes {
+            self.retire_one_of(id);
         }
     }
 
-    /// The lane that has least to do ends first.
+    /// The youngest lane ends first.
     fn retire_one_of(&mut self, id: SourceId) {
-        let lanes = self.lanes.values_mut().filter(|lane| lane.source == id && lane.is_usable());
-        if let Some(lane) = lanes.min_by_key(|lane| lane.outstanding_bytes()) {
+        let mut lanes = self.lanes.values_mut().filter(|lane| lane.source == id && lane.is_usable());
+        if let Some(lane) = lanes.next_back() {
             lane.state = LaneState::Retiring;
         }
     }

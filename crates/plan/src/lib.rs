@@ -21,7 +21,9 @@
 //!   trips: what it owes is free again. If it comes back, what nobody took is its own again. If not, it
 //!   is closed, and the source rests: 5 s, 10 s, 20 s, then it is dead. The last source that is left
 //!   never dies of failures; there [`Settings::patience`] ends the hope.
-//! - **Trial.** Whether another connection to a source helps is found out by opening one.
+//! - **Lanes.** A long path begins with several lanes, which share the time of slow start. Where a source's rate is
+//!   level although nothing waits in queues on the way, each lane is held back by itself: lanes are doubled, up to
+//!   sixteen, until the path is full or it does not help. A full path gets no trials (`streams` says why).
 //!
 //! What it is not: it does not connect, time out a connect, verify, or write. It believes the engine
 //! about which bytes came, and takes bytes back when it is told that they were wrong
@@ -34,22 +36,22 @@
 //!
 //! | sources | fraction |
 //! | --- | --- |
-//! | A: 3 equal of 100 MB/s, 10 ms, 10 GB | 0.998 |
-//! | B: 100/50/10 MB/s at 1/30/150 ms, 1 GB | 0.980 |
+//! | A: 3 equal of 100 MB/s, 10 ms, 10 GB | 0.999 |
+//! | B: 100/50/10 MB/s at 1/30/150 ms, 1 GB | 0.987 |
 //! | C: as B, 100 MB | 0.890 |
-//! | D: five of 200 to 20 MB/s at 0.5 to 300 ms, 2 GB | 0.938 |
-//! | E: as B, the fast source goes silent at 2 s | 0.981 |
-//! | F: as B, the fast source drops to 5 % at 2 s | 0.980 |
+//! | D: five of 200 to 20 MB/s at 0.5 to 300 ms, 2 GB | 0.949 |
+//! | E: as B, the fast source goes silent at 2 s | 0.984 |
+//! | F: as B, the fast source drops to 5 % at 2 s | 0.979 |
 //! | G: 3 equal, one drops to 5 % after 80 % of 3 GB | 0.988 |
 //!
-//! `cargo test -p gridlane-plan --test scenarios -- --nocapture` prints these and more. No loss, no
-//! shared bottleneck, no CPU: the lab decides.
+//! `cargo test -p gridlane-plan --test scenarios -- --nocapture` prints these and more, among them
+//! paths with windows, losses and a shared bottleneck. No CPU: the lab decides.
 //!
 //! # Reading order
 //!
 //! `plan` (events in, actions out), `assign` (sizes and the level), `hedge`, `health` (silence, loss,
-//! how many lanes), `report` (what the plan tells); below them `work` (bytes), `lane`, `source`,
-//! `estimate` (rates); apart: `bound`.
+//! opening lanes), `report` (what the plan tells); below them `work` (bytes), `lane`, `source`, `streams` (how many
+//! lanes), `estimate` (rates); apart: `bound`.
 //!
 //! # Memory
 //!
@@ -66,6 +68,7 @@ mod plan;
 mod report;
 mod settings;
 mod source;
+mod streams;
 mod work;
 
 use std::time::Duration;
@@ -110,12 +113,15 @@ pub enum Event {
         /// The time from a question to its answer, if the handshake showed it.
         round_trip: Option<Duration>,
     },
-    /// A round trip of a lane was seen; the smallest one counts.
+    /// A round trip of a lane was seen, perhaps before it is ready.
     RoundTrip {
         /// Which lane.
         lane: LaneId,
-        /// How long it took.
+        /// How long it took without waiting in queues: the smallest one counts.
         round_trip: Duration,
+        /// How long the data took that came last, with what waited on the way. Higher than the smallest one, it
+        /// says that the path is full.
+        loaded: Option<Duration>,
     },
     /// Requests may be sent on the lane before earlier ones are answered (the first answer was a
     /// clean 206).

@@ -80,7 +80,11 @@ impl Plan {
         self.now = self.now.max(now);
         let now = self.now;
         // What comes with every read must be cheap; all else may change who is used.
-        if !matches!(event, Event::Received { .. } | Event::Released { .. } | Event::Blocked { .. }) {
+        let is_frequent = matches!(
+            event,
+            Event::Received { .. } | Event::Released { .. } | Event::Blocked { .. } | Event::RoundTrip { .. }
+        );
+        if !is_frequent {
             self.tend_at = Some(now);
         }
         match event {
@@ -94,7 +98,12 @@ impl Plan {
                 }
                 round_trip.into_iter().for_each(|round_trip| self.note_round_trip(lane, round_trip));
             }
-            Event::RoundTrip { lane, round_trip } => self.note_round_trip(lane, round_trip),
+            Event::RoundTrip { lane, round_trip, loaded } => {
+                self.note_round_trip(lane, round_trip);
+                if let (Some(lane), Some(loaded)) = (self.lanes.get(&lane), loaded) {
+                    self.sources[lane.source.0 as usize].streams.load(loaded);
+                }
+            }
             Event::Pipelines { lane } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
                     lane.pipelines = true;
@@ -118,7 +127,7 @@ impl Plan {
             Event::Blocked { lane, blocked } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
                     let lasted = lane.set_blocked(now, blocked);
-                    self.sources[lane.source.0 as usize].streams.blocked += lasted;
+                    self.sources[lane.source.0 as usize].streams.block(lasted);
                     self.progress_at = now;
                 }
             }
@@ -139,6 +148,9 @@ impl Plan {
     fn note_round_trip(&mut self, lane: LaneId, round_trip: Duration) {
         let Some(lane) = self.lanes.get_mut(&lane) else { return };
         let source = &mut self.sources[lane.source.0 as usize];
+        if source.round_trip.is_none() {
+            self.tend_at = Some(self.now); // How far it is says with how many lanes to begin.
+        }
         for smallest in [&mut lane.round_trip, &mut source.round_trip] {
             *smallest = Some(smallest.map_or(round_trip, |before| before.min(round_trip)));
         }
@@ -166,7 +178,9 @@ impl Plan {
         }
         if lane.is_suspect && lane.state != LaneState::Closing {
             lane.is_suspect = false;
-            source.streams.restart(self.now);
+            let total_bytes = self.total_bytes();
+            let now = self.now;
+            self.source_mut(source_id).streams.restart(now, total_bytes);
             self.tend_at = Some(self.now);
             self.reclaim(lane_id);
         }
@@ -347,6 +361,11 @@ impl Plan {
 
     pub(crate) fn ids(&self) -> impl Iterator<Item = SourceId> + use<> {
         (0..self.sources.len() as u32).map(SourceId)
+    }
+
+    /// Bytes received from all sources.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        self.sources.iter().map(|source| source.received_bytes).sum()
     }
 
     pub(crate) fn source(&self, id: SourceId) -> &Source {

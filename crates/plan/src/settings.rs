@@ -6,14 +6,15 @@ use std::time::Duration;
 /// paths from 0.1 to 300 ms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Lanes to one source at most (`--streams N`). Four: what a long path needs when one connection
-    /// is held back by its window or by loss, and what servers do not mind.
+    /// Lanes to one source at most (`--streams N`). Sixteen: what a path of 300 ms needs when one
+    /// connection is held back by a window of 4 MiB, or by loss. Fewer are used where fewer do.
     pub lanes_per_source_max: usize,
     /// Open exactly [`lanes_per_source_max`](Settings::lanes_per_source_max) lanes to every source at
     /// once, as soon as there is enough to fetch for each of them, instead of measuring whether
     /// another one helps (the user said `--streams`).
     pub lanes_fixed: bool,
-    /// Lanes at the same time to all sources together: bounds sockets and memory.
+    /// Lanes at the same time to all sources together: bounds sockets and memory. Three far sources have all
+    /// that they may have.
     pub lanes_max: usize,
     /// Sources used from the start. More are spares: each takes the place of one that is lost.
     pub sources_open_max: usize,
@@ -42,9 +43,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Settings {
         Settings {
-            lanes_per_source_max: 4,
+            lanes_per_source_max: 16,
             lanes_fixed: false,
-            lanes_max: 32,
+            lanes_max: 48,
             sources_open_max: 8,
             request_bytes_min: 256 * KIB,
             request_bytes_max: 16 * MIB,
@@ -112,6 +113,9 @@ pub(crate) const PROBATIONS_MAX: u32 = 3;
 /// How long a busy server is left alone that did not say; doubles each time.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
 
+/// A server that ends a connection which was idle for this long does what servers do.
+pub(crate) const IDLE: Duration = Duration::from_secs(1);
+
 /// An idle lane takes over the end of a request if it ends in less than this part of the time.
 pub(crate) const HEDGE_GAIN: f64 = 0.8;
 /// Seconds a hedge must save at least.
@@ -123,18 +127,38 @@ pub(crate) const EXTRA_SHARE: f64 = 0.02;
 /// Bytes that may be received twice however small the object and the paths are.
 pub(crate) const EXTRA_BYTES_MIN: u64 = MIB;
 
-/// A round trip above this makes a source start with two lanes.
-pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(30);
-/// Bytes that another lane must find to fetch before it is worth its handshake.
+/// From this round trip on a source begins with several lanes: slow start takes a quarter of a second.
+pub(crate) const LONG_ROUND_TRIP: Duration = Duration::from_millis(25);
+/// Round trip that another lane at the start must find for itself: three times what its handshake costs both ends.
+pub(crate) const LANE_COST: Duration = Duration::from_millis(6);
+/// Round trips that a connection needs until it fills a long path: three to begin, and about seven doublings. Of a copy
+/// that is over before, more lanes at the start would only get what others do sooner.
+pub(crate) const START_ROUND_TRIPS: u32 = 10;
+/// Bytes that another lane must find to fetch, in the middle of a copy, before it is worth its handshake.
 pub(crate) const LANE_WORTH_BYTES: u64 = 8 * MIB;
-/// A trial of another lane lasts this long, or [`EPOCH_ROUND_TRIPS`].
-pub(crate) const EPOCH: Duration = Duration::from_secs(1);
-/// See [`EPOCH`].
-pub(crate) const EPOCH_ROUND_TRIPS: u32 = 10;
-/// Epochs between two series of trials: paths change.
-pub(crate) const EPOCHS_SETTLED: u32 = 10;
-/// A lane stays if the source's total rises by this factor.
+/// An epoch lasts at least this long, so that single reads do not show, or [`EPOCH_ROUND_TRIPS`].
+pub(crate) const EPOCH: Duration = Duration::from_millis(200);
+/// See [`EPOCH`]. BBR tries for more once in eight.
+pub(crate) const EPOCH_ROUND_TRIPS: u32 = 8;
+/// Epochs that must be left for a trial to be worth it: to see that the rate is level, the trial, and its fruits.
+pub(crate) const EPOCHS_LEFT_MIN: f64 = 4.0;
+/// A rate is level when it rises by no more than this factor from one epoch to the next. Slow start does more.
+pub(crate) const LEVEL_GAIN: f64 = 1.25;
+/// A path is full when data takes longer than on the empty path by this part of the round trip, or [`QUEUE`]:
+/// BBR, which tries for a quarter more in one of eight round trips, adds less to the mean.
+pub(crate) const QUEUE_SHARE: f64 = 0.15;
+/// See [`QUEUE_SHARE`]. The kernel measures in steps of a millisecond.
+pub(crate) const QUEUE: Duration = Duration::from_millis(3);
+/// A source is as fast as when its path was full if it does this part of it.
+pub(crate) const FULL_RATE_SHARE: f64 = 0.9;
+/// Lanes on trial stay if the source's rate rises by this factor.
 pub(crate) const LANE_GAIN: f64 = 1.08;
+/// Epochs that a trial has: in the first one new lanes are in slow start.
+pub(crate) const TRIAL_EPOCHS: u32 = 2;
+/// Until the next trial after one that was in vain; each next one is twice as long, up to [`REST_MAX`].
+pub(crate) const REST: Duration = Duration::from_secs(10);
+/// See [`REST`]: paths change.
+pub(crate) const REST_MAX: Duration = Duration::from_secs(320);
 /// No trials when lanes waited for the target for more than this part of the epoch.
 pub(crate) const BLOCKED_SHARE_MAX: f64 = 0.1;
 

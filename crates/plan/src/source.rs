@@ -1,13 +1,11 @@
-//! One replica: whether it may be used, how often it failed, and how many lanes it deserves.
+//! One replica: whether it may be used, and how often it failed.
 
 use std::time::Duration;
 
 use gridlane_core::Time;
 
-use crate::settings::{
-    BLOCKED_SHARE_MAX, BUSY, EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_SETTLED, LANE_GAIN, PROBATION, PROBATION_ALONE,
-    PROBATIONS_MAX,
-};
+use crate::settings::{BUSY, PROBATION, PROBATION_ALONE, PROBATIONS_MAX};
+use crate::streams::Streams;
 
 /// Whether a source may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +30,7 @@ pub(crate) struct Source {
     pub(crate) is_sequential: bool,
     /// It came back from probation and has not delivered since: one lane, one small request.
     pub(crate) is_on_trial: bool,
-    /// Lanes it shall have.
+    /// Lanes that it shall have after trials.
     pub(crate) lanes_wanted: usize,
     /// Lanes it put up with so far.
     pub(crate) lanes_cap: usize,
@@ -75,7 +73,7 @@ impl Source {
     pub(crate) fn receive(&mut self, bytes: u64, fresh_bytes: u64) {
         self.received_bytes += bytes;
         self.fresh_bytes += fresh_bytes;
-        self.streams.epoch_bytes += bytes;
+        self.streams.count(bytes);
         if fresh_bytes > 0 {
             self.is_on_trial = false;
             (self.failures, self.probations_failed, self.busy_answers) = (0, 0, 0);
@@ -154,77 +152,6 @@ impl Source {
     }
 }
 
-/// Finds by trial how many lanes a source deserves: another one is tried for an epoch, and stays if
-/// the source's total rose enough.
-#[derive(Debug, Default)]
-pub(crate) struct Streams {
-    pub(crate) epoch_bytes: u64,
-    pub(crate) blocked: Duration,
-    epoch_since: Option<Time>,
-    /// What the source did before the lane that is on trial.
-    rate_before: Option<f64>,
-    /// Epochs until the next series of trials.
-    settled: u32,
-    has_judged: bool,
-}
-
-/// What [`Streams::judge`] found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    Stay,
-    Add,
-    Remove,
-}
-
-impl Streams {
-    /// When the running epoch ends.
-    pub(crate) fn epoch_end(&self, round_trip: Option<Duration>) -> Option<Time> {
-        let length = EPOCH.max(round_trip.unwrap_or(Duration::ZERO) * EPOCH_ROUND_TRIPS);
-        self.epoch_since.map(|since| since + length)
-    }
-
-    /// Whether an epoch has ended: from then on trials decide.
-    pub(crate) fn has_judged(&self) -> bool {
-        self.has_judged
-    }
-
-    /// Begins to count when the first lane is there.
-    pub(crate) fn begin(&mut self, now: Time) {
-        if self.epoch_since.is_none() {
-            self.restart(now);
-        }
-    }
-
-    /// What the epoch that ends now says. `may_add`: there is room and work for another lane.
-    pub(crate) fn judge(&mut self, now: Time, may_add: bool) -> Verdict {
-        let Some(since) = self.epoch_since else { return Verdict::Stay };
-        let epoch_s = now.since(since).as_secs_f64().max(1e-3);
-        let rate = self.epoch_bytes as f64 / epoch_s;
-        let was_blocked = self.blocked.as_secs_f64() > BLOCKED_SHARE_MAX * epoch_s;
-        self.restart(now);
-        self.has_judged = true;
-        self.settled = self.settled.saturating_sub(1);
-        match self.rate_before.take() {
-            Some(before) if rate < before * LANE_GAIN => {
-                self.settled = EPOCHS_SETTLED;
-                Verdict::Remove
-            }
-            _ if may_add && !was_blocked && self.settled == 0 && rate > 0.0 => {
-                self.rate_before = Some(rate);
-                Verdict::Add
-            }
-            _ => Verdict::Stay,
-        }
-    }
-
-    /// Forgets what the running epoch saw.
-    pub(crate) fn restart(&mut self, now: Time) {
-        self.epoch_since = Some(now);
-        self.epoch_bytes = 0;
-        self.blocked = Duration::ZERO;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,28 +208,5 @@ mod tests {
         source.receive(10, 0);
         source.fail(at_s(21), at_s(21), true);
         assert_ne!(source.standing, Standing::Live, "bytes that were there already do not count");
-    }
-
-    #[test]
-    fn a_lane_stays_only_if_it_helps() {
-        let mut streams = Streams::default();
-        streams.begin(at_s(0));
-        let mut epoch = |s: u64, bytes: u64| {
-            streams.epoch_bytes = bytes;
-            streams.judge(at_s(s), true)
-        };
-        assert_eq!(epoch(1, 100), Verdict::Add);
-        assert_eq!(epoch(2, 200), Verdict::Add, "it helped: another");
-        assert_eq!(epoch(3, 205), Verdict::Remove);
-        assert_eq!(epoch(4, 200), Verdict::Stay);
-    }
-
-    #[test]
-    fn no_trial_while_the_target_is_the_limit() {
-        let mut streams = Streams::default();
-        streams.begin(at_s(0));
-        streams.epoch_bytes = 100;
-        streams.blocked = Duration::from_millis(200);
-        assert_eq!(streams.judge(at_s(1), true), Verdict::Stay);
     }
 }

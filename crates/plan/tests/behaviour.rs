@@ -331,7 +331,7 @@ fn a_busy_source_is_left_alone_as_long_as_it_says() {
 
 #[test]
 fn a_source_that_refuses_a_second_lane_keeps_its_first() {
-    let settings = Settings { lanes_fixed: true, ..Settings::default() };
+    let settings = Settings { lanes_fixed: true, lanes_per_source_max: 4, ..Settings::default() };
     let (mut talk, actions) = Talk::begin(settings, 1);
     assert_eq!(opened(&actions), [A]);
     talk.tell(ready(0));

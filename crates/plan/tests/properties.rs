@@ -120,8 +120,8 @@ proptest! {
         prop_assert_eq!(finished.outcome, Outcome::Complete, "{:?}", finished);
         prop_assert!(finished.is_whole);
         prop_assert!(finished.lanes_most <= world.settings.lanes_max);
-        prop_assert!(finished.lanes_most_per_source.iter().all(|&lanes| lanes <= 4), "{:?}", finished);
-        prop_assert!(finished.entries_most < 32 * 16 * 4, "{:?}", finished);
+        prop_assert!(finished.lanes_most_per_source.iter().all(|&lanes| lanes <= 16), "{:?}", finished);
+        prop_assert!(finished.entries_most < 48 * 16 * 4, "{:?}", finished);
     }
 
     /// When nobody works, the plan ends all the same.

@@ -11,6 +11,10 @@ pub struct TcpInfo {
     /// Smallest round trip the kernel has seen on the connection (`tcpi_min_rtt` where the kernel has
     /// it, else the smoothed one).
     pub round_trip: Duration,
+    /// Round trip of the data that came last (`tcpi_rcv_rtt`, smoothed, in steps of a millisecond): from an
+    /// acknowledgement that was sent to the data that it made the peer send. It has in it what waits in queues on the
+    /// way. `None` before data came.
+    pub loaded_round_trip: Option<Duration>,
 }
 
 /// `tcpi_min_rtt` lies behind the fields that the C library's structure has: its offset in the kernel's
@@ -45,7 +49,8 @@ pub fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     let micros = |value: u32| Duration::from_micros(value.into());
     let smoothed = u32_at(mem::offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
     let smallest = u32_at(MIN_RTT_OFFSET).filter(|rtt| *rtt != 0 && *rtt != u32::MAX).unwrap_or(smoothed);
-    Ok(TcpInfo { round_trip: micros(smallest) })
+    let loaded = u32_at(mem::offset_of!(libc::tcp_info, tcpi_rcv_rtt)).filter(|rtt| *rtt != 0);
+    Ok(TcpInfo { round_trip: micros(smallest), loaded_round_trip: loaded.map(micros) })
 }
 
 /// Has whoever waits for `socket` woken only when `bytes` are there (`SO_RCVLOWAT`), or when it has ended or is full. If

@@ -166,6 +166,11 @@ impl Connection {
         self.stream.as_ref()?.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())
     }
 
+    /// Round trip of the data that came last, with what waits on the way.
+    pub fn loaded_round_trip(&self) -> Option<Duration> {
+        self.stream.as_ref()?.tcp_info().ok()?.loaded_round_trip
+    }
+
     /// Sends a request; a body that is not part of it follows with [`Connection::write_body`].
     pub async fn send(&mut self, request: &Request<'_>) -> Result<()> {
         let proxy = self.home.as_ref().and_then(|home| home.key().forwarder()).cloned();

@@ -6,7 +6,7 @@ use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX}
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::{Dialer, Dialled, Route};
+use gridlane_net::{Dialer, Dialled, Reached, Route};
 use tokio::time::timeout;
 
 use super::habits::Habits;
@@ -71,9 +71,22 @@ impl Client {
     /// The server may have closed an idle one while it was on its way to us. Whoever finds that out by
     /// [`Connection::was_stale`] asks again with `fresh`, which takes a new one in any case.
     pub async fn connect(&self, origin: &Url, url: &Url, purpose: Purpose, fresh: bool) -> Result<Connected> {
+        self.connect_telling(origin, url, purpose, fresh, &|_| {}).await
+    }
+
+    /// As [`connect`](Client::connect). `reached` is told the round trip of a new connection as soon as there is one,
+    /// before TLS.
+    pub(crate) async fn connect_telling(
+        &self,
+        origin: &Url,
+        url: &Url,
+        purpose: Purpose,
+        fresh: bool,
+        reached: Reached<'_>,
+    ) -> Result<Connected> {
         let user = User::of(&self.credentials, origin, url);
         let home = self.pool.home(self.route(url, &user)?, purpose).await;
-        self.connect_home(url, home, user, fresh).await
+        self.connect_home(url, home, user, fresh, reached).await
     }
 
     /// Where the answer to a request with `method` leads that began at `origin` and has come to `at`: as [`follow`].
@@ -130,12 +143,20 @@ impl Client {
         Ok(if user.may_see() { route.as_user() } else { route })
     }
 
-    async fn connect_home(&self, url: &Url, home: Home, user: User, fresh: bool) -> Result<Connected> {
+    async fn connect_home(
+        &self,
+        url: &Url,
+        home: Home,
+        user: User,
+        fresh: bool,
+        reached: Reached<'_>,
+    ) -> Result<Connected> {
         if !fresh && let Some(stream) = self.pool.take(&home) {
             let connection = Connection::of_home(stream, home, true, user);
             return Ok(Connected { connection, handshake_round_trips: 0 });
         }
-        let Dialled { mut stream, mut handshake_round_trips } = self.dialer.dial(home.key()).await?;
+        let Dialled { mut stream, mut handshake_round_trips } =
+            self.dialer.dial_telling(home.key(), reached).await?;
         if let Some(proxy) = home.key().tunneller() {
             let tunnel = tunnel::open(stream, proxy, url).await?;
             let secured = self.dialer.secure(tunnel, home.key()).await?;
@@ -211,11 +232,12 @@ impl Client {
     async fn once(&self, request: &Request<'_>, home: Home, user: User) -> Result<Exchange> {
         let spare = (home.clone(), user.clone());
         let fresh = !request.is_idempotent();
-        let mut connection = self.connect_home(request.url, home, user, fresh).await?.connection;
+        let mut connection = self.connect_home(request.url, home, user, fresh, &|_| {}).await?.connection;
         let response = match asked(&mut connection, request).await {
             Err(error) if connection.was_stale(&error) => {
                 drop(connection);
-                connection = self.connect_home(request.url, spare.0, spare.1, true).await?.connection;
+                connection =
+                    self.connect_home(request.url, spare.0, spare.1, true, &|_| {}).await?.connection;
                 asked(&mut connection, request).await?
             }
             outcome => outcome?,

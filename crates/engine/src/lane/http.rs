@@ -18,6 +18,10 @@ use crate::served::Served;
 use crate::source::Identity;
 use crate::verdict::Vote;
 
+/// How often the kernel is asked for the round trip while bytes come: some times in each round trip in which
+/// another connection could matter.
+const ROUND_TRIP_INTERVAL: Duration = Duration::from_millis(10);
+
 /// The answer that is being read.
 struct Answer {
     /// Where its next byte belongs.
@@ -90,7 +94,10 @@ async fn connected(
         ErrorKind::Denied => End::Dead { error, forget: false },
         _ => End::Lost(Loss::Failed, Some(error)),
     };
-    let connect = lane.client.http.connect(&lane.source.url, &url, Purpose::Lane, fresh);
+    let reached = |round_trip| {
+        lane.tell(Notice::RoundTrip { lane: lane.id, round_trip, loaded: None });
+    };
+    let connect = lane.client.http.connect_telling(&lane.source.url, &url, Purpose::Lane, fresh, &reached);
     tokio::pin!(connect);
     let connected = loop {
         tokio::select! {
@@ -127,6 +134,7 @@ async fn connected(
     let timer = tokio::time::sleep(DELAY_MAX);
     tokio::pin!(timer);
     let mut answers = 0_u64;
+    let mut told_at = std::time::Instant::now();
     let think_max = DIGEST_HEAD_MAX + 4 * round_trip.unwrap_or_default();
     let thinking = tokio::time::sleep(think_max);
     tokio::pin!(thinking);
@@ -185,9 +193,7 @@ async fn connected(
                     asking.told(lane, &response.head);
                 }
                 answers += 1;
-                if let Some(round_trip) = connection.round_trip() {
-                    lane.tell(Notice::RoundTrip { lane: lane.id, round_trip });
-                }
+                tell_round_trip(lane, &connection);
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
                 }
@@ -208,6 +214,10 @@ async fn connected(
                         timer.as_mut().reset(tokio::time::Instant::now() + DELAY_MAX);
                     }
                     take(lane, &buf[..count], &mut answer, tally).await?;
+                    if told_at.elapsed() >= ROUND_TRIP_INTERVAL {
+                        told_at = std::time::Instant::now();
+                        tell_round_trip(lane, &connection);
+                    }
                     if tally.is_empty() {
                         // As long as bytes are there already, nothing here ever waits: let the run have its
                         // turn on this thread, to read what it was told and to keep the journal.
@@ -219,6 +229,14 @@ async fn connected(
                 }
             }
         }
+    }
+}
+
+/// Tells what the kernel knows of the round trip.
+fn tell_round_trip(lane: &Lane, connection: &Connection) {
+    if let Some(round_trip) = connection.round_trip() {
+        let loaded = connection.loaded_round_trip();
+        lane.tell(Notice::RoundTrip { lane: lane.id, round_trip, loaded });
     }
 }
 

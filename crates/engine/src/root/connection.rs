@@ -260,6 +260,11 @@ impl Connection {
         info.map(|info| info.round_trip).filter(|round_trip| !round_trip.is_zero())
     }
 
+    /// Round trip of the data that came last, with what waits on the way.
+    pub(crate) fn loaded_round_trip(&self) -> Option<Duration> {
+        self.wire.as_ref()?.stream.tcp_info().ok()?.loaded_round_trip
+    }
+
     /// Whether it was idle before and had been closed when it was used again.
     pub(super) fn was_stale(&self, error: &Error) -> bool {
         self.is_reused && !self.is_answered && error.kind() == ErrorKind::Network

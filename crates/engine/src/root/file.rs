@@ -131,6 +131,11 @@ impl OpenFile {
         self.connection.as_ref()?.round_trip()
     }
 
+    /// Round trip of the data that came last, with what waits on the way.
+    pub(crate) fn loaded_round_trip(&self) -> Option<Duration> {
+        self.connection.as_ref()?.loaded_round_trip()
+    }
+
     /// Requests that were sent and not answered.
     pub fn unanswered(&self) -> usize {
         self.connection.as_ref().map_or(0, Connection::unanswered)

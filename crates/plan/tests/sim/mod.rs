@@ -1,7 +1,9 @@
 //! A plan, an engine that obeys it, and simulated servers, on a fake clock.
 //!
 //! Fluid, in steps: each connection doubles its window per round trip up to four times what the path
-//! holds; the connections of a source share its rate; a request's first byte comes a round trip after
+//! holds, or to its buffer; one that takes a loss for a full path has losses by lot, and grows as CUBIC does behind the
+//! first. The connections of a path share its rate. What they have under way beyond what the path holds waits, up to
+//! as much again, and shows in the round trip that the plan is told. A request's first byte comes a round trip after
 //! it was sent, or behind the requests before it. While nothing flows, the clock jumps to the next
 //! thing that happens. The engine keeps its own ledger and checks every action of the plan against it:
 //! see `Sim::check_request`.
@@ -19,6 +21,9 @@ use gridlane_plan::{Action, Event, LaneId, Loss, Outcome, Plan, Settings, Source
 pub(crate) use server::{MB, Server, TellsSize, causal_bound_s};
 
 const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
+const SEGMENT_BYTES: f64 = 1_460.0;
+/// How often the engine tells of round trips.
+const ROUND_TRIP_INTERVAL_S: f64 = 0.01;
 /// What the engine allows a connect.
 const CONNECT_S: f64 = 15.0;
 
@@ -82,6 +87,11 @@ struct SimLane {
     connection: Connection,
     requests: VecDeque<SimRequest>,
     window_bytes: f64,
+    /// Since the last loss: when it was, and the window before it.
+    cubic: Option<(f64, f64)>,
+    /// Bytes until the next loss.
+    loss_in_bytes: f64,
+    told_round_trip_at_s: f64,
     credit_bytes: f64,
     sent_bytes: u64,
     heard_at_s: f64,
@@ -234,12 +244,23 @@ impl<'a> Sim<'a> {
                 (ready_s, Event::LaneReady { lane: id, round_trip })
             }
         };
+        if server.connect_round_trips >= 2.0 && !server.is_silent(ready_s) && !server.is_down(ready_s) {
+            // TCP is connected before TLS is spoken.
+            let round_trip = Duration::from_secs_f64(server.round_trip_s);
+            let reached = Event::RoundTrip { lane: id, round_trip, loaded: None };
+            self.pending.push((self.now_s + server.round_trip_s, reached));
+        }
         self.pending.push(event);
         let lane = SimLane {
             source,
             connection: Connection::Connecting,
             requests: VecDeque::new(),
             window_bytes: INITIAL_WINDOW_BYTES,
+            cubic: None,
+            loss_in_bytes: server
+                .loss_packets
+                .map_or(f64::INFINITY, |packets| packets * SEGMENT_BYTES * lot(id)),
+            told_round_trip_at_s: 0.0,
             credit_bytes: 0.0,
             sent_bytes: 0,
             heard_at_s: self.now_s,
@@ -311,21 +332,38 @@ impl<'a> Sim<'a> {
         let (now_s, step_s) = (self.now_s, self.world.step_s);
         let mut rates: Vec<(LaneId, f64)> = Vec::new();
         for (source, server) in self.servers.iter().enumerate() {
+            let shares =
+                |other: &Server| server.bottleneck.is_some() && other.bottleneck == server.bottleneck;
+            if self.servers[..source].iter().any(shares) {
+                continue; // With the first one of its bottleneck.
+            }
+            let is_here = |lane: &SimLane| lane.source == source || shares(&self.servers[lane.source]);
             let mut lanes: Vec<(LaneId, f64)> = self
                 .lanes
                 .iter()
-                .filter(|(_, lane)| lane.source == source && lane.connection == Connection::Open)
+                .filter(|(_, lane)| is_here(lane) && lane.connection == Connection::Open)
                 .filter(|(_, lane)| lane.requests.front().is_some_and(|first| first.first_byte_at_s <= now_s))
-                .map(|(&id, lane)| (id, (lane.window_bytes / server.round_trip_s).min(server.lane_rate_max)))
+                .map(|(&id, lane)| {
+                    let server = &self.servers[lane.source];
+                    let window_bytes = lane.window_bytes.min(server.lane_window_bytes_max);
+                    (id, (window_bytes / server.round_trip_s).min(server.lane_rate_max))
+                })
                 .collect();
             // Max-min: who needs less than an equal share gets it, the others share the rest.
             lanes.sort_by(|a, b| a.1.total_cmp(&b.1));
-            let mut left = server.rate_at(now_s);
+            let rate_max = server.rate_at(now_s);
+            let wanted: f64 = lanes.iter().map(|(_, rate)| rate).sum();
+            let waits = match server.limits_itself || !server.slow_start || rate_max <= 0.0 {
+                true => 0.0,
+                false => (wanted / rate_max - 1.0).clamp(0.0, 1.0),
+            };
+            let mut left = rate_max;
             let count = lanes.len();
             for (nth, (id, rate_max)) in lanes.into_iter().enumerate() {
                 let rate = rate_max.min(left / (count - nth) as f64);
                 left -= rate;
                 rates.push((id, rate));
+                self.tell_round_trip(id, waits);
             }
         }
         let total: f64 = rates.iter().map(|(_, rate)| rate).sum();
@@ -336,6 +374,19 @@ impl<'a> Sim<'a> {
         total > 0.0
     }
 
+    /// `waits`: how long data waits in queues, in round trips of the empty path.
+    fn tell_round_trip(&mut self, id: LaneId, waits: f64) {
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        if self.now_s - lane.told_round_trip_at_s < ROUND_TRIP_INTERVAL_S {
+            return;
+        }
+        lane.told_round_trip_at_s = self.now_s;
+        let round_trip_s = self.servers[lane.source].round_trip_s;
+        let round_trip = Duration::from_secs_f64(round_trip_s);
+        let loaded = Some(Duration::from_secs_f64(round_trip_s * (1.0 + waits)));
+        self.tell(Event::RoundTrip { lane: id, round_trip, loaded });
+    }
+
     fn flow_on(&mut self, id: LaneId, bytes: f64) {
         let (now_s, step_s) = (self.now_s, self.world.step_s);
         let Some(lane) = self.lanes.get_mut(&id) else { return };
@@ -343,8 +394,26 @@ impl<'a> Sim<'a> {
         let server = &self.servers[source];
         if bytes > 0.0 && server.slow_start {
             let path_bytes = (4.0 * server.rate_at(now_s) * server.round_trip_s).max(INITIAL_WINDOW_BYTES);
-            let grown = lane.window_bytes * 2_f64.powf(step_s / server.round_trip_s);
-            lane.window_bytes = grown.min(path_bytes);
+            let path_bytes = path_bytes.min(server.lane_window_bytes_max);
+            lane.window_bytes = match lane.cubic {
+                None => lane.window_bytes * 2_f64.powf(step_s / server.round_trip_s),
+                Some((lost_at_s, before_bytes)) => {
+                    // RFC 9438, 4.2, in bytes.
+                    let steepness = 0.4 * SEGMENT_BYTES;
+                    let flat_s = (0.3 * before_bytes / steepness).cbrt();
+                    before_bytes + steepness * (now_s - lost_at_s - flat_s).powi(3)
+                }
+            };
+            lane.window_bytes =
+                lane.window_bytes.clamp(INITIAL_WINDOW_BYTES, path_bytes.max(INITIAL_WINDOW_BYTES));
+            lane.loss_in_bytes -= bytes;
+            if let (true, Some(packets)) = (lane.loss_in_bytes <= 0.0, server.loss_packets) {
+                lane.loss_in_bytes = packets * SEGMENT_BYTES * lot(LaneId(id.0 ^ lane.sent_bytes));
+                // What waits in the queue is lost first of all.
+                let held_bytes = lane.window_bytes.min(2.0 * bytes / step_s * server.round_trip_s);
+                lane.window_bytes = (0.7 * held_bytes).max(INITIAL_WINDOW_BYTES);
+                lane.cubic = Some((now_s, held_bytes));
+            }
         } else if !server.slow_start {
             lane.window_bytes = f64::INFINITY;
         }
@@ -515,4 +584,13 @@ impl<'a> Sim<'a> {
             pending.chain(first_bytes).chain(faults).chain(changes).filter(|at_s| *at_s > self.now_s);
         next_s.chain(deadline).fold(self.world.give_up_s, f64::min).max(after_s)
     }
+}
+
+/// Drawn by lot, always the same: exponential with a mean of one.
+fn lot(id: LaneId) -> f64 {
+    let mut bits = id.0.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let even = ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64;
+    -(1.0 - even).ln()
 }

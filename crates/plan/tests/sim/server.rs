@@ -11,6 +11,15 @@ pub(crate) struct Server {
     pub(crate) rates: Vec<(f64, f64)>,
     /// What one connection carries at most.
     pub(crate) lane_rate_max: f64,
+    /// Bytes that one connection has under way at most: the sender's or the receiver's buffer.
+    pub(crate) lane_window_bytes_max: f64,
+    /// Packets of which one is lost, for connections that take a loss for a full path (CUBIC). BBR does not:
+    /// `None`.
+    pub(crate) loss_packets: Option<f64>,
+    /// The rate is the server's own limit: nothing waits on the way.
+    pub(crate) limits_itself: bool,
+    /// Servers with the same number share one rate: they are behind the same bottleneck.
+    pub(crate) bottleneck: Option<u32>,
     pub(crate) round_trip_s: f64,
     /// Round trips until a connection takes requests.
     pub(crate) connect_round_trips: f64,
@@ -40,6 +49,10 @@ impl Server {
         Server {
             rates: vec![(0.0, rate_bytes_per_s)],
             lane_rate_max: f64::INFINITY,
+            lane_window_bytes_max: f64::INFINITY,
+            loss_packets: None,
+            limits_itself: false,
+            bottleneck: None,
             round_trip_s: round_trip_ms / 1e3,
             connect_round_trips: 2.0,
             pipelines: true,

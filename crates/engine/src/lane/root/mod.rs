@@ -460,7 +460,8 @@ impl Reader<'_> {
         }
         self.settle();
         if let Some(round_trip) = self.file.round_trip() {
-            self.lane.tell(Notice::RoundTrip { lane: self.lane.id, round_trip });
+            let loaded = self.file.loaded_round_trip();
+            self.lane.tell(Notice::RoundTrip { lane: self.lane.id, round_trip, loaded });
         }
         Ok(())
     }
