@@ -282,6 +282,9 @@ pub const SMALL_DOWNLOAD_BYTES_MAX: u64 = 1024 * 1024;
 pub const SMALL_FILES_WAITING_MAX: usize = 2048;
 /// Servers of which small files are fetched side by side; further ones are asked for each file by itself.
 pub const SMALL_ORIGINS_MAX: usize = 16;
+/// Bytes of a file of unknown size that is taken for a small one when its answer says its size: it is there nearly as fast as
+/// over several connections, and to ask once more costs a connection.
+pub const SMALL_UNKNOWN_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Connections to one server for small files, on a long path: together they are through slow start sooner.
 pub const SMALL_FETCHERS_MAX: usize = 16;
 /// Requests for small files that are under way on one connection.

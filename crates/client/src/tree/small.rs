@@ -13,7 +13,6 @@ use std::time::SystemTime;
 use gridlane_core::limits::DIRECTORIES_OPEN_MAX;
 use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
 
-use super::decide::Existing;
 use super::file::Shared;
 use super::find::Job;
 use crate::place::{Place, TreePath};
@@ -67,10 +66,7 @@ impl Small {
             true => Some(job.modified?),
             false => None,
         };
-        if self.shared.existing == Existing::Update && job.modified.is_none() {
-            return None;
-        }
-        let size_bytes = job.size_bytes?;
+        let size_bytes = job.size_bytes;
         let url = source.file(&job.path).ok()?;
         if !self.files.takes(&url, size_bytes) {
             return None;

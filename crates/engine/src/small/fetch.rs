@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{
     DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, SMALL_AHEAD_BYTES_MIN, SMALL_AHEAD_MAX,
     SMALL_DOWNLOAD_BYTES_MAX, SMALL_FETCHERS_MAX, SMALL_ODD_MAX, SMALL_REQUESTS_BYTES_MAX, SMALL_SILENCE_MAX,
+    SMALL_UNKNOWN_BYTES_MAX,
 };
 use gridlane_core::{Checksum, Error, ErrorKind, Result};
 use gridlane_dav::ResponseHead;
@@ -28,6 +29,8 @@ const RATE_OVER_MIN: Duration = Duration::from_millis(20);
 const BROKEN_MAX: u32 = 3;
 /// A connection that carried fewer answers before it was lost was lost too soon.
 const ANSWERS_MIN: u32 = 8;
+/// Bytes of a file of unknown size, before any has come.
+const MEAN_BYTES: f64 = 256.0 * 1024.0;
 /// One more connection for so much of the round trip.
 const ROUND_TRIP_A_FETCHER: Duration = Duration::from_millis(8);
 
@@ -141,12 +144,25 @@ async fn run(shared: Arc<Shared>, origin: Arc<Origin>, mut stop: watch::Receiver
                 if origin.is_unfit.load(Relaxed) {
                     return shared.end_all(queue.drain(..), || SmallEnd::Returned);
                 }
+                drop(queue);
+                shared.end_all(origin.take_doubtful().into_iter(), || SmallEnd::Returned);
             }
         }
     }
 }
 
 impl Origin {
+    /// Files of unknown size that it had better not be asked for.
+    fn take_doubtful(&self) -> VecDeque<SmallFile> {
+        if !self.has_large() {
+            return VecDeque::new();
+        }
+        let mut queue = self.queue();
+        let (known, unknown) = queue.drain(..).partition(|file| file.size_bytes.is_some());
+        *queue = known;
+        unknown
+    }
+
     /// A connection has ended on which so many answers came, and to so many requests none.
     fn learn(&self, is_lost: bool, answers: u32, was_fresh: bool, unanswered: usize) {
         if answers >= ANSWERS_MIN {
@@ -282,7 +298,7 @@ impl Fetcher<'_> {
             false => 1,
         };
         let bytes_max = self.rate.ahead_bytes(self.round_trip);
-        let mut bytes: u64 = self.asked.iter().map(|asked| asked.file.size_bytes).sum();
+        let mut bytes: u64 = self.asked.iter().map(|asked| self.rate.expects(&asked.file)).sum();
         // Many at once, seldom: each write wakes the server.
         if self.asked.len() > ahead_max / 2 || (bytes > bytes_max / 2 && !self.asked.is_empty()) {
             return files;
@@ -297,10 +313,11 @@ impl Fetcher<'_> {
         let mut queue = origin.queue();
         while self.asked.len() + files.len() < ahead_max && files.len() < requests_max {
             let Some(next) = queue.front() else { break };
-            if bytes + next.size_bytes > bytes_max && !(self.asked.is_empty() && files.is_empty()) {
+            let next_bytes = self.rate.expects(next);
+            if bytes + next_bytes > bytes_max && !(self.asked.is_empty() && files.is_empty()) {
                 break;
             }
-            bytes += next.size_bytes;
+            bytes += next_bytes;
             files.extend(queue.pop_front());
         }
         files
@@ -313,10 +330,14 @@ impl Fetcher<'_> {
         let (url, at) = (file.url.clone(), *at);
         let told = self.judge(&response, file);
         let answer = match told {
+            None if self.is_large(&response) => {
+                self.origin.large.fetch_add(1, Relaxed);
+                // Nobody reads it here, and what is behind it is asked for elsewhere.
+                self.return_first();
+                return Err(End::Closed);
+            }
             None => {
-                // What it says is short, or the connection ends here: it may be as long as it likes.
                 if connection.drain(ERROR_BODY_BYTES_MAX).await.is_err() {
-                    self.return_first();
                     return Err(End::Lost);
                 }
                 Answer::Odd
@@ -331,6 +352,7 @@ impl Fetcher<'_> {
             }
             Answer::Good { landed, is_verified } => {
                 self.origin.odd.store(0, Relaxed);
+                self.origin.came.fetch_add(1, Relaxed);
                 if is_verified || self.shared.client.http.is_silent(&url) {
                     self.proven(connection);
                 }
@@ -383,13 +405,21 @@ impl Fetcher<'_> {
     fn judge(&self, response: &Response, file: &SmallFile) -> Option<Option<Checksum>> {
         let head = &response.head;
         let length = head.content_length().ok().flatten();
+        let size_max = file.size_bytes.map_or(SMALL_UNKNOWN_BYTES_MAX, |_| SMALL_DOWNLOAD_BYTES_MAX);
         let is_plain = head.status.code() == 200
             && head.content_coding().is_none()
             && !head.is_chunked()
-            && length == Some(file.size_bytes)
-            && file.size_bytes <= SMALL_DOWNLOAD_BYTES_MAX
+            && length.is_some_and(|length| {
+                length <= size_max && file.size_bytes.is_none_or(|size| size == length)
+            })
             && !Identity::of_response(head, length).is_metalink;
         is_plain.then(|| self.said(head))
+    }
+
+    /// Whether it is a file that was not expected to be that large.
+    fn is_large(&self, response: &Response) -> bool {
+        let length = response.head.content_length().ok().flatten().unwrap_or(u64::MAX);
+        response.head.status.code() == 200 && length > ERROR_BODY_BYTES_MAX as u64
     }
 
     fn said(&self, head: &ResponseHead) -> Option<Checksum> {
@@ -422,7 +452,7 @@ impl Fetcher<'_> {
             }
         }
         let Some(landed) = landing.map(Landing::finish) else { return Ok(Answer::Odd) };
-        let (url, size_bytes) = (file.url.clone(), file.size_bytes);
+        let (url, size_bytes) = (file.url.clone(), landed.size_bytes);
         let client = &self.shared.client;
         if said.is_some() {
             client.http.asked_for_digest(&url, true);
@@ -466,22 +496,30 @@ struct Rate {
     begun: Instant,
     bytes: u64,
     bytes_per_s: f64,
+    /// What the last files had, later ones with more weight.
+    mean_bytes: f64,
 }
 
 impl Default for Rate {
     fn default() -> Rate {
-        Rate { begun: Instant::now(), bytes: 0, bytes_per_s: 0.0 }
+        Rate { begun: Instant::now(), bytes: 0, bytes_per_s: 0.0, mean_bytes: MEAN_BYTES }
     }
 }
 
 impl Rate {
     fn add(&mut self, bytes: u64, round_trip: Option<Duration>) {
         self.bytes += bytes;
+        self.mean_bytes += (bytes as f64 - self.mean_bytes) / 16.0;
         let over = self.begun.elapsed();
         if over >= round_trip.unwrap_or_default().max(RATE_OVER_MIN) {
             self.bytes_per_s = self.bytes as f64 / over.as_secs_f64();
             (self.begun, self.bytes) = (Instant::now(), 0);
         }
+    }
+
+    /// What a file is likely to have.
+    fn expects(&self, file: &SmallFile) -> u64 {
+        file.size_bytes.unwrap_or(self.mean_bytes as u64)
     }
 
     /// Bytes of files to have asked for: twice what comes within a round trip, so that the rate may grow.

@@ -50,8 +50,8 @@ pub struct SmallFile {
     pub id: u64,
     /// Its only source.
     pub url: Url,
-    /// Its size, as a listing told.
-    pub size_bytes: u64,
+    /// Its size, if a listing told.
+    pub size_bytes: Option<u64>,
     /// Where it goes.
     pub directory: Arc<Directory>,
     /// What it is called there; nothing of that name is there.
@@ -89,6 +89,11 @@ pub struct SmallFiles {
     under_way: usize,
 }
 
+/// So many large files of unknown size prove nothing yet.
+const LARGE_MIN: u32 = 3;
+/// Each of them costs a connection. One among so many is borne.
+const LARGE_SHARE: u32 = 16;
+
 /// What all fetchers know.
 struct Shared {
     client: Client,
@@ -121,6 +126,9 @@ struct Origin {
     odd: AtomicU32,
     /// Requests that a connection carries before the server closes it, if it does.
     requests_max: AtomicU32,
+    /// Files of unknown size that turned out to be large, and all that came.
+    large: AtomicU32,
+    came: AtomicU32,
     /// The last sync took so long that a device must have been waited for.
     is_slow: AtomicBool,
 }
@@ -141,13 +149,16 @@ impl SmallFiles {
         Some(SmallFiles { shared, ends, stop, origins, under_way: 0 })
     }
 
-    /// Whether a file of this size from there is one for [`SmallFiles::push`].
-    pub fn takes(&self, url: &Url, size_bytes: u64) -> bool {
+    /// Whether a file of this size from there is one for [`SmallFiles::push`]. One of unknown size is, as long as those of
+    /// this server mostly turn out to be small.
+    pub fn takes(&self, url: &Url, size_bytes: Option<u64>) -> bool {
         url.scheme().is_http()
-            && size_bytes <= SMALL_DOWNLOAD_BYTES_MAX
+            && size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX)
             && !self.shared.client.http.thinks_long(url)
             && match self.origins.get(&key(url)) {
-                Some(origin) => !origin.is_unfit.load(Relaxed),
+                Some(origin) => {
+                    !origin.is_unfit.load(Relaxed) && (size_bytes.is_some() || !origin.has_large())
+                }
                 None => self.origins.len() < SMALL_ORIGINS_MAX,
             }
     }
@@ -217,6 +228,12 @@ impl Shared {
 }
 
 impl Origin {
+    /// Whether so many of its files are large that asking for one of unknown size is likely to be in vain.
+    fn has_large(&self) -> bool {
+        let (large, came) = (self.large.load(Relaxed), self.came.load(Relaxed));
+        large >= LARGE_MIN && large > came / LARGE_SHARE
+    }
+
     fn queue(&self) -> MutexGuard<'_, VecDeque<SmallFile>> {
         // Single steps: a panic elsewhere leaves it whole.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
