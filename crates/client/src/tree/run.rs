@@ -257,9 +257,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether a file may begin, whatever it is.
+    /// Whether a file may begin, if it is a small one; where there is no way for these, any file.
     fn has_room(&self) -> bool {
-        self.copies.len() < self.parallel || self.small.as_ref().is_some_and(Small::has_room)
+        self.small.as_ref().map_or(self.copies.len() < self.parallel, Small::has_room)
     }
 
     fn small_files(&self) -> usize {
@@ -268,7 +268,7 @@ impl Run<'_> {
 
     /// Begins with a file in one way or the other, or holds it until there is room.
     fn start_file(&mut self, job: Job) -> Result<()> {
-        if let Some(small) = self.small.as_mut().filter(|small| small.has_room())
+        if let Some(small) = &mut self.small
             && let Ok(name) = self.shared.roots[job.root as usize].target(&job.path)
             && let Some(file) = small.file(&job, &name)
         {

@@ -226,6 +226,19 @@ impl Connection {
         self.ahead_step_bytes = self.ahead.len();
     }
 
+    /// Waits until bytes were read ahead, or none will come. May be dropped and called again.
+    pub(crate) async fn wait_ahead(&mut self) {
+        if self.start == self.end {
+            // What went wrong shows again.
+            let _ = self.fill().await;
+        }
+    }
+
+    /// Whether bytes were read ahead.
+    pub(crate) fn has_ahead(&self) -> bool {
+        self.start < self.end
+    }
+
     /// Waits for the next bytes of the current body, whose length its head has told, where they lie; empty when it has
     /// ended. What is returned is taken. May be dropped and called again: no byte is lost.
     pub(crate) async fn body_ahead(&mut self) -> Result<&[u8]> {

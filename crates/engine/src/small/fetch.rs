@@ -72,6 +72,8 @@ enum End {
     Idle,
     /// The server said that it closes it, or had closed it before it was used. Nothing is wrong.
     Closed,
+    /// A body follows that is too long to be read here.
+    Large,
     /// It broke in or before the answer to the oldest request.
     Lost,
     /// There is none.
@@ -128,7 +130,7 @@ async fn run(shared: Arc<Shared>, origin: Arc<Origin>, mut stop: watch::Receiver
             }
             // What is wrong there is for others to find out.
             End::Unreachable => return,
-            End::Closed | End::Lost => {
+            End::Closed | End::Large | End::Lost => {
                 fresh = true;
                 let is_lost = matches!(end, End::Lost);
                 if is_lost {
@@ -136,7 +138,9 @@ async fn run(shared: Arc<Shared>, origin: Arc<Origin>, mut stop: watch::Receiver
                     shared.end_all(first.into_iter(), || SmallEnd::Returned);
                     origin.odd.fetch_add(1, Relaxed);
                 }
-                origin.learn(is_lost, answers, was_fresh, farewell.asked.len());
+                if !matches!(end, End::Large) {
+                    origin.learn(is_lost, answers, was_fresh);
+                }
                 let mut queue = origin.queue();
                 for asked in farewell.asked.drain(..).rev() {
                     queue.push_front(asked.file);
@@ -163,8 +167,8 @@ impl Origin {
         unknown
     }
 
-    /// A connection has ended on which so many answers came, and to so many requests none.
-    fn learn(&self, is_lost: bool, answers: u32, was_fresh: bool, unanswered: usize) {
+    /// A connection has ended on which so many answers came.
+    fn learn(&self, is_lost: bool, answers: u32, was_fresh: bool) {
         if answers >= ANSWERS_MIN {
             self.broken.store(0, Relaxed);
             // It will close others after as many: no more is asked on them.
@@ -175,12 +179,12 @@ impl Origin {
         if !was_fresh {
             return;
         }
-        let is_one_by_one = self.is_one_by_one.load(Relaxed);
-        if unanswered > 0 && self.broken.fetch_add(1, Relaxed) + 1 >= BROKEN_MAX {
+        let broken = self.broken.fetch_add(1, Relaxed) + 1;
+        if broken >= BROKEN_MAX {
             self.is_one_by_one.store(true, Relaxed);
         }
         // It closes after nearly every answer: connections are most of the cost, whoever makes them.
-        if is_one_by_one && self.broken.fetch_add(1, Relaxed) + 1 >= 2 * BROKEN_MAX {
+        if broken >= 2 * BROKEN_MAX {
             self.is_unfit.store(true, Relaxed);
         }
     }
@@ -271,10 +275,14 @@ impl Fetcher<'_> {
         if files.is_empty() {
             return Ok(());
         }
+        let (at, count, asked) = (Instant::now(), files.len(), self.asked.len());
+        self.sent = self.sent.saturating_add(count as u32);
+        // Whoever drops this future finds them here.
+        self.asked.extend(files.into_iter().map(|file| Asked { file, at }));
+        let files = || self.asked.iter().skip(asked).map(|asked| &asked.file);
         let client = &self.shared.client.http;
-        let wants = !client.is_silent(&files[0].url);
-        let requests: Vec<Request<'_>> = files
-            .iter()
+        let wants = files().next().is_some_and(|file| !client.is_silent(&file.url));
+        let requests: Vec<Request<'_>> = files()
             .map(|file| match wants {
                 true => Request::new("GET", &file.url)
                     .header("Want-Digest", gridlane_dav::digest::name(self.shared.kind)),
@@ -282,9 +290,6 @@ impl Fetcher<'_> {
             })
             .collect();
         let sent = timeout(SMALL_SILENCE_MAX, connection.send_all(&requests)).await;
-        let (at, count) = (Instant::now(), files.len());
-        self.sent = self.sent.saturating_add(count as u32);
-        self.asked.extend(files.into_iter().map(|file| Asked { file, at }));
         self.requests_bytes = sent.unwrap_or_else(|_| Err(silence()))? / count;
         Ok(())
     }
@@ -334,7 +339,7 @@ impl Fetcher<'_> {
                 self.origin.large.fetch_add(1, Relaxed);
                 // Nobody reads it here, and what is behind it is asked for elsewhere.
                 self.return_first();
-                return Err(End::Closed);
+                return Err(End::Large);
             }
             None => {
                 if connection.drain(ERROR_BODY_BYTES_MAX).await.is_err() {
@@ -418,7 +423,7 @@ impl Fetcher<'_> {
 
     /// Whether it is a file that was not expected to be that large.
     fn is_large(&self, response: &Response) -> bool {
-        let length = response.head.content_length().ok().flatten().unwrap_or(u64::MAX);
+        let length = response.head.content_length().ok().flatten().unwrap_or(0);
         response.head.status.code() == 200 && length > ERROR_BODY_BYTES_MAX as u64
     }
 
@@ -436,6 +441,12 @@ impl Fetcher<'_> {
         let mut landing = Landing::begin(file, self.shared.kind);
         let stall_max = SMALL_SILENCE_MAX + 4 * self.round_trip.unwrap_or_default();
         loop {
+            if !self.groups.is_empty() && !connection.has_ahead() {
+                // What is complete does not wait for long with what is not.
+                if timeout(GROUP_AGE_MAX, connection.wait_ahead()).await.is_err() {
+                    self.groups.flush().await;
+                }
+            }
             let bytes = match timeout(stall_max, connection.body_ahead()).await {
                 Ok(Ok(bytes)) => bytes,
                 Ok(Err(_)) => return Err(End::Lost),
