@@ -31,6 +31,8 @@ const BROKEN_MAX: u32 = 3;
 const ANSWERS_MIN: u32 = 8;
 /// Bytes of a file of unknown size, before any has come.
 const MEAN_BYTES: f64 = 256.0 * 1024.0;
+/// Connections to a server that is near: while it waits for room in one, others have something to send.
+const FETCHERS_MIN: u128 = 4;
 /// One more connection for so much of the round trip.
 const ROUND_TRIP_A_FETCHER: Duration = Duration::from_millis(8);
 
@@ -494,7 +496,8 @@ impl Fetcher<'_> {
         }
         let round_trip = self.round_trip.unwrap_or_default();
         let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
-        let wanted = usize::try_from(2 + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX);
+        let wanted =
+            usize::try_from(FETCHERS_MIN + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX);
         self.origin.fetchers_wanted.store(wanted, Relaxed);
         for _ in self.origin.fetchers.load(Relaxed)..wanted {
             start(self.shared, self.origin, self.stopped.clone());

@@ -188,7 +188,7 @@ async fn odd(numbers: &[usize], odd: impl Fn(usize) -> Reply + Send + Sync + 'st
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_come_on_few_connections_with_several_under_way() {
     let server = odd(&[], |_| unreachable!()).await;
-    assert!(server.connections.load(Relaxed) <= 2, "{:?}", server.connections);
+    assert!(server.connections.load(Relaxed) <= 4, "{:?}", server.connections);
     assert!(server.ahead.load(Relaxed) > 4, "{:?}", server.ahead);
 }
 
@@ -213,7 +213,7 @@ async fn what_is_refused_or_elsewhere_is_returned_alone() {
         })
     };
     let server = odd(&[50, 51, 52, 53, 54, 55, 120], refusals).await;
-    assert!(server.connections.load(Relaxed) <= 2, "connections go on: {:?}", server.connections);
+    assert!(server.connections.load(Relaxed) <= 4, "connections go on: {:?}", server.connections);
     odd(&[0, 199], refusals).await;
 }
 
