@@ -130,10 +130,14 @@ impl Groups {
         if self.files.is_empty() {
             return;
         }
+        let is_slow = self.origin.is_slow.load(Relaxed);
+        // Before anything is taken: whoever drops this future must not lose files with it.
+        while is_slow && self.syncing.len() >= SMALL_GROUPS_MAX {
+            self.syncing.join_next().await;
+        }
         self.bytes = 0;
         let (files, told) = (std::mem::take(&mut self.files), std::mem::take(&mut self.told));
         let (shared, origin) = (self.shared.clone(), self.origin.clone());
-        let is_slow = origin.is_slow.load(Relaxed);
         let sync = move || {
             let begun = Instant::now();
             let outcomes = commit(files);
@@ -149,9 +153,6 @@ impl Groups {
         };
         if !is_slow {
             return sync();
-        }
-        while self.syncing.len() >= SMALL_GROUPS_MAX {
-            self.syncing.join_next().await;
         }
         self.syncing.spawn_blocking(sync);
     }
