@@ -31,6 +31,8 @@ const BROKEN_MAX: u32 = 3;
 const ANSWERS_MIN: u32 = 8;
 /// Bytes of a file of unknown size, before any has come.
 const MEAN_BYTES: f64 = 256.0 * 1024.0;
+/// A round trip from which on a path is a long one.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// Connections to a server that is near: while it waits for room in one, others have something to send.
 const FETCHERS_MIN: u128 = 4;
 /// One more connection for so much of the round trip.
@@ -349,7 +351,16 @@ impl Fetcher<'_> {
                 }
                 Answer::Odd
             }
-            Some(said) => self.body(connection, said).await?,
+            Some(said) => {
+                // Its head tells all that others wait for; over a long path its body takes several round trips.
+                if said.is_some() || self.shared.client.http.is_silent(&url) {
+                    self.proven(connection);
+                }
+                if !connection.closes() && self.ask(connection, None).await.is_err() {
+                    return Err(self.lost(connection));
+                }
+                self.body(connection, said).await?
+            }
         };
         self.answers += 1;
         match answer {
@@ -360,7 +371,7 @@ impl Fetcher<'_> {
             Answer::Good { landed, is_verified } => {
                 self.origin.odd.store(0, Relaxed);
                 self.origin.came.fetch_add(1, Relaxed);
-                if is_verified || self.shared.client.http.is_silent(&url) {
+                if self.shared.client.http.is_silent(&url) {
                     self.proven(connection);
                 }
                 self.rate.add(landed.size_bytes, self.round_trip);
@@ -538,8 +549,12 @@ impl Rate {
 
     /// Bytes of files to have asked for: twice what comes within a round trip, so that the rate may grow.
     fn ahead_bytes(&self, round_trip: Option<Duration>) -> u64 {
-        let within = self.bytes_per_s * round_trip.unwrap_or_default().as_secs_f64();
-        ((2.0 * within) as u64).max(SMALL_AHEAD_BYTES_MIN)
+        let round_trip = round_trip.unwrap_or_default();
+        let within = self.bytes_per_s * round_trip.as_secs_f64();
+        // Requests follow when half of it has come: over a long path, that is a round trip later.
+        let min =
+            if round_trip > LONG_ROUND_TRIP { 2 * SMALL_AHEAD_BYTES_MIN } else { SMALL_AHEAD_BYTES_MIN };
+        ((2.0 * within) as u64).max(min)
     }
 }
 
