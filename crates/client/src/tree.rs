@@ -12,9 +12,10 @@
 //! directory is never held as a whole. Directories are taken newest first, so few wait. There is no
 //! recursion: depth is the length of a path, which is bounded.
 //!
-//! Bytes move through `gridlane_engine::copy`, one call per file. What is here decides names.
+//! Bytes move through `gridlane_engine::copy`, one call per file; small files, whose bytes are the least of what they
+//! cost, through `gridlane_engine::small`, which returns to `copy` whatever is not as usual. What is here decides names.
 //!
-//! Read first: [`TreeSpec`], then `run`, `find`, `file`.
+//! Read first: [`TreeSpec`], then `run`, `find`, `file`, `small`.
 
 mod decide;
 mod directories;
@@ -24,6 +25,7 @@ mod names;
 mod report;
 mod roots;
 mod run;
+mod small;
 
 use gridlane_core::{Error, Url};
 use gridlane_engine::{Options, Report};

@@ -277,6 +277,33 @@ pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;
 /// Bytes of a file that is known to be larger: its checksum is asked for beside the data. A server may have
 /// to read all of it first.
 pub const SMALL_DOWNLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// Small files that wait for their turn or are under way: some hundred bytes each, and over a long path hundreds must be
+/// asked for ahead.
+pub const SMALL_FILES_WAITING_MAX: usize = 2048;
+/// Servers of which small files are fetched side by side; further ones are asked for each file by itself.
+pub const SMALL_ORIGINS_MAX: usize = 16;
+/// Bytes of a file of unknown size that is taken for a small one when its answer says its size: it is there nearly as fast as
+/// over several connections, and to ask once more costs a connection.
+pub const SMALL_UNKNOWN_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Connections to one server for small files, on a long path: together they are through slow start sooner.
+pub const SMALL_FETCHERS_MAX: usize = 16;
+/// Requests for small files that are under way on one connection.
+pub const SMALL_AHEAD_MAX: usize = 256;
+/// Bytes of files that are asked for ahead on one connection, at least: a local server always has something to do.
+pub const SMALL_AHEAD_BYTES_MIN: u64 = 1024 * 1024;
+/// Bytes of requests that are under way on one connection. The kernels' buffers of both ends hold them, so that who sends
+/// requests and does not read meanwhile never waits for a server that sends answers and does not read meanwhile.
+pub const SMALL_REQUESTS_BYTES_MAX: usize = 32 * 1024;
+/// Complete small files that become visible together: their descriptors are open.
+pub const SMALL_GROUP_FILES_MAX: usize = 16;
+/// Bytes of complete small files that become visible together.
+pub const SMALL_GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Groups of one connection that wait for a device.
+pub const SMALL_GROUPS_MAX: usize = 2;
+/// Nothing from a server that owes answers about small files, beyond four round trips: then they are copied one by one.
+pub const SMALL_SILENCE_MAX: Duration = Duration::from_secs(5);
+/// Answers of no use, in a row: then a server's small files are copied one by one.
+pub const SMALL_ODD_MAX: u32 = 32;
 /// How long a server may take to begin to send when it was asked for a checksum too, beyond four round trips.
 /// Then it is asked for the bytes alone.
 pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
@@ -346,6 +373,8 @@ pub const BACKLOG_RECORDS: usize = 4096;
 pub const BACKLOG_FILES_MAX: u64 = 1_000_000;
 /// Directories of a target that are known to be there. More are asked for a second time.
 pub const DIRECTORIES_KNOWN_MAX: usize = 16_384;
+/// Directories of a target that are kept open for small files.
+pub const DIRECTORIES_OPEN_MAX: usize = 128;
 /// Files of a tree that are copied at the same time, at most.
 pub const TREE_PARALLEL_MAX: usize = 64;
 /// Sources of one command that are looked at at the same time before anything is copied: as many as files are copied then,

@@ -18,6 +18,8 @@
 //! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol (`root`), and from a file of this machine. One copy
 //! may have all of them.
 //!
+//! Small files, of which there are many, do without most of this: [`small`].
+//!
 //! Whom a server may be told that asks, and whom not, is decided in `credentials`, for all protocols.
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
@@ -46,6 +48,7 @@ pub mod root;
 mod run;
 mod served;
 mod sizes;
+pub mod small;
 mod source;
 mod suspects;
 mod target;

@@ -24,6 +24,7 @@ pub mod path;
 pub mod posix;
 pub mod quota;
 pub mod storage;
+pub mod unnamed;
 pub mod writable;
 
 pub use error::{StoreError, StoreResult};

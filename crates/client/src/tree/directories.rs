@@ -54,6 +54,24 @@ impl Directories {
         Ok(())
     }
 
+    /// The same for a target on this machine, at once.
+    pub(super) fn ensure_here(&self, path: &TreePath) -> Result<()> {
+        for directory in path.with_ancestors() {
+            let cell = self.cell(&directory);
+            if cell.initialized() {
+                continue;
+            }
+            let Some(local) = self.target.local(&directory) else {
+                return Err(Error::new(ErrorKind::Other, "the target is not on this machine"));
+            };
+            let is_new = make_here(&local, directory.is_root())?;
+            self.made.fetch_add(u64::from(is_new), Relaxed);
+            // Somebody else may have made it meanwhile.
+            let _ = cell.set(());
+        }
+        Ok(())
+    }
+
     fn cell(&self, path: &TreePath) -> Arc<OnceCell<()>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= DIRECTORIES_KNOWN_MAX && !known.contains_key(path) {

@@ -1,6 +1,6 @@
 //! The task that owns a tree: what was found waits here, and its turn comes from here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -11,6 +11,7 @@ use gridlane_core::limits::{
     BACKLOG_FILES_MAX, TREE_DEPTH_MAX, TREE_FAILURES_ALIKE_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_engine::small::{SmallEnd, SmallEnds};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
@@ -19,6 +20,7 @@ use super::directories::Directories;
 use super::file::{End, Shared, TimeKept, Turn};
 use super::find::{self, Found, Job};
 use super::report::{ActiveFile, Rates, TreeReport, TreeSnapshot};
+use super::small::Small;
 use super::{FailedList, NameList, TreeEvent, TreeObserver, TreeSpec};
 use crate::backlog::{Backlog, Order};
 use crate::listing::Lister;
@@ -90,6 +92,12 @@ struct Run<'a> {
     finding: HashMap<Id, Finder>,
     copies: JoinSet<End>,
     active: HashMap<Id, Active>,
+    /// The way for small files, where there is one.
+    small: Option<Small>,
+    /// The next file, when there was no room for one of its kind.
+    held: Option<Job>,
+    /// Small files that are to be copied like others.
+    returned: VecDeque<Job>,
     news: mpsc::Receiver<News>,
     tell: mpsc::Sender<News>,
     stop: watch::Sender<bool>,
@@ -135,8 +143,12 @@ pub async fn copy_tree(
         has_names: spec.names.is_some(),
     };
     let begun = Instant::now();
+    let shared = Arc::new(shared);
     let mut run = Run {
-        shared: Arc::new(shared),
+        small: Small::new(&shared),
+        held: None,
+        returned: VecDeque::new(),
+        shared,
         observer,
         failed: spec.failed,
         parallel: spec.parallel.clamp(1, TREE_PARALLEL_MAX),
@@ -175,7 +187,8 @@ impl Run<'_> {
             self.start_tasks()?;
             let is_found = self.finders.is_empty() && self.news.is_empty() && self.directories.is_empty();
             // A finder that reads a terminal cannot be ended; nobody waits for it.
-            if self.copies.is_empty() && (self.is_ending || is_found && self.files.is_empty()) {
+            let is_begun = self.files.is_empty() && self.held.is_none() && self.returned.is_empty();
+            if self.copies.is_empty() && self.small_files() == 0 && (self.is_ending || is_found && is_begun) {
                 return Ok(());
             }
             tokio::select! {
@@ -183,10 +196,14 @@ impl Run<'_> {
                 Some(news) = self.news.recv() => self.take(news)?,
                 Some(ended) = self.finders.join_next_with_id() => self.found_all(ended)?,
                 Some(ended) = self.copies.join_next_with_id() => self.copied(ended)?,
+                ends = small_ends(&mut self.small) => self.small_ended(ends)?,
                 _ = tick.tick() => self.tick(),
                 () = &mut stop, if !self.report.is_interrupted => {
                     self.report.is_interrupted = true;
                     self.end_early();
+                    if let Some(small) = &mut self.small {
+                        small.stop();
+                    }
                     self.stop.send_replace(true);
                 }
             }
@@ -214,9 +231,19 @@ impl Run<'_> {
     fn start_tasks(&mut self) -> Result<()> {
         while !self.is_ending
             && self.copies.len() < self.parallel
-            && let Some(job) = self.files.pop()?
+            && let Some(job) = self.returned.pop_front()
         {
-            self.start_copy(job)?;
+            self.start_copy(job, true)?;
+        }
+        while !self.is_ending && self.held.is_none() && self.has_room() {
+            let Some(job) = self.files.pop()? else { break };
+            self.start_file(job)?;
+        }
+        if self.copies.len() < self.parallel
+            && !self.is_ending
+            && let Some(job) = self.held.take()
+        {
+            self.start_copy(job, false)?;
         }
         while !self.is_ending
             && self.finders.len() < TREE_LISTINGS_MAX
@@ -230,12 +257,41 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn start_copy(&mut self, job: Job) -> Result<()> {
+    /// Whether a file may begin, if it is a small one; where there is no way for these, any file.
+    fn has_room(&self) -> bool {
+        self.small.as_ref().map_or(self.copies.len() < self.parallel, Small::has_room)
+    }
+
+    fn small_files(&self) -> usize {
+        self.small.as_ref().map_or(0, Small::len)
+    }
+
+    /// Begins with a file in one way or the other, or holds it until there is room.
+    fn start_file(&mut self, job: Job) -> Result<()> {
+        if let Some(small) = &mut self.small
+            && let Ok(name) = self.shared.roots[job.root as usize].target(&job.path)
+            && let Some(file) = small.file(&job, &name)
+        {
+            self.observer.event(&TreeEvent::FileStarted { name: &name, size_bytes: job.size_bytes });
+            small.push(file, job, name);
+            return Ok(());
+        }
+        match self.copies.len() < self.parallel {
+            true => self.start_copy(job, false),
+            false => {
+                self.held = Some(job);
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies a file by itself; that it begins may have been told.
+    fn start_copy(&mut self, job: Job, is_told: bool) -> Result<()> {
         let name = match self.shared.roots[job.root as usize].target(&job.path) {
             Ok(name) => name,
             Err(error) => return self.fail(&job, false, &error),
         };
-        if !self.shared.dry_run {
+        if !self.shared.dry_run && !is_told {
             self.observer.event(&TreeEvent::FileStarted { name: &name, size_bytes: job.size_bytes });
         }
         let done_bytes = Arc::new(AtomicU64::new(0));
@@ -309,6 +365,28 @@ impl Run<'_> {
             Err(broken) => (broken.id(), End::Failed(defect(&broken))),
         };
         let Some(Active { job, name, .. }) = self.active.remove(&id) else { return Ok(()) };
+        self.ended(job, name, end)
+    }
+
+    fn small_ended(&mut self, ends: SmallEnds) -> Result<()> {
+        for (id, end) in ends {
+            let Some((job, name)) = self.small.as_mut().and_then(|small| small.ended(id)) else { continue };
+            match end {
+                SmallEnd::Copied { report, time_lost } => {
+                    let kept = match time_lost {
+                        Some(error) => TimeKept::No(error),
+                        None => TimeKept::Yes,
+                    };
+                    self.ended(job, name, End::Copied(report, kept))?;
+                }
+                SmallEnd::Returned => self.returned.push_back(job),
+                SmallEnd::Stopped => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, job: Job, name: TreePath, end: End) -> Result<()> {
         let size_bytes = job.size_bytes.unwrap_or(0);
         match end {
             End::Copied(report, time_kept) => {
@@ -392,6 +470,9 @@ impl Run<'_> {
     fn end_early(&mut self) {
         self.is_ending = true;
         self.finders.abort_all();
+        if let Some(small) = &mut self.small {
+            small.begin_nothing();
+        }
     }
 
     /// What something is called below the target.
@@ -423,7 +504,9 @@ impl Run<'_> {
         let (rate_bytes_per_s, rate_files_per_s) = self.rates.at(now, done_bytes, settled_files);
         let is_listed = self.finders.is_empty() && self.directories.is_empty() && self.news.is_empty();
         let left_bytes = self.found_bytes.saturating_sub(done_bytes + self.settled_bytes) as f64;
-        let left_files = (self.files.len() + self.active.len() as u64) as f64;
+        let begun =
+            self.active.len() + self.small_files() + self.returned.len() + usize::from(self.held.is_some());
+        let left_files = (self.files.len() + begun as u64) as f64;
         // Big files need their bytes, small ones their turns: whichever takes longer.
         let eta_s = (left_bytes / rate_bytes_per_s).max(match rate_files_per_s > 0.0 {
             true => left_files / rate_files_per_s,
@@ -454,6 +537,14 @@ impl Run<'_> {
         self.report.directories = self.shared.directories.made();
         self.report.seconds = self.begun.elapsed().as_secs_f64();
         self.report
+    }
+}
+
+/// Ends of small files; never where there are none.
+async fn small_ends(small: &mut Option<Small>) -> SmallEnds {
+    match small {
+        Some(small) => small.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -48,6 +48,8 @@ pub struct Connection {
     ahead: AlignedBuf,
     start: usize,
     end: usize,
+    /// Bytes that one read may bring ahead.
+    ahead_step_bytes: usize,
     /// Whether each unanswered request was HEAD, oldest first.
     unanswered: VecDeque<bool>,
     body: Body,
@@ -88,6 +90,7 @@ impl Connection {
             ahead: AlignedBuf::new(RESPONSE_HEAD_BYTES_MAX),
             start: 0,
             end: 0,
+            ahead_step_bytes: HEAD_READ_BYTES,
             unanswered: VecDeque::new(),
             body: Body::None,
             closes: false,
@@ -179,6 +182,14 @@ impl Connection {
 
     /// Sends a request to a proxy, or with `None` to the server itself.
     pub(super) async fn send_to(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<()> {
+        let bytes = self.begin_request(request, proxy)?;
+        self.write(&bytes).await?;
+        self.owed_bytes = request.owed_bytes();
+        Ok(())
+    }
+
+    /// The bytes of a request, which is counted as one to be answered.
+    fn begin_request(&mut self, request: &Request<'_>, proxy: Option<&Proxy>) -> Result<Vec<u8>> {
         let token = match proxy {
             None if !request.says_who_asks() => self.user.token()?,
             _ => None,
@@ -189,9 +200,70 @@ impl Connection {
         (self.is_answered, self.has_head) = (false, false);
         // What follows a proxy's yes to CONNECT is no body either.
         self.unanswered.push_back(matches!(request.method, "HEAD" | "CONNECT"));
+        Ok(bytes)
+    }
+
+    /// Sends requests that have no bodies, all at once; returns how many bytes they are. What cannot be sent for a reason
+    /// of its own (a token that is not there any more) leaves a connection that is of no use.
+    pub(crate) async fn send_all(&mut self, requests: &[Request<'_>]) -> Result<usize> {
+        let proxy = self.home.as_ref().and_then(|home| home.key().forwarder()).cloned();
+        let mut bytes = Vec::new();
+        for request in requests {
+            match self.begin_request(request, proxy.as_ref()) {
+                Ok(head) => bytes.extend_from_slice(&head),
+                Err(error) => {
+                    self.is_writing = true;
+                    return Err(error);
+                }
+            }
+        }
         self.write(&bytes).await?;
-        self.owed_bytes = request.owed_bytes();
-        Ok(())
+        Ok(bytes.len())
+    }
+
+    /// Reads further ahead from now on, for many answers of which each is small: up to `bytes` with one call, heads and
+    /// bodies alike. What [`Connection::body_ahead`] returns is not copied once more.
+    pub(crate) fn read_far_ahead(&mut self, bytes: usize) {
+        let mut ahead = AlignedBuf::new(bytes.max(RESPONSE_HEAD_BYTES_MAX));
+        let ready = self.end - self.start;
+        ahead[..ready].copy_from_slice(&self.ahead[self.start..self.end]);
+        (self.ahead, self.start, self.end) = (ahead, 0, ready);
+        self.ahead_step_bytes = self.ahead.len();
+    }
+
+    /// Waits until bytes were read ahead, or none will come. May be dropped and called again.
+    pub(crate) async fn wait_ahead(&mut self) {
+        if self.start == self.end {
+            // What went wrong shows again.
+            let _ = self.fill().await;
+        }
+    }
+
+    /// Whether bytes were read ahead.
+    pub(crate) fn has_ahead(&self) -> bool {
+        self.start < self.end
+    }
+
+    /// Waits for the next bytes of the current body, whose length its head has told, where they lie; empty when it has
+    /// ended. What is returned is taken. May be dropped and called again: no byte is lost.
+    pub(crate) async fn body_ahead(&mut self) -> Result<&[u8]> {
+        let left = match self.body {
+            Body::None => return Ok(&[]),
+            Body::Known(left) => left,
+            _ => {
+                return Err(Error::new(ErrorKind::Other, "a body of unknown length was asked for by length"));
+            }
+        };
+        if self.start == self.end
+            && self.fill().await.map_err(|cause| broken("the body broke off", &cause))? == 0
+        {
+            return Err(truncated(left));
+        }
+        let count = (self.end - self.start).min(usize::try_from(left).unwrap_or(usize::MAX));
+        let at = self.start;
+        self.start += count;
+        self.body = if left == count as u64 { Body::None } else { Body::Known(left - count as u64) };
+        Ok(&self.ahead[at..at + count])
     }
 
     /// Sends bytes of a body.
@@ -427,11 +499,11 @@ impl Connection {
     async fn fill(&mut self) -> io::Result<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-        } else if self.end == self.ahead.len() {
+        } else if self.ahead.len() - self.end < HEAD_READ_BYTES {
             self.ahead.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let to = self.ahead.len().min(self.end + HEAD_READ_BYTES);
+        let to = self.ahead.len().min(self.end + self.ahead_step_bytes);
         let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let count = stream.read(&mut self.ahead[self.end..to]).await?;
         self.end += count;

@@ -1,0 +1,129 @@
+//! Small files of a tree: those that need no more than the engine's way for many of them.
+//!
+//! Here it is decided which files these are, and their targets are looked at, with one look at each directory. Everything
+//! else, and what the engine returns, is copied like any other file (`file`).
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gridlane_core::limits::DIRECTORIES_OPEN_MAX;
+use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
+
+use super::file::Shared;
+use super::find::Job;
+use crate::place::{Place, TreePath};
+
+/// The small files of a tree that are under way.
+pub(super) struct Small {
+    shared: Arc<Shared>,
+    files: SmallFiles,
+    target: PathBuf,
+    /// Directories that files go to; `None` for those that cannot have files without names. Bounded: then all are closed
+    /// but for those with files under way, and opening one again costs little.
+    directories: HashMap<TreePath, Option<Arc<Directory>>>,
+    under_way: HashMap<u64, (Job, TreePath)>,
+    next_id: u64,
+}
+
+impl Small {
+    /// `None` when no file of the tree is to be copied in this way.
+    pub(super) fn new(shared: &Arc<Shared>) -> Option<Small> {
+        let Place::Local(target) = &shared.target else { return None };
+        let has_remote = shared.roots.iter().any(|root| matches!(&root.sources[..], [Place::Remote(_)]));
+        if shared.dry_run || !has_remote {
+            return None;
+        }
+        Some(Small {
+            files: SmallFiles::new(shared.lister.client().clone(), &shared.options)?,
+            target: target.clone(),
+            shared: shared.clone(),
+            directories: HashMap::new(),
+            under_way: HashMap::new(),
+            next_id: 0,
+        })
+    }
+
+    /// Whether another one may begin.
+    pub(super) fn has_room(&self) -> bool {
+        self.files.has_room()
+    }
+
+    /// Files that are under way.
+    pub(super) fn len(&self) -> usize {
+        self.files.under_way()
+    }
+
+    /// The file to fetch, if it is one for this: small, from one place, and with nothing at its target.
+    pub(super) fn file(&mut self, job: &Job, name: &TreePath) -> Option<SmallFile> {
+        let [source @ Place::Remote(_)] = &self.shared.roots[job.root as usize].sources[..] else {
+            return None;
+        };
+        let modified: Option<SystemTime> = match self.shared.preserve_times {
+            true => Some(job.modified?),
+            false => None,
+        };
+        let size_bytes = job.size_bytes;
+        let url = source.file(&job.path).ok()?;
+        if !self.files.takes(&url, size_bytes) {
+            return None;
+        }
+        let parent = name.parent()?;
+        let directory = self.directory(&parent)?;
+        let own_name = OsStr::from_bytes(name.names().last()?);
+        // Whether and how something is replaced is another question.
+        if directory.has(own_name).unwrap_or(true) || directory.has_unfinished(own_name).unwrap_or(true) {
+            return None;
+        }
+        let name = own_name.to_owned();
+        Some(SmallFile { id: self.next_id, url, size_bytes, directory, name, modified })
+    }
+
+    /// Fetches it.
+    pub(super) fn push(&mut self, file: SmallFile, job: Job, name: TreePath) {
+        self.next_id += 1;
+        self.under_way.insert(file.id, (job, name));
+        self.files.push(file);
+    }
+
+    /// The next ends of files; never when none is under way. May be dropped at any time.
+    pub(super) async fn next(&mut self) -> SmallEnds {
+        match self.files.next().await {
+            Some(ends) => ends,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// What file has ended.
+    pub(super) fn ended(&mut self, id: u64) -> Option<(Job, TreePath)> {
+        self.under_way.remove(&id)
+    }
+
+    /// Begins with no further file.
+    pub(super) fn begin_nothing(&mut self) {
+        self.files.begin_nothing();
+    }
+
+    /// Stops everything.
+    pub(super) fn stop(&mut self) {
+        self.files.stop();
+    }
+
+    fn directory(&mut self, path: &TreePath) -> Option<Arc<Directory>> {
+        if let Some(known) = self.directories.get(path) {
+            return known.clone();
+        }
+        if self.directories.len() >= DIRECTORIES_OPEN_MAX {
+            self.directories.clear();
+        }
+        // An error is for those to tell who come that way next.
+        self.shared.directories.ensure_here(path).ok()?;
+        let below = OsStr::from_bytes(path.as_bytes());
+        let directory = Directory::open(&self.target, below.as_ref()).ok().map(Arc::new);
+        self.directories.insert(path.clone(), directory.clone());
+        directory
+    }
+}

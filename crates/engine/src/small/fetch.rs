@@ -1,0 +1,563 @@
+//! A fetcher: one connection after the other to one origin, with several requests under way.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use gridlane_core::limits::{
+    DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, SMALL_AHEAD_BYTES_MIN, SMALL_AHEAD_MAX,
+    SMALL_DOWNLOAD_BYTES_MAX, SMALL_FETCHERS_MAX, SMALL_ODD_MAX, SMALL_REQUESTS_BYTES_MAX, SMALL_SILENCE_MAX,
+    SMALL_UNKNOWN_BYTES_MAX,
+};
+use gridlane_core::{Checksum, Error, ErrorKind, Result};
+use gridlane_dav::ResponseHead;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::landing::{GROUP_AGE_MAX, Groups, Landed, Landing};
+use super::{Origin, Shared, SmallEnd, SmallFile};
+use crate::digests::{self, Word};
+use crate::http::{Connected, Connection, Purpose, Request, Response};
+use crate::source::{Identity, Source};
+
+/// A fetcher without work waits so long for some before it gives its connection back.
+const IDLE_MAX: Duration = Duration::from_millis(100);
+/// The rate is measured over at least this.
+const RATE_OVER_MIN: Duration = Duration::from_millis(20);
+/// Connections that are lost with several requests under way, before a server is given one at a time.
+const BROKEN_MAX: u32 = 3;
+/// A connection that carried fewer answers before it was lost was lost too soon.
+const ANSWERS_MIN: u32 = 8;
+/// Bytes of a file of unknown size, before any has come.
+const MEAN_BYTES: f64 = 256.0 * 1024.0;
+/// A round trip from which on a path is a long one.
+const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
+/// Connections to a server that is near: while it waits for room in one, others have something to send.
+const FETCHERS_MIN: u128 = 4;
+/// One more connection for so much of the round trip.
+const ROUND_TRIP_A_FETCHER: Duration = Duration::from_millis(8);
+
+/// Begins another fetcher.
+pub(super) fn start(shared: &Arc<Shared>, origin: &Arc<Origin>, stop: watch::Receiver<bool>) {
+    origin.fetchers.fetch_add(1, Relaxed);
+    let (shared, origin) = (shared.clone(), origin.clone());
+    tokio::spawn(run(shared, origin, stop));
+}
+
+/// However a fetcher ends, it is one less, and what it had asked for is not lost.
+struct Farewell {
+    shared: Arc<Shared>,
+    origin: Arc<Origin>,
+    asked: VecDeque<Asked>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let files = self.asked.drain(..).map(|asked| asked.file);
+        self.shared.end_all(files, || SmallEnd::Returned);
+        let is_last = self.origin.fetchers.fetch_sub(1, Relaxed) == 1;
+        if is_last {
+            // Nobody else would take them; and a file may have come since this one looked.
+            self.shared.end_all(self.origin.queue().drain(..), || SmallEnd::Returned);
+        }
+    }
+}
+
+/// A file that was asked for.
+struct Asked {
+    file: SmallFile,
+    at: Instant,
+}
+
+/// How a connection ended.
+enum End {
+    /// There is nothing to do.
+    Idle,
+    /// The server said that it closes it, or had closed it before it was used. Nothing is wrong.
+    Closed,
+    /// A body follows that is too long to be read here.
+    Large,
+    /// It broke in or before the answer to the oldest request.
+    Lost,
+    /// There is none.
+    Unreachable,
+    /// Its server is of no use for this.
+    Unfit,
+    /// All of it was stopped.
+    Stopped,
+}
+
+/// What an answer is.
+enum Answer {
+    /// The file, and whether it was compared with what the server says.
+    Good { landed: Landed, is_verified: bool },
+    /// Something else. The connection may go on.
+    Odd,
+}
+
+async fn run(shared: Arc<Shared>, origin: Arc<Origin>, mut stop: watch::Receiver<bool>) {
+    let mut farewell = Farewell { shared: shared.clone(), origin: origin.clone(), asked: VecDeque::new() };
+    let mut fresh = false;
+    loop {
+        let mut groups = Groups::new(shared.clone(), origin.clone());
+        let mut fetcher = Fetcher {
+            shared: &shared,
+            origin: &origin,
+            asked: &mut farewell.asked,
+            groups: &mut groups,
+            fresh,
+            answers: 0,
+            sent: 0,
+            requests_bytes: 0,
+            round_trip: None,
+            rate: Rate::default(),
+            stopped: stop.clone(),
+        };
+        let end = tokio::select! {
+            biased;
+            end = fetcher.connected() => end,
+            // An error: whoever could stop it is gone.
+            _ = stop.wait_for(|stop| *stop) => End::Stopped,
+        };
+        let (answers, was_fresh) = (fetcher.answers, fetcher.fresh);
+        groups.finish().await;
+        match end {
+            End::Idle => return,
+            End::Stopped => {
+                let files = farewell.asked.drain(..).map(|asked| asked.file);
+                return shared.end_all(files, || SmallEnd::Stopped);
+            }
+            End::Unfit => {
+                origin.is_unfit.store(true, Relaxed);
+                return shared.end_all(origin.queue().drain(..), || SmallEnd::Returned);
+            }
+            // What is wrong there is for others to find out.
+            End::Unreachable => return,
+            End::Closed | End::Large | End::Lost => {
+                fresh = true;
+                let is_lost = matches!(end, End::Lost);
+                if is_lost {
+                    let first = farewell.asked.pop_front().map(|asked| asked.file);
+                    shared.end_all(first.into_iter(), || SmallEnd::Returned);
+                    origin.odd.fetch_add(1, Relaxed);
+                }
+                if !matches!(end, End::Large) {
+                    origin.learn(is_lost, answers, was_fresh);
+                }
+                let mut queue = origin.queue();
+                for asked in farewell.asked.drain(..).rev() {
+                    queue.push_front(asked.file);
+                }
+                if origin.is_unfit.load(Relaxed) {
+                    return shared.end_all(queue.drain(..), || SmallEnd::Returned);
+                }
+                drop(queue);
+                shared.end_all(origin.take_doubtful().into_iter(), || SmallEnd::Returned);
+            }
+        }
+    }
+}
+
+impl Origin {
+    /// Files of unknown size that it had better not be asked for.
+    fn take_doubtful(&self) -> VecDeque<SmallFile> {
+        if !self.has_large() {
+            return VecDeque::new();
+        }
+        let mut queue = self.queue();
+        let (known, unknown) = queue.drain(..).partition(|file| file.size_bytes.is_some());
+        *queue = known;
+        unknown
+    }
+
+    /// A connection has ended on which so many answers came.
+    fn learn(&self, is_lost: bool, answers: u32, was_fresh: bool) {
+        if answers >= ANSWERS_MIN {
+            self.broken.store(0, Relaxed);
+            // It will close others after as many: no more is asked on them.
+            let max = if is_lost || !was_fresh { 0 } else { answers };
+            self.requests_max.store(max, Relaxed);
+            return;
+        }
+        if !was_fresh {
+            return;
+        }
+        let broken = self.broken.fetch_add(1, Relaxed) + 1;
+        if broken >= BROKEN_MAX {
+            self.is_one_by_one.store(true, Relaxed);
+        }
+        // It closes after nearly every answer: connections are most of the cost, whoever makes them.
+        if broken >= 2 * BROKEN_MAX {
+            self.is_unfit.store(true, Relaxed);
+        }
+    }
+}
+
+struct Fetcher<'a> {
+    shared: &'a Arc<Shared>,
+    origin: &'a Arc<Origin>,
+    asked: &'a mut VecDeque<Asked>,
+    groups: &'a mut Groups,
+    /// Whether the connection was made for this.
+    fresh: bool,
+    answers: u32,
+    sent: u32,
+    /// Bytes of one request, about.
+    requests_bytes: usize,
+    round_trip: Option<Duration>,
+    rate: Rate,
+    stopped: watch::Receiver<bool>,
+}
+
+impl Fetcher<'_> {
+    /// One connection's life.
+    async fn connected(&mut self) -> End {
+        // A connection is made for a file and not in advance.
+        let Some(first) = self.next_file().await else { return End::Idle };
+        let url = first.url.clone();
+        self.asked.push_back(Asked { file: first, at: Instant::now() });
+        let connected = self.shared.client.http.connect(&url, &url, Purpose::Lane, self.fresh).await;
+        let Ok(Connected { mut connection, .. }) = connected else { return End::Unreachable };
+        self.fresh = !connection.is_reused();
+        self.round_trip = connection.round_trip();
+        connection.read_far_ahead(IO_BYTES);
+        let first = self.asked.pop_front().map(|asked| asked.file);
+        if self.ask(&mut connection, first).await.is_err() {
+            return self.lost(&connection);
+        }
+        loop {
+            while !self.asked.is_empty() {
+                if let Err(end) = self.answer(&mut connection).await {
+                    return end;
+                }
+                if self.origin.is_unfit.load(Relaxed) || self.origin.odd.load(Relaxed) >= SMALL_ODD_MAX {
+                    return End::Unfit;
+                }
+                if connection.closes() {
+                    return End::Closed;
+                }
+                if self.ask(&mut connection, None).await.is_err() {
+                    return self.lost(&connection);
+                }
+            }
+            self.groups.flush().await;
+            let Some(file) = self.next_file().await else { return End::Idle };
+            if self.ask(&mut connection, Some(file)).await.is_err() {
+                return self.lost(&connection);
+            }
+        }
+    }
+
+    /// What it is that a connection broke. One that was idle, or that has nothing to answer, may be closed at any time.
+    fn lost(&self, connection: &Connection) -> End {
+        let was_idle = self.answers == 0 && connection.is_reused();
+        if was_idle || connection.is_between_answers() && self.sent == self.answers + 1 && self.answers > 0 {
+            return End::Closed;
+        }
+        End::Lost
+    }
+
+    /// A file that waits, or one that comes soon.
+    async fn next_file(&self) -> Option<SmallFile> {
+        let wait = async {
+            loop {
+                let news = self.origin.news.notified();
+                let file = self.origin.queue().pop_front();
+                if file.is_some() {
+                    return file;
+                }
+                news.await;
+            }
+        };
+        timeout(IDLE_MAX, wait).await.ok().flatten()
+    }
+
+    /// Asks for as many files as should be under way, `first` in front of those that wait.
+    async fn ask(&mut self, connection: &mut Connection, first: Option<SmallFile>) -> Result<()> {
+        let files = self.take(first);
+        if files.is_empty() {
+            return Ok(());
+        }
+        let (at, count, asked) = (Instant::now(), files.len(), self.asked.len());
+        self.sent = self.sent.saturating_add(count as u32);
+        // Whoever drops this future finds them here.
+        self.asked.extend(files.into_iter().map(|file| Asked { file, at }));
+        let files = || self.asked.iter().skip(asked).map(|asked| &asked.file);
+        let client = &self.shared.client.http;
+        let wants = files().next().is_some_and(|file| !client.is_silent(&file.url));
+        let requests: Vec<Request<'_>> = files()
+            .map(|file| match wants {
+                true => Request::new("GET", &file.url)
+                    .header("Want-Digest", gridlane_dav::digest::name(self.shared.kind)),
+                false => Request::new("GET", &file.url),
+            })
+            .collect();
+        let sent = timeout(SMALL_SILENCE_MAX, connection.send_all(&requests)).await;
+        self.requests_bytes = sent.unwrap_or_else(|_| Err(silence()))? / count;
+        Ok(())
+    }
+
+    /// The files to ask for next.
+    fn take(&self, first: Option<SmallFile>) -> Vec<SmallFile> {
+        let mut files: Vec<SmallFile> = first.into_iter().collect();
+        let origin = self.origin;
+        let ahead_max = match origin.is_proven.load(Relaxed) && !origin.is_one_by_one.load(Relaxed) {
+            true => (SMALL_REQUESTS_BYTES_MAX / self.requests_bytes.max(128)).clamp(1, SMALL_AHEAD_MAX),
+            false => 1,
+        };
+        let bytes_max = self.rate.ahead_bytes(self.round_trip);
+        let mut bytes: u64 = self.asked.iter().map(|asked| self.rate.expects(&asked.file)).sum();
+        // Many at once, seldom: each write wakes the server.
+        if self.asked.len() > ahead_max / 2 || (bytes > bytes_max / 2 && !self.asked.is_empty()) {
+            return files;
+        }
+        // A server that closes after so many would leave the others unanswered. The next one after that finds out
+        // whether it still does.
+        let requests_max = match origin.requests_max.load(Relaxed) {
+            0 => usize::MAX,
+            max if self.sent >= max => 1,
+            max => (max - self.sent) as usize,
+        };
+        let mut queue = origin.queue();
+        while self.asked.len() + files.len() < ahead_max && files.len() < requests_max {
+            let Some(next) = queue.front() else { break };
+            let next_bytes = self.rate.expects(next);
+            if bytes + next_bytes > bytes_max && !(self.asked.is_empty() && files.is_empty()) {
+                break;
+            }
+            bytes += next_bytes;
+            files.extend(queue.pop_front());
+        }
+        files
+    }
+
+    /// Reads the oldest answer. `Err`: the connection is over; what is left of `asked` was not answered.
+    async fn answer(&mut self, connection: &mut Connection) -> std::result::Result<(), End> {
+        let response = self.head(connection).await?;
+        let Some(Asked { file, at }) = self.asked.front() else { return Err(End::Lost) };
+        let (url, at) = (file.url.clone(), *at);
+        let told = self.judge(&response, file);
+        let answer = match told {
+            None if self.is_large(&response) => {
+                self.origin.large.fetch_add(1, Relaxed);
+                // Nobody reads it here, and what is behind it is asked for elsewhere.
+                self.return_first();
+                return Err(End::Large);
+            }
+            None => {
+                if connection.drain(ERROR_BODY_BYTES_MAX).await.is_err() {
+                    return Err(End::Lost);
+                }
+                Answer::Odd
+            }
+            Some(said) => {
+                // Its head tells all that others wait for; over a long path its body takes several round trips.
+                if said.is_some() || self.shared.client.http.is_silent(&url) {
+                    self.proven(connection);
+                }
+                if !connection.closes() && self.ask(connection, None).await.is_err() {
+                    return Err(self.lost(connection));
+                }
+                self.body(connection, said).await?
+            }
+        };
+        self.answers += 1;
+        match answer {
+            Answer::Odd => {
+                self.origin.odd.fetch_add(1, Relaxed);
+                self.return_first();
+            }
+            Answer::Good { landed, is_verified } => {
+                self.origin.odd.store(0, Relaxed);
+                self.origin.came.fetch_add(1, Relaxed);
+                if self.shared.client.http.is_silent(&url) {
+                    self.proven(connection);
+                }
+                self.rate.add(landed.size_bytes, self.round_trip);
+                if let Some(Asked { file, .. }) = self.asked.pop_front() {
+                    self.groups.add(file, landed, is_verified, at.elapsed(), self.round_trip).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for the head of the oldest answer. What is complete does not wait with it for long.
+    async fn head(&mut self, connection: &mut Connection) -> std::result::Result<Response, End> {
+        let round_trips = 4 * self.round_trip.unwrap_or_default();
+        let is_asking = self.answers == 0 && !self.origin.is_proven.load(Relaxed);
+        let silence_max = if is_asking { DIGEST_HEAD_MAX } else { SMALL_SILENCE_MAX } + round_trips;
+        if !self.groups.is_empty() {
+            match timeout(GROUP_AGE_MAX, connection.response()).await {
+                Ok(response) => return response.map_err(|_| self.lost(connection)),
+                Err(_) => self.groups.flush().await,
+            }
+        }
+        match timeout(silence_max, connection.response()).await {
+            Ok(response) => response.map_err(|_| self.lost(connection)),
+            Err(_) => {
+                if let Some(asked) = self.asked.front().filter(|_| is_asking) {
+                    // It may be reading a large file to compute its checksum.
+                    self.shared.client.http.thought_long(&asked.file.url);
+                }
+                Err(self.silent())
+            }
+        }
+    }
+
+    /// The server owes answers and sends nothing: they are fetched by those who bear more.
+    fn silent(&mut self) -> End {
+        while !self.asked.is_empty() {
+            self.return_first();
+        }
+        End::Unfit
+    }
+
+    fn return_first(&mut self) {
+        let first = self.asked.pop_front().map(|asked| asked.file);
+        self.shared.end_all(first.into_iter(), || SmallEnd::Returned);
+    }
+
+    /// Whether a head announces just the file. `Some`: yes, and this is its checksum, if the server says one.
+    fn judge(&self, response: &Response, file: &SmallFile) -> Option<Option<Checksum>> {
+        let head = &response.head;
+        let length = head.content_length().ok().flatten();
+        let size_max = file.size_bytes.map_or(SMALL_UNKNOWN_BYTES_MAX, |_| SMALL_DOWNLOAD_BYTES_MAX);
+        let is_plain = head.status.code() == 200
+            && head.content_coding().is_none()
+            && !head.is_chunked()
+            && length.is_some_and(|length| {
+                length <= size_max && file.size_bytes.is_none_or(|size| size == length)
+            })
+            && !Identity::of_response(head, length).is_metalink;
+        is_plain.then(|| self.said(head))
+    }
+
+    /// Whether it is a file that was not expected to be that large.
+    fn is_large(&self, response: &Response) -> bool {
+        let length = response.head.content_length().ok().flatten().unwrap_or(0);
+        response.head.status.code() == 200 && length > ERROR_BODY_BYTES_MAX as u64
+    }
+
+    fn said(&self, head: &ResponseHead) -> Option<Checksum> {
+        head.digests().into_iter().find(|checksum| checksum.kind() == self.shared.kind)
+    }
+
+    /// Takes the body of an answer that is just the file.
+    async fn body(
+        &mut self,
+        connection: &mut Connection,
+        said: Option<Checksum>,
+    ) -> std::result::Result<Answer, End> {
+        let Some(file) = self.asked.front().map(|asked| &asked.file) else { return Err(End::Lost) };
+        let mut landing = Landing::begin(file, self.shared.kind);
+        let stall_max = SMALL_SILENCE_MAX + 4 * self.round_trip.unwrap_or_default();
+        loop {
+            if !self.groups.is_empty() && !connection.has_ahead() {
+                // What is complete does not wait for long with what is not.
+                if timeout(GROUP_AGE_MAX, connection.wait_ahead()).await.is_err() {
+                    self.groups.flush().await;
+                }
+            }
+            let bytes = match timeout(stall_max, connection.body_ahead()).await {
+                Ok(Ok(bytes)) => bytes,
+                Ok(Err(_)) => return Err(End::Lost),
+                Err(_) => return Err(self.silent()),
+            };
+            if bytes.is_empty() {
+                break;
+            }
+            if let Some(open) = &mut landing
+                && open.take(bytes, self.origin).is_none()
+            {
+                // The rest is read all the same: other answers are behind it.
+                landing = None;
+            }
+        }
+        let Some(landed) = landing.map(Landing::finish) else { return Ok(Answer::Odd) };
+        let (url, size_bytes) = (file.url.clone(), landed.size_bytes);
+        let client = &self.shared.client;
+        if said.is_some() {
+            client.http.asked_for_digest(&url, true);
+        }
+        let said = match said {
+            None if !client.http.is_silent(&url) => {
+                // Some servers say it to a question of its own only.
+                let source = Source::new(0, url);
+                match digests::word(client, &source, Some(self.shared.kind)).await {
+                    Ok(Word { identity, checksum, .. }) if identity.size_bytes == Some(size_bytes) => {
+                        checksum
+                    }
+                    _ => return Ok(Answer::Odd),
+                }
+            }
+            said => said,
+        };
+        match said {
+            Some(said) if said != landed.checksum => Ok(Answer::Odd),
+            said => Ok(Answer::Good { landed, is_verified: said.is_some() }),
+        }
+    }
+
+    /// The server gave a proper answer, and its connection may carry the next: others may be made.
+    fn proven(&self, connection: &Connection) {
+        if connection.closes() || self.origin.is_proven.swap(true, Relaxed) {
+            return;
+        }
+        let round_trip = self.round_trip.unwrap_or_default();
+        let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
+        let wanted =
+            usize::try_from(FETCHERS_MIN + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX);
+        self.origin.fetchers_wanted.store(wanted, Relaxed);
+        for _ in self.origin.fetchers.load(Relaxed)..wanted {
+            start(self.shared, self.origin, self.stopped.clone());
+        }
+    }
+}
+
+/// How fast answers come.
+struct Rate {
+    begun: Instant,
+    bytes: u64,
+    bytes_per_s: f64,
+    /// What the last files had, later ones with more weight.
+    mean_bytes: f64,
+}
+
+impl Default for Rate {
+    fn default() -> Rate {
+        Rate { begun: Instant::now(), bytes: 0, bytes_per_s: 0.0, mean_bytes: MEAN_BYTES }
+    }
+}
+
+impl Rate {
+    fn add(&mut self, bytes: u64, round_trip: Option<Duration>) {
+        self.bytes += bytes;
+        self.mean_bytes += (bytes as f64 - self.mean_bytes) / 16.0;
+        let over = self.begun.elapsed();
+        if over >= round_trip.unwrap_or_default().max(RATE_OVER_MIN) {
+            self.bytes_per_s = self.bytes as f64 / over.as_secs_f64();
+            (self.begun, self.bytes) = (Instant::now(), 0);
+        }
+    }
+
+    /// What a file is likely to have.
+    fn expects(&self, file: &SmallFile) -> u64 {
+        file.size_bytes.unwrap_or(self.mean_bytes as u64)
+    }
+
+    /// Bytes of files to have asked for: twice what comes within a round trip, so that the rate may grow.
+    fn ahead_bytes(&self, round_trip: Option<Duration>) -> u64 {
+        let round_trip = round_trip.unwrap_or_default();
+        let within = self.bytes_per_s * round_trip.as_secs_f64();
+        // Requests follow when half of it has come: over a long path, that is a round trip later.
+        let min =
+            if round_trip > LONG_ROUND_TRIP { 2 * SMALL_AHEAD_BYTES_MIN } else { SMALL_AHEAD_BYTES_MIN };
+        ((2.0 * within) as u64).max(min)
+    }
+}
+
+fn silence() -> Error {
+    Error::new(ErrorKind::Timeout, "the server takes no requests")
+}

@@ -1,0 +1,199 @@
+//! Where the bytes of small files go, and how they become visible: in groups.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use gridlane_core::limits::{SMALL_GROUP_BYTES_MAX, SMALL_GROUP_FILES_MAX, SMALL_GROUPS_MAX};
+use gridlane_core::{Checksum, ChecksumKind, Error, Hasher};
+use gridlane_store::unnamed::{UnnamedFile, commit};
+use tokio::task::JoinSet;
+
+use super::{Origin, Shared, SmallEnd, SmallEnds, SmallFile};
+use crate::events::{Report, SourceReport};
+use crate::verdict::Basis;
+
+/// A sync, or a write, that takes longer waited for a device.
+const PAGE_CACHE_MAX: Duration = Duration::from_millis(2);
+/// A file that is complete waits no longer than this for others to be synced with.
+pub(super) const GROUP_AGE_MAX: Duration = Duration::from_millis(50);
+
+/// A file that is being written.
+pub(super) struct Landing {
+    file: UnnamedFile,
+    hasher: Hasher,
+    at: u64,
+}
+
+impl Landing {
+    /// Opens the file; `None` when that fails: whoever copies it next says why.
+    pub(super) fn begin(file: &SmallFile, kind: ChecksumKind) -> Option<Landing> {
+        let unnamed = file.directory.create(&file.name).ok()?;
+        Some(Landing { file: unnamed, hasher: Hasher::new(kind), at: 0 })
+    }
+
+    /// Takes the next bytes. `None` as above.
+    pub(super) fn take(&mut self, bytes: &[u8], origin: &Origin) -> Option<()> {
+        // Hashed while it is in the cache, before the write takes it from there.
+        self.hasher.update(bytes);
+        let begun = Instant::now();
+        let write = || self.file.write_at(bytes, self.at);
+        let written = match origin.is_slow.load(Relaxed) {
+            false => write(),
+            true => tokio::task::block_in_place(write),
+        };
+        if begun.elapsed() > PAGE_CACHE_MAX {
+            origin.is_slow.store(true, Relaxed);
+        }
+        self.at += bytes.len() as u64;
+        written.ok()
+    }
+
+    /// All bytes are there.
+    pub(super) fn finish(self) -> Landed {
+        self.file.written(self.at);
+        Landed { file: self.file, checksum: self.hasher.finish(), size_bytes: self.at }
+    }
+}
+
+/// A file that is complete and not yet visible.
+pub(super) struct Landed {
+    file: UnnamedFile,
+    pub(super) checksum: Checksum,
+    pub(super) size_bytes: u64,
+}
+
+/// What is told of a file when it is visible.
+struct Told {
+    id: u64,
+    checksum: Checksum,
+    size_bytes: u64,
+    is_verified: bool,
+    url: String,
+    took: Duration,
+    round_trip: Option<Duration>,
+    time_lost: Option<Error>,
+}
+
+/// Complete files that wait for a sync, and groups that are being synced.
+pub(super) struct Groups {
+    shared: Arc<Shared>,
+    origin: Arc<Origin>,
+    files: Vec<UnnamedFile>,
+    told: Vec<Told>,
+    bytes: u64,
+    begun: Instant,
+    syncing: JoinSet<()>,
+}
+
+impl Groups {
+    pub(super) fn new(shared: Arc<Shared>, origin: Arc<Origin>) -> Groups {
+        let (files, told, begun) = (Vec::new(), Vec::new(), Instant::now());
+        Groups { shared, origin, files, told, bytes: 0, begun, syncing: JoinSet::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Adds a file whose bytes are right, as far as can be known.
+    pub(super) async fn add(
+        &mut self,
+        file: SmallFile,
+        landed: Landed,
+        is_verified: bool,
+        took: Duration,
+        round_trip: Option<Duration>,
+    ) {
+        if self.files.is_empty() {
+            self.begun = Instant::now();
+        }
+        let time_lost =
+            file.modified.and_then(|modified| landed.file.set_modified(modified).err()).map(|cause| {
+                let path = file.directory.path().join(&file.name);
+                Error::local_io("cannot set when it was changed", &cause).endpoint(path.display())
+            });
+        let Landed { file: unnamed, checksum, size_bytes } = landed;
+        let (id, url) = (file.id, file.url.to_string());
+        self.told.push(Told { id, checksum, size_bytes, is_verified, url, took, round_trip, time_lost });
+        self.files.push(unnamed);
+        self.bytes += size_bytes;
+        let is_full = self.files.len() >= SMALL_GROUP_FILES_MAX || self.bytes >= SMALL_GROUP_BYTES_MAX;
+        if is_full || self.begun.elapsed() > GROUP_AGE_MAX {
+            self.flush().await;
+        }
+    }
+
+    /// Makes visible what is complete. In memory that is done here; once a device had to be waited for, where blocking is
+    /// allowed, a few groups at a time.
+    pub(super) async fn flush(&mut self) {
+        if self.files.is_empty() {
+            return;
+        }
+        let is_slow = self.origin.is_slow.load(Relaxed);
+        // Before anything is taken: whoever drops this future must not lose files with it.
+        while is_slow && self.syncing.len() >= SMALL_GROUPS_MAX {
+            self.syncing.join_next().await;
+        }
+        self.bytes = 0;
+        let (files, told) = (std::mem::take(&mut self.files), std::mem::take(&mut self.told));
+        let (shared, origin) = (self.shared.clone(), self.origin.clone());
+        let sync = move || {
+            let begun = Instant::now();
+            let outcomes = commit(files);
+            origin.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
+            let ends: SmallEnds = told
+                .into_iter()
+                .zip(outcomes)
+                .map(|(told, outcome)| {
+                    (told.id, if outcome.is_ok() { told.end() } else { SmallEnd::Returned })
+                })
+                .collect();
+            shared.end(ends);
+        };
+        if !is_slow {
+            return sync();
+        }
+        self.syncing.spawn_blocking(sync);
+    }
+
+    /// Waits until everything that was complete is visible.
+    pub(super) async fn finish(mut self) {
+        self.flush().await;
+        while self.syncing.join_next().await.is_some() {}
+    }
+}
+
+impl Told {
+    fn end(self) -> SmallEnd {
+        let seconds = self.took.as_secs_f64();
+        let source = SourceReport {
+            url: self.url,
+            state: "active",
+            bytes: self.size_bytes,
+            received_bytes: self.size_bytes,
+            rate_best_bytes_per_s: None,
+            round_trip: self.round_trip,
+            connections: 1,
+            handshakes: 0,
+            wrong_pieces: 0,
+            error: None,
+        };
+        let report = Report {
+            size_bytes: Some(self.size_bytes),
+            done_bytes: self.size_bytes,
+            resumed_bytes: 0,
+            fetched_bytes: self.size_bytes,
+            extra_bytes: 0,
+            seconds,
+            bound_s: None,
+            bound_from: "unknown: not every source was active for a second".into(),
+            limited_by: "start-up: connecting and the first round trips".into(),
+            verified: self.is_verified.then_some(Basis::Sources { agreeing: 1, asked: 1 }),
+            checksum: Some(self.checksum),
+            modified_accepted: None,
+            sources: vec![source],
+        };
+        SmallEnd::Copied { report: Box::new(report), time_lost: self.time_lost }
+    }
+}

@@ -1,0 +1,245 @@
+//! Many small files over HTTP: pipelined requests, one buffer, commits in groups.
+//!
+//! [`copy`](crate::copy) makes of a file a plan, lanes, a ledger and a journal, which costs more than moving 100 kB does.
+//! A small file needs none of that: it comes with one answer, and when anything about that answer is odd, the file is
+//! *returned*, and the caller copies it with [`copy`](crate::copy), which knows what to do and what to say. So there is one
+//! place for errors, retries, redirects and doubts, and here there is only the case that nearly every file is.
+//!
+//! ```text
+//!  push ──▶ origin: queue ──▶ fetcher: GET GET GET ▶            ends ──▶ whoever pushed
+//!                     └─────▶ fetcher:   ◀ 200, bytes ──▶ unnamed file ──▶ group: sync, link, sync directories
+//! ```
+//!
+//! A *fetcher* is a task with one connection of the client's pool, with the same credentials, proxies and TLS as every other.
+//! It sends several requests with one write and reads the answers in order through a buffer that is kept. How many are
+//! under way follows from the rate and the round trip; the first answer of a server comes alone, to see whether it says
+//! checksums and keeps the connection.
+//!
+//! What a file of 100 kB costs, at least, in system calls: one `recv` for two and a half files (with TLS the same for the
+//! records), one or two `pwrite`, a `send` for some ten files, and what [`unnamed`](mod@gridlane_store::unnamed) says: six
+//! calls that move no byte. Copies: from the socket to the buffer and from there to the page cache; with TLS the records are
+//! decrypted into the buffer.
+//!
+//! What is bounded: files that wait or are under way ([`SMALL_FILES_WAITING_MAX`]), connections to an origin, requests and
+//! bytes asked for ahead on each, and files that wait for a sync (their number and their bytes).
+
+mod fetch;
+mod landing;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsString;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use gridlane_core::limits::{SMALL_DOWNLOAD_BYTES_MAX, SMALL_FILES_WAITING_MAX, SMALL_ORIGINS_MAX};
+use gridlane_core::{ChecksumKind, Error, Scheme, Url};
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::{Client, Options, Report, digests};
+
+pub use gridlane_store::unnamed::Directory;
+
+/// A file to fetch.
+#[derive(Debug)]
+pub struct SmallFile {
+    /// What the caller knows it by.
+    pub id: u64,
+    /// Its only source.
+    pub url: Url,
+    /// Its size, if a listing told.
+    pub size_bytes: Option<u64>,
+    /// Where it goes.
+    pub directory: Arc<Directory>,
+    /// What it is called there; nothing of that name is there.
+    pub name: OsString,
+    /// When it was last changed, if the copy is to have that time.
+    pub modified: Option<SystemTime>,
+}
+
+/// What became of a file.
+#[derive(Debug)]
+pub enum SmallEnd {
+    /// It is at its target, durable and under its name.
+    Copied {
+        /// How it went.
+        report: Box<Report>,
+        /// Why it does not have the time it was to have.
+        time_lost: Option<Error>,
+    },
+    /// It is to be copied by [`copy`](crate::copy): something about it is not as it is with most files. Nothing of it is left.
+    Returned,
+    /// It was stopped. Nothing of it is left.
+    Stopped,
+}
+
+/// Ends of files, with their numbers.
+pub type SmallEnds = Vec<(u64, SmallEnd)>;
+
+/// Fetches small files. Dropping it stops what is under way.
+pub struct SmallFiles {
+    shared: Arc<Shared>,
+    ends: mpsc::UnboundedReceiver<SmallEnds>,
+    stop: watch::Sender<bool>,
+    origins: HashMap<OriginKey, Arc<Origin>>,
+    /// Files that were pushed and have not ended.
+    under_way: usize,
+}
+
+/// So many large files of unknown size prove nothing yet.
+const LARGE_MIN: u32 = 3;
+/// Each of them costs a connection. One among so many is borne.
+const LARGE_SHARE: u32 = 16;
+
+/// What all fetchers know.
+struct Shared {
+    client: Client,
+    kind: ChecksumKind,
+    ends: mpsc::UnboundedSender<SmallEnds>,
+}
+
+/// Scheme, host, port, and whether its URLs say who asks: connections are as good as each other that agree in these.
+type OriginKey = (Scheme, String, u16, bool);
+
+/// One server.
+#[derive(Default)]
+struct Origin {
+    queue: Mutex<VecDeque<SmallFile>>,
+    /// There is something in the queue.
+    news: Notify,
+    /// Fetchers that it has.
+    fetchers: AtomicUsize,
+    /// Fetchers that it should have, once it is proven.
+    fetchers_wanted: AtomicUsize,
+    /// It has given a proper answer and kept the connection.
+    is_proven: AtomicBool,
+    /// It is given one request at a time: with more it broke connections.
+    is_one_by_one: AtomicBool,
+    /// Nothing more is asked here.
+    is_unfit: AtomicBool,
+    /// Connections that were lost with several requests under way and few answers, since the last that were not.
+    broken: AtomicU32,
+    /// Answers in a row that were of no use.
+    odd: AtomicU32,
+    /// Requests that a connection carries before the server closes it, if it does.
+    requests_max: AtomicU32,
+    /// Files of unknown size that turned out to be large, and all that came.
+    large: AtomicU32,
+    came: AtomicU32,
+    /// The last sync took so long that a device must have been waited for.
+    is_slow: AtomicBool,
+}
+
+impl SmallFiles {
+    /// For files with these options. `None` when they ask for something that only [`copy`](crate::copy) does.
+    pub fn new(client: Client, options: &Options) -> Option<SmallFiles> {
+        let Options { checksum, known, streams, limit, .. } = options;
+        let has_value = checksum.as_ref().is_some_and(|(_, value)| value.is_some());
+        let is_known = known.size_bytes.is_some() || !known.checksums.is_empty() || known.pieces.is_some();
+        if has_value || is_known || streams.is_some() || limit.is_some() {
+            return None;
+        }
+        let (tell, ends) = mpsc::unbounded_channel();
+        let kind = digests::kinds(options)[0];
+        let shared = Arc::new(Shared { client, kind, ends: tell });
+        let (stop, origins) = (watch::channel(false).0, HashMap::new());
+        Some(SmallFiles { shared, ends, stop, origins, under_way: 0 })
+    }
+
+    /// Whether a file of this size from there is one for [`SmallFiles::push`]. One of unknown size is, as long as those of
+    /// this server mostly turn out to be small.
+    pub fn takes(&self, url: &Url, size_bytes: Option<u64>) -> bool {
+        url.scheme().is_http()
+            && size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX)
+            && !self.shared.client.http.thinks_long(url)
+            && match self.origins.get(&key(url)) {
+                Some(origin) => {
+                    !origin.is_unfit.load(Relaxed) && (size_bytes.is_some() || !origin.has_large())
+                }
+                None => self.origins.len() < SMALL_ORIGINS_MAX,
+            }
+    }
+
+    /// Whether another file may be pushed before some have ended.
+    pub fn has_room(&self) -> bool {
+        self.under_way < SMALL_FILES_WAITING_MAX
+    }
+
+    /// Files that were pushed and have not ended.
+    pub fn under_way(&self) -> usize {
+        self.under_way
+    }
+
+    /// Fetches a file that [`SmallFiles::takes`] takes.
+    pub fn push(&mut self, file: SmallFile) {
+        self.under_way += 1;
+        let origin = self.origins.entry(key(&file.url)).or_default();
+        origin.queue().push_back(file);
+        if origin.fetchers.load(Relaxed) < origin.fetchers_wanted.load(Relaxed).max(1) {
+            fetch::start(&self.shared, origin, self.stop.subscribe());
+        }
+        origin.news.notify_one();
+    }
+
+    /// The next ends of files. May be dropped at any time. `None` when nothing is under way.
+    pub async fn next(&mut self) -> Option<SmallEnds> {
+        if self.under_way == 0 {
+            return None;
+        }
+        let ends = self.ends.recv().await?;
+        self.under_way = self.under_way.saturating_sub(ends.len());
+        Some(ends)
+    }
+
+    /// Begins with no further file. Those that wait end as stopped.
+    pub fn begin_nothing(&mut self) {
+        for origin in self.origins.values() {
+            self.shared.end_all(origin.queue().drain(..), || SmallEnd::Stopped);
+        }
+    }
+
+    /// Stops everything; what is not complete ends as stopped.
+    pub fn stop(&mut self) {
+        self.begin_nothing();
+        self.stop.send_replace(true);
+    }
+}
+
+impl Drop for SmallFiles {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    fn end(&self, ends: SmallEnds) {
+        if !ends.is_empty() {
+            // Nobody listens any more when everything was stopped.
+            let _ = self.ends.send(ends);
+        }
+    }
+
+    fn end_all(&self, files: impl Iterator<Item = SmallFile>, end: impl Fn() -> SmallEnd) {
+        self.end(files.map(|file| (file.id, end())).collect());
+    }
+}
+
+impl Origin {
+    /// Whether so many of its files are large that asking for one of unknown size is likely to be in vain.
+    fn has_large(&self) -> bool {
+        let (large, came) = (self.large.load(Relaxed), self.came.load(Relaxed));
+        large >= LARGE_MIN && large > came / LARGE_SHARE
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<SmallFile>> {
+        // Single steps: a panic elsewhere leaves it whole.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn key(url: &Url) -> OriginKey {
+    (url.scheme(), url.host().to_ascii_lowercase(), url.port(), url.has_secrets())
+}
