@@ -103,7 +103,7 @@ impl Plan {
     fn request_bytes(&self, now: Time, lane: &Lane, level: Option<&Level>) -> Option<u64> {
         let settings = &self.settings;
         if self.size_bytes().is_none() {
-            return Some(settings.first_request_bytes);
+            return (!self.awaits_better(now, lane)).then_some(settings.first_request_bytes);
         }
         if self.source(lane.source).is_on_trial {
             return Some(PROBE_BYTES);
@@ -132,6 +132,12 @@ impl Plan {
         Some(wanted.min(half).min(share.max(settings.align_bytes)))
     }
 
+    /// Whether a lane that will be ready in a moment should have the first bytes: they may be all there are.
+    fn awaits_better(&self, now: Time, lane: &Lane) -> bool {
+        let mut expected = self.lanes.values().filter(|other| other.is_expected(now));
+        expected.any(|other| !lane.is_warm || other.round_trip < lane.round_trip)
+    }
+
     /// What a lane is asked for in the middle of a large object.
     pub(crate) fn usual_bytes(&self, lane: &Lane, rate_bytes_per_s: f64) -> u64 {
         let settings = &self.settings;
@@ -158,7 +164,7 @@ impl Plan {
         let piece_bytes = self.settings.align_bytes.min(self.work.free_bytes());
         let mut first_piece_s = f64::INFINITY;
         let mut lanes: Vec<(f64, f64)> = Vec::with_capacity(self.lanes.len());
-        for lane in self.lanes.values().filter(|lane| lane.is_usable()) {
+        for lane in self.lanes.values().filter(|lane| lane.is_usable() || lane.is_expected(now)) {
             let source = self.source(lane.source);
             if source.is_on_trial || source.is_sequential {
                 continue;

@@ -112,6 +112,9 @@ pub(crate) const PROBATIONS_MAX: u32 = 3;
 /// How long a busy server is left alone that did not say; doubles each time.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
 
+/// How long a connection that is there already is waited for before others are asked for what it could bring.
+pub(crate) const WARM_MAX: Duration = Duration::from_millis(20);
+
 /// An idle lane takes over the end of a request if it ends in less than this part of the time.
 pub(crate) const HEDGE_GAIN: f64 = 0.8;
 /// Seconds a hedge must save at least.
