@@ -19,6 +19,44 @@ const SECONDS_KEPT: usize = 512;
 /// them; and the fastest ones are those in which something was read that had been waiting.
 const SUSTAINED_QUANTILE: f64 = 0.85;
 
+/// Least duration and bytes of what shows how fast bytes come while they come.
+const BURST: Duration = Duration::from_millis(5);
+const BURST_BYTES_MIN: u64 = 64 * 1024;
+
+/// How fast bytes come while they come: in slow start they come in bursts, at the rate of the path. Only told of
+/// short copies; of longer ones the mean says more.
+#[derive(Debug, Default)]
+pub(crate) struct Bursts {
+    since: Option<Time>,
+    bytes: u64,
+    best_bytes_per_s: Option<f64>,
+}
+
+impl Bursts {
+    /// Counts bytes that came at `now`.
+    pub(crate) fn add(&mut self, now: Time, bytes: u64) {
+        // Those of the first notice came before it.
+        let Some(since) = self.since else {
+            self.since = Some(now);
+            return;
+        };
+        self.bytes += bytes;
+        let took = now.since(since);
+        if took >= BURST {
+            if self.bytes >= BURST_BYTES_MIN {
+                let rate = self.bytes as f64 / took.as_secs_f64();
+                self.best_bytes_per_s = Some(self.best_bytes_per_s.map_or(rate, |best| best.max(rate)));
+            }
+            (self.since, self.bytes) = (Some(now), 0);
+        }
+    }
+
+    /// The fastest one.
+    pub(crate) fn best_bytes_per_s(&self) -> Option<f64> {
+        self.best_bytes_per_s
+    }
+}
+
 /// Counts bytes by tenths of a second.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
@@ -171,6 +209,19 @@ mod tests {
         }
         assert!(meter.seconds.len() <= SECONDS_KEPT, "{}", meter.seconds.len());
         assert_eq!(meter.sustained_bytes_per_s(), Some(1000.0));
+    }
+
+    #[test]
+    fn bursts_show_the_rate_of_the_path() {
+        let mut bursts = Bursts::default();
+        // Slow start: each round trip of 10 ms twice as much, at 100 MB/s.
+        for (round, bytes) in [(0, 100_000), (1, 200_000), (2, 400_000), (3, 800_000)] {
+            for step in 0..bytes / 100_000 {
+                bursts.add(at_ms(round * 10 + step), 100_000);
+            }
+        }
+        let best = bursts.best_bytes_per_s().unwrap();
+        assert!((80e6..=101e6).contains(&best), "{best}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::time::{sleep_until, timeout};
 use crate::events::{Event, Observer};
 use crate::lane::{Asks, Command, Lane};
 use crate::ledger::{Piece, Sender};
-use crate::meter::Meter;
+use crate::meter::{Bursts, Meter};
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
@@ -46,6 +46,8 @@ const CONNECTS_MAX: u32 = 3;
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// Pieces up to this size are asked for whole. Larger ones would make the shares of slow sources coarse.
 const WHOLE_PIECE_BYTES_MAX: u64 = 1024 * 1024;
+/// Of a source that brought less than this, slow start was most of the copy.
+const SHORT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// A source is slow that does less than this part of what it did.
 const SLOW_SHARE: f64 = 0.25;
 /// Ticks for which it must have had something to send: those that its latest rate is about.
@@ -57,6 +59,7 @@ const LANE_END_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct Replica {
     pub(crate) source: Arc<Source>,
     pub(crate) meter: Meter,
+    bursts: Bursts,
     pub(crate) received_bytes: u64,
     /// Lanes that had a connection, a new one or one that was there already.
     pub(crate) connections: u32,
@@ -332,8 +335,12 @@ impl<'a> Run<'a> {
             let Some(report) = report.filter(|_| replica.received_bytes > 0 && replica.dead.is_none()) else {
                 continue;
             };
-            let rate_bytes_per_s = report.rate_bytes_per_s / report.lanes.max(1) as f64;
-            let rate_bytes_per_s = Some(rate_bytes_per_s).filter(|rate| *rate > 0.0);
+            let mean = Some(report.rate_bytes_per_s).filter(|rate| *rate > 0.0);
+            let rate_bytes_per_s = match replica.received_bytes < SHORT_BYTES_MAX {
+                true => replica.bursts.best_bytes_per_s().or(mean),
+                false => mean,
+            };
+            let rate_bytes_per_s = rate_bytes_per_s.map(|rate| rate / report.lanes.max(1) as f64);
             let path =
                 Path { rate_bytes_per_s, round_trip: replica.round_trip, pipelines: replica.pipelines };
             self.client.paths.learn(&replica.source.url, path);
@@ -503,6 +510,9 @@ impl<'a> Run<'a> {
                 if let Some(entry) = self.lanes.get(&lane) {
                     let replica = &mut self.replicas[entry.source];
                     replica.meter.add(now, bytes);
+                    if replica.received_bytes < SHORT_BYTES_MAX {
+                        replica.bursts.add(now, bytes);
+                    }
                     replica.received_bytes += bytes;
                     self.meter.add(now, fresh_bytes);
                 }
@@ -870,6 +880,7 @@ impl Replica {
         Replica {
             source: Arc::new(Source::new(number as u32, url)),
             meter: Meter::default(),
+            bursts: Bursts::default(),
             received_bytes: 0,
             connections: 0,
             handshakes: 0,

@@ -110,7 +110,11 @@ impl Plan {
         }
         let Some(rate) = lane.rate_bytes_per_s(now) else {
             let lanes = self.lanes.values().filter(|lane| lane.is_usable()).count().max(1) as u64;
-            let share = self.work.free_bytes().div_ceil(2 * lanes);
+            let share = match self.work.free_bytes() {
+                // Another connection would still be in slow start when the first one has it all.
+                few if few <= settings.first_request_bytes && !settings.lanes_fixed => few,
+                free_bytes => free_bytes.div_ceil(2 * lanes),
+            };
             let mut bytes = settings.first_request_bytes.min(share.max(settings.align_bytes));
             let Some(level) = level else { return Some(bytes) };
             while bytes >= settings.align_bytes {
