@@ -197,7 +197,7 @@ fn a_lane_that_does_not_pipeline_has_one_request() {
 #[test]
 fn what_an_answer_did_not_bring_is_asked_for_again() {
     let (mut talk, asked) = Talk::ready(Settings::default(), 1, MIB);
-    assert_eq!(asked[0].1, ByteRange::new(0, MIB / 2), "a first request leaves half for others");
+    assert_eq!(asked[0].1, ByteRange::new(0, MIB), "what is so small is not divided");
     talk.tell(received(0, 1000));
     let again = requests(&talk.tell(Event::RequestDone { lane: LaneId(0) }));
     assert_eq!(again[0].1.start(), 1000);
