@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use gridlane_net::Dialer;
 
+use crate::paths::Paths;
 use crate::{Credentials, http, root};
 
 /// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle
@@ -16,13 +17,16 @@ pub struct Client {
     pub root: root::Client,
     /// What is shown of the user, and to whom.
     pub credentials: Credentials,
+    /// What connections did in earlier copies.
+    pub(crate) paths: Paths,
 }
 
 impl Client {
     /// A client that connects with `dialer` and waits for the beginning of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let http = http::Client::new(dialer.clone(), answer_max);
-        Client { http, root: root::Client::new(dialer, answer_max), credentials: Credentials::default() }
+        let (credentials, paths) = Default::default();
+        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths }
     }
 
     /// The same, with something to show. What it has learned of servers so far is kept.

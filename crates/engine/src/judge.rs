@@ -501,10 +501,9 @@ impl Run<'_> {
         let paths: Vec<SourcePath> = self
             .replicas
             .iter()
-            .zip(sources)
-            .filter_map(|(replica, report)| {
+            .filter_map(|replica| {
                 Some(SourcePath {
-                    rate_bytes_per_s: report.rate_best_bytes_per_s?,
+                    rate_bytes_per_s: replica.meter.sustained_bytes_per_s()?,
                     round_trip_s: replica.round_trip.unwrap_or_default().as_secs_f64(),
                     handshake_round_trips: f64::from(replica.handshake_round_trips) + 1.0,
                 })
@@ -516,7 +515,7 @@ impl Run<'_> {
         }
         let limit = self.options.limit.as_ref().map(|limit| limit.bytes_per_s() as f64);
         let from = format!(
-            "best one-second rate of {} source{}, smallest round trip, {} handshake{}",
+            "sustained rate of {} source{}, smallest round trip, {} handshake{}",
             paths.len(),
             if paths.len() == 1 { "" } else { "s" },
             self.replicas.iter().map(|replica| replica.handshakes).sum::<u32>(),

@@ -41,6 +41,7 @@ mod meter;
 mod notice;
 mod ordered;
 mod pace;
+mod paths;
 mod pieces;
 mod pool;
 mod resume;

@@ -1,7 +1,8 @@
 //! Connections between two uses, and how many there may be to one host.
 //!
 //! A connection is given back when it is dropped in a state in which it may carry another request, and
-//! handed out again, the one used last first, if it is still open then. What nobody takes is closed.
+//! handed out again, the one used last first, if it is still open then. What nobody takes is closed. One that has
+//! carried ranges goes to a lane before others do: its window has grown.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -71,6 +72,8 @@ struct Resting<K, C> {
     key: K,
     connection: C,
     until: Instant,
+    /// What it was used for.
+    purpose: Purpose,
     /// Bytes may still come that belong to nothing: only what may be asked twice is asked here.
     is_doubtful: bool,
 }
@@ -132,6 +135,11 @@ impl<K: Key, C: Rests> Pool<K, C> {
         Home { pool: Arc::downgrade(&self.0), key, purpose, _turn: turn.map(Arc::new) }
     }
 
+    /// Whether there is an idle connection that was used for `purpose`; it may have been closed at the other end.
+    pub(crate) fn has(&self, key: &K, purpose: Purpose) -> bool {
+        self.0.idle().resting.iter().any(|resting| resting.key == *key && resting.purpose == purpose)
+    }
+
     /// An idle connection that is still open; those that are not are closed.
     pub(crate) fn take(&self, home: &Home<K, C>) -> Option<C> {
         let now = Instant::now();
@@ -141,7 +149,9 @@ impl<K: Key, C: Rests> Pool<K, C> {
                 let fits = |resting: &Resting<K, C>| {
                     resting.key == home.key && !(resting.is_doubtful && home.purpose == Purpose::Upload)
                 };
-                let at = idle.resting.iter().rposition(fits)?;
+                let same = |resting: &Resting<K, C>| fits(resting) && resting.purpose == home.purpose;
+                let at =
+                    idle.resting.iter().rposition(same).or_else(|| idle.resting.iter().rposition(fits))?;
                 idle.resting.remove(at)
             };
             let mut connection = found.connection;
@@ -203,7 +213,8 @@ impl<K: Key, C: Rests> Home<K, C> {
             idle.resting.remove(oldest);
         }
         let until = Instant::now() + rest;
-        idle.resting.push(Resting { key: self.key.clone(), connection, until, is_doubtful });
+        let (key, purpose) = (self.key.clone(), self.purpose);
+        idle.resting.push(Resting { key, connection, until, purpose, is_doubtful });
         let is_swept = std::mem::replace(&mut idle.is_swept, true);
         // A runtime that ends drops the sweeper at once, which needs the lock.
         drop(idle);
@@ -358,6 +369,18 @@ mod tests {
         let elsewhere = route("http://h:81/");
         home.take_back(pair().await.0, None, false);
         assert!(pool.take(&pool.home(elsewhere, Purpose::Lane).await).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_lane_gets_what_was_a_lane() {
+        let pool = Pool::default();
+        let (lane, question) = (pair().await, pair().await);
+        let address = lane.0.peer();
+        pool.home(key(), Purpose::Lane).await.take_back(lane.0, None, false);
+        pool.home(key(), Purpose::Question).await.take_back(question.0, None, false);
+        let home = pool.home(key(), Purpose::Lane).await;
+        assert_eq!(pool.take(&home).map(|stream| stream.peer()), Some(address));
+        assert!(pool.take(&home).is_some(), "another one is better than none");
     }
 
     #[tokio::test]

@@ -12,7 +12,7 @@ use gridlane_core::limits::{
 use gridlane_core::{
     ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
 };
-use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
+use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId, SourceState};
 use gridlane_store::partial::{Found, PartialFile, exists};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -21,10 +21,11 @@ use tokio::time::{sleep_until, timeout};
 use crate::events::{Event, Observer};
 use crate::lane::{Asks, Command, Lane};
 use crate::ledger::{Piece, Sender};
-use crate::meter::Meter;
+use crate::meter::{Bursts, Meter};
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
+use crate::paths::Path;
 use crate::served::FoundMetalink;
 use crate::source::Source;
 use crate::suspects::Suspects;
@@ -45,6 +46,12 @@ const CONNECTS_MAX: u32 = 3;
 const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 /// Pieces up to this size are asked for whole. Larger ones would make the shares of slow sources coarse.
 const WHOLE_PIECE_BYTES_MAX: u64 = 1024 * 1024;
+/// Of a source that brought less than this, slow start was most of the copy.
+const SHORT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// A source is slow that does less than this part of what it did.
+const SLOW_SHARE: f64 = 0.25;
+/// Ticks for which it must have had something to send: those that its latest rate is about.
+const SLOW_TICKS_MIN: u32 = 5;
 /// How long a lane may take to end when it is told to.
 const LANE_END_MAX: Duration = Duration::from_secs(3);
 
@@ -52,6 +59,7 @@ const LANE_END_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct Replica {
     pub(crate) source: Arc<Source>,
     pub(crate) meter: Meter,
+    bursts: Bursts,
     pub(crate) received_bytes: u64,
     /// Lanes that had a connection, a new one or one that was there already.
     pub(crate) connections: u32,
@@ -59,6 +67,12 @@ pub(crate) struct Replica {
     pub(crate) handshakes: u32,
     /// Whether its server has ever been connected to.
     is_reached: bool,
+    /// Whether a lane has answered several requests in a row.
+    pipelines: bool,
+    /// What of it has been told.
+    trouble: Trouble,
+    /// How long it has had something to send without a break.
+    busy_ticks: u32,
     /// Connections that could not be made.
     failed_connects: u32,
     failed_connect_at: Time,
@@ -83,6 +97,28 @@ pub(crate) struct Replica {
     pub(crate) is_served: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<Error>,
+}
+
+/// What keeps a source from delivering as it did, as far as it has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    None,
+    Slow,
+    Suspect,
+    Probation,
+    Busy,
+}
+
+impl Trouble {
+    fn name(self) -> &'static str {
+        match self {
+            Trouble::None => "active",
+            Trouble::Slow => "slow",
+            Trouble::Suspect => "suspect",
+            Trouble::Probation => "probation",
+            Trouble::Busy => "busy",
+        }
+    }
 }
 
 struct LaneEntry {
@@ -155,6 +191,7 @@ pub(crate) async fn run(
         Ok((mut run, found)) => {
             let result = run.move_all(found, stop).await;
             let report = run.report();
+            run.learn();
             let metalink = run.found_metalink.take().filter(|_| result.is_err());
             let result = run.close(result).await;
             Outcome { report, result, metalink }
@@ -278,6 +315,38 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// What a connection to a source does that an earlier copy has left: bytes per second, and its round trip.
+    fn warm_path(&self, replica: &Replica) -> Option<(f64, Duration)> {
+        let url = &replica.source.url;
+        let path = self.client.paths.of(url);
+        let is_there = url.scheme().is_http() && self.client.http.has_idle_lane(url);
+        path.rate_bytes_per_s.zip(path.round_trip).filter(|_| is_there)
+    }
+
+    fn is_known_to_pipeline(&self, lane: LaneId) -> bool {
+        let source = self.lanes.get(&lane).map(|entry| &self.replicas[entry.source].source);
+        source.is_some_and(|source| self.client.paths.of(&source.url).pipelines)
+    }
+
+    /// Remembers what the connections did, for copies to come.
+    fn learn(&self) {
+        for (number, replica) in self.replicas.iter().enumerate() {
+            let report = self.plan.source_report(SourceId(number as u32));
+            let Some(report) = report.filter(|_| replica.received_bytes > 0 && replica.dead.is_none()) else {
+                continue;
+            };
+            let mean = Some(report.rate_bytes_per_s).filter(|rate| *rate > 0.0);
+            let rate_bytes_per_s = match replica.received_bytes < SHORT_BYTES_MAX {
+                true => replica.bursts.best_bytes_per_s().or(mean),
+                false => mean,
+            };
+            let rate_bytes_per_s = rate_bytes_per_s.map(|rate| rate / report.lanes.max(1) as f64);
+            let path =
+                Path { rate_bytes_per_s, round_trip: replica.round_trip, pipelines: replica.pipelines };
+            self.client.paths.learn(&replica.source.url, path);
+        }
+    }
+
     /// The kind of checksum that is compared first of all.
     pub(crate) fn digest_kind(&self) -> ChecksumKind {
         digests::kinds(&self.options)[0]
@@ -311,6 +380,9 @@ impl<'a> Run<'a> {
         for replica in &self.replicas {
             let id = self.plan.add_source(now);
             debug_assert_eq!(id, SourceId(replica.source.number));
+            if let Some((rate_bytes_per_s, round_trip)) = self.warm_path(replica) {
+                self.plan.handle(now, plan::Event::Warm { source: id, rate_bytes_per_s, round_trip });
+            }
             if replica.dead.is_some() {
                 self.plan.handle(now, plan::Event::SourceDead { source: id });
             }
@@ -333,6 +405,7 @@ impl<'a> Run<'a> {
             while let Some(action) = self.plan.poll(now) {
                 self.act(action);
             }
+            self.tell_states();
             if done(self) {
                 return Ok(());
             }
@@ -415,6 +488,9 @@ impl<'a> Run<'a> {
                     replica.handshake_round_trips = handshake_round_trips;
                     replica.saw_round_trip(round_trip);
                 }
+                if handshake_round_trips == 0 && self.is_known_to_pipeline(lane) {
+                    self.plan.handle(now, plan::Event::Pipelines { lane });
+                }
                 self.plan.handle(now, plan::Event::LaneReady { lane, round_trip });
             }
             Notice::RoundTrip { lane, round_trip, loaded } => {
@@ -423,12 +499,20 @@ impl<'a> Run<'a> {
                 }
                 self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip, loaded });
             }
-            Notice::Pipelines { lane } => self.plan.handle(now, plan::Event::Pipelines { lane }),
+            Notice::Pipelines { lane } => {
+                if let Some(entry) = self.lanes.get(&lane) {
+                    self.replicas[entry.source].pipelines = true;
+                }
+                self.plan.handle(now, plan::Event::Pipelines { lane });
+            }
             Notice::Identified { source, size_bytes } => self.identified(source as usize, size_bytes).await?,
             Notice::Received { lane, bytes, fresh_bytes } => {
                 if let Some(entry) = self.lanes.get(&lane) {
                     let replica = &mut self.replicas[entry.source];
                     replica.meter.add(now, bytes);
+                    if replica.received_bytes < SHORT_BYTES_MAX {
+                        replica.bursts.add(now, bytes);
+                    }
                     replica.received_bytes += bytes;
                     self.meter.add(now, fresh_bytes);
                 }
@@ -631,12 +715,64 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Tells of sources that have fallen silent, failed, or asked us to wait, and when they are back.
+    fn tell_states(&mut self) {
+        for (number, replica) in self.replicas.iter_mut().enumerate().filter(|(_, one)| one.dead.is_none()) {
+            let (trouble, why) = match self.plan.source_state(SourceId(number as u32)) {
+                Some(SourceState::Suspect) => (Trouble::Suspect, silence(&replica.source)),
+                Some(SourceState::Probation { .. }) => (Trouble::Probation, replica.last_error.clone()),
+                Some(SourceState::Busy { .. }) => (Trouble::Busy, replica.last_error.clone()),
+                Some(SourceState::Active) if replica.trouble != Trouble::Slow => (Trouble::None, None),
+                _ => continue,
+            };
+            if std::mem::replace(&mut replica.trouble, trouble) != trouble {
+                let (source, state) = (number, trouble.name());
+                self.observer.event(&Event::Source { source, state, error: why.as_ref() });
+            }
+        }
+    }
+
+    /// Tells of sources that do much less than they did, and when they are as fast as before.
+    fn tell_slow(&mut self) {
+        for (number, replica) in self.replicas.iter_mut().enumerate().filter(|(_, one)| one.dead.is_none()) {
+            let Some(report) = self.plan.source_report(SourceId(number as u32)) else { continue };
+            // Whoever had nothing to do a moment ago is not slow.
+            replica.busy_ticks = match report.state == SourceState::Active && report.outstanding_bytes > 0 {
+                true => replica.busy_ticks + 1,
+                false => 0,
+            };
+            let Some((best, latest)) =
+                replica.meter.sustained_bytes_per_s().zip(replica.meter.latest_bytes_per_s())
+            else {
+                continue;
+            };
+            let next = match replica.trouble {
+                Trouble::None if replica.busy_ticks > SLOW_TICKS_MIN && latest < SLOW_SHARE * best => {
+                    Trouble::Slow
+                }
+                Trouble::Slow if latest > 2.0 * SLOW_SHARE * best => Trouble::None,
+                _ => continue,
+            };
+            replica.trouble = next;
+            let why = (next == Trouble::Slow).then(|| {
+                let percent = 100.0 * latest / best.max(1.0);
+                let message = format!("it sends {percent:.0} % of what it did");
+                Error::new(ErrorKind::Timeout, message).endpoint(&replica.source.url)
+            });
+            self.observer.event(&Event::Source { source: number, state: next.name(), error: why.as_ref() });
+        }
+    }
+
     /// Several times a second: progress and journal.
     fn tick(&mut self) -> Result<()> {
         let now = self.pace.now();
         self.meter.advance(now);
         for replica in &mut self.replicas {
             replica.meter.advance(now);
+        }
+        if self.target.partial().is_some() {
+            // What a target in order has no room for is not asked for, and says nothing of who would send it.
+            self.tell_slow();
         }
         let snapshot = self.snapshot();
         self.observer.event(&Event::Progress(&snapshot));
@@ -744,10 +880,14 @@ impl Replica {
         Replica {
             source: Arc::new(Source::new(number as u32, url)),
             meter: Meter::default(),
+            bursts: Bursts::default(),
             received_bytes: 0,
             connections: 0,
             handshakes: 0,
             is_reached: false,
+            pipelines: false,
+            trouble: Trouble::None,
+            busy_ticks: 0,
             failed_connects: 0,
             failed_connect_at: Time::ZERO,
             handshake_round_trips: 0,
@@ -788,6 +928,12 @@ fn settle_known(options: &mut Options) {
     let size_bytes = known.size_bytes;
     known.pieces = known.pieces.take().filter(|pieces| Some(pieces.size_bytes()) == size_bytes);
     known.checksums.sort_by_key(|checksum| std::cmp::Reverse(checksum.kind().strength()));
+}
+
+/// Why a source is suspect.
+fn silence(source: &Source) -> Option<Error> {
+    let error = Error::new(ErrorKind::Timeout, "it has fallen silent").fault(Fault::Network);
+    Some(error.endpoint(&source.url))
 }
 
 fn interrupted() -> Error {

@@ -103,14 +103,18 @@ impl Plan {
     fn request_bytes(&self, now: Time, lane: &Lane, level: Option<&Level>) -> Option<u64> {
         let settings = &self.settings;
         if self.size_bytes().is_none() {
-            return Some(settings.first_request_bytes);
+            return (!self.awaits_better(now, lane)).then_some(settings.first_request_bytes);
         }
         if self.source(lane.source).is_on_trial {
             return Some(PROBE_BYTES);
         }
         let Some(rate) = lane.rate_bytes_per_s(now) else {
             let lanes = self.lanes.values().filter(|lane| lane.is_usable()).count().max(1) as u64;
-            let share = self.work.free_bytes().div_ceil(2 * lanes);
+            let share = match self.work.free_bytes() {
+                // Another connection would still be in slow start when the first one has it all.
+                few if few <= settings.first_request_bytes && !settings.lanes_fixed => few,
+                free_bytes => free_bytes.div_ceil(2 * lanes),
+            };
             let mut bytes = settings.first_request_bytes.min(share.max(settings.align_bytes));
             let Some(level) = level else { return Some(bytes) };
             while bytes >= settings.align_bytes {
@@ -130,6 +134,12 @@ impl Plan {
         }
         let half = (share / 2).max(settings.request_bytes_min);
         Some(wanted.min(half).min(share.max(settings.align_bytes)))
+    }
+
+    /// Whether a lane that will be ready in a moment should have the first bytes: they may be all there are.
+    fn awaits_better(&self, now: Time, lane: &Lane) -> bool {
+        let mut expected = self.lanes.values().filter(|other| other.is_expected(now));
+        expected.any(|other| !lane.is_warm || other.round_trip < lane.round_trip)
     }
 
     /// What a lane is asked for in the middle of a large object.
@@ -158,7 +168,7 @@ impl Plan {
         let piece_bytes = self.settings.align_bytes.min(self.work.free_bytes());
         let mut first_piece_s = f64::INFINITY;
         let mut lanes: Vec<(f64, f64)> = Vec::with_capacity(self.lanes.len());
-        for lane in self.lanes.values().filter(|lane| lane.is_usable()) {
+        for lane in self.lanes.values().filter(|lane| lane.is_usable() || lane.is_expected(now)) {
             let source = self.source(lane.source);
             if source.is_on_trial || source.is_sequential {
                 continue;

@@ -6,7 +6,9 @@ use gridlane_core::Time;
 
 use crate::lane::{Lane, LaneState};
 use crate::plan::Plan;
-use crate::settings::{EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, START_ROUND_TRIPS};
+use crate::settings::{
+    EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, LANES_UNSIZED_MAX, START_ROUND_TRIPS,
+};
 use crate::source::Standing;
 use crate::streams::{Seen, Verdict, start_lanes};
 use crate::{LaneId, Loss, SourceId};
@@ -163,8 +165,8 @@ impl Plan {
         };
         let worth = match missing_bytes {
             Some(bytes) => usize::try_from((bytes / worth_bytes).max(1)).unwrap_or(usize::MAX),
-            // Nobody else will say how much there is before this one could have begun.
-            None if is_starting && self.is_alone(id) => usize::MAX,
+            // Nobody else will say how much there is before this one could have begun. Most files are small.
+            None if is_starting && self.is_alone(id) && !self.has_warm_lane(id) => LANES_UNSIZED_MAX,
             None => 1,
         };
         wanted.min(worth).min(lanes_max)
@@ -174,6 +176,11 @@ impl Plan {
     fn lasts(&self, time: Duration) -> bool {
         let rate = self.total_rate_bytes_per_s();
         self.missing_bytes().is_none_or(|bytes| bytes as f64 > rate * time.as_secs_f64())
+    }
+
+    /// Whether a connection that was there already will tell the size, in one round trip.
+    fn has_warm_lane(&self, id: SourceId) -> bool {
+        self.source(id).is_warm || self.lanes.values().any(|lane| lane.source == id && lane.is_warm)
     }
 
     /// Whether no other source may be used.

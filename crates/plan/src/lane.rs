@@ -9,6 +9,7 @@ use crate::SourceId;
 use crate::estimate::RateEstimate;
 use crate::settings::{
     INITIAL_WINDOW_BYTES, REQUESTS_PER_LANE_MAX, SILENT, SILENT_ROUND_TRIPS, SUSPECT, SUSPECT_ROUND_TRIPS,
+    WARM_MAX,
 };
 
 /// How far a lane has come.
@@ -34,6 +35,8 @@ pub(crate) struct Lane {
     pub(crate) requests: VecDeque<Request>,
     /// More than one request may be outstanding.
     pub(crate) pipelines: bool,
+    /// Its connection is there already, so that it is ready in a moment.
+    pub(crate) is_warm: bool,
     /// It was silent for too long and its requests were taken from it.
     pub(crate) is_suspect: bool,
     pub(crate) round_trip: Option<Duration>,
@@ -73,6 +76,7 @@ impl Lane {
             opened_at: now,
             requests: VecDeque::new(),
             pipelines: false,
+            is_warm: false,
             is_suspect: false,
             round_trip: None,
             received_bytes: 0,
@@ -136,6 +140,11 @@ impl Lane {
     /// Connected and not to be closed.
     pub(crate) fn is_usable(&self) -> bool {
         self.state == LaneState::Ready && !self.is_suspect
+    }
+
+    /// Will be ready in a moment: what it can do counts already.
+    pub(crate) fn is_expected(&self, now: Time) -> bool {
+        self.is_warm && self.state == LaneState::Opening && now.since(self.opened_at) < WARM_MAX
     }
 
     /// May take another request.

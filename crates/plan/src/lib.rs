@@ -123,6 +123,16 @@ pub enum Event {
         /// says that the path is full.
         loaded: Option<Duration>,
     },
+    /// There is a connection to the source already, which did so much at the end of its last use: the next lane
+    /// is ready at once, and its window need not grow first.
+    Warm {
+        /// Which source.
+        source: SourceId,
+        /// What one lane did, in bytes per second.
+        rate_bytes_per_s: f64,
+        /// From a question to its answer.
+        round_trip: Duration,
+    },
     /// Requests may be sent on the lane before earlier ones are answered (the first answer was a
     /// clean 206).
     Pipelines {

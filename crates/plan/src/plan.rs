@@ -104,6 +104,13 @@ impl Plan {
                     self.sources[lane.source.0 as usize].streams.load(loaded);
                 }
             }
+            Event::Warm { source, rate_bytes_per_s, round_trip } => {
+                if let Some(source) = self.sources.get_mut(source.0 as usize) {
+                    source.rate_prior = Some(rate_bytes_per_s).filter(|rate| *rate > 0.0);
+                    source.round_trip = Some(round_trip);
+                    source.is_warm = true;
+                }
+            }
             Event::Pipelines { lane } => {
                 if let Some(lane) = self.lanes.get_mut(&lane) {
                     lane.pipelines = true;
@@ -297,8 +304,13 @@ impl Plan {
     pub(crate) fn open_lane(&mut self, now: Time, source: SourceId) {
         let lane = LaneId(self.lanes_named);
         self.lanes_named += 1;
-        let rate_prior = self.source(source).rate_prior;
-        self.lanes.insert(lane, Lane::new(source, now, rate_prior));
+        let Source { rate_prior, round_trip, .. } = *self.source(source);
+        let mut opened = Lane::new(source, now, rate_prior);
+        // The first lane takes the connection that is there.
+        if std::mem::take(&mut self.source_mut(source).is_warm) {
+            (opened.is_warm, opened.round_trip) = (true, round_trip);
+        }
+        self.lanes.insert(lane, opened);
         self.actions.push_back(Action::OpenLane { lane, source });
     }
 

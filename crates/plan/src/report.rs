@@ -138,6 +138,21 @@ impl Plan {
         self.work.fragments() + self.lanes.len() + requests + self.actions.len()
     }
 
+    /// What a source is doing; `None` for one of another plan.
+    pub fn source_state(&self, id: SourceId) -> Option<SourceState> {
+        let mut lanes =
+            self.lanes.values().filter(|lane| lane.source == id && lane.state != LaneState::Closing);
+        Some(match self.sources.get(id.0 as usize)?.standing {
+            Standing::Spare => SourceState::Spare,
+            Standing::Dead => SourceState::Dead,
+            Standing::Probation { until } => SourceState::Probation { until },
+            Standing::Busy { until } => SourceState::Busy { until },
+            Standing::Live if lanes.clone().any(Lane::is_usable) => SourceState::Active,
+            Standing::Live if lanes.any(|lane| lane.is_suspect) => SourceState::Suspect,
+            Standing::Live => SourceState::Connecting,
+        })
+    }
+
     /// What is known about a source; `None` for one of another plan.
     pub fn source_report(&self, id: SourceId) -> Option<SourceReport> {
         let source = self.sources.get(id.0 as usize)?;
@@ -147,15 +162,7 @@ impl Plan {
             .filter(|lane| lane.source == id && lane.state != LaneState::Closing)
             .collect();
         Some(SourceReport {
-            state: match source.standing {
-                Standing::Spare => SourceState::Spare,
-                Standing::Dead => SourceState::Dead,
-                Standing::Probation { until } => SourceState::Probation { until },
-                Standing::Busy { until } => SourceState::Busy { until },
-                Standing::Live if lanes.iter().any(|lane| lane.is_usable()) => SourceState::Active,
-                Standing::Live if lanes.iter().any(|lane| lane.is_suspect) => SourceState::Suspect,
-                Standing::Live => SourceState::Connecting,
-            },
+            state: self.source_state(id)?,
             is_sequential: source.is_sequential,
             lanes: lanes.len(),
             rate_bytes_per_s: lanes.iter().filter_map(|lane| lane.rate_bytes_per_s(self.now)).sum(),

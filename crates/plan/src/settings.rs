@@ -116,6 +116,12 @@ pub(crate) const BUSY: Duration = Duration::from_secs(1);
 /// A server that ends a connection which was idle for this long does what servers do.
 pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
+/// Lanes to a far source before it has said how large the object is: two doublings saved, and no crowd of handshakes
+/// for what may be a few bytes.
+pub(crate) const LANES_UNSIZED_MAX: usize = 4;
+/// How long a connection that is there already is waited for before others are asked for what it could bring.
+pub(crate) const WARM_MAX: Duration = Duration::from_millis(20);
+
 /// An idle lane takes over the end of a request if it ends in less than this part of the time.
 pub(crate) const HEDGE_GAIN: f64 = 0.8;
 /// Seconds a hedge must save at least.

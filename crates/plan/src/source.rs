@@ -28,6 +28,8 @@ pub(crate) struct Source {
     pub(crate) standing: Standing,
     /// It ignores ranges.
     pub(crate) is_sequential: bool,
+    /// Its next lane takes a connection that is there already.
+    pub(crate) is_warm: bool,
     /// It came back from probation and has not delivered since: one lane, one small request.
     pub(crate) is_on_trial: bool,
     /// Lanes that it shall have after trials.
@@ -54,6 +56,7 @@ impl Source {
         Source {
             standing: Standing::Spare,
             is_sequential: false,
+            is_warm: false,
             is_on_trial: false,
             lanes_wanted: 1,
             lanes_cap,

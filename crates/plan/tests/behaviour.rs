@@ -197,7 +197,7 @@ fn a_lane_that_does_not_pipeline_has_one_request() {
 #[test]
 fn what_an_answer_did_not_bring_is_asked_for_again() {
     let (mut talk, asked) = Talk::ready(Settings::default(), 1, MIB);
-    assert_eq!(asked[0].1, ByteRange::new(0, MIB / 2), "a first request leaves half for others");
+    assert_eq!(asked[0].1, ByteRange::new(0, MIB), "what is so small is not divided");
     talk.tell(received(0, 1000));
     let again = requests(&talk.tell(Event::RequestDone { lane: LaneId(0) }));
     assert_eq!(again[0].1.start(), 1000);
@@ -468,4 +468,45 @@ fn the_end_of_a_late_request_is_fetched_twice_at_most() {
     talk.tell(Event::Received { lane: LaneId(0), bytes: late.len(), fresh_bytes: late.len() - copy.len() });
     assert!(talk.plan.is_complete());
     assert_eq!(talk.plan.extra_bytes(), copy.len());
+}
+
+/// A connection from an earlier copy, of 80 MB/s and 10 ms.
+fn warm(source: SourceId) -> Event {
+    Event::Warm { source, rate_bytes_per_s: 80e6, round_trip: Duration::from_millis(10) }
+}
+
+#[test]
+fn a_small_object_comes_whole_from_the_connection_that_is_there() {
+    let mut plan = Plan::new(one_lane());
+    plan.add_source(Time::ZERO);
+    plan.add_source(Time::ZERO);
+    plan.handle(Time::ZERO, Event::SizeKnown { size_bytes: MIB });
+    plan.handle(Time::ZERO, warm(A));
+    let mut talk = Talk { plan, now: Time::ZERO };
+    talk.actions();
+    // The other one is ready first, and far away.
+    let round_trip = Some(Duration::from_millis(30));
+    let far = talk.tell(Event::LaneReady { lane: LaneId(1), round_trip });
+    assert_eq!(requests(&far), []);
+    talk.tell(Event::Pipelines { lane: LaneId(0) });
+    let near = requests(&talk.tell(ready(0)));
+    assert!(near.iter().all(|(lane, _)| *lane == LaneId(0)), "{near:?}");
+    assert_eq!(
+        near.iter().map(|(_, range)| range.len()).sum::<u64>(),
+        MIB,
+        "all of it, without an answer between"
+    );
+}
+
+#[test]
+fn the_first_bytes_of_an_unknown_size_wait_for_the_connection_that_is_there_and_not_for_ever() {
+    let mut plan = Plan::new(one_lane());
+    plan.add_source(Time::ZERO);
+    plan.add_source(Time::ZERO);
+    plan.handle(Time::ZERO, warm(A));
+    let mut talk = Talk { plan, now: Time::ZERO };
+    talk.actions();
+    assert_eq!(requests(&talk.tell(ready(1))), []);
+    let late = requests(&talk.wait_ms(1000));
+    assert_eq!(late.first().map(|(lane, range)| (*lane, range.start())), Some((LaneId(1), 0)));
 }

@@ -112,6 +112,12 @@ impl Client {
         self.habits.of(url).keeps_existing
     }
 
+    /// Whether a connection that carried ranges from the server of `url` waits to carry more.
+    pub(crate) fn has_idle_lane(&self, url: &Url) -> bool {
+        let user = User::of(&self.credentials, url, url);
+        self.route(url, &user).is_ok_and(|route| self.pool.has(&route, Purpose::Lane))
+    }
+
     /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.
     pub(crate) fn is_silent(&self, url: &Url) -> bool {
         self.habits.of(url).is_silent()

@@ -1,0 +1,63 @@
+//! Sources that stop delivering are told of while the copy goes on.
+
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+use std::time::{Duration, Instant};
+
+use gridlane_core::Url;
+use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_net::Dialer;
+use gridlane_net::tls::Trust;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// When which state of a source was told.
+struct Heard {
+    begun: Instant,
+    states: Vec<(Duration, &'static str, bool)>,
+}
+
+impl Observer for Heard {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Source { state, error, .. } = event {
+            self.states.push((self.begun.elapsed(), state, error.is_some()));
+        }
+    }
+}
+
+/// Answers the first request with a part of what it announces, and says nothing more.
+async fn falls_silent() -> Url {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/f", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let _ = connection.read(&mut [0; 4096]).await;
+                let head = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-99999/100000\r\n\
+                            Content-Length: 100000\r\nETag: \"a\"\r\n\r\n";
+                let _ = connection.write_all(head.as_bytes()).await;
+                let _ = connection.write_all(&[7; 1000]).await;
+                std::future::pending::<()>().await
+            });
+        }
+    });
+    Url::parse_absolute(&url).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_source_is_told_of_before_it_is_given_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let spec = CopySpec {
+        sources: vec![falls_silent().await],
+        target: TargetSpec::File { path: dir.path().join("f"), overwrite: false },
+        options: Options { patience: Duration::from_secs(3), ..Options::default() },
+    };
+    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));
+    let mut heard = Heard { begun: Instant::now(), states: Vec::new() };
+    let outcome = copy(spec, client, &mut heard, std::future::pending()).await;
+    assert!(outcome.result.is_err());
+    let (at, state, has_reason) = *heard.states.first().unwrap();
+    assert_eq!((state, has_reason), ("suspect", true), "{:?}", heard.states);
+    assert!(at >= Duration::from_secs(1) && at < Duration::from_secs(3), "{:?}", heard.states);
+}
