@@ -417,10 +417,10 @@ mod tests {
         let (hole, _filling, _listener) = black_hole().await;
         let (address, tls) = speaking().await;
         let addresses = vec![refusing(), hole, closing().await, address];
-        let (won, dialled) = first_of(addresses, Some(tls)).await.unwrap();
+        let (won, dialled) = first_of(addresses, Some(tls), &|_| ()).await.unwrap();
         assert_eq!(won, address);
         assert_eq!(dialled.handshake_round_trips, 2);
-        let (won, _) = first_of(vec![hole, refusing(), address], None).await.unwrap();
+        let (won, _) = first_of(vec![hole, refusing(), address], None, &|_| ()).await.unwrap();
         assert_eq!(won, address);
     }
 
@@ -428,7 +428,7 @@ mod tests {
     async fn all_that_failed_are_named() {
         let (_, tls) = speaking().await;
         let addresses = vec![refusing(), closing().await];
-        let error = first_of(addresses.clone(), Some(tls)).await.map(|_| ()).unwrap_err();
+        let error = first_of(addresses.clone(), Some(tls), &|_| ()).await.map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Network);
         for address in addresses {
             assert!(error.message().contains(&address.to_string()), "{error}");
@@ -439,7 +439,7 @@ mod tests {
     async fn a_stranger_ends_it_whatever_other_addresses_there_are() {
         let (address, (_, name)) = speaking().await;
         let (other, (config, _)) = speaking().await;
-        let error = first_of(vec![address, other], Some((config, name))).await.map(|_| ()).unwrap_err();
+        let error = first_of(vec![address, other], Some((config, name)), &|_| ()).await.map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied);
     }
 
