@@ -40,6 +40,7 @@ const HANDSHAKE: u8 = 22;
 const APPLICATION_DATA: u8 = 23;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
+const WARNING: u8 = 1;
 const FATAL: u8 = 2;
 
 /// Both directions of a connection whose handshake is over.
@@ -54,6 +55,8 @@ pub(crate) struct Records {
     idle_records: u32,
     /// The peer has asked for new keys of ours.
     owes_update: bool,
+    /// We have said that nothing follows.
+    is_ended: bool,
 }
 
 /// What the handshake has left.
@@ -103,6 +106,7 @@ impl Records {
             message: Vec::new(),
             idle_records: 0,
             owes_update: false,
+            is_ended: false,
         })
     }
 
@@ -176,7 +180,9 @@ impl Records {
                     self.owes_update |= match payload {
                         [0] => false,
                         [1] => true,
-                        _ => return Err(InvalidMessage::InvalidKeyUpdate.into()),
+                        [] => return Err(InvalidMessage::MessageTooShort.into()),
+                        [_, _, ..] => return Err(InvalidMessage::TrailingData("KeyUpdate").into()),
+                        [_] => return Err(InvalidMessage::InvalidKeyUpdate.into()),
                     };
                     self.opener = Half::new(keys.next(Direction::In)?)?;
                 }
@@ -198,6 +204,9 @@ impl Records {
     /// Encrypts `plain` into the front of `out`, which has [enough room](Records::sealed_bytes); returns how many bytes
     /// that takes. New keys come first when they are due.
     pub(crate) fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+        if self.is_ended {
+            return Err(Error::General("nothing may follow the end of TLS".into()));
+        }
         let mut filled = 0;
         for part in plain.chunks(TLS_RECORD_BYTES_MAX) {
             if self.owes_update || self.sealer.sequence >= self.sealed_max {
@@ -208,9 +217,9 @@ impl Records {
         Ok(filled)
     }
 
-    /// Whether the peer has asked for new keys and not got them.
+    /// Whether the peer has asked for new keys and may still get them.
     pub(crate) fn owes_update(&self) -> bool {
-        self.owes_update
+        self.owes_update && !self.is_ended
     }
 
     /// Says that what follows has new keys, and takes them.
@@ -221,9 +230,17 @@ impl Records {
         Ok(filled)
     }
 
-    /// Says that nothing follows.
+    /// Says that nothing follows, unless that was said.
     pub(crate) fn seal_close(&mut self, out: &mut [u8]) -> Result<usize, Error> {
-        self.sealer.seal(ALERT, &[1, AlertDescription::CloseNotify.into()], out)
+        self.seal_end(WARNING, AlertDescription::CloseNotify, out)
+    }
+
+    /// The last record: after an alert that ends the connection nothing may be sent (RFC 8446, 6).
+    fn seal_end(&mut self, level: u8, why: AlertDescription, out: &mut [u8]) -> Result<usize, Error> {
+        if mem::replace(&mut self.is_ended, true) {
+            return Ok(0);
+        }
+        self.sealer.seal(ALERT, &[level, why.into()], out)
     }
 
     /// Makes a record of any kind.
@@ -235,15 +252,20 @@ impl Records {
     /// Says why the connection is given up, if that is for us to say.
     pub(crate) fn seal_failure(&mut self, cause: &Error, out: &mut [u8]) -> Result<usize, Error> {
         let why = match cause {
-            Error::AlertReceived(_) => return Ok(0),
+            Error::AlertReceived(_) => {
+                self.is_ended = true;
+                return Ok(0);
+            }
             Error::DecryptError => AlertDescription::BadRecordMac,
             Error::PeerSentOversizedRecord => AlertDescription::RecordOverflow,
-            Error::InvalidMessage(InvalidMessage::UnexpectedMessage(_)) | Error::PeerMisbehaved(_) => {
-                AlertDescription::UnexpectedMessage
-            }
+            Error::InvalidMessage(
+                InvalidMessage::UnexpectedMessage(_) | InvalidMessage::InvalidContentType,
+            )
+            | Error::PeerMisbehaved(_) => AlertDescription::UnexpectedMessage,
+            Error::InvalidMessage(InvalidMessage::InvalidKeyUpdate) => AlertDescription::IllegalParameter,
             _ => AlertDescription::DecodeError,
         };
-        self.sealer.seal(ALERT, &[FATAL, why.into()], out)
+        self.seal_end(FATAL, why, out)
     }
 }
 
@@ -337,6 +359,12 @@ impl Header {
     fn record_bytes(&self) -> usize {
         HEADER_BYTES + usize::from(u16::from_be_bytes([self.0[3], self.0[4]]))
     }
+}
+
+/// Length of the first record, protected or not, if all of it is there.
+pub(crate) fn first_record(bytes: &[u8]) -> Option<usize> {
+    let header = Header(*bytes.first_chunk::<HEADER_BYTES>()?);
+    Some(header.record_bytes()).filter(|len| *len <= bytes.len())
 }
 
 /// The header of the first record, if all of it is there. What cannot become a record is an error before it is there.

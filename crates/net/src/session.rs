@@ -2,7 +2,8 @@
 //!
 //! No socket here: [`stream`](crate::stream) moves the bytes. rustls shakes hands, through its unbuffered interface: the
 //! other one reads in steps of 4 KiB and copies twice, which costs three times the CPU on receive. As soon as a handshake
-//! of TLS 1.3 is over and nothing of it is left, [`records`](crate::records) takes over. With TLS 1.2 rustls goes on.
+//! of TLS 1.3 is over [`records`](crate::records) takes over. Until then rustls is shown a record at a time: what it had
+//! decrypted, or had to answer, behind the end of the handshake would be lost with it. With TLS 1.2 rustls goes on.
 //!
 //! Bulk data comes straight into its reader's buffer and is decrypted there ([`Session::room_in`]). What is small comes
 //! into a buffer of the session, which keeps a partial record in front of a page boundary, so that the kernel always
@@ -26,7 +27,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
 };
 
-use crate::records::{HEADER_BYTES, Keys, OVERHEAD_BYTES, Opened, Records, Stop};
+use crate::records::{HEADER_BYTES, Keys, OVERHEAD_BYTES, Opened, Records, Stop, first_record};
 
 /// Room for one partial record: its 5-byte header, 16 KiB, and what a cipher may add (RFC 8446, 5.2).
 const HEADROOM: usize = 20 * 1024;
@@ -44,6 +45,27 @@ const _: () = assert!(HEADER_BYTES + TLS_RECORD_BYTES_MAX + RECORD_OVERHEAD <= H
 pub(crate) enum Side {
     Client(Box<UnbufferedClientConnection>),
     Server(Box<UnbufferedServerConnection>),
+}
+
+impl Side {
+    fn is_handshaking(&self) -> bool {
+        match self {
+            Side::Client(conn) => conn.is_handshaking(),
+            Side::Server(conn) => conn.is_handshaking(),
+        }
+    }
+
+    fn protocol_version(&self) -> Option<ProtocolVersion> {
+        match self {
+            Side::Client(conn) => conn.protocol_version(),
+            Side::Server(conn) => conn.protocol_version(),
+        }
+    }
+
+    /// Whether the handshake is over and was not of TLS 1.3: the records stay with rustls.
+    fn keeps_records(&self) -> bool {
+        !self.is_handshaking() && self.protocol_version() != Some(ProtocolVersion::TLSv1_3)
+    }
 }
 
 /// Whose the records are.
@@ -85,6 +107,8 @@ pub(crate) struct Session {
     /// Unprocessed ciphertext is `incoming[start..end]`.
     start: usize,
     end: usize,
+    /// Whole records at the front of that which rustls was shown, and not more, while it shakes hands.
+    shown: usize,
     /// Made when there is something to send.
     outgoing: Option<AlignedBuf>,
     /// Unsent ciphertext is `outgoing[sent..filled]`.
@@ -109,6 +133,7 @@ impl Session {
             incoming: None,
             start: HEADROOM,
             end: HEADROOM,
+            shown: 0,
             outgoing: None,
             sent: 0,
             filled: 0,
@@ -181,7 +206,11 @@ impl Session {
             if self.taken < self.plain.len() || target.len() == count {
                 break;
             }
-            let (got, need) = self.step(&mut target[count..], None)?;
+            let (got, need) = match self.step(&mut target[count..], None) {
+                // A failure that lasts is told when what came before it has been read.
+                Err(_) if count > 0 && self.failed.is_some() => break,
+                outcome => outcome?,
+            };
             count += got;
             if got == 0 {
                 match need {
@@ -206,19 +235,11 @@ impl Session {
         }
     }
 
-    /// Whether the handshake is over and nothing of what rustls was shown is left: it may have decrypted a part of it.
+    /// Whether the handshake is over and the keys of what follows are to be had.
     fn may_take_over(&self) -> bool {
-        let is_over = match &self.layer {
-            Layer::Rustls(Side::Client(conn)) => {
-                !conn.is_handshaking() && conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)
-            }
-            Layer::Rustls(Side::Server(conn)) => {
-                !conn.is_handshaking() && conn.protocol_version() == Some(ProtocolVersion::TLSv1_3)
-            }
-            Layer::Ours(_) | Layer::Nobody => false,
-        };
-        let is_empty = self.start == self.end && self.plain.is_empty();
-        is_over && is_empty && self.gives_keys && !self.peer_closed
+        let Layer::Rustls(side) = &self.layer else { return false };
+        let is_over = !side.is_handshaking() && !side.keeps_records();
+        is_over && self.gives_keys && self.shown == 0 && self.plain.is_empty() && !self.peer_closed
     }
 
     /// Makes the records ours. rustls must have nothing more to say.
@@ -323,9 +344,6 @@ impl Session {
 
     /// One record of those that wait.
     fn open_one(&mut self, target: &mut [u8]) -> io::Result<(usize, Option<Need>)> {
-        if let Some(cause) = &self.failed {
-            return Err(invalid(cause.clone()));
-        }
         let Layer::Ours(records) = &mut self.layer else { return Err(io::ErrorKind::NotConnected.into()) };
         if self.peer_closed {
             return Ok((0, Some(Need::PeerClosed)));
@@ -352,8 +370,8 @@ impl Session {
     /// Encrypts the front of `bytes` (at most [`ENCRYPT_BYTES`]) behind what waits to be sent; returns
     /// how many bytes that was. Nothing may wait in [`Session::output`].
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.may_take_over() {
-            self.handshake()?;
+        if let Some(cause) = &self.failed {
+            return Err(invalid(cause.clone()));
         }
         let part = &bytes[..bytes.len().min(ENCRYPT_BYTES)];
         if let Layer::Ours(records) = &mut self.layer {
@@ -380,6 +398,10 @@ impl Session {
             self.note(Records::seal_close);
             return Ok(());
         }
+        if self.failed.is_some() {
+            // An alert has said so already.
+            return Ok(());
+        }
         let mut written = false;
         for _ in 0..64 {
             self.step(&mut [], Some((&[], &mut written)))?;
@@ -401,8 +423,7 @@ impl Session {
 
     fn protocol_version(&self) -> Option<ProtocolVersion> {
         match &self.layer {
-            Layer::Rustls(Side::Client(conn)) => conn.protocol_version(),
-            Layer::Rustls(Side::Server(conn)) => conn.protocol_version(),
+            Layer::Rustls(side) => side.protocol_version(),
             Layer::Ours(_) | Layer::Nobody => self.agreed.as_ref()?.version,
         }
     }
@@ -452,8 +473,15 @@ impl Session {
         target: &mut [u8],
         write: Option<(&[u8], &mut bool)>,
     ) -> io::Result<(usize, Option<Need>)> {
+        if let Some(cause) = &self.failed {
+            return Err(invalid(cause.clone()));
+        }
         let Layer::Rustls(side) = &mut self.layer else { return self.open_one(target) };
-        let incoming = unprocessed(&mut self.incoming, self.start..self.end);
+        let unseen = unprocessed(&mut self.incoming, self.start + self.shown..self.end);
+        // A part of a record has no consequences but that it is refused early.
+        let next = first_record(unseen).filter(|_| self.gives_keys && !side.keeps_records());
+        let visible = next.map_or(self.end, |_| self.start + self.shown);
+        let incoming = unprocessed(&mut self.incoming, self.start..visible);
         let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
         let plain = &mut self.plain;
         let (discard, outcome) = match side {
@@ -471,11 +499,19 @@ impl Session {
             Err(cause) => {
                 // rustls queues the alert that tells the peer why; it is sent if the caller flushes.
                 self.start += discard;
+                self.shown = self.shown.saturating_sub(discard);
                 self.queue_alert();
+                self.failed =
+                    cause.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>()).cloned();
                 return Err(cause);
             }
         };
         self.start += discard + more_discard;
+        self.shown = self.shown.saturating_sub(discard + more_discard);
+        if let (Some(next), Some(Need::Input | Need::Nothing), true) = (next, need, side.is_handshaking()) {
+            self.shown += next;
+            return Ok((copied, None));
+        }
         if need == Some(Need::PeerClosed) {
             self.peer_closed = true;
         }

@@ -277,3 +277,322 @@ fn a_message_may_be_cut_by_records() {
     assert_eq!(client.read(&mut [0; 10]).unwrap(), (0, Need::Input));
     assert!(!client.output().is_empty(), "it was asked for new keys, too");
 }
+
+/// Moves all that `from` has to send to `to`, as if it had come at once.
+fn carry_whole(from: &mut Session, to: &mut Session) {
+    let wire = from.output().to_vec();
+    from.transmitted(wire.len());
+    to.input()[..wire.len()].copy_from_slice(&wire);
+    to.received(wire.len());
+}
+
+fn refresh_keys(session: &mut Session) {
+    let Layer::Rustls(Side::Client(conn)) = &mut session.layer else { panic!("no client of rustls") };
+    match conn.process_tls_records(&mut []).state.unwrap() {
+        ConnectionState::WriteTraffic(traffic) => traffic.refresh_traffic_keys().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_comes_right_behind_a_handshake_is_not_lost_with_rustls() {
+    let (mut client, mut server) = pair_of(false, true);
+    assert_eq!(client.handshake().unwrap(), Need::Input);
+    carry_whole(&mut client, &mut server);
+    assert_eq!(server.handshake().unwrap(), Need::Input);
+    carry_whole(&mut server, &mut client);
+    assert_eq!(client.handshake().unwrap(), Need::Nothing);
+    // New keys are asked for and taken, twice, before the server knows that the handshake is over.
+    refresh_keys(&mut client);
+    client.write(b"with new keys").unwrap();
+    refresh_keys(&mut client);
+    client.write(b" twice").unwrap();
+    carry_whole(&mut client, &mut server);
+    assert_eq!(server.handshake().unwrap(), Need::Nothing);
+    assert!(matches!(server.layer, Layer::Ours(_)));
+    let mut target = [0; 100];
+    let (count, _) = server.read(&mut target).unwrap();
+    let (more, _) = server.read(&mut target[count..]).unwrap();
+    assert_eq!(&target[..count + more], b"with new keys twice");
+    server.write(b"seen").unwrap();
+    carry(&mut server, &mut client);
+    assert_eq!(client.read(&mut target).unwrap().0, 4);
+    assert_eq!(&target[..4], b"seen");
+}
+
+#[test]
+fn what_a_server_says_before_a_handshake_is_over_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+    let mut config = (*tls::server_config(&cert, &key, false).unwrap()).clone();
+    config.send_half_rtt_data = true;
+    let conn = UnbufferedServerConnection::new(std::sync::Arc::new(config)).unwrap();
+    let mut server = Session::new(Side::Server(Box::new(conn)), true);
+    let trust = tls::Trust { ca_files: vec![cert], ..tls::Trust::default() };
+    let name = ServerName::try_from("localhost").unwrap();
+    let conn = UnbufferedClientConnection::new(tls::client_config(&trust).unwrap(), name).unwrap();
+    let mut client = Session::new(Side::Client(Box::new(conn)), true);
+    assert_eq!(client.handshake().unwrap(), Need::Input);
+    carry_whole(&mut client, &mut server);
+    assert_eq!(server.handshake().unwrap(), Need::Nothing, "it may write already");
+    assert!(matches!(server.layer, Layer::Rustls(_)), "but whose client it is is not known");
+    server.write(b"welcome").unwrap();
+    carry_whole(&mut server, &mut client);
+    assert_eq!(client.handshake().unwrap(), Need::Nothing);
+    assert!(matches!(client.layer, Layer::Ours(_)));
+    let mut target = [0; 100];
+    assert_eq!(client.read(&mut target).unwrap().0, 7);
+    assert_eq!(&target[..7], b"welcome");
+    client.write(b"thanks").unwrap();
+    carry_whole(&mut client, &mut server);
+    assert_eq!(server.handshake().unwrap(), Need::Nothing);
+    assert!(matches!(server.layer, Layer::Ours(_)));
+    assert_eq!(server.read(&mut target).unwrap().0, 6);
+    server.write(b"more").unwrap();
+    carry_whole(&mut server, &mut client);
+    assert_eq!(client.read(&mut target).unwrap().0, 4);
+}
+
+#[test]
+fn requests_for_new_keys_are_bounded_and_answered_once_while_nothing_can_be_sent() {
+    let (mut client, mut server) = met(false, true);
+    for round in 0..200 {
+        refresh_keys(&mut client);
+        client.write(b"x").unwrap();
+        carry(&mut client, &mut server);
+        assert_eq!(server.read(&mut [0; 10]).unwrap().0, 1, "{round}");
+        assert!(server.output().len() <= NOTE_BYTES, "{round}: one answer for all of them");
+    }
+    server.write(b"y").unwrap();
+    carry(&mut server, &mut client);
+    assert_eq!(client.read(&mut [0; 10]).unwrap().0, 1);
+    // Without anything between them they come to an end.
+    let mut refused = None;
+    for round in 0..200 {
+        let Layer::Rustls(Side::Client(_)) = &client.layer else { panic!("not rustls") };
+        refresh_keys(&mut client);
+        client.handshake().unwrap();
+        carry(&mut client, &mut server);
+        if server.read(&mut [0; 10]).is_err() {
+            refused = Some(round);
+            break;
+        }
+    }
+    assert!(refused.is_some_and(|round| round <= 40), "{refused:?}");
+}
+
+#[test]
+fn nothing_is_said_after_the_last_word() {
+    let (mut client, mut server) = met(true, true);
+    client.close().unwrap();
+    let said = client.output().len();
+    client.close().unwrap();
+    assert_eq!(client.output().len(), said, "once");
+    assert!(client.write(b"more").is_err());
+    assert_eq!(client.output().len(), said);
+    carry(&mut client, &mut server);
+    assert_eq!(server.read(&mut [0; 10]).unwrap(), (0, Need::PeerClosed));
+    // The other direction goes on.
+    server.write(b"still here").unwrap();
+    carry(&mut server, &mut client);
+    assert_eq!(client.read(&mut [0; 10]).unwrap().0, 10);
+    // An alert that ends the connection is the last word, too.
+    server.input()[..5].copy_from_slice(&[22, 3, 3, 0, 1]);
+    server.received(5);
+    server.peer_closed = false;
+    assert!(server.read(&mut [0; 10]).is_err());
+    let said = server.output().len();
+    assert!(said > 0 && server.write(b"more").is_err());
+    server.close().unwrap();
+    assert_eq!(server.output().len(), said);
+    carry(&mut server, &mut client);
+    let cause = client.read(&mut [0; 10]).unwrap_err();
+    assert!(cause.to_string().contains("UnexpectedMessage"), "{cause}");
+    assert!(client.write(b"more").is_err() && client.output().is_empty());
+}
+
+#[test]
+fn what_came_before_a_failure_is_read_by_either_way() {
+    for is_damaged in [true, false] {
+        let (mut client, mut server) = met(true, true);
+        server.write(&[1; 100]).unwrap();
+        server.write(&[2; 100]).unwrap();
+        carry(&mut server, &mut client);
+        server.write(&[3; 100]).unwrap();
+        let mut wire = server.output().to_vec();
+        let last = wire.len() - 1;
+        wire[last] ^= u8::from(is_damaged);
+        client.input()[..wire.len()].copy_from_slice(&wire);
+        client.received(wire.len());
+        let mut target = vec![0; IO_BYTES];
+        let (count, need) = client.read(&mut target).unwrap();
+        assert_eq!((count, need), if is_damaged { (200, Need::Nothing) } else { (300, Need::Input) });
+        assert!(target[200..300].iter().all(|byte| *byte != 3) || !is_damaged, "nothing that is not genuine");
+        assert_eq!(client.read(&mut target).is_err(), is_damaged);
+    }
+}
+
+/// rustls as it is mostly used, with buffers of its own.
+fn buffered(server: bool, dir: &std::path::Path) -> (rustls::Connection, Session) {
+    let (cert, key) = tls::self_signed(dir, &["localhost".to_owned()]).unwrap();
+    let server_config = tls::server_config(&cert, &key, false).unwrap();
+    let trust = tls::Trust { ca_files: vec![cert], ..tls::Trust::default() };
+    let client_config = tls::client_config(&trust).unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    if server {
+        let theirs = rustls::ServerConnection::new(server_config).unwrap();
+        let ours = UnbufferedClientConnection::new(client_config, name).unwrap();
+        (theirs.into(), Session::new(Side::Client(Box::new(ours)), true))
+    } else {
+        let theirs = rustls::ClientConnection::new(client_config, name).unwrap();
+        let ours = UnbufferedServerConnection::new(server_config).unwrap();
+        (theirs.into(), Session::new(Side::Server(Box::new(ours)), true))
+    }
+}
+
+/// Whatever both sides do in whatever order, each reads what the other has written, and that it has ended.
+#[test]
+fn rustls_and_we_understand_each_other_whatever_happens() {
+    use std::io::{Read as _, Write as _};
+    let dir = tempfile::tempdir().unwrap();
+    let source = noise(1 << 20);
+    let mut total = 0;
+    for seed in 0..60 {
+        let mut dice = Dice(seed * 77 + 1);
+        let (mut theirs, mut ours) = buffered(seed % 2 == 0, dir.path());
+        // Ciphertext on the way, by direction; what was written and what was read.
+        let (mut to_us, mut to_them) = (Vec::new(), Vec::new());
+        let (mut we_wrote, mut they_wrote) = (Vec::new(), Vec::new());
+        let (mut we_read, mut they_read) = (Vec::new(), Vec::new());
+        let mut buffer = AlignedBuf::new(IO_BYTES);
+        let (mut is_over, mut we_ended, mut they_ended) = (false, false, false);
+        let (mut we_saw, mut they_saw) = (false, false);
+        for round in 0..4000 {
+            let is_last = round > 600;
+            match dice.below(12) {
+                // Their side.
+                0 if !is_last && !theirs.is_handshaking() && they_wrote.len() < 400_000 => {
+                    let len = [1, 300, 16_384, 40_000][dice.below(4)];
+                    let at = dice.below(source.len() - len);
+                    let taken = theirs.writer().write(&source[at..at + len]).unwrap();
+                    they_wrote.extend_from_slice(&source[at..at + taken]);
+                }
+                1 if !is_last && !theirs.is_handshaking() && dice.below(3) == 0 => {
+                    theirs.refresh_traffic_keys().unwrap();
+                }
+                2 => {
+                    while theirs.wants_write() {
+                        theirs.write_tls(&mut to_us).unwrap();
+                    }
+                }
+                3 | 4 => {
+                    let some = to_them.len().min([1, 5, 900, 20_000][dice.below(4)]);
+                    let read = theirs.read_tls(&mut &to_them[..some]).unwrap_or(0);
+                    to_them.drain(..read);
+                    they_saw |= theirs.process_new_packets().unwrap().peer_has_closed();
+                }
+                5 => {
+                    let read = theirs.reader().read(&mut buffer).unwrap_or(0);
+                    they_read.extend_from_slice(&buffer[..read]);
+                }
+                // Our side.
+                6 if !is_over => is_over = ours.handshake().unwrap() == Need::Nothing,
+                7 if is_over && !is_last && ours.output().is_empty() && we_wrote.len() < 400_000 => {
+                    let len = [1, 300, 16_384, 40_000, 100_000][dice.below(5)];
+                    let at = dice.below(source.len() - len);
+                    let taken = ours.write(&source[at..at + len]).unwrap();
+                    we_wrote.extend_from_slice(&source[at..at + taken]);
+                }
+                8 => {
+                    let some = ours.output().len().min([1, 5, 900, 200_000][dice.below(4)]);
+                    to_them.extend_from_slice(&ours.output()[..some]);
+                    ours.transmitted(some);
+                }
+                9 | 10 if is_over => {
+                    let room = [1, 100, 20_000, IO_BYTES][dice.below(4)];
+                    let target = &mut buffer[..room];
+                    let (count, need) = ours.read(target).unwrap();
+                    we_read.extend_from_slice(&target[..count]);
+                    we_saw |= need == Need::PeerClosed;
+                    let some = to_us.len().min([1, 5, 900, 20_000, 100_000][dice.below(5)]);
+                    if count > 0 || need != Need::Input || some == 0 {
+                        continue;
+                    }
+                    if let Some(room) = ours.room_in(target) {
+                        let some = some.min(room.len());
+                        target[room.start..room.start + some].copy_from_slice(&to_us[..some]);
+                        let (count, need) = ours.received_in(target, room.start, some).unwrap();
+                        we_read.extend_from_slice(&target[..count]);
+                        we_saw |= need == Need::PeerClosed;
+                        to_us.drain(..some);
+                    } else {
+                        let some = some.min(ours.input().len());
+                        ours.input()[..some].copy_from_slice(&to_us[..some]);
+                        ours.received(some);
+                        to_us.drain(..some);
+                    }
+                }
+                9 => {
+                    let some = to_us.len().min([1, 5, 900, 20_000][dice.below(4)]);
+                    ours.input()[..some].copy_from_slice(&to_us[..some]);
+                    ours.received(some);
+                    to_us.drain(..some);
+                }
+                11 => {
+                    ours.release();
+                    if let (Layer::Ours(records), 0) = (&mut ours.layer, dice.below(4)) {
+                        records.sealed_max = 1 + dice.below(9) as u64;
+                    }
+                    if is_last && is_over && !we_ended {
+                        we_ended = true;
+                        ours.close().unwrap();
+                    }
+                    if is_last && is_over && !they_ended {
+                        they_ended = true;
+                        theirs.send_close_notify();
+                    }
+                }
+                _ => {}
+            }
+            if we_saw && they_saw && they_read.len() >= we_wrote.len() && we_read.len() >= they_wrote.len() {
+                break;
+            }
+        }
+        assert!(is_over && matches!(ours.layer, Layer::Ours(_)), "{seed}");
+        // What is left.
+        for _ in 0..10_000 {
+            if we_saw && they_saw && they_read.len() >= we_wrote.len() && we_read.len() >= they_wrote.len() {
+                break;
+            }
+            if !we_ended {
+                we_ended = true;
+                ours.close().unwrap();
+                theirs.send_close_notify();
+            }
+            to_them.extend_from_slice(ours.output());
+            ours.transmitted(ours.output().len());
+            while theirs.wants_write() {
+                theirs.write_tls(&mut to_us).unwrap();
+            }
+            let read = theirs.read_tls(&mut &to_them[..]).unwrap_or(0);
+            to_them.drain(..read);
+            they_saw |= theirs.process_new_packets().unwrap().peer_has_closed();
+            let read = theirs.reader().read(&mut buffer).unwrap_or(0);
+            they_read.extend_from_slice(&buffer[..read]);
+            let (count, need) = ours.read(&mut buffer).unwrap();
+            we_read.extend_from_slice(&buffer[..count]);
+            we_saw |= need == Need::PeerClosed;
+            if count == 0 && need == Need::Input {
+                let some = to_us.len().min(ours.input().len());
+                ours.input()[..some].copy_from_slice(&to_us[..some]);
+                ours.received(some);
+                to_us.drain(..some);
+            }
+        }
+        assert!(we_saw && they_saw, "{seed}: {we_saw} {they_saw}");
+        assert!(we_read == they_wrote, "{seed}: {} of {} bytes", we_read.len(), they_wrote.len());
+        assert!(they_read == we_wrote, "{seed}: {} of {} bytes", they_read.len(), we_wrote.len());
+        total += we_read.len().min(they_read.len());
+    }
+    assert!(total > 5_000_000, "{total}: much went both ways");
+}
