@@ -84,3 +84,93 @@ impl Gather {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::net::{Ipv4Addr, Shutdown};
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (TcpStream, std::net::TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener.accept().await.unwrap().0, far)
+    }
+
+    fn fast() -> Gather {
+        Gather { is_fast: true, ..Gather::new() }
+    }
+
+    /// Reads all that is there, until the reactor says that nothing is left.
+    fn drain(socket: &TcpStream) -> usize {
+        let (mut all, mut target) = (0, vec![0; 1 << 20]);
+        loop {
+            match socket.try_read(&mut target) {
+                Ok(0) => return all,
+                Ok(count) => all += count,
+                Err(cause) => {
+                    assert_eq!(cause.kind(), io::ErrorKind::WouldBlock);
+                    return all;
+                }
+            }
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn the_end_behind_a_few_bytes_is_seen() {
+        for round in 0..20 {
+            let (near, mut far) = pair().await;
+            far.write_all(b"first").unwrap();
+            near.readable().await.unwrap();
+            drain(&near);
+            // With the kernel told to wait for many, and nobody waiting at that moment.
+            let mut gather = fast();
+            gather.set(&near, GATHER_BYTES).unwrap();
+            far.write_all(&[1; 1000]).unwrap();
+            match round % 3 {
+                0 => far.shutdown(Shutdown::Write).unwrap(),
+                1 => drop(far),
+                // The peer says nothing more, and does not end.
+                _ => {}
+            }
+            let readable = gather.readable(&near, 1 << 40);
+            tokio::time::timeout(LONG, readable).await.expect("no hang").unwrap();
+            assert_eq!(drain(&near), 1000, "{round}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_comes_after_a_wait_that_was_given_up_is_woken_by_a_byte() {
+        let (near, mut far) = pair().await;
+        for round in 0..20 {
+            let mut gather = fast();
+            gather.set(&near, 1).unwrap();
+            {
+                let waiting = gather.readable(&near, 1 << 40);
+                tokio::pin!(waiting);
+                // It begins to wait for many bytes, and is dropped.
+                let is_ready = std::future::poll_fn(|context| {
+                    std::task::Poll::Ready(waiting.as_mut().poll(context).is_ready())
+                });
+                if is_ready.await {
+                    // A stale word of the reactor: once more with what it knows now.
+                    drain(&near);
+                    continue;
+                }
+            }
+            assert_eq!(gather.mark.load(Relaxed), GATHER_BYTES);
+            far.write_all(b"x").unwrap();
+            if round % 2 == 0 {
+                gather.end(&near).unwrap();
+                tokio::time::timeout(LONG, near.readable()).await.expect("no hang").unwrap();
+            } else {
+                let readable = gather.readable(&near, 1);
+                tokio::time::timeout(LONG, readable).await.expect("no hang").unwrap();
+            }
+            assert_eq!(drain(&near), 1);
+        }
+    }
+}

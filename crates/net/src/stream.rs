@@ -16,6 +16,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::coop::consume_budget;
 
 use crate::gather::Gather;
 use crate::session::{Need, Session, Side};
@@ -86,6 +87,8 @@ impl Stream {
 
     async fn shake_hands_in(&mut self, session: Box<Session>) -> io::Result<()> {
         let session = self.session.insert(session);
+        // A single byte may be what the peer's next message ends with.
+        self.gather.end(&self.socket)?;
         loop {
             let need = session.handshake();
             // Also after a failure: the peer learns by an alert what was wrong.
@@ -127,22 +130,26 @@ impl Stream {
         loop {
             let (got, need) = session.read(&mut target[count..])?;
             count += got;
-            // What the session has to say meanwhile (a key update): waited for only while nothing is in
-            // `target`, because whoever drops this future must not lose bytes with it.
+            // What waits to be sent (a key update, or what was written before) goes out meanwhile. Nothing waits for it:
+            // a peer that takes no more may have said why.
+            let mut is_full = false;
             while !session.output().is_empty() {
-                let sent = match count {
-                    0 => send(socket, session.output()).await?,
-                    _ => match socket.try_write(session.output()) {
-                        Ok(sent) => sent,
-                        Err(_) => break, // sent by the next call
-                    },
-                };
-                session.transmitted(sent);
+                match socket.try_write(session.output()) {
+                    Ok(0) => break,
+                    Ok(sent) => session.transmitted(sent),
+                    Err(cause) => {
+                        is_full = cause.kind() == io::ErrorKind::WouldBlock;
+                        break;
+                    }
+                }
             }
             match need {
                 Need::Nothing => return Ok(count),
                 Need::PeerClosed => return Ok(count),
                 Need::Input if count == 0 => {
+                    if is_full && !readable_before_writable(socket, gather).await? {
+                        continue;
+                    }
                     if let Some(room) = session.room_in(target) {
                         let at = room.start;
                         match receive_of(socket, &mut target[room], gather, certain_bytes).await? {
@@ -193,20 +200,27 @@ impl Stream {
 
     /// Sends some bytes, and takes up to all of `bytes` over; returns how many it took. TLS may take more
     /// than it sends, and may send what it took before and take nothing: `bytes` are sent when all of them
-    /// are taken and [`has_unsent`](Stream::has_unsent) says no. Every return but an error is progress.
+    /// are taken and [`has_unsent`](Stream::has_unsent) says no. Every return but an error is progress. May be dropped
+    /// and called again: no byte is taken twice.
     pub async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(session) = &mut self.session else {
             return send(&self.socket, bytes).await;
         };
-        let mut taken = 0;
-        if session.output().is_empty() {
-            if bytes.is_empty() {
-                return Ok(0);
-            }
-            taken = session.write(bytes)?;
+        if !session.output().is_empty() {
+            let sent = send(&self.socket, session.output()).await?;
+            session.transmitted(sent);
+            return Ok(0);
         }
-        let sent = send(&self.socket, session.output()).await?;
-        session.transmitted(sent);
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        let taken = session.write(bytes)?;
+        // What was taken is never waited for: whoever drops this future would not know of it.
+        match self.socket.try_write(session.output()) {
+            Ok(sent) => session.transmitted(sent),
+            Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
+            Err(cause) => return Err(cause),
+        }
         Ok(taken)
     }
 
@@ -378,6 +392,7 @@ impl Stream {
     /// already, as to a proxy, a task carries the bytes between the two: the data path has one layer only.
     pub(crate) async fn into_socket(self) -> io::Result<TcpStream> {
         if self.session.is_none() {
+            self.gather.end(&self.socket)?;
             return Ok(self.socket);
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -496,6 +511,8 @@ async fn receive_of(
     gather: &mut Gather,
     certain_bytes: u64,
 ) -> io::Result<usize> {
+    // Who sends without end must not keep others from their turn.
+    consume_budget().await;
     loop {
         match read_some(socket, target) {
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
@@ -505,6 +522,25 @@ async fn receive_of(
                 gather.note(*outcome.as_ref().unwrap_or(&0));
                 return outcome;
             }
+        }
+    }
+}
+
+/// Waits until there are bytes to read, or room for bytes to write; whether there are bytes to read, or the end.
+async fn readable_before_writable(socket: &TcpStream, gather: &Gather) -> io::Result<bool> {
+    gather.end(socket)?;
+    loop {
+        let ready = socket.ready(Interest::READABLE | Interest::WRITABLE).await?;
+        // What the reactor knows may be out of date.
+        let look = || match rustix::net::recv(socket, &mut [0_u8; 1], RecvFlags::PEEK) {
+            Err(rustix::io::Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        };
+        if ready.is_readable() && socket.try_io(Interest::READABLE, look).is_ok() {
+            return Ok(true);
+        }
+        if ready.is_writable() {
+            return Ok(false);
         }
     }
 }

@@ -351,3 +351,75 @@ async fn bulk_data_gathers_and_who_sends_less_than_is_certain_delays_nothing_for
         assert_eq!(near.read(&mut target).await.unwrap(), 1, "{scheme}");
     }
 }
+
+/// Polls a future once, and drops it.
+async fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(future);
+    std::future::poll_fn(|context| {
+        std::task::Poll::Ready(match future.as_mut().poll(context) {
+            std::task::Poll::Ready(value) => Some(value),
+            std::task::Poll::Pending => None,
+        })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn writes_that_are_given_up_in_the_middle_lose_and_repeat_nothing() {
+    let site = Site::new();
+    for scheme in ["http", "https"] {
+        let (mut near, mut far) = site.pair(scheme).await;
+        let bytes = noise(30_000_000, 11);
+        let (mut at, mut came) = (0, Vec::new());
+        let mut target = vec![0; 300_000];
+        let mut dropped = 0;
+        while came.len() < bytes.len() {
+            // Until the socket is full: there every write is dropped.
+            while at < bytes.len() || near.has_unsent() {
+                let end = bytes.len().min(at + 100_000);
+                match poll_once(near.write_some(&bytes[at..end])).await {
+                    Some(taken) => at += taken.unwrap(),
+                    None => {
+                        dropped += 1;
+                        break;
+                    }
+                }
+            }
+            // A read that is dropped, and one that is not.
+            let _ = poll_once(near.read(&mut [0; 10])).await.map(|read| panic!("{read:?}"));
+            let count = tokio::select! {
+                count = far.read(&mut target) => count,
+                ready = near.ready(false, true) => { ready.unwrap(); continue }
+                () = tokio::time::sleep(Duration::from_secs(60)) => panic!("nothing moves"),
+            };
+            came.extend_from_slice(&target[..count.unwrap()]);
+        }
+        assert!(came == bytes, "{scheme}: {} of {}", came.len(), bytes.len());
+        assert!(dropped > 3, "{scheme}: {dropped}");
+        // The other direction was not touched.
+        far.write_all(b"fine").await.unwrap();
+        assert_eq!(near.read(&mut target).await.unwrap(), 4);
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_takes_no_more_is_heard() {
+    let site = Site::new();
+    for ends in [false, true] {
+        let (mut near, mut far) = site.pair("https").await;
+        let bytes = noise(1_000_000, 12);
+        // More than fits, and given up.
+        while poll_once(near.write_all(&bytes)).await.is_some() {}
+        assert!(near.has_unsent());
+        far.write_all(b"too much").await.unwrap();
+        if ends {
+            // What was not read makes this a reset.
+            far.shutdown().await.unwrap();
+            drop(far);
+        }
+        let mut word = [0; 20];
+        let read = near.read(&mut word);
+        let count = tokio::time::timeout(Duration::from_secs(60), read).await.unwrap().unwrap();
+        assert_eq!(&word[..count], b"too much", "{ends}");
+    }
+}
