@@ -596,3 +596,65 @@ fn rustls_and_we_understand_each_other_whatever_happens() {
     }
     assert!(total > 5_000_000, "{total}: much went both ways");
 }
+
+/// What a stranger sends, before and after the handshake: nothing that is no error does harm, and an error lasts.
+#[test]
+fn bytes_that_are_damaged_anywhere_are_an_error_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut refused = 0;
+    for seed in 0..400 {
+        let mut dice = Dice(seed);
+        let (mut theirs, mut ours) = buffered(seed % 2 == 0, dir.path());
+        let (mut plain, mut failed, mut damages) = (Vec::new(), false, 1 + dice.below(2));
+        let begin = dice.below(8);
+        for turn in 0..12 {
+            let mut wire = Vec::new();
+            while theirs.wants_write() {
+                theirs.write_tls(&mut wire).unwrap();
+            }
+            if turn >= begin && damages > 0 && !wire.is_empty() {
+                damages -= 1;
+                let at = dice.below(wire.len());
+                match dice.below(4) {
+                    0 => wire[at] ^= 1 << dice.below(8),
+                    1 => wire.truncate(at),
+                    2 => wire.insert(at, dice.below(256) as u8),
+                    _ => wire.extend(noise(1 + dice.below(300))),
+                }
+            }
+            for piece in wire.chunks(1 + dice.below(2000)) {
+                ours.input()[..piece.len()].copy_from_slice(piece);
+                ours.received(piece.len());
+                let mut target = [0; 500];
+                for _ in 0..50 {
+                    let outcome = match matches!(ours.layer, Layer::Ours(_)) {
+                        true => ours.read(&mut target),
+                        false => ours.handshake().map(|need| (0, need)),
+                    };
+                    assert!(!failed || outcome.is_err(), "{seed}: an error lasts");
+                    match outcome {
+                        Ok((count, _)) => plain.extend_from_slice(&target[..count]),
+                        Err(_) => failed = true,
+                    }
+                    if !matches!(outcome, Ok((1.., _))) {
+                        break;
+                    }
+                }
+            }
+            let answer = ours.output().to_vec();
+            ours.transmitted(answer.len());
+            let _ = theirs.read_tls(&mut answer.as_slice());
+            if theirs.process_new_packets().is_err() {
+                break;
+            }
+            if !theirs.is_handshaking() {
+                use std::io::Write as _;
+                theirs.writer().write_all(&[7; 1000]).unwrap();
+            }
+        }
+        assert!(plain.iter().all(|byte| *byte == 7), "{seed}: only what was written");
+        refused += usize::from(failed);
+        let _ = (ours.write(b"x"), ours.close(), ours.is_quiet());
+    }
+    assert!(refused > 100, "{refused}");
+}
