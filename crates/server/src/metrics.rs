@@ -17,8 +17,9 @@ use crate::throttle::By;
 /// The content type of the page (OpenMetrics 1.0.0).
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Methods that are counted by name; others are `other`: a client may invent any number of them.
-const METHODS: [Method; 13] = [
+/// Methods that are counted by name; others are `other`: a client may invent any number of them. Not a
+/// constant, of which each use would be a copy.
+static METHODS: [Method; 13] = [
     Method::Get,
     Method::Head,
     Method::Put,
