@@ -431,8 +431,8 @@ impl Connection {
             }
             Method::Mkcol => Box::pin(mkcol::answer(shared, head, spot)).await,
             Method::Copy | Method::Move => {
-                let answer = relocate::answer(shared, head, path, &spot, &origin);
-                Box::pin(while_there(&self.wire.stream, answer)).await
+                let stream = &self.wire.stream;
+                Box::pin(while_there(stream, relocate::answer(shared, head, path, &spot, &origin))).await
             }
             _ => options::not_allowed(shared, head, &Place::Inside(spot)),
         }

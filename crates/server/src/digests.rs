@@ -19,6 +19,7 @@ use gridlane_sys::AlignedBuf;
 use tokio::sync::{Semaphore, watch};
 
 use crate::blocking::Disk;
+use crate::buffers::Buffers;
 
 /// Which bytes, by which algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -207,6 +208,45 @@ impl Digests {
             }
         }
         None
+    }
+
+    /// The same of a file that fits in one buffer and is in the page cache, by an algorithm that is fast: it takes less time
+    /// to read it here than to have somebody else do it. `None` of any other.
+    pub(crate) async fn at_once(
+        &self,
+        disk: &Disk,
+        buffers: &Arc<Buffers>,
+        object: &dyn Object,
+        kind: ChecksumKind,
+        may_keep: bool,
+    ) -> Option<Checksum> {
+        let began = SystemTime::now();
+        let metadata = object.metadata();
+        let size = usize::try_from(metadata.size_bytes).ok().filter(|size| *size <= limits::IO_BYTES)?;
+        if !kind.is_combinable() {
+            return None;
+        }
+        let mut hasher = Hasher::new(kind);
+        {
+            let mut buffer = buffers.lend();
+            if size > 0 && object.read_at_nowait(&mut buffer[..size], 0).ok()?? != size {
+                return None;
+            }
+            hasher.update(&buffer[..size]);
+        }
+        self.hashed_bytes.fetch_add(size as u64, Ordering::Relaxed);
+        let checksum = hasher.finish();
+        if !object.is_unchanged() {
+            return None;
+        }
+        if is_settled(metadata, began) {
+            self.remember(metadata, checksum.clone());
+            if may_keep {
+                // If not, it is computed again when it is asked for again: nobody is worse off.
+                let _ = disk.run(|| object.keep_checksum(&checksum)).await;
+            }
+        }
+        Some(checksum)
     }
 
     async fn compute(self, key: Key, reading: Reading, may_keep: bool, sender: watch::Sender<Outcome>) {

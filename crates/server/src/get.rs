@@ -222,7 +222,12 @@ async fn tell_digests(
 ) -> Reply {
     let (digests, disk) = (&shared.digests, &shared.disk);
     let kinds: Vec<ChecksumKind> = best.kinds().collect();
-    let mut known = digests.kept(disk, object.as_ref(), &kinds).await;
+    let (mut known, may_keep) = (digests.kept(disk, object.as_ref(), &kinds).await, spot.export.allow_write);
+    for kind in &kinds {
+        if known.iter().all(|checksum| checksum.kind() != *kind) {
+            known.extend(digests.at_once(disk, &shared.buffers, object.as_ref(), *kind, may_keep).await);
+        }
+    }
     if known.len() == kinds.len() {
         return best.tell(reply, &known);
     }
@@ -245,7 +250,7 @@ async fn tell_digests(
     };
     for kind in wanted.kinds() {
         if known.iter().all(|checksum| checksum.kind() != kind)
-            && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, spot.export.allow_write)).await
+            && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, may_keep)).await
         {
             known.push(checksum);
         }
