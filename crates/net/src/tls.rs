@@ -300,6 +300,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn aes_128_comes_first() {
+        let suites = provider().cipher_suites;
+        assert_eq!(suites.first().unwrap().suite(), CipherSuite::TLS13_AES_128_GCM_SHA256);
+        assert_eq!(suites.len(), ring::default_provider().cipher_suites.len());
+        let is_12 = |suite: &&rustls::SupportedCipherSuite| suite.tls13().is_none();
+        let first = suites.iter().find(is_12).unwrap().suite();
+        assert!(format!("{first:?}").contains("AES_128_GCM"), "{first:?}");
+    }
+
+    #[test]
     fn a_directory_is_no_file_of_authorities() {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust { ca_files: vec![dir.path().to_owned()], ..Trust::default() };

@@ -378,6 +378,32 @@ mod tests {
         assert_eq!(digests.progress(), expected);
     }
 
+    #[tokio::test]
+    async fn a_small_file_is_hashed_at_once_by_what_is_fast() {
+        let storage = gridlane_store::MemoryStorage::new();
+        let open = |len: usize| {
+            let path = ObjectPath::new([len.to_string().as_bytes()]).unwrap();
+            storage.add_file(&path, vec![7; len]);
+            let Ok(Opened::File(object)) = storage.open(&path) else { panic!("a file") };
+            object
+        };
+        let (digests, disk, buffers) = (Digests::new(), Disk::new(), Arc::default());
+        for (len, kind, is_quick) in [
+            (0, ChecksumKind::Adler32, true),
+            (limits::IO_BYTES, ChecksumKind::Crc32c, true),
+            (limits::IO_BYTES + 1, ChecksumKind::Crc32c, false),
+            (1000, ChecksumKind::Md5, false),
+        ] {
+            let object = open(len);
+            let checksum = digests.at_once(&disk, &buffers, object.as_ref(), kind, false).await;
+            assert_eq!(checksum.is_some(), is_quick, "{len} {kind}");
+            if is_quick {
+                assert_eq!(checksum, digests.of(&object, kind, false).await);
+            }
+        }
+        assert_eq!(digests.progress().running, 0);
+    }
+
     #[test]
     fn the_oldest_is_forgotten() {
         let mut state = State::default();

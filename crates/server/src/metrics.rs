@@ -424,6 +424,23 @@ mod tests {
     }
 
     #[test]
+    fn what_threads_count_in_places_of_their_own_is_one_number() {
+        let (counter, passing) = (Counter::default(), Passing::default());
+        let here = passing.one();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * PLACES {
+                scope.spawn(|| {
+                    (0..1000).for_each(|_| counter.add(2));
+                    drop(passing.one());
+                });
+            }
+        });
+        assert_eq!((counter.get(), passing.get()), (2 * PLACES as u64 * 2000, 1));
+        drop(here);
+        assert_eq!(passing.get(), 0);
+    }
+
+    #[test]
     fn the_kernel_tells_what_the_process_takes() {
         let process = Process::now();
         assert!(process.resident_bytes.is_some_and(|bytes| bytes > 100_000));
