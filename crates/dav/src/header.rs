@@ -1,18 +1,29 @@
 //! Header fields: names of any case, several lines of one name, lists with commas.
 
+use std::ops::Range;
+
 use gridlane_core::{Error, ErrorKind, Result};
 
 /// The fields of one head, in the order they came.
 /// Its `Debug` shows names only: tokens and passwords are among the values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Headers {
-    /// Names are lower case; values have no space around them.
-    fields: Vec<(String, String)>,
+    /// All names and values in one piece of memory, each name in front of its value. Names are lower case; values have no
+    /// space around them.
+    text: String,
+    fields: Vec<Field>,
+}
+
+/// Where one is in the text: its name ends where its value begins.
+#[derive(Clone, PartialEq, Eq)]
+struct Field {
+    start: usize,
+    value: Range<usize>,
 }
 
 impl std::fmt::Debug for Headers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_set().entries(self.fields.iter().map(|(name, _)| name)).finish()
+        f.debug_set().entries(self.iter().map(|(name, _)| name)).finish()
     }
 }
 
@@ -25,11 +36,18 @@ impl Headers {
     /// Appends a field. Bytes of `value` that are not UTF-8 are replaced: no field that we read has any.
     pub fn push(&mut self, name: &str, value: &[u8]) {
         let value = String::from_utf8_lossy(value);
-        self.fields.push((name.to_ascii_lowercase(), trim(&value).to_owned()));
+        let start = self.text.len();
+        self.text.push_str(name);
+        self.text[start..].make_ascii_lowercase();
+        let value_start = self.text.len();
+        self.text.push_str(trim(&value));
+        self.fields.push(Field { start, value: value_start..self.text.len() });
     }
 
     pub(crate) fn from_parsed(fields: &[httparse::Header<'_>]) -> Headers {
-        let mut headers = Headers { fields: Vec::with_capacity(fields.len()) };
+        let text_bytes = fields.iter().map(|field| field.name.len() + field.value.len()).sum();
+        let mut headers =
+            Headers { text: String::with_capacity(text_bytes), fields: Vec::with_capacity(fields.len()) };
         for field in fields {
             headers.push(field.name, field.value);
         }
@@ -38,10 +56,7 @@ impl Headers {
 
     /// Every value of `name`, in order. `name` is written in any case.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> + 'a {
-        self.fields
-            .iter()
-            .filter(move |(own, _)| own.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
+        self.iter().filter(move |(own, _)| own.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
     /// The first value of `name`.
@@ -75,7 +90,9 @@ impl Headers {
 
     /// Every field, names in lower case.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        let of =
+            |field: &Field| (&self.text[field.start..field.value.start], &self.text[field.value.clone()]);
+        self.fields.iter().map(of)
     }
 
     /// `Content-Length` (RFC 9110, 8.6): digits only. Repeated equal values count as one; different ones

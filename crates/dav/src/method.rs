@@ -47,8 +47,8 @@ pub enum Method {
 /// Methods that clients of storage systems really send: to these the answer is 405, to others 501.
 const KNOWN_METHODS: [&str; 7] = ["PATCH", "TRACE", "CONNECT", "SEARCH", "REPORT", "ACL", "MKCALENDAR"];
 
-/// The methods with a variant of their own.
-const NAMED: [(&str, Method); 13] = [
+/// The methods with a variant of their own. Not a constant, of which each use would be a copy.
+static NAMED: [(&str, Method); 13] = [
     ("GET", Method::Get),
     ("HEAD", Method::Head),
     ("PUT", Method::Put),

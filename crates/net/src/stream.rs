@@ -5,6 +5,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
@@ -237,10 +238,17 @@ impl Stream {
         self.socket.ready(interest).await.map(|_| ())
     }
 
+    /// Ready when there may be bytes to [read](Stream::try_read) in the socket. What TLS has of them already is read without
+    /// that. One task at a time is woken.
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.gather.end(&self.socket)?;
+        self.socket.poll_read_ready(context)
+    }
+
     /// The same as [`read`](Stream::read) without waiting: `None` when nothing has come.
     pub fn try_read(&mut self, target: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(session) = &mut self.session else {
-            return unless_would_block(self.socket.try_read(target));
+            return unless_would_block(read_some(&self.socket, || target));
         };
         if target.is_empty() {
             return Ok(Some(0));
@@ -252,7 +260,7 @@ impl Stream {
             if need != Need::Input {
                 return Ok(Some(count));
             }
-            match self.socket.try_read(session.input()) {
+            match read_some(&self.socket, || session.input()) {
                 Ok(0) if count == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(0) => return Ok(Some(count)),
                 Ok(received) => session.received(received),
@@ -497,7 +505,7 @@ async fn carry(mut stream: Stream, socket: TcpStream) -> io::Result<()> {
 async fn receive(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
     loop {
         // Bulk data is mostly there already: asking first saves a trip through the reactor.
-        match read_some(socket, target) {
+        match read_some(socket, || target) {
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => socket.readable().await?,
             outcome => return outcome,
         }
@@ -514,7 +522,7 @@ async fn receive_of(
     // Who sends without end must not keep others from their turn.
     consume_budget().await;
     loop {
-        match read_some(socket, target) {
+        match read_some(socket, || target) {
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {
                 gather.readable(socket, certain_bytes).await?;
             }
@@ -546,10 +554,11 @@ async fn readable_before_writable(socket: &TcpStream, gather: &Gather) -> io::Re
 }
 
 /// Reads what has come. After a message, a few bytes where more would have fitted, nothing is left: the next read waits
-/// before it asks. (Of bulk data more has come by then.)
-fn read_some(socket: &TcpStream, target: &mut [u8]) -> io::Result<usize> {
+/// before it asks. (Of bulk data more has come by then.) `target` is asked for where there may be bytes for it.
+fn read_some<'a>(socket: &TcpStream, target: impl FnOnce() -> &'a mut [u8]) -> io::Result<usize> {
     let mut message = 0;
     let outcome = socket.try_io(Interest::READABLE, || {
+        let target = target();
         let (received, _) = rustix::net::recv(socket, &mut *target, RecvFlags::empty())?;
         if (1..target.len().min(MESSAGE_BYTES_MAX)).contains(&received) {
             // The reactor forgets what it knew before this read, and nothing that it has learned since.

@@ -31,7 +31,8 @@ impl Disk {
             Ok(permit) => Ok(permit),
             Err(_) => {
                 let _waiting = self.waiting.one();
-                self.running.acquire().await
+                // Kept elsewhere: every operation's future would have room for this.
+                Box::pin(self.running.acquire()).await
             }
         };
         in_place(operation)

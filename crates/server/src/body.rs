@@ -27,6 +27,13 @@ impl Wire {
     pub(crate) async fn fill(&mut self) -> io::Result<bool> {
         Ok(self.inbox.fill(&mut self.stream).await? > 0)
     }
+
+    /// The same without waiting: `None` when nothing has come.
+    pub(crate) fn try_fill(&mut self) -> io::Result<Option<bool>> {
+        let count = self.stream.try_read(self.inbox.room())?;
+        self.inbox.received(count.unwrap_or(0));
+        Ok(count.map(|count| count > 0))
+    }
 }
 
 /// Bytes that were read from a connection and not used yet: heads, and whatever came with them.
@@ -205,7 +212,8 @@ impl Body {
         }
     }
 
-    /// Reads until `target` is full or the body has ended; returns how many bytes. 0 is the end.
+    /// Reads until `target` is half full or the body has ended; returns how many bytes. 0 is the end. Not until it is full:
+    /// bulk data comes straight to where it is read to, as long as there is much room.
     pub(crate) async fn read(
         &mut self,
         wire: &mut Wire,
@@ -213,7 +221,7 @@ impl Body {
         patience: &mut Patience,
     ) -> Result<usize, BodyError> {
         let mut count = 0;
-        while count < target.len() && !self.is_ended() {
+        while count <= target.len() / 2 && count < target.len() && !self.is_ended() {
             // A client may send faster than we read: let others have their turn.
             consume_budget().await;
             let some = self.read_some(wire, &mut target[count..], patience).await?;
@@ -233,7 +241,7 @@ impl Body {
             Rest::Ended(_) => Ok(0),
             Rest::Known(left) => {
                 let max = target.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                let count = take(wire, &mut target[..max], patience).await?;
+                let count = take(wire, &mut target[..max], *left, patience).await?;
                 *left -= count as u64;
                 if *left == 0 {
                     self.rest = Rest::Ended(None);
@@ -243,7 +251,7 @@ impl Body {
             Rest::Chunked(decoder) if wire.inbox.unread().is_empty() && decoder.data_expected() > 0 => {
                 let expected = usize::try_from(decoder.data_expected()).unwrap_or(usize::MAX);
                 let max = target.len().min(expected);
-                let count = take(wire, &mut target[..max], patience).await?;
+                let count = take(wire, &mut target[..max], decoder.data_expected(), patience).await?;
                 decoder.data_taken(count as u64);
                 Ok(count)
             }
@@ -294,8 +302,13 @@ pub(crate) async fn invite(
     Ok(())
 }
 
-/// Takes bytes read ahead, or else waits for some.
-async fn take(wire: &mut Wire, target: &mut [u8], patience: &mut Patience) -> Result<usize, BodyError> {
+/// Takes bytes read ahead, or else waits for some, of which at least `certain_bytes` are to come.
+async fn take(
+    wire: &mut Wire,
+    target: &mut [u8],
+    certain_bytes: u64,
+    patience: &mut Patience,
+) -> Result<usize, BodyError> {
     let ahead = wire.inbox.unread();
     if !ahead.is_empty() {
         let count = ahead.len().min(target.len());
@@ -303,7 +316,7 @@ async fn take(wire: &mut Wire, target: &mut [u8], patience: &mut Patience) -> Re
         wire.inbox.consume(count);
         return Ok(count);
     }
-    match patience.wait(wire.stream.read(target)).await? {
+    match patience.wait(wire.stream.read_of(target, certain_bytes)).await? {
         0 => Err(BodyError::Cut(None)),
         count => Ok(count),
     }

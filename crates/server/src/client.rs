@@ -50,19 +50,19 @@ impl Client {
     /// Of whom a proxy conceals the address. No host has it, so only rules for everybody apply.
     pub(crate) const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-    /// Nobody in particular.
+    /// Nobody in particular, whose requests are logged.
     pub(crate) fn anonymous(address: IpAddr) -> Client {
+        Client { decided: Some(Arc::default()), ..Client::unlogged(address) }
+    }
+
+    /// The same where there is no log: what is decided need not be noted.
+    pub(crate) fn unlogged(address: IpAddr) -> Client {
         thread_local! {
             // One for each thread: all requests of all of them would count in the same place.
             static NOBODY: Arc<Identity> = Arc::default();
         }
         let identity = NOBODY.with(Arc::clone);
-        Client { address, identity, doubt: None, is_secure: false, decided: Some(Arc::default()) }
-    }
-
-    /// The same where there is no log: what is decided need not be noted.
-    pub(crate) fn unlogged(self) -> Client {
-        Client { decided: None, ..self }
+        Client { address, identity, doubt: None, is_secure: false, decided: None }
     }
 
     /// The same for the rules.

@@ -17,6 +17,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_auth::Operation;
@@ -185,7 +186,7 @@ impl Connection {
             self.counted = Default::default();
             let counted = self.shared.count(self.wire.stream.peer().ip(), parties);
             let connected = counted.inspect_err(|by| self.shared.metrics.refused(*by))?;
-            self.counted = (*parties, connected);
+            self.counted = (parties.clone(), connected);
         }
         Ok(())
     }
@@ -195,7 +196,7 @@ impl Connection {
             return Next::Ended;
         }
         self.begin();
-        let deadline = Deadline::now() + self.shared.deadlines.head;
+        let deadline = Deadline::from_std(self.request.began) + self.shared.deadlines.head;
         loop {
             match RequestHead::parse(self.wire.inbox.unread()) {
                 Ok(Some((head, used))) => {
@@ -205,7 +206,7 @@ impl Connection {
                 Ok(None) => {}
                 Err(rejection) => return Next::Refused(Reply::rejection(rejection)),
             }
-            match timeout_at(deadline, self.wire.fill()).await {
+            match Box::pin(timeout_at(deadline, self.wire.fill())).await {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false) | Err(_)) => return Next::Ended,
                 Err(_) => {
@@ -223,11 +224,17 @@ impl Connection {
         let _idle = self.metrics.idle.one();
         let mut due = release_at;
         loop {
-            let interruption = tokio::select! {
-                biased;
-                has_come = self.wire.fill() => return has_come.is_ok_and(|has_come| has_come),
-                interruption = poll_fn(|context| self.idle.poll(context, due)) => interruption,
-            };
+            // Not by a future that reads: it would have room for all that can come up meanwhile, and is made for each request.
+            match self.wire.try_fill() {
+                Ok(None) => {}
+                has_come => return has_come.is_ok_and(|has_come| has_come == Some(true)),
+            }
+            let (stream, idle) = (&self.wire.stream, &mut self.idle);
+            let next = poll_fn(|context| match stream.poll_readable(context) {
+                Poll::Ready(_) => Poll::Ready(None),
+                Poll::Pending => idle.poll(context, due).map(Some),
+            });
+            let Some(interruption) = next.await else { continue };
             if interruption == Interruption::Stopping || Deadline::now() >= end {
                 return false;
             }
@@ -243,12 +250,12 @@ impl Connection {
             self.shared = Arc::clone(&self.current.borrow_and_update());
         }
         let number = self.shared.metrics.began.next();
-        let client = Client::anonymous(self.wire.stream.peer().ip().to_canonical());
+        let address = self.wire.stream.peer().ip().to_canonical();
         let is_logged = self.shared.access_log.is_on() || self.shared.audit_log.is_on();
         self.request = InHand {
             began: Instant::now(),
             id: request_id(self.shared.started_s, number),
-            client: if is_logged { client } else { client.unlogged() },
+            client: if is_logged { Client::anonymous(address) } else { Client::unlogged(address) },
             macaroon: None,
         };
     }
@@ -351,7 +358,12 @@ impl Connection {
             return admin::metrics(shared, phase).await;
         }
         let (wire, macaroon) = (&mut self.wire, self.request.macaroon.as_ref());
-        if let Some(reply) = macaroons::answer(shared, wire, head, path, client, macaroon, body).await {
+        // Like all that most requests are not about, this is kept elsewhere: what is made here for every request would have
+        // room for it, and is copied.
+        if shared.auth.macaroons.is_some()
+            && let Some(reply) =
+                Box::pin(macaroons::answer(shared, wire, head, path, client, macaroon, body)).await
+        {
             return match reply.status {
                 Status::UNAUTHORIZED => shared.asking.ask(reply),
                 _ => reply,
@@ -379,7 +391,9 @@ impl Connection {
             {
                 return shared.exports.nothing_to_see(path, client);
             }
-            Place::Above(names) => return above(shared, &mut self.wire, head, path, names, body).await,
+            Place::Above(names) => {
+                return Box::pin(above(shared, &mut self.wire, head, path, names, body)).await;
+            }
             Place::Nowhere if matches!(head.method, Method::Put | Method::Mkcol) => {
                 let what = "no export has this path, or its name '.gridlane' is the server's own";
                 return Reply::failure(Status::FORBIDDEN, what);
@@ -391,7 +405,8 @@ impl Connection {
         }
         let origin = Origin::new(head, self.wire.stream.is_tls());
         if head.headers.contains("if") {
-            let checked = shared.disk.run(|| conditions::check_if(shared, head, &origin, &spot)).await;
+            let check = || conditions::check_if(shared, head, &origin, &spot);
+            let checked = Box::pin(shared.disk.run(check)).await;
             if let Err(refusal) = checked {
                 return refusal;
             }
@@ -399,23 +414,26 @@ impl Connection {
         match head.method {
             Method::Get | Method::Head => {
                 let mut answer = pin!(get::answer(shared, head, path, &spot, &origin));
-                tokio::select! {
-                    biased;
-                    reply = &mut answer => reply,
+                // Mostly it is there at once, and nobody has to be looked after.
+                match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
+                    Poll::Ready(reply) => reply,
                     // A checksum may take half an hour, and whoever left does not want it any longer.
-                    () = self.wire.stream.closed() => client_left(),
+                    Poll::Pending => Box::pin(while_there(&self.wire.stream, answer)).await,
                 }
             }
-            Method::Put => put::answer(shared, &mut self.wire, head, path, &spot, body).await,
-            Method::Delete => delete::answer(shared, head, path, &spot).await,
-            Method::Propfind => propfind::answer(shared, &mut self.wire, head, path, &spot, body).await,
-            Method::Proppatch => proppatch::answer(shared, &mut self.wire, head, path, &spot, body).await,
-            Method::Mkcol => mkcol::answer(shared, head, spot).await,
-            Method::Copy | Method::Move => tokio::select! {
-                biased;
-                reply = relocate::answer(shared, head, path, &spot, &origin) => reply,
-                () = self.wire.stream.closed() => client_left(),
-            },
+            Method::Put => Box::pin(put::answer(shared, &mut self.wire, head, path, &spot, body)).await,
+            Method::Delete => Box::pin(delete::answer(shared, head, path, &spot)).await,
+            Method::Propfind => {
+                Box::pin(propfind::answer(shared, &mut self.wire, head, path, &spot, body)).await
+            }
+            Method::Proppatch => {
+                Box::pin(proppatch::answer(shared, &mut self.wire, head, path, &spot, body)).await
+            }
+            Method::Mkcol => Box::pin(mkcol::answer(shared, head, spot)).await,
+            Method::Copy | Method::Move => {
+                let stream = &self.wire.stream;
+                Box::pin(while_there(stream, relocate::answer(shared, head, path, &spot, &origin))).await
+            }
             _ => options::not_allowed(shared, head, &Place::Inside(spot)),
         }
     }
@@ -462,11 +480,11 @@ impl Connection {
             Payload::File { object, range } if reply.tells_status => {
                 let whole = std::iter::once(Piece::File(*range));
                 let mut sender = Sender::new(shared, stream, sent);
-                gather::send(&mut sender, object.as_ref(), whole, Ending::Status).await
+                Box::pin(gather::send(&mut sender, object.as_ref(), whole, Ending::Status)).await
             }
             Payload::File { object, range } => {
                 let mut sender = Sender::new(shared, stream, sent);
-                sender.send_object(object.as_ref(), *range).await?;
+                Box::pin(sender.send_object(object.as_ref(), *range)).await?;
                 if fills_packets {
                     stream.fill_packets(false)?;
                 }
@@ -475,12 +493,12 @@ impl Connection {
             Payload::Parts { object, parts } => {
                 let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
                 let mut sender = Sender::new(shared, stream, sent);
-                gather::send(&mut sender, object.as_ref(), gather::pieces(parts), ending).await
+                Box::pin(gather::send(&mut sender, object.as_ref(), gather::pieces(parts), ending)).await
             }
             Payload::Stream { first, rest } => {
                 let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
                 let first = std::mem::take(first);
-                transfer::send_pieces(shared, stream, first, rest.as_mut(), framing, sent)
+                Box::pin(transfer::send_pieces(shared, stream, first, rest.as_mut(), framing, sent))
                     .await
                     .map(|()| None)
             }
@@ -668,6 +686,16 @@ fn without_secrets(target: &str) -> String {
             format!("{scheme}://{}{path}", authority.rsplit('@').next().unwrap_or_default())
         }
         None => target.to_owned(),
+    }
+}
+
+/// An answer, unless the client leaves before it is there.
+async fn while_there(stream: &Stream, answer: impl Future<Output = Reply>) -> Reply {
+    let mut answer = pin!(answer);
+    tokio::select! {
+        biased;
+        reply = &mut answer => reply,
+        () = stream.closed() => client_left(),
     }
 }
 

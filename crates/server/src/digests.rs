@@ -19,6 +19,7 @@ use gridlane_sys::AlignedBuf;
 use tokio::sync::{Semaphore, watch};
 
 use crate::blocking::Disk;
+use crate::buffers::Buffers;
 
 /// Which bytes, by which algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -209,6 +210,45 @@ impl Digests {
         None
     }
 
+    /// The same of a file that fits in one buffer and is in the page cache, by an algorithm that is fast: it takes less time
+    /// to read it here than to have somebody else do it. `None` of any other.
+    pub(crate) async fn at_once(
+        &self,
+        disk: &Disk,
+        buffers: &Arc<Buffers>,
+        object: &dyn Object,
+        kind: ChecksumKind,
+        may_keep: bool,
+    ) -> Option<Checksum> {
+        let began = SystemTime::now();
+        let metadata = object.metadata();
+        let size = usize::try_from(metadata.size_bytes).ok().filter(|size| *size <= limits::IO_BYTES)?;
+        if !kind.is_combinable() {
+            return None;
+        }
+        let mut hasher = Hasher::new(kind);
+        {
+            let mut buffer = buffers.lend();
+            if size > 0 && object.read_at_nowait(&mut buffer[..size], 0).ok()?? != size {
+                return None;
+            }
+            hasher.update(&buffer[..size]);
+        }
+        self.hashed_bytes.fetch_add(size as u64, Ordering::Relaxed);
+        let checksum = hasher.finish();
+        if !object.is_unchanged() {
+            return None;
+        }
+        if is_settled(metadata, began) {
+            self.remember(metadata, checksum.clone());
+            if may_keep {
+                // If not, it is computed again when it is asked for again: nobody is worse off.
+                let _ = disk.run(|| object.keep_checksum(&checksum)).await;
+            }
+        }
+        Some(checksum)
+    }
+
     async fn compute(self, key: Key, reading: Reading, may_keep: bool, sender: watch::Sender<Outcome>) {
         // Removes the entry also when this task ends early; waiters then see a closed channel.
         let running = Running { digests: &self, key: &key };
@@ -336,6 +376,32 @@ mod tests {
         digests.lock().running.insert(key, computation);
         let expected = Progress { running: 1, size_bytes: 1000, done_bytes: 400, hashed_bytes: 0 };
         assert_eq!(digests.progress(), expected);
+    }
+
+    #[tokio::test]
+    async fn a_small_file_is_hashed_at_once_by_what_is_fast() {
+        let storage = gridlane_store::MemoryStorage::new();
+        let open = |len: usize| {
+            let path = ObjectPath::new([len.to_string().as_bytes()]).unwrap();
+            storage.add_file(&path, vec![7; len]);
+            let Ok(Opened::File(object)) = storage.open(&path) else { panic!("a file") };
+            object
+        };
+        let (digests, disk, buffers) = (Digests::new(), Disk::new(), Arc::default());
+        for (len, kind, is_quick) in [
+            (0, ChecksumKind::Adler32, true),
+            (limits::IO_BYTES, ChecksumKind::Crc32c, true),
+            (limits::IO_BYTES + 1, ChecksumKind::Crc32c, false),
+            (1000, ChecksumKind::Md5, false),
+        ] {
+            let object = open(len);
+            let checksum = digests.at_once(&disk, &buffers, object.as_ref(), kind, false).await;
+            assert_eq!(checksum.is_some(), is_quick, "{len} {kind}");
+            if is_quick {
+                assert_eq!(checksum, digests.of(&object, kind, false).await);
+            }
+        }
+        assert_eq!(digests.progress().running, 0);
     }
 
     #[test]

@@ -227,7 +227,7 @@ impl<'a> SmallPayload<'a> {
         };
         let is_unchanged = match filled {
             Ok(false) => self.object.is_unchanged(),
-            Ok(true) => disk.run(|| self.object.is_unchanged()).await,
+            Ok(true) => Box::pin(disk.run(|| self.object.is_unchanged())).await,
             // The data plane sends those that there are.
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
                 answer.truncate(start);
@@ -287,7 +287,7 @@ async fn fill(holes: &[Hole], disk: &Disk, object: &dyn Object, buffer: &mut [u8
         return Ok(false);
     }
     let read = || left.iter().try_for_each(|hole| hole.read(object, buffer));
-    disk.run(read).await.map(|()| true)
+    Box::pin(disk.run(read)).await.map(|()| true)
 }
 
 impl Hole {

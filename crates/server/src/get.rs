@@ -35,7 +35,7 @@ pub(crate) async fn answer(
     origin: &Origin<'_>,
 ) -> Reply {
     let opened = match spot.storage().open_nowait(&spot.object) {
-        Ok(None) => shared.disk.run(|| spot.storage().open(&spot.object)).await,
+        Ok(None) => Box::pin(shared.disk.run(|| spot.storage().open(&spot.object))).await,
         Ok(Some(opened)) => Ok(opened),
         Err(error) => Err(error),
     };
@@ -55,20 +55,24 @@ pub(crate) async fn answer(
         Ok(Opened::Directory) if head.method == Method::Head => {
             directory_reply(head).payload(Payload::Unmeasured)
         }
-        Ok(Opened::Directory) => {
-            let turn = Arc::clone(&shared.listings).acquire_owned();
-            let Ok(Ok(permit)) = timeout(limits::LISTING_WAIT_MAX, turn).await else {
-                return Reply::failure(Status::SERVICE_UNAVAILABLE, "too many listings are being sent");
-            };
-            // The page as well: a hundred thousand lines take a tenth of a second.
-            let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
-            let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
-            // A small one takes no memory worth counting: slow readers of those hinder nobody.
-            reply.permit = (reply.payload.len() > SMALL_BYTES).then_some(permit);
-            reply
-        }
+        // Kept elsewhere: the future of a file's answer would have room for it, and is copied.
+        Ok(Opened::Directory) => Box::pin(list(shared, head, path, spot)).await,
         Err(error) => Reply::store_failure(&error),
     }
+}
+
+/// A directory's listing, when it is its turn.
+async fn list(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
+    let turn = Arc::clone(&shared.listings).acquire_owned();
+    let Ok(Ok(permit)) = timeout(limits::LISTING_WAIT_MAX, turn).await else {
+        return Reply::failure(Status::SERVICE_UNAVAILABLE, "too many listings are being sent");
+    };
+    // The page as well: a hundred thousand lines take a tenth of a second.
+    let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
+    let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
+    // A small one takes no memory worth counting: slow readers of those hinder nobody.
+    reply.permit = (reply.payload.len() > SMALL_BYTES).then_some(permit);
+    reply
 }
 
 /// The answer for a directory that exists only because exports are below it.
@@ -109,7 +113,7 @@ async fn file(
             true => &[ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256],
             false => &[],
         };
-        let known = shared.digests.kept(&shared.disk, object.as_ref(), kinds).await;
+        let known = Box::pin(shared.digests.kept(&shared.disk, object.as_ref(), kinds)).await;
         return mirrored(&base).metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
@@ -178,7 +182,11 @@ async fn file(
     {
         reply = mirrored(&base).link(reply);
     }
-    reply = tell_digests(shared, head, spot, &object, reply).await;
+    let best = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
+    // A checksum is for whom the bytes are for.
+    if best.is_any() && spot.may(Operation::Read) {
+        reply = Box::pin(tell_digests(shared, head, spot, &object, best, reply)).await;
+    }
     reply.tells_status = head.method == Method::Get && wants_status(head);
     reply.payload(payload)
 }
@@ -200,7 +208,7 @@ fn wants_status(head: &RequestHead) -> bool {
         && is_asked.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// The checksums of the whole file that the request wants and that we offer.
+/// The checksums of the whole file that the request wants and that we offer, of which `best` are the best.
 ///
 /// A HEAD gets any that we can compute. A GET waits for its first byte meanwhile, so it gets only what is
 /// known, or soon will be: aria2 asks for sha-256 with every GET, and gives up after a minute.
@@ -209,16 +217,17 @@ async fn tell_digests(
     head: &RequestHead,
     spot: &Spot,
     object: &Arc<dyn Object>,
+    best: Wanted,
     reply: Reply,
 ) -> Reply {
     let (digests, disk) = (&shared.digests, &shared.disk);
-    let best = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
     let kinds: Vec<ChecksumKind> = best.kinds().collect();
-    // A checksum is for whom the bytes are for.
-    if kinds.is_empty() || !spot.may(Operation::Read) {
-        return reply;
+    let (mut known, may_keep) = (digests.kept(disk, object.as_ref(), &kinds).await, spot.export.allow_write);
+    for kind in &kinds {
+        if known.iter().all(|checksum| checksum.kind() != *kind) {
+            known.extend(digests.at_once(disk, &shared.buffers, object.as_ref(), *kind, may_keep).await);
+        }
     }
-    let mut known = digests.kept(disk, object.as_ref(), &kinds).await;
     if known.len() == kinds.len() {
         return best.tell(reply, &known);
     }
@@ -241,7 +250,7 @@ async fn tell_digests(
     };
     for kind in wanted.kinds() {
         if known.iter().all(|checksum| checksum.kind() != kind)
-            && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, spot.export.allow_write)).await
+            && let Ok(Some(checksum)) = timeout(wait, digests.of(object, kind, may_keep)).await
         {
             known.push(checksum);
         }

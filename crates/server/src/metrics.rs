@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use gridlane_dav::{Method, Status};
@@ -17,8 +17,9 @@ use crate::throttle::By;
 /// The content type of the page (OpenMetrics 1.0.0).
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Methods that are counted by name; others are `other`: a client may invent any number of them.
-const METHODS: [Method; 13] = [
+/// Methods that are counted by name; others are `other`: a client may invent any number of them. Not a
+/// constant, of which each use would be a copy.
+static METHODS: [Method; 13] = [
     Method::Get,
     Method::Head,
     Method::Put,
@@ -40,22 +41,75 @@ const CLASSES: usize = 5;
 /// Upper ends of the histogram's buckets, in seconds: from what is in the page cache to a file of 100 GB.
 const DURATIONS_S: [f64; 10] = [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0, 300.0, 3600.0];
 
-/// Only grows.
+/// Places in which one thing is counted.
+const PLACES: usize = 8;
+
+/// Only grows. Each thread counts in a place of its own, as far as there are as many: cores that count in the same one
+/// would wait for each other's caches, a dozen times for each request.
 #[derive(Default)]
-pub(crate) struct Counter(AtomicU64);
+pub(crate) struct Counter([Place; PLACES]);
+
+/// In a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Place(AtomicU64);
 
 impl Counter {
     pub(crate) fn add(&self, count: u64) {
-        self.0.fetch_add(count, Ordering::Relaxed);
-    }
-
-    /// Adds one; returns what it was before.
-    pub(crate) fn next(&self) -> u64 {
-        self.0.fetch_add(1, Ordering::Relaxed)
+        thread_local! {
+            static MINE: usize = {
+                static NEXT: AtomicUsize = AtomicUsize::new(0);
+                NEXT.fetch_add(1, Ordering::Relaxed) % PLACES
+            };
+        }
+        if count > 0 {
+            self.0[MINE.with(|mine| *mine)].0.fetch_add(count, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.iter().map(|place| place.0.load(Ordering::Relaxed)).sum()
+    }
+}
+
+/// Gives each number once.
+#[derive(Default)]
+pub(crate) struct Numbers(AtomicU64);
+
+impl Numbers {
+    pub(crate) fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// How many are in a state that they enter and leave for each request: a [`Gauge`] that cores do not wait for, and that may
+/// be a little behind.
+#[derive(Default)]
+pub(crate) struct Passing {
+    came: Counter,
+    left: Counter,
+}
+
+impl Passing {
+    /// Counts one for as long as what is returned lives.
+    pub(crate) fn one(&self) -> Passes<'_> {
+        self.came.add(1);
+        Passes(self)
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        // In this order, so that who comes and leaves meanwhile is not counted as having left only.
+        let left = self.left.get();
+        self.came.get().saturating_sub(left)
+    }
+}
+
+/// One of what is counted there.
+pub(crate) struct Passes<'a>(&'a Passing);
+
+impl Drop for Passes<'_> {
+    fn drop(&mut self) {
+        self.0.left.add(1);
     }
 }
 
@@ -106,7 +160,7 @@ pub(crate) struct Metrics {
     /// Those of them that are only told that there are too many.
     pub(crate) turned_away: Gauge,
     /// Those of them that wait for a request.
-    pub(crate) idle: Gauge,
+    pub(crate) idle: Passing,
     /// Connections refused because there were too many altogether.
     pub(crate) refused_server: Counter,
     /// Connections refused because their client, its user or its virtual organisation had too many.
@@ -114,7 +168,7 @@ pub(crate) struct Metrics {
     /// Connections that ended before a protocol was known: silence, failed handshakes, proxies' headers.
     pub(crate) refused_unready: Counter,
     /// Requests that began: what their ids are made of.
-    pub(crate) began: Counter,
+    pub(crate) began: Numbers,
     /// Requests answered, refused ones included.
     pub(crate) requests: Counter,
     /// Requests answered with 429 because of how many came before, by whose allowance was used up.
@@ -367,6 +421,23 @@ mod tests {
         assert!(text.ends_with("\n# EOF\n"));
         drop(counted);
         assert_eq!(metrics.open.get(), 0);
+    }
+
+    #[test]
+    fn what_threads_count_in_places_of_their_own_is_one_number() {
+        let (counter, passing) = (Counter::default(), Passing::default());
+        let here = passing.one();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * PLACES {
+                scope.spawn(|| {
+                    (0..1000).for_each(|_| counter.add(2));
+                    drop(passing.one());
+                });
+            }
+        });
+        assert_eq!((counter.get(), passing.get()), (2 * PLACES as u64 * 2000, 1));
+        drop(here);
+        assert_eq!(passing.get(), 0);
     }
 
     #[test]

@@ -139,13 +139,14 @@ impl AllLimits {
 
     /// For whom what comes from an address counts.
     pub(crate) fn at(&self, address: IpAddr) -> Parties {
-        Parties([self.party(|| Some(Party::client(address)), self.client), None])
+        Parties(self.party(|| Some(Party::client(address)), self.client).into_iter().collect())
     }
 
     /// For whom what somebody does counts, beside the address.
     pub(crate) fn who(&self, identity: &Identity) -> Parties {
         let user = self.party(|| Party::user(identity), self.user);
-        Parties([user, self.party(|| Party::vo(identity), self.vo)])
+        let vo = self.party(|| Party::vo(identity), self.vo);
+        Parties(user.into_iter().chain(vo).collect())
     }
 
     fn party(&self, party: impl FnOnce() -> Option<Party>, limits: ClientLimits) -> Option<Limited> {
@@ -163,13 +164,13 @@ struct Limited {
     limits: ClientLimits,
 }
 
-/// Those for whom something counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Parties([Option<Limited>; 2]);
+/// Those for whom something counts: two at most, and mostly nobody, which takes no memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Parties(Vec<Limited>);
 
 impl Parties {
     fn iter(&self) -> impl Iterator<Item = &Limited> + Clone {
-        self.0.iter().flatten()
+        self.0.iter()
     }
 
     /// Whether nobody has limits.
@@ -257,10 +258,10 @@ impl Throttle {
     pub(crate) fn paces(&self, parties: &Parties) -> Paces {
         let mut paces = Paces::default();
         let limited = parties.iter().filter_map(|one| Some((one.party, one.limits.bytes_per_s?)));
-        for (place, (party, rate)) in paces.0.iter_mut().zip(limited) {
+        for (party, rate) in limited {
             let mut known = self.lock();
             let taken = self.entry(&mut known, party, self.now());
-            *place = Some(match &taken.pace {
+            paces.0.push(match &taken.pace {
                 Some((same, pace)) if *same == rate => Arc::clone(pace),
                 _ => {
                     let pace = Arc::new(Pace::new(rate));
@@ -339,28 +340,25 @@ impl Drop for Connected {
     }
 }
 
-/// The rate limits that hold for some bytes: of an address, of a user, of a virtual organisation.
+/// The rate limits that hold for some bytes: of an address, of a user, of a virtual organisation. Mostly none.
 #[derive(Clone, Default)]
-pub(crate) struct Paces([Option<Arc<Pace>>; 3]);
+pub(crate) struct Paces(Vec<Arc<Pace>>);
 
 impl Paces {
     /// These, and others beside.
     pub(crate) fn and(mut self, others: Paces) -> Paces {
-        let mut others = others.0.into_iter().flatten();
-        for place in self.0.iter_mut().filter(|place| place.is_none()) {
-            *place = others.next();
-        }
+        self.0.extend(others.0);
         self
     }
 
     /// Whether anything limits.
     pub(crate) fn are_none(&self) -> bool {
-        self.0.iter().all(Option::is_none)
+        self.0.is_empty()
     }
 
     /// Accounts for bytes that were moved already: how long to wait until they are due by all of them.
     pub(crate) fn owe(&self, bytes: u64) -> Duration {
-        self.0.iter().flatten().map(|pace| pace.owe(bytes)).max().unwrap_or_default()
+        self.0.iter().map(|pace| pace.owe(bytes)).max().unwrap_or_default()
     }
 }
 

@@ -252,7 +252,8 @@ pub(crate) async fn write(
         consume_budget().await;
         let taken = match stream.try_write(bytes, false)? {
             Some(taken) => patience.moved(taken).await,
-            None => patience.wait(stream.write_some(bytes)).await,
+            // Kept elsewhere, as far as waiting takes room: most answers are written without.
+            None => Box::pin(patience.wait(stream.write_some(bytes))).await,
         }
         .map_err(Impatience::of_sending)?;
         bytes = &bytes[taken..];
@@ -322,7 +323,7 @@ impl Patience {
     pub(crate) async fn moved(&mut self, moved: usize) -> Result<usize, Impatience> {
         self.note(moved as u64, Duration::ZERO)?;
         if !self.paces.are_none() {
-            tokio::time::sleep(self.paces.owe(moved as u64)).await;
+            Box::pin(tokio::time::sleep(self.paces.owe(moved as u64))).await;
         }
         Ok(moved)
     }

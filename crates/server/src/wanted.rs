@@ -25,6 +25,11 @@ impl Wanted {
         }
     }
 
+    /// Whether it wants anything.
+    pub(crate) fn is_any(self) -> bool {
+        self != Wanted::default()
+    }
+
     /// The algorithms, each once.
     pub(crate) fn kinds(self) -> impl Iterator<Item = ChecksumKind> {
         let other = self.repr_digest.filter(|kind| self.digest != Some(*kind));
