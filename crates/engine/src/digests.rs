@@ -1,7 +1,7 @@
-//! Asking every replica for its checksum, beside the data and never in front of it.
+//! Asking a replica for its checksum beside the data, and never in front of it.
 //!
-//! Where there is only one source, its first request for bytes asks as well (see `lane::http`): a small file
-//! then costs one request. A question of its own follows where that brings no answer.
+//! Of a small file it is asked for on the connection of the lane (see `lane::question`). A question of its own follows
+//! where that brings no answer.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::limits::{DIGEST_BYTES_PER_S_MIN, DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
+use gridlane_dav::ResponseHead;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::request::{About, Stat};
@@ -19,7 +20,7 @@ use crate::notice::Notice;
 use crate::served::Served;
 use crate::source::{Identity, Source};
 use crate::verdict::Vote;
-use crate::{Client, Options};
+use crate::{Client, Options, http};
 
 /// Between attempts to get a checksum: a server that is busy now may not be in a second.
 const PAUSES: [Duration; 3] =
@@ -64,19 +65,19 @@ pub(crate) fn ask(
             Ok(word) if follow_links => std::mem::take(&mut word.served),
             _ => Served::default(),
         };
-        let vote = match said {
-            Ok(Word { identity, checksum: Some(checksum), .. }) => match source.identity() {
-                // A checksum of another version says nothing about this one.
-                Some(known) if !known.agrees_with(&identity) => Vote::Silent,
-                _ => Vote::Says(checksum),
-            },
-            Ok(_) | Err(_) => Vote::Silent,
-        };
+        let vote = said.map_or(Vote::Silent, |word| vote(&source, word));
         let _ = notices.send(Notice::Digest { source: source.number, vote });
         if served != Served::default() {
             let _ = notices.send(Notice::Served { source: source.number, served });
         }
     });
+}
+
+/// What a source's word says about the object that the copy is of.
+pub(crate) fn vote(source: &Source, word: Word) -> Vote {
+    // A checksum of another version says nothing about this one.
+    let is_of_another = source.identity().is_some_and(|known| !known.agrees_with(&word.identity));
+    word.checksum.filter(|_| !is_of_another).map_or(Vote::Silent, Vote::Says)
 }
 
 /// Asks again when the answer may be another one soon.
@@ -118,19 +119,30 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
             client.answer_max = DIGEST_WAIT_MAX;
             let exchange = client.request("HEAD", &source.url, &headers).await?;
             let head = &exchange.response.head;
-            let identity = Identity::of_response(head, head.content_length()?);
-            let checksum = head.digests().into_iter().find(|checksum| Some(checksum.kind()) == kind);
-            if kind.is_some() {
-                client.asked_for_digest(&source.url, checksum.is_some());
-            }
-            let mut served = Served::default();
+            let mut word = word_of(&client, &source.url, kind, head)?;
             for (from, headers) in &exchange.redirects {
-                served.take(from, headers);
+                word.served.take(from, headers);
             }
-            served.take(&exchange.url, &head.headers);
-            Ok(Word { identity, checksum, served })
+            word.served.take(&exchange.url, &head.headers);
+            Ok(word)
         }
     }
+}
+
+/// What the head of a successful answer to HEAD says of the file at `url`, when it was asked for a checksum of `kind`;
+/// the replicas that it names aside.
+pub(crate) fn word_of(
+    client: &http::Client,
+    url: &Url,
+    kind: Option<ChecksumKind>,
+    head: &ResponseHead,
+) -> Result<Word> {
+    let identity = Identity::of_response(head, head.content_length()?);
+    let checksum = head.digests().into_iter().find(|checksum| Some(checksum.kind()) == kind);
+    if kind.is_some() {
+        client.asked_for_digest(url, checksum.is_some());
+    }
+    Ok(Word { identity, checksum, served: Served::default() })
 }
 
 async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {

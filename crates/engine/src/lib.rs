@@ -27,6 +27,7 @@
 //!
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
 
+mod asking;
 mod client;
 mod credentials;
 mod digests;
@@ -44,6 +45,7 @@ mod pace;
 mod paths;
 mod pieces;
 mod pool;
+mod replica;
 mod resume;
 pub mod root;
 mod run;
@@ -53,6 +55,7 @@ pub mod small;
 mod source;
 mod suspects;
 mod target;
+mod trouble;
 mod upload;
 mod verdict;
 mod wrong_pieces;

@@ -6,28 +6,26 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gridlane_core::limits::{
-    JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SMALL_DOWNLOAD_BYTES_MAX, SOURCES_MAX,
-};
+use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
 use gridlane_core::{
     ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
 };
-use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId, SourceState};
+use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::partial::{Found, PartialFile, exists};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer};
-use crate::lane::{Asks, Command, Lane};
+use crate::lane::{Command, Lane};
 use crate::ledger::{Piece, Sender};
-use crate::meter::{Bursts, Meter};
+use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
 use crate::paths::Path;
+use crate::replica::Replica;
 use crate::served::FoundMetalink;
-use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
 use crate::upload::Upload;
@@ -48,82 +46,13 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 const WHOLE_PIECE_BYTES_MAX: u64 = 1024 * 1024;
 /// Of a source that brought less than this, slow start was most of the copy.
 const SHORT_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// A source is slow that does less than this part of what it did.
-const SLOW_SHARE: f64 = 0.25;
-/// Ticks for which it must have had something to send: those that its latest rate is about.
-const SLOW_TICKS_MIN: u32 = 5;
 /// How long a lane may take to end when it is told to.
 const LANE_END_MAX: Duration = Duration::from_secs(3);
 
-/// A source as the run sees it.
-pub(crate) struct Replica {
-    pub(crate) source: Arc<Source>,
-    pub(crate) meter: Meter,
-    bursts: Bursts,
-    pub(crate) received_bytes: u64,
-    /// Lanes that had a connection, a new one or one that was there already.
-    pub(crate) connections: u32,
-    /// Connections made; those that were there already do not count.
-    pub(crate) handshakes: u32,
-    /// Whether its server has ever been connected to.
-    is_reached: bool,
-    /// Whether a lane has answered several requests in a row.
-    pipelines: bool,
-    /// What of it has been told.
-    trouble: Trouble,
-    /// How long it has had something to send without a break.
-    busy_ticks: u32,
-    /// Connections that could not be made.
-    failed_connects: u32,
-    failed_connect_at: Time,
-    pub(crate) handshake_round_trips: u32,
-    pub(crate) round_trip: Option<Duration>,
-    pub(crate) vote: Vote,
-    /// Whether its next lane asks for its checksum.
-    asks_by_lane: bool,
-    /// The lane that has been told to ask for it, and has not said what came of that.
-    asking_lane: Option<LaneId>,
-    /// Why it is never used again.
-    pub(crate) dead: Option<Error>,
-    /// What it sent is not to be believed.
-    pub(crate) distrusted: bool,
-    /// Dead only because more sources say another size.
-    pub(crate) outvoted: bool,
-    /// The hypothesis that is being tried says that it sent wrong bytes.
-    pub(crate) doubted: bool,
-    /// How many pieces it sent that were wrong.
-    pub(crate) wrong_pieces: u32,
-    /// Only a server named it: it has no vote.
-    pub(crate) is_served: bool,
-    /// The last thing that went wrong.
-    pub(crate) last_error: Option<Error>,
-}
-
-/// What keeps a source from delivering as it did, as far as it has been told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
-    None,
-    Slow,
-    Suspect,
-    Probation,
-    Busy,
-}
-
-impl Trouble {
-    fn name(self) -> &'static str {
-        match self {
-            Trouble::None => "active",
-            Trouble::Slow => "slow",
-            Trouble::Suspect => "suspect",
-            Trouble::Probation => "probation",
-            Trouble::Busy => "busy",
-        }
-    }
-}
-
-struct LaneEntry {
+/// A lane that is open.
+pub(crate) struct LaneEntry {
     source: usize,
-    is_dialled: bool,
+    pub(crate) is_dialled: bool,
     task: JoinHandle<()>,
     commands: mpsc::UnboundedSender<Command>,
 }
@@ -169,9 +98,11 @@ pub(crate) struct Run<'a> {
     /// Whether the journal says which object this is.
     pub(crate) journal_begun: bool,
     pub(crate) journaled_at: Time,
-    lanes: BTreeMap<LaneId, LaneEntry>,
+    pub(crate) lanes: BTreeMap<LaneId, LaneEntry>,
     notices: mpsc::UnboundedReceiver<Notice>,
-    notify: mpsc::UnboundedSender<Notice>,
+    pub(crate) notify: mpsc::UnboundedSender<Notice>,
+    /// A lane has become ready since idle ones were last told to ask for the checksum.
+    pub(crate) has_new_lanes: bool,
 }
 
 /// Runs a copy; see [`copy`](crate::copy).
@@ -273,6 +204,7 @@ impl<'a> Run<'a> {
             lanes: BTreeMap::new(),
             notices,
             notify,
+            has_new_lanes: false,
         };
         Ok((run, found))
     }
@@ -405,6 +337,7 @@ impl<'a> Run<'a> {
             while let Some(action) = self.plan.poll(now) {
                 self.act(action);
             }
+            self.ask_by_idle_lanes();
             self.tell_states();
             if done(self) {
                 return Ok(());
@@ -443,10 +376,8 @@ impl<'a> Run<'a> {
             Action::OpenLane { lane, source } => {
                 let source = source.0 as usize;
                 let (commands, orders) = mpsc::unbounded_channel();
-                let kind = self.digest_kind();
+                let asks = self.asks_of_lane(source);
                 let replica = &mut self.replicas[source];
-                let asks = std::mem::take(&mut replica.asks_by_lane)
-                    .then_some(Asks { kind, follow_links: self.options.follow_links });
                 replica.asking_lane = asks.map_or(replica.asking_lane, |_| Some(lane));
                 let task = Lane {
                     id: lane,
@@ -465,7 +396,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn command(&self, lane: LaneId, command: Command) {
+    pub(crate) fn command(&self, lane: LaneId, command: Command) {
         if let Some(entry) = self.lanes.get(&lane) {
             // A lane that has just ended has told so; its notice is on the way.
             let _ = entry.commands.send(command);
@@ -483,6 +414,7 @@ impl<'a> Run<'a> {
                     // A lane tells it again after a redirect, or when its connection had been closed.
                     replica.connections += u32::from(is_remote && !entry.is_dialled);
                     entry.is_dialled = true;
+                    self.has_new_lanes = true;
                     replica.handshakes += u32::from(handshake_round_trips > 0);
                     replica.is_reached |= is_remote;
                     replica.handshake_round_trips = handshake_round_trips;
@@ -531,6 +463,9 @@ impl<'a> Run<'a> {
                 if let (Some(entry), Some(error)) = (entry, error) {
                     self.lost(entry.source, error);
                 }
+                if self.verifying {
+                    self.ask_instead();
+                }
             }
             Notice::Dead { source, error, forget } => self.kill(source as usize, error, forget),
             Notice::Blocked { lane, blocked } => {
@@ -566,61 +501,6 @@ impl<'a> Run<'a> {
                 self.kill(source, error, false);
             }
         }
-    }
-
-    /// Asks a source for its checksum, unless that could change nothing.
-    pub(crate) fn ask_digest(&mut self, source: usize) {
-        if self.is_described() || self.is_its_own_word() {
-            self.replicas[source].vote = Vote::Silent;
-            return;
-        }
-        let url = &self.replicas[source].source.url;
-        // A large file may take its server long to read: that is waited for beside the data.
-        let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
-        if self.replicas.len() == 1
-            && url.scheme().is_http()
-            && may_be_small
-            && !self.client.http.thinks_long(url)
-        {
-            self.replicas[source].asks_by_lane = true;
-            return;
-        }
-        self.ask_beside(source);
-    }
-
-    /// Whether the only source is a file of this machine that is uploaded. Its checksum is that of the bytes that
-    /// were read of it: reading all of it twice would tell nothing that comparing with the server does not.
-    pub(crate) fn is_its_own_word(&self) -> bool {
-        let is_local = |replica: &Replica| replica.source.url.scheme() == Scheme::File;
-        self.upload_url.is_some() && matches!(&self.replicas[..], [only] if is_local(only))
-    }
-
-    fn ask_beside(&mut self, source: usize) {
-        let source = self.replicas[source].source.clone();
-        let follow_links = self.options.follow_links;
-        digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
-    }
-
-    /// Asks those beside the data whose lanes were to ask and had no reason to.
-    pub(crate) fn ask_instead(&mut self) {
-        for source in 0..self.replicas.len() {
-            let replica = &mut self.replicas[source];
-            let is_left = replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane);
-            if is_left && replica.dead.is_none() {
-                self.ask_beside(source);
-            }
-        }
-    }
-
-    /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
-    /// end with those that have never said one.
-    fn unsaid(&mut self, source: usize) -> Result<()> {
-        self.replicas[source].asking_lane = None;
-        if self.client.http.is_silent(&self.replicas[source].source.url) {
-            return self.voted(source, Vote::Silent);
-        }
-        self.ask_beside(source);
-        Ok(())
     }
 
     /// Ends all lanes; none writes afterwards.
@@ -715,54 +595,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Tells of sources that have fallen silent, failed, or asked us to wait, and when they are back.
-    fn tell_states(&mut self) {
-        for (number, replica) in self.replicas.iter_mut().enumerate().filter(|(_, one)| one.dead.is_none()) {
-            let (trouble, why) = match self.plan.source_state(SourceId(number as u32)) {
-                Some(SourceState::Suspect) => (Trouble::Suspect, silence(&replica.source)),
-                Some(SourceState::Probation { .. }) => (Trouble::Probation, replica.last_error.clone()),
-                Some(SourceState::Busy { .. }) => (Trouble::Busy, replica.last_error.clone()),
-                Some(SourceState::Active) if replica.trouble != Trouble::Slow => (Trouble::None, None),
-                _ => continue,
-            };
-            if std::mem::replace(&mut replica.trouble, trouble) != trouble {
-                let (source, state) = (number, trouble.name());
-                self.observer.event(&Event::Source { source, state, error: why.as_ref() });
-            }
-        }
-    }
-
-    /// Tells of sources that do much less than they did, and when they are as fast as before.
-    fn tell_slow(&mut self) {
-        for (number, replica) in self.replicas.iter_mut().enumerate().filter(|(_, one)| one.dead.is_none()) {
-            let Some(report) = self.plan.source_report(SourceId(number as u32)) else { continue };
-            // Whoever had nothing to do a moment ago is not slow.
-            replica.busy_ticks = match report.state == SourceState::Active && report.outstanding_bytes > 0 {
-                true => replica.busy_ticks + 1,
-                false => 0,
-            };
-            let Some((best, latest)) =
-                replica.meter.sustained_bytes_per_s().zip(replica.meter.latest_bytes_per_s())
-            else {
-                continue;
-            };
-            let next = match replica.trouble {
-                Trouble::None if replica.busy_ticks > SLOW_TICKS_MIN && latest < SLOW_SHARE * best => {
-                    Trouble::Slow
-                }
-                Trouble::Slow if latest > 2.0 * SLOW_SHARE * best => Trouble::None,
-                _ => continue,
-            };
-            replica.trouble = next;
-            let why = (next == Trouble::Slow).then(|| {
-                let percent = 100.0 * latest / best.max(1.0);
-                let message = format!("it sends {percent:.0} % of what it did");
-                Error::new(ErrorKind::Timeout, message).endpoint(&replica.source.url)
-            });
-            self.observer.event(&Event::Source { source: number, state: next.name(), error: why.as_ref() });
-        }
-    }
-
     /// Several times a second: progress and journal.
     fn tick(&mut self) -> Result<()> {
         let now = self.pace.now();
@@ -787,61 +619,6 @@ impl<'a> Run<'a> {
 
     pub(crate) fn is_refused(&self) -> bool {
         self.plan.outcome(self.pace.now()) == plan::Outcome::Stuck(plan::Stuck::Refused)
-    }
-
-    /// Says why the rest cannot be had.
-    fn stuck(&self, why: plan::Stuck) -> Error {
-        let errors: Vec<&Error> =
-            self.replicas.iter().filter_map(|replica| replica.last_error.as_ref()).collect();
-        // The one that most deserves to be read: what a person can change comes before what passes.
-        let rank = |error: &Error| match error.kind() {
-            ErrorKind::Denied => 0,
-            ErrorKind::Precondition => 1,
-            ErrorKind::ChecksumMismatch => 2,
-            ErrorKind::Busy => 3,
-            ErrorKind::Timeout => 4,
-            ErrorKind::Network => 5,
-            ErrorKind::NotFound => 6,
-            _ => 7,
-        };
-        // One source that may answer later makes the whole worth trying again.
-        let passing = errors.iter().copied().find(|error| error.is_retryable());
-        let worst = passing.or_else(|| errors.iter().copied().min_by_key(|error| rank(error)));
-        let Some(worst) = worst.cloned() else {
-            let waited = self.options.patience.as_secs_f64();
-            let silence = format!("no source sent a byte for {waited:.0} s");
-            let error = match why {
-                plan::Stuck::Refused => {
-                    Error::new(ErrorKind::ChecksumMismatch, "no source is left that is believed")
-                }
-                _ => Error::new(ErrorKind::Timeout, silence),
-            };
-            return error.endpoint(&self.replicas[0].source.url);
-        };
-        if self.replicas.len() == 1 {
-            return worst;
-        }
-        let each: Vec<String> = self
-            .replicas
-            .iter()
-            .filter_map(|replica| {
-                let error = replica.last_error.as_ref()?;
-                Some(format!("{}: {}", replica.source.url, error.message()))
-            })
-            .collect();
-        let message =
-            format!("none of the {} sources can deliver the rest: {}", self.replicas.len(), each.join("; "));
-        let mut error = Error::new(worst.kind(), message)
-            .fault(worst.whose_fault())
-            .retryable(worst.is_retryable())
-            .retry_after(worst.wait());
-        if let Some(hint) = worst.hint_text() {
-            error = error.hint(hint);
-        }
-        match worst.status() {
-            Some(status) => error.http_status(status),
-            None => error,
-        }
     }
 
     /// Ends the run: the target becomes visible, or what can be resumed is kept.
@@ -875,49 +652,6 @@ impl<'a> Run<'a> {
     }
 }
 
-impl Replica {
-    pub(crate) fn new(number: usize, url: gridlane_core::Url) -> Replica {
-        Replica {
-            source: Arc::new(Source::new(number as u32, url)),
-            meter: Meter::default(),
-            bursts: Bursts::default(),
-            received_bytes: 0,
-            connections: 0,
-            handshakes: 0,
-            is_reached: false,
-            pipelines: false,
-            trouble: Trouble::None,
-            busy_ticks: 0,
-            failed_connects: 0,
-            failed_connect_at: Time::ZERO,
-            handshake_round_trips: 0,
-            round_trip: None,
-            vote: Vote::Pending,
-            asks_by_lane: false,
-            asking_lane: None,
-            dead: None,
-            distrusted: false,
-            outvoted: false,
-            doubted: false,
-            wrong_pieces: 0,
-            is_served: false,
-            last_error: None,
-        }
-    }
-
-    /// The size that it says its object has.
-    pub(crate) fn size_bytes(&self) -> Option<u64> {
-        self.source.identity()?.size_bytes
-    }
-
-    fn saw_round_trip(&mut self, seen: Option<Duration>) {
-        self.round_trip = match (self.round_trip, seen) {
-            (Some(before), Some(seen)) => Some(before.min(seen)),
-            (before, seen) => before.or(seen),
-        };
-    }
-}
-
 /// Of what is known, keeps what is to be compared: where the caller gives a checksum, that one decides.
 fn settle_known(options: &mut Options) {
     let known = &mut options.known;
@@ -928,12 +662,6 @@ fn settle_known(options: &mut Options) {
     let size_bytes = known.size_bytes;
     known.pieces = known.pieces.take().filter(|pieces| Some(pieces.size_bytes()) == size_bytes);
     known.checksums.sort_by_key(|checksum| std::cmp::Reverse(checksum.kind().strength()));
-}
-
-/// Why a source is suspect.
-fn silence(source: &Source) -> Option<Error> {
-    let error = Error::new(ErrorKind::Timeout, "it has fallen silent").fault(Fault::Network);
-    Some(error.endpoint(&source.url))
 }
 
 fn interrupted() -> Error {

@@ -11,7 +11,8 @@ use gridlane_dav::header::Headers;
 use gridlane_dav::link_header;
 
 use crate::events::Event;
-use crate::run::{Replica, Run};
+use crate::replica::Replica;
+use crate::run::Run;
 use crate::verdict::Vote;
 
 /// What the heads of an answer say, redirects included.

@@ -4,7 +4,8 @@ use gridlane_core::{Error, ErrorKind, Result};
 use gridlane_plan as plan;
 
 use crate::events::Event;
-use crate::run::{Replica, Run};
+use crate::replica::Replica;
+use crate::run::Run;
 use crate::target::Sink;
 use crate::verdict::Vote;
 
@@ -39,6 +40,7 @@ impl Run<'_> {
 
     pub(crate) async fn agree(&mut self, size_bytes: u64) -> Result<()> {
         self.size_bytes = Some(size_bytes);
+        self.has_new_lanes = true;
         self.target.agree(Some(size_bytes));
         self.plan.handle(self.pace.now(), plan::Event::SizeKnown { size_bytes });
         self.observer.event(&Event::Started { size_bytes });

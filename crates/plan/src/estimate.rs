@@ -29,6 +29,8 @@ const WEIGHT_EARLY: f64 = 0.75;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateEstimate {
     rate_bytes_per_s: Option<f64>,
+    /// What the window did that was closed last.
+    newest_bytes_per_s: Option<f64>,
     /// Windows that were closed.
     windows: u32,
     /// Since when the open window's time runs; `None` while it is held.
@@ -60,6 +62,7 @@ impl RateEstimate {
 
     fn close_window(&mut self, active_s: f64, next_since: Option<Time>) {
         self.rate_bytes_per_s = Some(self.blend(active_s));
+        self.newest_bytes_per_s = Some(self.bytes as f64 / active_s);
         self.windows += 1;
         self.bytes = 0;
         self.active = Duration::ZERO;
@@ -84,6 +87,13 @@ impl RateEstimate {
         let rate = self.rate_bytes_per_s?;
         let active_s = self.active_s(now);
         Some(if active_s > WINDOW_S { self.blend(active_s) } else { rate }.max(1.0))
+    }
+
+    /// The estimate for somebody who would rather believe too little: not more than the newest window showed. A lane
+    /// that has become slow keeps a part of its old rate in the mean for a second.
+    pub(crate) fn cautious_bytes_per_s(&self, now: Time) -> Option<f64> {
+        let rate = self.bytes_per_s(now)?;
+        Some(self.newest_bytes_per_s.map_or(rate, |newest| newest.min(rate)).max(1.0))
     }
 
     fn blend(&self, active_s: f64) -> f64 {
@@ -132,6 +142,15 @@ mod tests {
         feed(&mut estimate, 0, 2000, 100_000_000);
         feed(&mut estimate, 2000, 3000, 5_000_000);
         assert!(rate(&estimate, 3000) < 25e6);
+    }
+
+    #[test]
+    fn who_is_cautious_sees_a_collapse_at_once() {
+        let mut estimate = RateEstimate::default();
+        feed(&mut estimate, 0, 2000, 100_000_000);
+        feed(&mut estimate, 2000, 2600, 5_000_000);
+        let cautious = estimate.cautious_bytes_per_s(at_ms(2600)).expect("a window was closed");
+        assert!(cautious < 6e6 && rate(&estimate, 2600) > 25e6, "{cautious}");
     }
 
     #[test]

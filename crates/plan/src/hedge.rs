@@ -1,4 +1,4 @@
-//! The end of the copy: lanes with nothing to do help those that end late.
+//! The end of the copy: lanes that have nothing to do, or soon will have, help those that end late.
 
 use gridlane_core::{ByteRange, Time};
 
@@ -20,13 +20,16 @@ impl Plan {
     pub(crate) fn may_hedge(&self) -> bool {
         self.size_bytes().is_some()
             && !self.work.waits_for_target()
-            && self.lanes.values().any(|lane| self.is_idle(lane))
+            && self.lanes.values().any(|lane| self.is_idle(self.now, lane))
             && self.lanes.values().any(|lane| !lane.requests.is_empty())
     }
 
-    fn is_idle(&self, lane: &Lane) -> bool {
+    fn is_idle(&self, now: Time, lane: &Lane) -> bool {
         let source = self.source(lane.source);
-        lane.has_room() && lane.requests.is_empty() && !source.is_on_trial && !source.is_sequential
+        // In a window more bytes are free soon.
+        let may_run_dry = self.settings.window_bytes.is_none() && !self.work.has_free();
+        let has_little = lane.requests.is_empty() || may_run_dry && lane.runs_dry(now);
+        has_little && lane.has_room() && !source.is_on_trial && !source.is_sequential
     }
 
     /// Lets idle lanes fetch a second time what others owe and will deliver late.
@@ -40,7 +43,7 @@ impl Plan {
             return;
         }
         let piece = self.settings.request_bytes_min;
-        let idle = self.lanes.iter().filter(|(_, lane)| self.is_idle(lane));
+        let idle = self.lanes.iter().filter(|(_, lane)| self.is_idle(now, lane));
         let mut helpers: Vec<(f64, LaneId)> =
             idle.map(|(&id, lane)| (lane.finish_s(now, piece), id)).collect();
         helpers.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -93,7 +96,12 @@ impl Plan {
                 let bytes = before + range.end() - request.cursor;
                 let finish_s = lane.arrival_s(now, bytes);
                 if last.as_ref().is_none_or(|last| last.finish_s < finish_s) {
-                    let rate = lane.rate_bytes_per_s(now).unwrap_or(bytes as f64 / finish_s.max(1e-6));
+                    // Behind a window there will be another chance soon, and what is there twice is dear.
+                    let rate = match self.settings.window_bytes {
+                        None => lane.cautious_bytes_per_s(now),
+                        Some(_) => lane.rate_bytes_per_s(now),
+                    };
+                    let rate = rate.unwrap_or(bytes as f64 / finish_s.max(1e-6));
                     last = Some(Tail { range, finish_s, rate_bytes_per_s: rate.max(1.0) });
                 }
             }

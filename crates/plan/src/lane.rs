@@ -8,8 +8,8 @@ use gridlane_core::{ByteRange, Time};
 use crate::SourceId;
 use crate::estimate::RateEstimate;
 use crate::settings::{
-    INITIAL_WINDOW_BYTES, REQUESTS_PER_LANE_MAX, SILENT, SILENT_ROUND_TRIPS, SUSPECT, SUSPECT_ROUND_TRIPS,
-    WARM_MAX,
+    DRY_MAX, INITIAL_WINDOW_BYTES, REQUESTS_PER_LANE_MAX, SILENT, SILENT_ROUND_TRIPS, SUSPECT,
+    SUSPECT_ROUND_TRIPS, WARM_MAX,
 };
 
 /// How far a lane has come.
@@ -160,6 +160,17 @@ impl Lane {
 
     pub(crate) fn rate_bytes_per_s(&self, now: Time) -> Option<f64> {
         self.rate.bytes_per_s(now)
+    }
+
+    /// As [`rate_bytes_per_s`](Lane::rate_bytes_per_s), and not more than it did lately.
+    pub(crate) fn cautious_bytes_per_s(&self, now: Time) -> Option<f64> {
+        self.rate.cautious_bytes_per_s(now)
+    }
+
+    /// Runs dry within a round trip: what it is asked for now comes without a gap.
+    pub(crate) fn runs_dry(&self, now: Time) -> bool {
+        self.rate_bytes_per_s(now).is_some()
+            && self.finish_s(now, 0) <= self.round_trip_or_zero().min(DRY_MAX).as_secs_f64()
     }
 
     pub(crate) fn round_trip_or_zero(&self) -> Duration {

@@ -124,6 +124,9 @@ pub(crate) const WARM_MAX: Duration = Duration::from_millis(20);
 
 /// An idle lane takes over the end of a request if it ends in less than this part of the time.
 pub(crate) const HEDGE_GAIN: f64 = 0.8;
+/// A lane that runs dry within a round trip helps as one that is idle, but not earlier than this: who will be late is
+/// known better later.
+pub(crate) const DRY_MAX: Duration = Duration::from_millis(30);
 /// Seconds a hedge must save at least.
 pub(crate) const HEDGE_SAVING_S: f64 = 0.005;
 /// How often idle lanes look whether somebody needs help.

@@ -37,6 +37,8 @@ fn scenarios() -> Vec<Scenario> {
     collapsing[0] = collapsing[0].clone().then(2.0, 5.0 * MB);
     let mut late_collapse = three_equal();
     late_collapse[0] = late_collapse[0].clone().then(8.03, 5.0 * MB);
+    let mut short_collapse: Vec<Server> = [10.0, 20.0, 30.0].map(|ms| Server::new(94.1 * MB, ms)).to_vec();
+    short_collapse[1] = short_collapse[1].clone().then(2.88, 4.7 * MB);
     let all = |change: fn(&mut Server)| three_equal().into_iter().map(|server| server.with(change)).collect();
     let serial = all(|server| server.pipelines = false);
     let one_request = all(|server| (server.pipelines, server.one_request) = (false, true));
@@ -59,6 +61,7 @@ fn scenarios() -> Vec<Scenario> {
         scenario("E: as B, the fast source goes silent at 2 s", 1e9, silent, 0.93),
         scenario("F: as B, the fast source drops to 5 % at 2 s", 1e9, collapsing.clone(), 0.93),
         scenario("G: 3 equal, one drops to 5 % after 80 % of 3 GB", 3e9, late_collapse, 0.93),
+        scenario("G: the same at 10/20/30 ms and 1 GB", 1e9, short_collapse, 0.945),
         scenario("one, 100 MB/s, 100 ms, 3 GB", 3e9, vec![Server::new(100.0 * MB, 100.0)], 0.93),
         scenario("A, 3 GB, one request at a time", 3e9, serial, 0.90),
         // While a connection is made nothing comes; while one is there, the path is full: no trials.

@@ -55,7 +55,7 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
                 continue;
             }
             Some(Command::Close) => return Ok(()),
-            None => {}
+            Some(Command::Ask) | None => {}
         }
         let Some(range) = asked.front_mut() else { continue };
         if !range.is_empty() {

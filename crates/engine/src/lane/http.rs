@@ -3,20 +3,22 @@
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::limits::{DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX};
-use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
+use gridlane_core::limits::{
+    DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX, SMALL_DOWNLOAD_BYTES_MAX,
+};
+use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
+use gridlane_dav::OverlongRange;
 use gridlane_dav::range::RangeSpec;
-use gridlane_dav::{OverlongRange, ResponseHead};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
+use tokio::task::JoinHandle;
 
+use super::question::{self, Asking};
 use super::tally::{DELAY_MAX, Tally};
-use super::{Asks, Command, Commands, End, Lane, bounded};
+use super::{Command, Commands, End, Lane, bounded};
 use crate::http::{Connected, Connection, Purpose, Request, Response, redirect_loop, status_error};
 use crate::notice::Notice;
-use crate::served::Served;
 use crate::source::Identity;
-use crate::verdict::Vote;
 
 /// How often the kernel is asked for the round trip while bytes come: some times in each round trip in which
 /// another connection could matter.
@@ -28,13 +30,6 @@ struct Answer {
     at: u64,
     /// Where it ends; `None` when only its end tells.
     end: Option<u64>,
-}
-
-/// A checksum that was asked for with the first bytes, and is still to come.
-struct Asking {
-    asks: Asks,
-    /// What the servers on the way said.
-    served: Served,
 }
 
 /// What the head of an answer means.
@@ -67,7 +62,7 @@ enum Step {
 pub(super) async fn run(lane: &Lane, commands: &mut Commands) -> End {
     let (mut asked, mut tally) = (VecDeque::new(), Tally::default());
     let mut fresh = false;
-    let mut asking = lane.asks.map(|asks| Asking { asks, served: Served::default() });
+    let mut asking = lane.asks.map(Asking::new);
     for _ in 0..=REDIRECTS_MAX {
         let outcome = connected(lane, commands, &mut asked, &mut tally, fresh, &mut asking).await;
         tally.tell(lane);
@@ -94,19 +89,19 @@ async fn connected(
         ErrorKind::Denied => End::Dead { error, forget: false },
         _ => End::Lost(Loss::Failed, Some(error)),
     };
-    let reached = |round_trip| {
-        lane.tell(Notice::RoundTrip { lane: lane.id, round_trip, loaded: None });
-    };
-    let connect = lane.client.http.connect_telling(&lane.source.url, &url, Purpose::Lane, fresh, &reached);
-    tokio::pin!(connect);
+    asking.iter_mut().for_each(Asking::begin);
+    let mut connect = connect(lane, &url, fresh);
     let connected = loop {
         tokio::select! {
             biased;
             command = commands.recv() => match command {
                 Some(Command::Request(range)) => asked.push_back(range),
+                Some(Command::Ask) => {}
                 Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
             },
-            outcome = &mut connect => break outcome,
+            outcome = &mut connect => break outcome.unwrap_or_else(|cause| {
+                Err(Error::new(ErrorKind::Other, format!("connecting failed: {cause}")))
+            }),
         }
     };
     let connected = connected.map_err(|error| match error.kind() {
@@ -123,7 +118,7 @@ async fn connected(
     lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
 
     for (at, range) in asked.iter().enumerate() {
-        let asks = asking.as_ref().filter(|_| at == 0);
+        let asks = asks_with_bytes(lane, asking).filter(|_| at == 0);
         match send(lane, &mut connection, &url, *range, asks).await {
             Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
             outcome => outcome.map_err(failed)?,
@@ -142,12 +137,17 @@ async fn connected(
         if connection.closes() && connection.body_ended() {
             return Err(End::Lost(Loss::Ended, None));
         }
+        let is_asked = asking.as_ref().is_some_and(Asking::is_next);
+        // Bytes wait for what the server says of the checksum.
+        let is_awaited = !asked.is_empty()
+            && asking.as_ref().is_some_and(|asking| is_asked || answers == 0 && !asking.is_sent());
         let step = tokio::select! {
             biased;
             command = commands.recv() => match command {
                 Some(Command::Request(range)) => {
                     asked.push_back(range);
-                    let asks = asking.as_ref().filter(|_| answers == 0 && asked.len() == 1);
+                    let is_first = answers == 0 && asked.len() == 1;
+                    let asks = asks_with_bytes(lane, asking).filter(|asking| is_first && !asking.is_sent());
                     if asks.is_some() {
                         thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
                     }
@@ -161,27 +161,49 @@ async fn connected(
                         Err(error) => return Err(failed(error.endpoint(&url))),
                     }
                 }
-                Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
+                Some(Command::Ask) => {
+                    let is_free = asked.is_empty() && answers == 0;
+                    let Some(own) = asking.as_mut().filter(|asking| is_free && !asking.is_sent()) else {
+                        continue;
+                    };
+                    thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
+                    match own.send(&mut connection, &url, 0).await {
+                        Ok(()) => continue,
+                        Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
+                        Err(error) => return Err(failed(error.endpoint(&url))),
+                    }
+                }
+                Some(Command::Close) | None => {
+                    if asked.is_empty() && asking.as_ref().is_some_and(Asking::is_next) {
+                        question::leave(connection);
+                    }
+                    return Err(End::Lost(Loss::Closed, None));
+                }
             },
             () = &mut timer, if !tally.is_empty() => {
                 tally.tell(lane);
                 continue;
             }
-            step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() => step,
-            () = &mut thinking, if asking.is_some() && answers == 0 && !asked.is_empty() => {
+            step = read(&mut connection, &mut buf, &answer, lane), if !asked.is_empty() || is_asked => step,
+            () = &mut thinking, if is_awaited => {
                 // It may be reading all of a large file. Its checksum can be waited for elsewhere.
                 lane.client.http.thought_long(&lane.source.url);
-                *asking = None;
-                lane.tell(Notice::DigestUnsaid { source: lane.source.number });
+                asking.take().into_iter().for_each(|asking| asking.give_up(lane));
                 return Ok(Next::Fresh);
             }
         };
         match step {
+            Step::Head(Ok(response)) if is_asked => {
+                let own = asking.take();
+                if own.is_some_and(|asking| !asking.answered(lane, &url, &response)) {
+                    return Ok(Next::Elsewhere);
+                }
+            }
             Step::Head(Ok(response)) => {
                 let range = asked[0];
                 let begun = begin(lane, &mut connection, &url, range, &response, answers == 0).await?;
                 if let Some(asking) = asking {
-                    asking.served.take(&url, &response.head.headers);
+                    asking.note(&url, &response.head);
                 }
                 answer = match begun {
                     Begun::Bytes(answer) => Some(answer),
@@ -189,16 +211,30 @@ async fn connected(
                     Begun::Redirected => return Ok(Next::Elsewhere),
                     Begun::Overlong => return Ok(Next::Fresh),
                 };
-                if let Some(asking) = asking.take() {
-                    asking.told(lane, &response.head);
+                if let Some(own) = asking.take_if(|asking| !asking.is_sent()) {
+                    *asking = own.told(lane, &response);
+                    if let Some(own) = asking
+                        && own.send(&mut connection, &url, asked.len()).await.is_err()
+                    {
+                        // Reading will tell why.
+                        asking.take().into_iter().for_each(|asking| asking.give_up(lane));
+                    }
                 }
                 answers += 1;
                 tell_round_trip(lane, &connection);
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
+                    if asking.as_mut().is_some_and(Asking::pass) {
+                        thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
+                    }
                 }
             }
             Step::Head(Err(error)) if answers == 0 && connection.was_stale(&error) => {
+                return Ok(Next::Fresh);
+            }
+            Step::Head(Err(_)) if is_asked => {
+                // That a server does not like the question is no reason not to fetch from it.
+                asking.take().into_iter().for_each(|asking| asking.give_up(lane));
                 return Ok(Next::Fresh);
             }
             Step::Head(Err(error)) => {
@@ -226,10 +262,35 @@ async fn connected(
                 }
                 if connection.body_ended() {
                     finish(lane, asked, answer.take(), tally).map_err(|error| dead(lane, error))?;
+                    if asking.as_mut().is_some_and(Asking::pass) {
+                        thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
+                    }
                 }
             }
         }
     }
+}
+
+/// Connects in a task of its own. Whoever drops the handle lets it go on: what comes of it is there for the next copy.
+fn connect(lane: &Lane, url: &Url, fresh: bool) -> JoinHandle<Result<Connected>> {
+    let (client, origin, url) = (lane.client.http.clone(), lane.source.url.clone(), url.clone());
+    let (notices, id) = (lane.notices.clone(), lane.id);
+    tokio::spawn(async move {
+        let reached = |round_trip| {
+            // The copy may be over.
+            let _ = notices.send(Notice::RoundTrip { lane: id, round_trip, loaded: None });
+        };
+        client.connect_telling(&origin, &url, Purpose::Lane, fresh, &reached).await
+    })
+}
+
+/// What is asked for with a request for bytes: of a large file, nothing.
+fn asks_with_bytes<'a>(lane: &Lane, asking: &'a mut Option<Asking>) -> Option<&'a Asking> {
+    if lane.target.size_bytes().is_some_and(|size_bytes| size_bytes > SMALL_DOWNLOAD_BYTES_MAX) {
+        let unasked = asking.take_if(|asking| !asking.is_sent());
+        unasked.into_iter().for_each(|asking| asking.give_up(lane));
+    }
+    asking.as_ref()
 }
 
 /// Tells what the kernel knows of the round trip.
@@ -237,24 +298,6 @@ fn tell_round_trip(lane: &Lane, connection: &Connection) {
     if let Some(round_trip) = connection.round_trip() {
         let loaded = connection.loaded_round_trip();
         lane.tell(Notice::RoundTrip { lane: lane.id, round_trip, loaded });
-    }
-}
-
-impl Asking {
-    /// Passes on what the head of an answer says beside its bytes.
-    fn told(self, lane: &Lane, head: &ResponseHead) {
-        let source = lane.source.number;
-        let said = head.digests().into_iter().find(|checksum| checksum.kind() == self.asks.kind);
-        match said {
-            Some(checksum) => {
-                lane.client.http.asked_for_digest(&lane.source.url, true);
-                lane.tell(Notice::Digest { source, vote: Vote::Says(checksum) });
-            }
-            None => lane.tell(Notice::DigestUnsaid { source }),
-        }
-        if self.asks.follow_links && self.served != Served::default() {
-            lane.tell(Notice::Served { source, served: self.served });
-        }
     }
 }
 
@@ -267,7 +310,7 @@ async fn send(
 ) -> Result<()> {
     let mut request = Request::new("GET", url);
     if let Some(asking) = asks {
-        request = request.header("Want-Digest", gridlane_dav::digest::name(asking.asks.kind));
+        request = asking.add_to(request);
     }
     // Not every server takes a range that goes on behind the end.
     let end = lane.source.size_bytes().map_or(range.end(), |size_bytes| range.end().min(size_bytes));

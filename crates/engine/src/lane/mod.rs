@@ -5,8 +5,11 @@
 
 mod file;
 mod http;
+mod question;
 mod root;
 mod tally;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use file::open as open_file;
 
@@ -28,6 +31,8 @@ use crate::target::Target;
 pub(crate) enum Command {
     /// Ask for these bytes, behind what was asked for before.
     Request(ByteRange),
+    /// Ask for the checksum now, if the lane is to ask at all and has nothing else to ask for.
+    Ask,
     /// Drop the connection.
     Close,
 }
@@ -42,7 +47,7 @@ pub(crate) struct Lane {
     pub(crate) target: Arc<Target>,
     pub(crate) client: Client,
     pub(crate) pace: Arc<Pace>,
-    /// Its first request asks for the checksum too.
+    /// It asks for the checksum too: with its first request, or when it is told to.
     pub(crate) asks: Option<Asks>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
 }

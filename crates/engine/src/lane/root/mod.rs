@@ -171,6 +171,7 @@ impl Reader<'_> {
                         self.ask(range);
                         continue;
                     }
+                    Some(Command::Ask) => continue,
                     Some(Command::Close) | None => return Ok(()),
                 },
                 () = &mut timer, if !self.tally.is_empty() => {

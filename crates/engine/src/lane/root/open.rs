@@ -52,6 +52,7 @@ async fn with_orders<T>(
             biased;
             command = commands.recv() => match command {
                 Some(Command::Request(range)) => early.push_back(range),
+                Some(Command::Ask) => {}
                 Some(Command::Close) | None => return Err(End::Lost(Loss::Closed, None)),
             },
             outcome = &mut doing => return Ok(outcome),

@@ -1,0 +1,111 @@
+//! Who is asked for the checksum, and how.
+//!
+//! Of a small file each source is asked on the connection of its lane, so that nobody is connected to twice: with the
+//! first bytes that are asked for, or by a question of its own while there are no bytes to ask for. What a large file's
+//! server may have to read for long is asked for beside the data.
+
+use gridlane_core::limits::SMALL_DOWNLOAD_BYTES_MAX;
+use gridlane_core::{Result, Scheme};
+use gridlane_plan::{Settings, SourceId};
+
+use crate::digests;
+use crate::lane::{Asks, Command};
+use crate::replica::Replica;
+use crate::run::Run;
+use crate::verdict::Vote;
+
+impl Run<'_> {
+    /// Asks a source for its checksum, unless that could change nothing.
+    pub(crate) fn ask_digest(&mut self, source: usize) {
+        if self.is_described() || self.is_its_own_word() {
+            self.replicas[source].vote = Vote::Silent;
+            return;
+        }
+        let url = &self.replicas[source].source.url;
+        let may_be_small = self.size_bytes.is_none_or(|size_bytes| size_bytes <= SMALL_DOWNLOAD_BYTES_MAX);
+        // The others are spares, and have no lanes.
+        let has_lane = source < Settings::default().sources_open_max;
+        if has_lane && url.scheme().is_http() && may_be_small && !self.client.http.thinks_long(url) {
+            self.replicas[source].asks_by_lane = true;
+            return;
+        }
+        self.ask_beside(source);
+    }
+
+    /// What a new lane to a source asks for beside bytes.
+    pub(crate) fn asks_of_lane(&mut self, source: usize) -> Option<Asks> {
+        let asks = Asks { kind: self.digest_kind(), follow_links: self.options.follow_links };
+        std::mem::take(&mut self.replicas[source].asks_by_lane).then_some(asks)
+    }
+
+    /// When the size is known: tells lanes that are ready and have nothing to fetch of a small file to ask for its
+    /// checksum, and asks for that of a large one beside the data.
+    pub(crate) fn ask_by_idle_lanes(&mut self) {
+        let Some(size_bytes) = self.size_bytes else { return };
+        if !std::mem::take(&mut self.has_new_lanes) {
+            return;
+        }
+        for number in 0..self.replicas.len() {
+            let report = self.plan.source_report(SourceId(number as u32));
+            let is_idle = report.is_none_or(|report| report.outstanding_bytes == 0);
+            let replica = &mut self.replicas[number];
+            if replica.dead.is_some() || replica.received_bytes > 0 || !is_idle {
+                continue;
+            }
+            if size_bytes > SMALL_DOWNLOAD_BYTES_MAX {
+                // Bytes may soon be asked for on its lane, and would have to wait for the answer.
+                if replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane) {
+                    self.ask_beside(number);
+                }
+                continue;
+            }
+            let Some(lane) = replica.asking_lane else { continue };
+            if self.lanes.get(&lane).is_some_and(|entry| entry.is_dialled) {
+                self.command(lane, Command::Ask);
+            }
+        }
+    }
+
+    /// Whether the only source is a file of this machine that is uploaded. Its checksum is that of the bytes that
+    /// were read of it: reading all of it twice would tell nothing that comparing with the server does not.
+    pub(crate) fn is_its_own_word(&self) -> bool {
+        let is_local = |replica: &Replica| replica.source.url.scheme() == Scheme::File;
+        self.upload_url.is_some() && matches!(&self.replicas[..], [only] if is_local(only))
+    }
+
+    fn ask_beside(&mut self, source: usize) {
+        let source = self.replicas[source].source.clone();
+        let follow_links = self.options.follow_links;
+        digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
+    }
+
+    /// Every byte is there: asks those beside the data whose word is waited for, and whose lanes were to ask and cannot.
+    pub(crate) fn ask_instead(&mut self) {
+        let is_alone = self.replicas.len() == 1;
+        for source in 0..self.replicas.len() {
+            let replica = &mut self.replicas[source];
+            let lane = replica.asking_lane.and_then(|lane| self.lanes.get(&lane));
+            let is_asked = lane.is_some_and(|entry| entry.is_dialled);
+            let is_awaited = is_alone || replica.source.identity().is_some();
+            if replica.dead.is_some() || is_asked || !is_awaited {
+                continue;
+            }
+            if replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane) {
+                self.ask_beside(source);
+            }
+        }
+    }
+
+    /// A lane asked for the checksum in vain. Some servers say it to a question of its own only; that has an
+    /// end with those that have never said one.
+    pub(crate) fn unsaid(&mut self, source: usize) -> Result<()> {
+        if self.replicas[source].asking_lane.take().is_none() {
+            return Ok(()); // It was asked beside the data meanwhile.
+        }
+        if self.client.http.is_silent(&self.replicas[source].source.url) {
+            return self.voted(source, Vote::Silent);
+        }
+        self.ask_beside(source);
+        Ok(())
+    }
+}

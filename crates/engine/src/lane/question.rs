@@ -1,0 +1,141 @@
+//! The checksum, asked for on the connection of a lane.
+//!
+//! With the first bytes that the lane asks for, or with a question of its own: while there is nothing to fetch, or
+//! behind an answer that did not say it. What a server has to think about for long would keep bytes waiting, so only
+//! small files are asked about in this way.
+
+use gridlane_core::limits::{DIGEST_HEAD_MAX, SMALL_DOWNLOAD_BYTES_MAX};
+use gridlane_core::{Result, Url};
+use gridlane_dav::ResponseHead;
+use tokio::time::timeout;
+
+use super::{Asks, Lane};
+use crate::digests;
+use crate::http::{Connection, Request, Response};
+use crate::notice::Notice;
+use crate::served::Served;
+use crate::verdict::Vote;
+
+/// A checksum that is to be asked for, or whose answer is to come.
+pub(super) struct Asking {
+    asks: Asks,
+    /// What the servers on the way said.
+    served: Served,
+    /// The question was sent on the connection that there is; so many other answers come before its own.
+    behind: Option<usize>,
+}
+
+impl Asking {
+    pub(super) fn new(asks: Asks) -> Asking {
+        Asking { asks, served: Served::default(), behind: None }
+    }
+
+    /// There is a new connection, on which nothing was asked.
+    pub(super) fn begin(&mut self) {
+        self.behind = None;
+    }
+
+    /// Whether its question was sent.
+    pub(super) fn is_sent(&self) -> bool {
+        self.behind.is_some()
+    }
+
+    /// Whether the next answer is its own.
+    pub(super) fn is_next(&self) -> bool {
+        self.behind == Some(0)
+    }
+
+    /// Another answer is over; whether its own is the next one now.
+    pub(super) fn pass(&mut self) -> bool {
+        let was_next = self.is_next();
+        self.behind = self.behind.map(|behind| behind.saturating_sub(1));
+        self.is_next() && !was_next
+    }
+
+    /// Asks for it too with a request for bytes.
+    pub(super) fn add_to<'a>(&self, request: Request<'a>) -> Request<'a> {
+        request.header("Want-Digest", gridlane_dav::digest::name(self.asks.kind))
+    }
+
+    /// Remembers what the head of an answer says beside its bytes.
+    pub(super) fn note(&mut self, url: &Url, head: &ResponseHead) {
+        self.served.take(url, &head.headers);
+    }
+
+    /// Sends its own question, behind `unanswered` others.
+    pub(super) async fn send(
+        &mut self,
+        connection: &mut Connection,
+        url: &Url,
+        unanswered: usize,
+    ) -> Result<()> {
+        let sent = connection.send(&self.add_to(Request::new("HEAD", url))).await;
+        self.behind = sent.is_ok().then_some(unanswered);
+        sent
+    }
+
+    /// The answer to the request for bytes with which it was asked for has begun. What is left: a question of its own, if
+    /// the answer does not say it and there is room for one.
+    pub(super) fn told(self, lane: &Lane, response: &Response) -> Option<Asking> {
+        let said = response.head.digests().into_iter().find(|checksum| checksum.kind() == self.asks.kind);
+        let Some(checksum) = said else {
+            let is_small = lane.source.size_bytes().is_some_and(|bytes| bytes <= SMALL_DOWNLOAD_BYTES_MAX);
+            let may_ask = response.keeps_alive && !lane.client.http.is_silent(&lane.source.url);
+            // What was redirected is asked for where it was named: the server on the way may say it.
+            let is_here = lane.source.current_url() == lane.source.url;
+            if is_small && may_ask && is_here {
+                return Some(self);
+            }
+            self.give_up(lane);
+            return None;
+        };
+        lane.client.http.asked_for_digest(&lane.source.url, true);
+        lane.tell(Notice::Digest { source: lane.source.number, vote: Vote::Says(checksum) });
+        self.pass_on(lane);
+        None
+    }
+
+    /// Its own question was answered. `false`: not with a success, so that bytes that belong to nothing may follow.
+    pub(super) fn answered(mut self, lane: &Lane, url: &Url, response: &Response) -> bool {
+        let head = &response.head;
+        if !head.status.is_success() {
+            self.give_up(lane);
+            return false;
+        }
+        self.note(url, head);
+        let Ok(word) = digests::word_of(&lane.client.http, &lane.source.url, Some(self.asks.kind), head)
+        else {
+            self.give_up(lane);
+            return false;
+        };
+        lane.source.set_asked_bytes(word.identity.size_bytes);
+        if lane.source.two_sizes().is_some() {
+            self.give_up(lane);
+            return true;
+        }
+        let vote = digests::vote(&lane.source, word);
+        lane.tell(Notice::Digest { source: lane.source.number, vote });
+        self.pass_on(lane);
+        true
+    }
+
+    /// It cannot be asked for here.
+    pub(super) fn give_up(self, lane: &Lane) {
+        lane.tell(Notice::DigestUnsaid { source: lane.source.number });
+        self.pass_on(lane);
+    }
+
+    fn pass_on(self, lane: &Lane) {
+        if self.asks.follow_links && self.served != Served::default() {
+            lane.tell(Notice::Served { source: lane.source.number, served: self.served });
+        }
+    }
+}
+
+/// Nobody waits any more for the only answer that is still to come on a connection. When it has come, the next copy
+/// can use the connection.
+pub(super) fn leave(mut connection: Connection) {
+    tokio::spawn(async move {
+        let _ = timeout(DIGEST_HEAD_MAX, connection.response()).await;
+    });
+}

@@ -1,0 +1,99 @@
+//! What becomes of a connection that is being made when the copy is over.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gridlane_core::Url;
+use gridlane_net::tls::Trust;
+use gridlane_net::{Dialer, Proxies};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use crate::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+/// A SOCKS proxy behind which the server is that it is asked for, and the one named `far.example`: the way to that
+/// one is open only when `gate` says so.
+async fn proxy(gate: watch::Receiver<bool>, far: Arc<AtomicUsize>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            tokio::spawn(serve(socket, gate.clone(), far.clone()));
+        }
+    });
+    format!("socks5h://{address}")
+}
+
+async fn serve(mut socket: TcpStream, mut gate: watch::Receiver<bool>, far: Arc<AtomicUsize>) -> Option<()> {
+    let mut buf = [0; 512];
+    let mut greeting = [0; 2];
+    socket.read_exact(&mut greeting).await.ok()?;
+    socket.read_exact(&mut buf[..greeting[1] as usize]).await.ok()?;
+    socket.write_all(&[5, 0]).await.ok()?;
+    // CONNECT to a name, and a port.
+    socket.read_exact(&mut buf[..5]).await.ok()?;
+    let len = buf[4] as usize;
+    socket.read_exact(&mut buf[..len + 2]).await.ok()?;
+    if buf[..len].starts_with(b"far") {
+        far.fetch_add(1, Ordering::SeqCst);
+        gate.wait_for(|is_open| *is_open).await.ok()?;
+    }
+    socket.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.ok()?;
+    let mut request = Vec::new();
+    while socket.read_buf(&mut request).await.ok()? > 0 {
+        if request.ends_with(b"\r\n\r\n") {
+            let answer = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-3/4\r\n\
+                          Content-Length: 4\r\nDigest: adler32=03d8018b\r\n\r\n";
+            let body = if request.starts_with(b"GET") { "abcd" } else { "" };
+            socket.write_all([answer, body].concat().as_bytes()).await.ok()?;
+            request.clear();
+        }
+    }
+    None
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
+    let (open, gate) = watch::channel(false);
+    let far = Arc::new(AtomicUsize::new(0));
+    let address = proxy(gate, far.clone()).await;
+    let proxies = Proxies::from_environment(|name| (name == "ALL_PROXY").then(|| address.clone()));
+    let client = Client::new(Dialer::new(Trust::default()).proxies(proxies), Duration::from_secs(30));
+    let dir = tempfile::tempdir().unwrap();
+    let near_url = Url::parse_absolute("http://near.example/f").unwrap();
+    let far_url = Url::parse_absolute("http://far.example/f").unwrap();
+    let copy_of = |sources: Vec<Url>, name: &str| {
+        let target = TargetSpec::File { path: dir.path().join(name), overwrite: false };
+        let spec = CopySpec { sources, target, options: Options::default() };
+        let client = client.clone();
+        async move { copy(spec, client, &mut Nobody, std::future::pending()).await }
+    };
+    let begun = Instant::now();
+    while far.load(Ordering::SeqCst) == 0 {
+        // The near one may be so fast that the far one is not even asked for.
+        let name = format!("{}", begun.elapsed().as_nanos());
+        let outcome = copy_of(vec![near_url.clone(), far_url.clone()], &name).await;
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        assert!(begun.elapsed() < DEADLINE);
+    }
+    let dialled = far.load(Ordering::SeqCst);
+    open.send(true).unwrap();
+    while !client.http.has_idle_lane(&far_url) {
+        assert!(begun.elapsed() < DEADLINE, "nobody went on connecting");
+        tokio::task::yield_now().await;
+    }
+    let outcome = copy_of(vec![far_url], "last").await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert_eq!(outcome.report.sources[0].handshakes, 0);
+    assert_eq!(far.load(Ordering::SeqCst), dialled, "no other connection was made");
+}

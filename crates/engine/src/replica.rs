@@ -1,0 +1,100 @@
+//! A source as a copy sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gridlane_core::{Error, Time};
+use gridlane_plan::LaneId;
+
+use crate::meter::{Bursts, Meter};
+use crate::source::Source;
+use crate::trouble::Trouble;
+use crate::verdict::Vote;
+
+/// A source as the run sees it.
+pub(crate) struct Replica {
+    pub(crate) source: Arc<Source>,
+    pub(crate) meter: Meter,
+    pub(crate) bursts: Bursts,
+    pub(crate) received_bytes: u64,
+    /// Lanes that had a connection, a new one or one that was there already.
+    pub(crate) connections: u32,
+    /// Connections made; those that were there already do not count.
+    pub(crate) handshakes: u32,
+    /// Whether its server has ever been connected to.
+    pub(crate) is_reached: bool,
+    /// Whether a lane has answered several requests in a row.
+    pub(crate) pipelines: bool,
+    /// What of it has been told.
+    pub(crate) trouble: Trouble,
+    /// How long it has had something to send without a break.
+    pub(crate) busy_ticks: u32,
+    /// Connections that could not be made.
+    pub(crate) failed_connects: u32,
+    pub(crate) failed_connect_at: Time,
+    pub(crate) handshake_round_trips: u32,
+    pub(crate) round_trip: Option<Duration>,
+    pub(crate) vote: Vote,
+    /// Whether its next lane asks for its checksum.
+    pub(crate) asks_by_lane: bool,
+    /// The lane that has been told to ask for it, and has not said what came of that.
+    pub(crate) asking_lane: Option<LaneId>,
+    /// Why it is never used again.
+    pub(crate) dead: Option<Error>,
+    /// What it sent is not to be believed.
+    pub(crate) distrusted: bool,
+    /// Dead only because more sources say another size.
+    pub(crate) outvoted: bool,
+    /// The hypothesis that is being tried says that it sent wrong bytes.
+    pub(crate) doubted: bool,
+    /// How many pieces it sent that were wrong.
+    pub(crate) wrong_pieces: u32,
+    /// Only a server named it: it has no vote.
+    pub(crate) is_served: bool,
+    /// The last thing that went wrong.
+    pub(crate) last_error: Option<Error>,
+}
+
+impl Replica {
+    pub(crate) fn new(number: usize, url: gridlane_core::Url) -> Replica {
+        Replica {
+            source: Arc::new(Source::new(number as u32, url)),
+            meter: Meter::default(),
+            bursts: Bursts::default(),
+            received_bytes: 0,
+            connections: 0,
+            handshakes: 0,
+            is_reached: false,
+            pipelines: false,
+            trouble: Trouble::None,
+            busy_ticks: 0,
+            failed_connects: 0,
+            failed_connect_at: Time::ZERO,
+            handshake_round_trips: 0,
+            round_trip: None,
+            vote: Vote::Pending,
+            asks_by_lane: false,
+            asking_lane: None,
+            dead: None,
+            distrusted: false,
+            outvoted: false,
+            doubted: false,
+            wrong_pieces: 0,
+            is_served: false,
+            last_error: None,
+        }
+    }
+
+    /// The size that it says its object has.
+    pub(crate) fn size_bytes(&self) -> Option<u64> {
+        self.source.identity()?.size_bytes
+    }
+
+    /// Keeps the smallest one.
+    pub(crate) fn saw_round_trip(&mut self, seen: Option<Duration>) {
+        self.round_trip = match (self.round_trip, seen) {
+            (Some(before), Some(seen)) => Some(before.min(seen)),
+            (before, seen) => before.or(seen),
+        };
+    }
+}
