@@ -575,3 +575,30 @@ fn a_far_source_gets_one_lane_where_a_near_one_is_done_before_it_has_begun() {
     assert_eq!(opened(&talk.actions()), [far]);
     assert_eq!(opened(&talk.tell(reached(1, 300))), []);
 }
+
+#[test]
+fn near_the_end_a_lane_owes_no_more_than_its_path_holds() {
+    let owed = |size_bytes: u64| {
+        let (mut talk, asked) = Talk::ready(one_lane(), 1, size_bytes);
+        talk.tell(Event::Pipelines { lane: LaneId(0) });
+        let mut owed: Vec<u64> = asked.iter().map(|(_, range)| range.len()).collect();
+        // 100 MB/s at 10 ms, until 72 MB came.
+        for _ in 0..72 {
+            let mut actions = talk.wait_ms(10);
+            let mut came = 1_000_000;
+            while came > 0 && !owed.is_empty() {
+                let part = owed[0].min(came);
+                (owed[0], came) = (owed[0] - part, came - part);
+                actions.extend(talk.tell(received(0, part)));
+                if owed[0] == 0 {
+                    owed.remove(0);
+                    actions.extend(talk.tell(Event::RequestDone { lane: LaneId(0) }));
+                }
+            }
+            owed.extend(requests(&actions).iter().map(|(_, range)| range.len()));
+        }
+        owed.iter().sum::<u64>()
+    };
+    let (ending, midway) = (owed(100_000_000), owed(1_000_000_000));
+    assert!(2 * ending <= midway + MIB, "{ending} bytes near the end, {midway} in the middle");
+}
