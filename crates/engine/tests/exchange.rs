@@ -105,3 +105,15 @@ async fn the_text_of_an_error_is_bounded() {
     assert_eq!(error.kind(), ErrorKind::Denied);
     assert!(error.message().len() < 1000, "{}", error.message().len());
 }
+
+#[tokio::test]
+async fn the_round_trip_of_the_data_is_known_behind_it() {
+    const BYTES: usize = 16 << 20;
+    let server = Scripted::start(|_| answer("200 OK", &[], &"x".repeat(BYTES))).await;
+    let (client, url) = (client(), server.url("/f"));
+    let mut got = client.exchange(&Request::new("GET", &url)).await.unwrap();
+    assert_eq!(got.read_whole(BYTES).await.unwrap().len(), BYTES);
+    let (empty, loaded) = (got.connection.round_trip(), got.connection.loaded_round_trip());
+    assert!(empty.is_some_and(|time| !time.is_zero()), "{empty:?}");
+    assert!(loaded.is_some_and(|time| !time.is_zero() && time < Duration::from_secs(5)), "{loaded:?}");
+}

@@ -412,6 +412,38 @@ mod tests {
         assert!(route != route.clone().as_user() && !route.is_as_user());
     }
 
+    /// The other end speaks TLS only when the round trip was told.
+    #[tokio::test]
+    async fn the_round_trip_is_told_before_tls() {
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = tls::self_signed(dir.path(), &["127.0.0.1".into()]).unwrap();
+        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key, false).unwrap()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = Url::parse_absolute(&format!("https://{}/", listener.local_addr().unwrap())).unwrap();
+        let told = Arc::new(tokio::sync::Notify::new());
+        let waits = told.clone();
+        let serving = tokio::spawn(async move {
+            let (socket, _) = listener.accept().await.unwrap();
+            waits.notified().await;
+            acceptor.accept(socket).await
+        });
+        let dialer = Dialer::new(Trust { ca_files: vec![cert], ..Trust::default() });
+        let route = dialer.route(&url).unwrap();
+        let round_trips = std::sync::Mutex::new(Vec::new());
+        let reached = |round_trip| {
+            round_trips.lock().unwrap().push(round_trip);
+            told.notify_one();
+        };
+        let dialled = dialer.dial_telling(&route, &reached).await.unwrap();
+        assert_eq!(dialled.handshake_round_trips, 2);
+        let round_trips = round_trips.lock().unwrap().clone();
+        assert!(
+            matches!(round_trips[..], [once] if once > Duration::ZERO && once < CONNECT_MAX),
+            "{round_trips:?}"
+        );
+        serving.await.unwrap().unwrap();
+    }
+
     #[tokio::test]
     async fn what_does_not_answer_or_shake_hands_is_passed_over() {
         let (hole, _filling, _listener) = black_hole().await;

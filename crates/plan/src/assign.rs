@@ -7,8 +7,8 @@ use crate::bound::level;
 use crate::lane::Lane;
 use crate::plan::Plan;
 use crate::settings::{
-    OUTSTANDING_SLACK_S, OUTSTANDING_SLOW_S, PROBE_BYTES, SERIAL_REQUEST_FACTOR, SERIAL_ROUND_TRIPS,
-    WINDOW_PARTS,
+    ENDING_PATHS, OUTSTANDING_SLACK_S, OUTSTANDING_SLOW_S, PROBE_BYTES, SERIAL_REQUEST_FACTOR,
+    SERIAL_ROUND_TRIPS, WINDOW_PARTS,
 };
 use crate::source::Standing;
 
@@ -61,17 +61,29 @@ impl Plan {
         }
         let source = self.source(lane.source);
         let is_one_enough = source.is_on_trial || source.is_sequential || self.size_bytes().is_none();
-        !is_one_enough && lane.outstanding_bytes() < self.outstanding_target(now, lane)
+        !is_one_enough && lane.outstanding_bytes() < self.outstanding_target(now, lane, self.is_ending(lane))
     }
 
     /// Twice what the path holds, so that the sender always has something to send, and never so little
-    /// that the sender's window cannot grow.
-    fn outstanding_target(&self, now: Time, lane: &Lane) -> u64 {
+    /// that the sender's window cannot grow. Near the end only what the path holds: which lane will be late cannot be
+    /// known, and what a lane has not been asked for yet any other can have.
+    fn outstanding_target(&self, now: Time, lane: &Lane, is_ending: bool) -> u64 {
         let floor = self.settings.outstanding_bytes_min;
         let Some(rate) = lane.rate_bytes_per_s(now) else { return floor };
         let path_s = lane.round_trip_or_zero().as_secs_f64() + OUTSTANDING_SLACK_S;
-        let floor = floor.min((rate * OUTSTANDING_SLOW_S) as u64).max(2 * self.settings.request_bytes_min);
-        floor.max((2.0 * rate * path_s) as u64)
+        let floor_min = 2 * self.settings.request_bytes_min;
+        if is_ending {
+            return floor_min.max((rate * path_s) as u64);
+        }
+        floor.min((rate * OUTSTANDING_SLOW_S) as u64).max(floor_min).max((2.0 * rate * path_s) as u64)
+    }
+
+    /// Whether the free bytes will be handed out before a lane has what it is asked for now.
+    fn is_ending(&self, lane: &Lane) -> bool {
+        let path_s = lane.round_trip_or_zero().as_secs_f64() + OUTSTANDING_SLACK_S;
+        self.size_bytes().is_some()
+            && self.settings.window_bytes.is_none()
+            && (self.work.free_bytes() as f64) < self.total_rate_bytes_per_s() * ENDING_PATHS * path_s
     }
 
     /// The next range for a hungry lane; `None` if others do better with what is free.

@@ -13,7 +13,8 @@
 //! - **Level.** All lanes should end at the same time. Free bytes are poured over the lanes like water
 //!   into a vessel whose floor is the time at which each lane runs dry; a lane gets no more than fits
 //!   under the surface. So a far or slow source works until its last useful moment and never owns
-//!   the end of the copy (the formula is that of [`fluid_bound_s`]).
+//!   the end of the copy (the formula is that of [`fluid_bound_s`]). When the free bytes come to an end, a lane has no
+//!   more outstanding than its path holds: what nobody was asked for yet, whoever is early can have.
 //! - **Hedge.** When a lane has nothing to do and a request ends late, the end of that request is asked
 //!   for a second time, as much as lets both finish together. No byte is owed twice otherwise, and
 //!   none three times.
@@ -38,8 +39,8 @@
 //! | --- | --- |
 //! | A: 3 equal of 100 MB/s, 10 ms, 10 GB | 0.999 |
 //! | B: 100/50/10 MB/s at 1/30/150 ms, 1 GB | 0.987 |
-//! | C: as B, 100 MB | 0.890 |
-//! | D: five of 200 to 20 MB/s at 0.5 to 300 ms, 2 GB | 0.949 |
+//! | C: as B, 100 MB | 0.895 |
+//! | D: five of 200 to 20 MB/s at 0.5 to 300 ms, 2 GB | 0.938 |
 //! | E: as B, the fast source goes silent at 2 s | 0.984 |
 //! | F: as B, the fast source drops to 5 % at 2 s | 0.979 |
 //! | G: 3 equal, one drops to 5 % after 80 % of 3 GB | 0.988 |

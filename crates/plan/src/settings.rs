@@ -91,6 +91,9 @@ pub(crate) const WINDOW_PARTS: u64 = 16;
 pub(crate) const PROBE_BYTES: u64 = 256 * KIB;
 /// Seconds of outstanding bytes beyond the round trip: how late the engine may be.
 pub(crate) const OUTSTANDING_SLACK_S: f64 = 0.1;
+/// A copy is ending when its free bytes last for no longer than this many times a lane's round trip and slack: twice
+/// what a lane has outstanding until then.
+pub(crate) const ENDING_PATHS: f64 = 4.0;
 /// Seconds of outstanding bytes to which `outstanding_bytes_min` is cut for slow lanes.
 pub(crate) const OUTSTANDING_SLOW_S: f64 = 2.0;
 /// First window of a TCP connection, in bytes: what a lane of unknown rate is thought to begin with.

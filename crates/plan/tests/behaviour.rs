@@ -510,3 +510,95 @@ fn the_first_bytes_of_an_unknown_size_wait_for_the_connection_that_is_there_and_
     let late = requests(&talk.wait_ms(1000));
     assert_eq!(late.first().map(|(lane, range)| (*lane, range.start())), Some((LaneId(1), 0)));
 }
+
+// --- Lanes at the start --------------------------------------------------------------------------
+
+/// The round trip of a lane is told while it is being opened.
+fn reached(lane: u64, round_trip_ms: u64) -> Event {
+    Event::RoundTrip { lane: LaneId(lane), round_trip: Duration::from_millis(round_trip_ms), loaded: None }
+}
+
+/// It is ready, and nothing new is told of its round trip.
+fn connected(lane: u64) -> Event {
+    Event::LaneReady { lane: LaneId(lane), round_trip: None }
+}
+
+#[test]
+fn a_far_source_has_four_lanes_until_the_size_is_known_and_then_all_at_once() {
+    let (mut talk, first) = Talk::begin(Settings::default(), 1);
+    assert_eq!(opened(&first), [A]);
+    assert_eq!(opened(&talk.tell(reached(0, 300))), [A; 3]);
+    assert_eq!(opened(&talk.tell(connected(0))), []);
+    assert_eq!(opened(&talk.tell(Event::SizeKnown { size_bytes: 1024 * MIB })), [A; 12]);
+}
+
+#[test]
+fn a_near_source_and_a_small_object_have_few_lanes() {
+    let (mut talk, _) = Talk::begin(Settings::default(), 1);
+    talk.plan.handle(talk.now, Event::SizeKnown { size_bytes: 1024 * MIB });
+    assert_eq!(opened(&talk.tell(reached(0, 20))), [], "slow start is short");
+    let (mut talk, _) = Talk::begin(Settings::default(), 1);
+    talk.plan.handle(talk.now, Event::SizeKnown { size_bytes: MIB });
+    assert_eq!(opened(&talk.tell(reached(0, 300))), [A; 3], "one for each of the smallest requests");
+}
+
+#[test]
+fn a_connection_that_is_there_tells_the_size_before_others_are_made() {
+    let mut plan = Plan::new(Settings::default());
+    plan.add_source(Time::ZERO);
+    let round_trip = Duration::from_millis(300);
+    plan.handle(Time::ZERO, Event::Warm { source: A, rate_bytes_per_s: 10e6, round_trip });
+    let mut talk = Talk { plan, now: Time::ZERO };
+    assert_eq!(opened(&talk.actions()), [A]);
+    assert_eq!(opened(&talk.tell(connected(0))), []);
+    assert_eq!(opened(&talk.tell(Event::SizeKnown { size_bytes: 1024 * MIB })), [A; 15]);
+}
+
+#[test]
+fn sources_share_the_lanes_that_the_start_is_worth() {
+    let (mut talk, first) = Talk::begin(Settings::default(), 2);
+    assert_eq!(opened(&first), [A, B]);
+    assert_eq!(opened(&talk.tell(reached(0, 100))), [], "the other one may say how much there is");
+    talk.tell(reached(1, 100));
+    let all = opened(&talk.tell(Event::SizeKnown { size_bytes: 1024 * MIB }));
+    assert_eq!([A, B].map(|source| all.iter().filter(|opened| **opened == source).count()), [7, 7]);
+}
+
+#[test]
+fn a_far_source_gets_one_lane_where_a_near_one_is_done_before_it_has_begun() {
+    let (mut talk, _) = Talk::ready(Settings::default(), 1, 64 * MIB);
+    for _ in 0..20 {
+        talk.wait_ms(10);
+        talk.tell(received(0, 1_000_000));
+    }
+    let far = talk.plan.add_source(talk.now);
+    assert_eq!(opened(&talk.actions()), [far]);
+    assert_eq!(opened(&talk.tell(reached(1, 300))), []);
+}
+
+#[test]
+fn near_the_end_a_lane_owes_no_more_than_its_path_holds() {
+    let owed = |size_bytes: u64| {
+        let (mut talk, asked) = Talk::ready(one_lane(), 1, size_bytes);
+        talk.tell(Event::Pipelines { lane: LaneId(0) });
+        let mut owed: Vec<u64> = asked.iter().map(|(_, range)| range.len()).collect();
+        // 100 MB/s at 10 ms, until 72 MB came.
+        for _ in 0..72 {
+            let mut actions = talk.wait_ms(10);
+            let mut came = 1_000_000;
+            while came > 0 && !owed.is_empty() {
+                let part = owed[0].min(came);
+                (owed[0], came) = (owed[0] - part, came - part);
+                actions.extend(talk.tell(received(0, part)));
+                if owed[0] == 0 {
+                    owed.remove(0);
+                    actions.extend(talk.tell(Event::RequestDone { lane: LaneId(0) }));
+                }
+            }
+            owed.extend(requests(&actions).iter().map(|(_, range)| range.len()));
+        }
+        owed.iter().sum::<u64>()
+    };
+    let (ending, midway) = (owed(100_000_000), owed(1_000_000_000));
+    assert!(2 * ending <= midway + MIB, "{ending} bytes near the end, {midway} in the middle");
+}

@@ -92,6 +92,20 @@ mod tests {
     }
 
     #[test]
+    fn the_round_trip_of_data_is_known_when_data_came() {
+        const BYTES: usize = 16 << 20;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        assert_eq!(info(&near).unwrap().loaded_round_trip, None);
+        let sending = std::thread::spawn(move || far.write_all(&vec![7; BYTES]).map(|()| far));
+        near.read_exact(&mut vec![0; BYTES]).unwrap();
+        let loaded = info(&near).unwrap().loaded_round_trip;
+        assert!(loaded.is_some_and(|loaded| loaded < Duration::from_secs(5)), "{loaded:?}");
+        sending.join().unwrap().unwrap();
+    }
+
+    #[test]
     fn a_mark_is_set_and_a_number_that_is_none_is_refused() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -150,6 +150,10 @@ fn sources_behind_one_link_fill_it_without_many_connections() {
     let bound_s = START_S + SIZE as f64 / rate(&wan, "one");
     assert!(seconds(&outcome) <= bound_s / 0.75, "{}, at best {bound_s:.2} s", outcome.summary());
     assert!(outcome.number("extra_bytes") <= SIZE as u64 / 10, "{}", outcome.summary());
+    let summary = outcome.summary();
+    let carried = summary["sources"].as_array().unwrap();
+    let connections: u64 = carried.iter().map(|source| source["connections"].as_u64().unwrap()).sum();
+    assert!((1..=2).contains(&connections), "{summary}");
     assert_not_void(&wan);
 }
 
