@@ -364,7 +364,7 @@ pub const LISTING_SORTED_MAX: usize = 100_000;
 /// Entries that travel together from whoever reads a listing to whoever wants it.
 pub const LISTING_BATCH: usize = 256;
 /// Directories of one tree that are listed at the same time: each costs round trips and little else.
-pub const TREE_LISTINGS_MAX: usize = 4;
+pub const TREE_LISTINGS_MAX: usize = 8;
 /// Files and directories of a tree that are held in memory between finding and copying them; what waits
 /// beyond that waits in a temporary file.
 pub const BACKLOG_RECORDS: usize = 4096;

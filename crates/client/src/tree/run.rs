@@ -211,6 +211,9 @@ impl Run<'_> {
     }
 
     fn begin(&mut self) -> Result<()> {
+        if let Some(small) = &mut self.small {
+            small.expect();
+        }
         if let Some(names) = self.names.take() {
             let (shared, tell) = (self.shared.clone(), self.tell.clone());
             let task = self.finders.spawn_blocking(move || find::list(names, &shared, &tell));

@@ -47,6 +47,17 @@ impl Small {
         })
     }
 
+    /// Says from where files are likely to come.
+    pub(super) fn expect(&mut self) {
+        for root in self.shared.roots.iter().filter(|root| root.is_directory) {
+            if let [source @ Place::Remote(_)] = &root.sources[..]
+                && let Ok(url) = source.directory(&TreePath::root())
+            {
+                self.files.expect(&url);
+            }
+        }
+    }
+
     /// Whether another one may begin.
     pub(super) fn has_room(&self) -> bool {
         self.files.has_room()

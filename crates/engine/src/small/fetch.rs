@@ -32,7 +32,7 @@ const ANSWERS_MIN: u32 = 8;
 /// Bytes of a file of unknown size, before any has come.
 const MEAN_BYTES: f64 = 256.0 * 1024.0;
 /// A round trip from which on a path is a long one.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
+pub(super) const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// Connections to a server that is near: while it waits for room in one, others have something to send.
 const FETCHERS_MIN: u128 = 4;
 /// One more connection for so much of the round trip.
@@ -43,6 +43,12 @@ pub(super) fn start(shared: &Arc<Shared>, origin: &Arc<Origin>, stop: watch::Rec
     origin.fetchers.fetch_add(1, Relaxed);
     let (shared, origin) = (shared.clone(), origin.clone());
     tokio::spawn(run(shared, origin, stop));
+}
+
+/// How many fetchers a path with this round trip needs.
+pub(super) fn fetchers_for(round_trip: Duration) -> usize {
+    let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
+    usize::try_from(FETCHERS_MIN + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX)
 }
 
 /// However a fetcher ends, it is one less, and what it had asked for is not lost.
@@ -505,10 +511,7 @@ impl Fetcher<'_> {
         if connection.closes() || self.origin.is_proven.swap(true, Relaxed) {
             return;
         }
-        let round_trip = self.round_trip.unwrap_or_default();
-        let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
-        let wanted =
-            usize::try_from(FETCHERS_MIN + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX);
+        let wanted = fetchers_for(self.round_trip.unwrap_or_default());
         self.origin.fetchers_wanted.store(wanted, Relaxed);
         for _ in self.origin.fetchers.load(Relaxed)..wanted {
             start(self.shared, self.origin, self.stopped.clone());
