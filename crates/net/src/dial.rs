@@ -439,7 +439,8 @@ mod tests {
     async fn a_stranger_ends_it_whatever_other_addresses_there_are() {
         let (address, (_, name)) = speaking().await;
         let (other, (config, _)) = speaking().await;
-        let error = first_of(vec![address, other], Some((config, name)), &|_| ()).await.map(|_| ()).unwrap_err();
+        let error =
+            first_of(vec![address, other], Some((config, name)), &|_| ()).await.map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied);
     }
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gridlane_core::limits::DIRECTORIES_OPEN_MAX;
+use gridlane_core::limits::{DIRECTORIES_OPEN_MAX, TREE_LISTINGS_MAX};
 use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
 
 use super::file::Shared;
@@ -53,7 +53,8 @@ impl Small {
             if let [source @ Place::Remote(_)] = &root.sources[..]
                 && let Ok(url) = source.directory(&TreePath::root())
             {
-                self.files.expect(&url);
+                // The root is listed already.
+                self.files.expect(&url, TREE_LISTINGS_MAX - 1);
             }
         }
     }

@@ -33,6 +33,14 @@ const ANSWERS_MIN: u32 = 8;
 const MEAN_BYTES: f64 = 256.0 * 1024.0;
 /// A round trip from which on a path is a long one.
 pub(super) const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
+/// Round trips for which files are asked for ahead, at the rate at which they come.
+const AHEAD: f64 = 1.5;
+/// Bytes per second of a connection over a long path, before it has shown how fast it is.
+const RATE_AT_FIRST: f64 = 10e6;
+/// Share of what is asked for ahead that is left when more is asked for. To a server that is near, many at once and seldom:
+/// each write wakes it. Over a long path, as they come: what is not asked for is missing a round trip later.
+const LEFT: f64 = 0.5;
+const LEFT_LONG: f64 = 0.85;
 /// Connections to a server that is near: while it waits for room in one, others have something to send.
 const FETCHERS_MIN: u128 = 4;
 /// One more connection for so much of the round trip.
@@ -314,8 +322,10 @@ impl Fetcher<'_> {
         };
         let bytes_max = self.rate.ahead_bytes(self.round_trip);
         let mut bytes: u64 = self.asked.iter().map(|asked| self.rate.expects(&asked.file)).sum();
-        // Many at once, seldom: each write wakes the server.
-        if self.asked.len() > ahead_max / 2 || (bytes > bytes_max / 2 && !self.asked.is_empty()) {
+        let is_long = self.round_trip.is_some_and(|round_trip| round_trip > LONG_ROUND_TRIP);
+        let left = if is_long { LEFT_LONG } else { LEFT };
+        let is_enough = bytes as f64 > left * bytes_max as f64 && !self.asked.is_empty();
+        if self.asked.len() as f64 > left * ahead_max as f64 || is_enough {
             return files;
         }
         // A server that closes after so many would leave the others unanswered. The next one after that finds out
@@ -540,7 +550,12 @@ impl Rate {
         self.mean_bytes += (bytes as f64 - self.mean_bytes) / 16.0;
         let over = self.begun.elapsed();
         if over >= round_trip.unwrap_or_default().max(RATE_OVER_MIN) {
-            self.bytes_per_s = self.bytes as f64 / over.as_secs_f64();
+            let bytes_per_s = self.bytes as f64 / over.as_secs_f64();
+            // What comes late comes at once, and makes no faster path.
+            self.bytes_per_s = match self.bytes_per_s > 0.0 {
+                true => (self.bytes_per_s + bytes_per_s) / 2.0,
+                false => bytes_per_s,
+            };
             (self.begun, self.bytes) = (Instant::now(), 0);
         }
     }
@@ -550,14 +565,16 @@ impl Rate {
         file.size_bytes.unwrap_or(self.mean_bytes as u64)
     }
 
-    /// Bytes of files to have asked for: twice what comes within a round trip, so that the rate may grow.
+    /// Bytes of files to have asked for: more than what comes within a round trip, so that the rate may grow. What is asked
+    /// for beyond that waits in queues on the way, and what finds no room there is sent twice.
     fn ahead_bytes(&self, round_trip: Option<Duration>) -> u64 {
         let round_trip = round_trip.unwrap_or_default();
-        let within = self.bytes_per_s * round_trip.as_secs_f64();
-        // Requests follow when half of it has come: over a long path, that is a round trip later.
-        let min =
-            if round_trip > LONG_ROUND_TRIP { 2 * SMALL_AHEAD_BYTES_MIN } else { SMALL_AHEAD_BYTES_MIN };
-        ((2.0 * within) as u64).max(min)
+        let within = |bytes_per_s: f64| bytes_per_s * round_trip.as_secs_f64();
+        let min = match round_trip > LONG_ROUND_TRIP {
+            true => (within(RATE_AT_FIRST) as u64).clamp(SMALL_AHEAD_BYTES_MIN / 4, SMALL_AHEAD_BYTES_MIN),
+            false => SMALL_AHEAD_BYTES_MIN,
+        };
+        ((AHEAD * within(self.bytes_per_s)) as u64).max(min)
     }
 }
 

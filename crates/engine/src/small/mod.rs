@@ -175,13 +175,15 @@ impl SmallFiles {
         self.under_way
     }
 
-    /// Files are likely to come from the server of `url`: over a long path, connections are made meanwhile.
-    pub fn expect(&mut self, url: &Url) {
+    /// Files are likely to come from the server of `url`: over a long path, connections are made meanwhile, `others` of them for
+    /// something else than files.
+    pub fn expect(&mut self, url: &Url, others: usize) {
         if !self.takes(url, None) || self.origins.contains_key(&key(url)) {
             return;
         }
         let origin = self.origins.entry(key(url)).or_default();
-        tokio::spawn(warm::run(self.shared.clone(), origin.clone(), url.clone(), self.stop.subscribe()));
+        let (shared, stop) = (self.shared.clone(), self.stop.subscribe());
+        tokio::spawn(warm::run(shared, origin.clone(), url.clone(), others, stop));
     }
 
     /// Fetches a file that [`SmallFiles::takes`] takes.

@@ -16,16 +16,22 @@ use super::{Origin, Shared};
 use crate::http::Purpose;
 
 /// Makes connections to the server of `url` and leaves them in the pool: one, and over a long path the others as soon as the
-/// first shows how long it is. Who lists the directory finds out what is wrong where there is none.
-pub(super) async fn run(shared: Arc<Shared>, origin: Arc<Origin>, url: Url, mut stop: watch::Receiver<bool>) {
+/// first shows how long it is, with as many `others` besides. Who lists the directory finds out what is wrong where there is none.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    origin: Arc<Origin>,
+    url: Url,
+    others: usize,
+    mut stop: watch::Receiver<bool>,
+) {
     tokio::select! {
-        () = connect(&shared, &origin, &url) => {}
+        () = connect(&shared, &origin, &url, others) => {}
         // An error: whoever could stop it is gone.
         _ = stop.wait_for(|stop| *stop) => {}
     }
 }
 
-async fn connect(shared: &Arc<Shared>, origin: &Origin, url: &Url) {
+async fn connect(shared: &Arc<Shared>, origin: &Origin, url: &Url, more: usize) {
     let (tell, mut told) = watch::channel(Duration::ZERO);
     let first = async move {
         let reached = |round_trip| {
@@ -35,7 +41,8 @@ async fn connect(shared: &Arc<Shared>, origin: &Origin, url: &Url) {
     };
     let others = async {
         // An error: nobody is reached.
-        let Ok(round_trip) = told.wait_for(|round_trip| !round_trip.is_zero()).await.map(|found| *found) else {
+        let Ok(round_trip) = told.wait_for(|round_trip| !round_trip.is_zero()).await.map(|found| *found)
+        else {
             return;
         };
         if round_trip <= LONG_ROUND_TRIP {
@@ -43,10 +50,11 @@ async fn connect(shared: &Arc<Shared>, origin: &Origin, url: &Url) {
         }
         let wanted = fetchers_for(round_trip);
         let mut connecting = JoinSet::new();
-        for _ in 1..wanted {
+        for _ in 1..wanted + more {
             let (client, url) = (shared.client.clone(), url.clone());
             // Given back when it is dropped.
-            connecting.spawn(async move { client.http.connect(&url, &url, Purpose::Lane, true).await.is_ok() });
+            connecting
+                .spawn(async move { client.http.connect(&url, &url, Purpose::Lane, true).await.is_ok() });
         }
         // Each asks for one file, until the server is proven.
         origin.fetchers_wanted.fetch_max(wanted, Relaxed);
