@@ -470,7 +470,8 @@ impl Fetcher<'_> {
         let mut landing = Landing::begin(file, self.shared.kind);
         let stall_max = SMALL_SILENCE_MAX + 4 * self.round_trip.unwrap_or_default();
         loop {
-            if !self.groups.is_empty() && !connection.has_ahead() {
+            // Behind the last byte nothing may be on its way.
+            if !self.groups.is_empty() && !connection.has_ahead() && !connection.body_ended() {
                 // What is complete does not wait for long with what is not.
                 if timeout(GROUP_AGE_MAX, connection.wait_ahead()).await.is_err() {
                     self.groups.flush().await;
