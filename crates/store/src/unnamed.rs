@@ -104,6 +104,11 @@ impl UnnamedFile {
         self.file.write_all_at(bytes, offset)
     }
 
+    /// Whether its bytes go to a device, for which a write or a sync may have to wait.
+    pub fn has_device(&self) -> bool {
+        !self.directory.is_memory
+    }
+
     /// All `size_bytes` were written: the device may begin with them.
     pub fn written(&self, size_bytes: u64) {
         if !self.directory.is_memory {

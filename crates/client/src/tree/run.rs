@@ -30,6 +30,8 @@ use crate::place::TreePath;
 const TICK: Duration = Duration::from_millis(200);
 /// Messages on their way to the run; each has up to some hundred records.
 const NEWS_MAX: usize = 16;
+/// Files that are begun without a pause: the first are fetched while the next are looked at.
+const BEGUN_AT_ONCE_MAX: usize = 64;
 /// Files that are shown while they are copied.
 const SHOWN_MAX: usize = 4;
 
@@ -184,7 +186,7 @@ impl Run<'_> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
-            self.start_tasks()?;
+            let has_more = self.start_tasks()?;
             let is_found = self.finders.is_empty() && self.news.is_empty() && self.directories.is_empty();
             // A finder that reads a terminal cannot be ended; nobody waits for it.
             let is_begun = self.files.is_empty() && self.held.is_none() && self.returned.is_empty();
@@ -198,6 +200,8 @@ impl Run<'_> {
                 Some(ended) = self.copies.join_next_with_id() => self.copied(ended)?,
                 ends = small_ends(&mut self.small) => self.small_ended(ends)?,
                 _ = tick.tick() => self.tick(),
+                // Those that were begun have their turn before more are.
+                () = tokio::task::yield_now(), if has_more => {}
                 () = &mut stop, if !self.report.is_interrupted => {
                     self.report.is_interrupted = true;
                     self.end_early();
@@ -211,6 +215,9 @@ impl Run<'_> {
     }
 
     fn begin(&mut self) -> Result<()> {
+        if let Some(small) = &mut self.small {
+            small.expect();
+        }
         if let Some(names) = self.names.take() {
             let (shared, tell) = (self.shared.clone(), self.tell.clone());
             let task = self.finders.spawn_blocking(move || find::list(names, &shared, &tell));
@@ -227,17 +234,19 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Begins as much as may run at the same time.
-    fn start_tasks(&mut self) -> Result<()> {
+    /// Begins as much as may run at the same time; `true`: there may be more to begin.
+    fn start_tasks(&mut self) -> Result<bool> {
         while !self.is_ending
             && self.copies.len() < self.parallel
             && let Some(job) = self.returned.pop_front()
         {
             self.start_copy(job, true)?;
         }
-        while !self.is_ending && self.held.is_none() && self.has_room() {
+        let mut begun = 0;
+        while !self.is_ending && self.held.is_none() && begun < BEGUN_AT_ONCE_MAX && self.has_room() {
             let Some(job) = self.files.pop()? else { break };
             self.start_file(job)?;
+            begun += 1;
         }
         if self.copies.len() < self.parallel
             && !self.is_ending
@@ -254,7 +263,7 @@ impl Run<'_> {
             let task = self.finders.spawn(async move { find::directory(&shared, &task_job, &tell).await });
             self.finding.insert(task.id(), Finder::Directory(job));
         }
-        Ok(())
+        Ok(begun == BEGUN_AT_ONCE_MAX)
     }
 
     /// Whether a file may begin, if it is a small one; where there is no way for these, any file.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gridlane_core::limits::DIRECTORIES_OPEN_MAX;
+use gridlane_core::limits::{DIRECTORIES_OPEN_MAX, TREE_LISTINGS_MAX};
 use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
 
 use super::file::Shared;
@@ -45,6 +45,18 @@ impl Small {
             under_way: HashMap::new(),
             next_id: 0,
         })
+    }
+
+    /// Says from where files are likely to come.
+    pub(super) fn expect(&mut self) {
+        for root in self.shared.roots.iter().filter(|root| root.is_directory) {
+            if let [source @ Place::Remote(_)] = &root.sources[..]
+                && let Ok(url) = source.directory(&TreePath::root())
+            {
+                // The root is listed already.
+                self.files.expect(&url, TREE_LISTINGS_MAX - 1);
+            }
+        }
     }
 
     /// Whether another one may begin.

@@ -32,7 +32,15 @@ const ANSWERS_MIN: u32 = 8;
 /// Bytes of a file of unknown size, before any has come.
 const MEAN_BYTES: f64 = 256.0 * 1024.0;
 /// A round trip from which on a path is a long one.
-const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
+pub(super) const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
+/// Round trips for which files are asked for ahead, at the rate at which they come.
+const AHEAD: f64 = 1.5;
+/// Bytes per second of a connection over a long path, before it has shown how fast it is.
+const RATE_AT_FIRST: f64 = 10e6;
+/// Share of what is asked for ahead that is left when more is asked for. To a server that is near, many at once and seldom:
+/// each write wakes it. Over a long path, as they come: what is not asked for is missing a round trip later.
+const LEFT: f64 = 0.5;
+const LEFT_LONG: f64 = 0.85;
 /// Connections to a server that is near: while it waits for room in one, others have something to send.
 const FETCHERS_MIN: u128 = 4;
 /// One more connection for so much of the round trip.
@@ -43,6 +51,12 @@ pub(super) fn start(shared: &Arc<Shared>, origin: &Arc<Origin>, stop: watch::Rec
     origin.fetchers.fetch_add(1, Relaxed);
     let (shared, origin) = (shared.clone(), origin.clone());
     tokio::spawn(run(shared, origin, stop));
+}
+
+/// How many fetchers a path with this round trip needs.
+pub(super) fn fetchers_for(round_trip: Duration) -> usize {
+    let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
+    usize::try_from(FETCHERS_MIN + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX)
 }
 
 /// However a fetcher ends, it is one less, and what it had asked for is not lost.
@@ -308,8 +322,10 @@ impl Fetcher<'_> {
         };
         let bytes_max = self.rate.ahead_bytes(self.round_trip);
         let mut bytes: u64 = self.asked.iter().map(|asked| self.rate.expects(&asked.file)).sum();
-        // Many at once, seldom: each write wakes the server.
-        if self.asked.len() > ahead_max / 2 || (bytes > bytes_max / 2 && !self.asked.is_empty()) {
+        let is_long = self.round_trip.is_some_and(|round_trip| round_trip > LONG_ROUND_TRIP);
+        let left = if is_long { LEFT_LONG } else { LEFT };
+        let is_enough = bytes as f64 > left * bytes_max as f64 && !self.asked.is_empty();
+        if self.asked.len() as f64 > left * ahead_max as f64 || is_enough {
             return files;
         }
         // A server that closes after so many would leave the others unanswered. The next one after that finds out
@@ -454,7 +470,8 @@ impl Fetcher<'_> {
         let mut landing = Landing::begin(file, self.shared.kind);
         let stall_max = SMALL_SILENCE_MAX + 4 * self.round_trip.unwrap_or_default();
         loop {
-            if !self.groups.is_empty() && !connection.has_ahead() {
+            // Behind the last byte nothing may be on its way.
+            if !self.groups.is_empty() && !connection.has_ahead() && !connection.body_ended() {
                 // What is complete does not wait for long with what is not.
                 if timeout(GROUP_AGE_MAX, connection.wait_ahead()).await.is_err() {
                     self.groups.flush().await;
@@ -505,10 +522,7 @@ impl Fetcher<'_> {
         if connection.closes() || self.origin.is_proven.swap(true, Relaxed) {
             return;
         }
-        let round_trip = self.round_trip.unwrap_or_default();
-        let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
-        let wanted =
-            usize::try_from(FETCHERS_MIN + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX);
+        let wanted = fetchers_for(self.round_trip.unwrap_or_default());
         self.origin.fetchers_wanted.store(wanted, Relaxed);
         for _ in self.origin.fetchers.load(Relaxed)..wanted {
             start(self.shared, self.origin, self.stopped.clone());
@@ -537,7 +551,12 @@ impl Rate {
         self.mean_bytes += (bytes as f64 - self.mean_bytes) / 16.0;
         let over = self.begun.elapsed();
         if over >= round_trip.unwrap_or_default().max(RATE_OVER_MIN) {
-            self.bytes_per_s = self.bytes as f64 / over.as_secs_f64();
+            let bytes_per_s = self.bytes as f64 / over.as_secs_f64();
+            // What comes late comes at once, and makes no faster path.
+            self.bytes_per_s = match self.bytes_per_s > 0.0 {
+                true => (self.bytes_per_s + bytes_per_s) / 2.0,
+                false => bytes_per_s,
+            };
             (self.begun, self.bytes) = (Instant::now(), 0);
         }
     }
@@ -547,14 +566,16 @@ impl Rate {
         file.size_bytes.unwrap_or(self.mean_bytes as u64)
     }
 
-    /// Bytes of files to have asked for: twice what comes within a round trip, so that the rate may grow.
+    /// Bytes of files to have asked for: more than what comes within a round trip, so that the rate may grow. What is asked
+    /// for beyond that waits in queues on the way, and what finds no room there is sent twice.
     fn ahead_bytes(&self, round_trip: Option<Duration>) -> u64 {
         let round_trip = round_trip.unwrap_or_default();
-        let within = self.bytes_per_s * round_trip.as_secs_f64();
-        // Requests follow when half of it has come: over a long path, that is a round trip later.
-        let min =
-            if round_trip > LONG_ROUND_TRIP { 2 * SMALL_AHEAD_BYTES_MIN } else { SMALL_AHEAD_BYTES_MIN };
-        ((2.0 * within) as u64).max(min)
+        let within = |bytes_per_s: f64| bytes_per_s * round_trip.as_secs_f64();
+        let min = match round_trip > LONG_ROUND_TRIP {
+            true => (within(RATE_AT_FIRST) as u64).clamp(SMALL_AHEAD_BYTES_MIN / 4, SMALL_AHEAD_BYTES_MIN),
+            false => SMALL_AHEAD_BYTES_MIN,
+        };
+        ((AHEAD * within(self.bytes_per_s)) as u64).max(min)
     }
 }
 

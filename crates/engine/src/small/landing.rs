@@ -42,7 +42,7 @@ impl Landing {
             false => write(),
             true => tokio::task::block_in_place(write),
         };
-        if begun.elapsed() > PAGE_CACHE_MAX {
+        if self.file.has_device() && begun.elapsed() > PAGE_CACHE_MAX {
             origin.is_slow.store(true, Relaxed);
         }
         self.at += bytes.len() as u64;
@@ -139,9 +139,11 @@ impl Groups {
         let (files, told) = (std::mem::take(&mut self.files), std::mem::take(&mut self.told));
         let (shared, origin) = (self.shared.clone(), self.origin.clone());
         let sync = move || {
+            let has_device = files.iter().any(UnnamedFile::has_device);
             let begun = Instant::now();
             let outcomes = commit(files);
-            origin.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
+            // Where there is no device, it was the processor that was waited for.
+            origin.is_slow.store(has_device && begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
             let ends: SmallEnds = told
                 .into_iter()
                 .zip(outcomes)

@@ -12,8 +12,9 @@
 //!
 //! A *fetcher* is a task with one connection of the client's pool, with the same credentials, proxies and TLS as every other.
 //! It sends several requests with one write and reads the answers in order through a buffer that is kept. How many are
-//! under way follows from the rate and the round trip; the first answer of a server comes alone, to see whether it says
-//! checksums and keeps the connection.
+//! under way follows from the rate and the round trip; until a server has given a first answer, each connection carries one
+//! request, to see whether it says checksums and keeps the connection. Over a long path, connections are made while the
+//! caller still lists what there is ([`SmallFiles::expect`]).
 //!
 //! What a file of 100 kB costs, at least, in system calls: one `recv` for two and a half files (with TLS the same for the
 //! records), one or two `pwrite`, a `send` for some ten files, and what [`unnamed`](mod@gridlane_store::unnamed) says: six
@@ -27,6 +28,7 @@ mod fetch;
 mod landing;
 #[cfg(test)]
 mod tests;
+mod warm;
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsString;
@@ -171,6 +173,17 @@ impl SmallFiles {
     /// Files that were pushed and have not ended.
     pub fn under_way(&self) -> usize {
         self.under_way
+    }
+
+    /// Files are likely to come from the server of `url`: over a long path, connections are made meanwhile, `others` of them for
+    /// something else than files.
+    pub fn expect(&mut self, url: &Url, others: usize) {
+        if !self.takes(url, None) || self.origins.contains_key(&key(url)) {
+            return;
+        }
+        let origin = self.origins.entry(key(url)).or_default();
+        let (shared, stop) = (self.shared.clone(), self.stop.subscribe());
+        tokio::spawn(warm::run(shared, origin.clone(), url.clone(), others, stop));
     }
 
     /// Fetches a file that [`SmallFiles::takes`] takes.

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 use gridlane_core::checksum::adler32;
+use gridlane_core::limits::SMALL_FETCHERS_MAX;
 use gridlane_core::{Checksum, Url};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
@@ -188,7 +189,8 @@ async fn odd(numbers: &[usize], odd: impl Fn(usize) -> Reply + Send + Sync + 'st
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_come_on_few_connections_with_several_under_way() {
     let server = odd(&[], |_| unreachable!()).await;
-    assert!(server.connections.load(Relaxed) <= 4, "{:?}", server.connections);
+    // More than a few only where the path seems long, as on a machine with much else to do.
+    assert!(server.connections.load(Relaxed) <= SMALL_FETCHERS_MAX, "{:?}", server.connections);
     assert!(server.ahead.load(Relaxed) > 4, "{:?}", server.ahead);
 }
 

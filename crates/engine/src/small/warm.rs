@@ -1,0 +1,64 @@
+//! Connections that are made while it is still being found out which files there are.
+//!
+//! Over a long path a listing takes as long as connecting does, and every connection has a slow start of its own. So both
+//! happen at the same time, and the first files find as many connections as the path needs.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use gridlane_core::Url;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::fetch::{LONG_ROUND_TRIP, fetchers_for};
+use super::{Origin, Shared};
+use crate::http::Purpose;
+
+/// Makes connections to the server of `url` and leaves them in the pool: one, and over a long path the others as soon as the
+/// first shows how long it is, with as many `others` besides. Who lists the directory finds out what is wrong where there is none.
+pub(super) async fn run(
+    shared: Arc<Shared>,
+    origin: Arc<Origin>,
+    url: Url,
+    others: usize,
+    mut stop: watch::Receiver<bool>,
+) {
+    tokio::select! {
+        () = connect(&shared, &origin, &url, others) => {}
+        // An error: whoever could stop it is gone.
+        _ = stop.wait_for(|stop| *stop) => {}
+    }
+}
+
+async fn connect(shared: &Arc<Shared>, origin: &Origin, url: &Url, more: usize) {
+    let (tell, mut told) = watch::channel(Duration::ZERO);
+    let first = async move {
+        let reached = |round_trip| {
+            tell.send_replace(round_trip);
+        };
+        let _ = shared.client.http.connect_telling(url, url, Purpose::Lane, true, &reached).await;
+    };
+    let others = async {
+        // An error: nobody is reached.
+        let Ok(round_trip) = told.wait_for(|round_trip| !round_trip.is_zero()).await.map(|found| *found)
+        else {
+            return;
+        };
+        if round_trip <= LONG_ROUND_TRIP {
+            return;
+        }
+        let wanted = fetchers_for(round_trip);
+        let mut connecting = JoinSet::new();
+        for _ in 1..wanted + more {
+            let (client, url) = (shared.client.clone(), url.clone());
+            // Given back when it is dropped.
+            connecting
+                .spawn(async move { client.http.connect(&url, &url, Purpose::Lane, true).await.is_ok() });
+        }
+        // Each asks for one file, until the server is proven.
+        origin.fetchers_wanted.fetch_max(wanted, Relaxed);
+        while connecting.join_next().await.is_some() {}
+    };
+    tokio::join!(first, others);
+}
