@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep_until, timeout};
 
 use crate::events::{Event, Observer};
+use crate::http::Purpose;
 use crate::lane::{Command, Lane};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
@@ -251,7 +252,7 @@ impl<'a> Run<'a> {
     fn warm_path(&self, replica: &Replica) -> Option<(f64, Duration)> {
         let url = &replica.source.url;
         let path = self.client.paths.of(url);
-        let is_there = url.scheme().is_http() && self.client.http.has_idle_lane(url);
+        let is_there = url.scheme().is_http() && self.client.http.has_idle(url, Purpose::Lane);
         path.rate_bytes_per_s.zip(path.round_trip).filter(|_| is_there)
     }
 

@@ -215,9 +215,6 @@ impl Run<'_> {
     }
 
     fn begin(&mut self) -> Result<()> {
-        if let Some(small) = &mut self.small {
-            small.expect();
-        }
         if let Some(names) = self.names.take() {
             let (shared, tell) = (self.shared.clone(), self.tell.clone());
             let task = self.finders.spawn_blocking(move || find::list(names, &shared, &tell));
@@ -364,6 +361,12 @@ impl Run<'_> {
             (Some(Finder::Directory(job)), Err(error)) => self.fail(&job, true, &error),
             // The rest of the list is not known.
             (_, Err(error)) => Err(error),
+            (Some(Finder::Directory(_)), Ok(())) => {
+                if let Some(small) = self.small.as_mut().filter(|_| !self.is_ending) {
+                    small.expect();
+                }
+                Ok(())
+            }
             (_, Ok(())) => Ok(()),
         }
     }

@@ -112,10 +112,10 @@ impl Client {
         self.habits.of(url).keeps_existing
     }
 
-    /// Whether a connection that carried ranges from the server of `url` waits to carry more.
-    pub(crate) fn has_idle_lane(&self, url: &Url) -> bool {
+    /// Whether a connection to the server of `url` that was used for `purpose` waits to be used again.
+    pub(crate) fn has_idle(&self, url: &Url, purpose: Purpose) -> bool {
         let user = User::of(&self.credentials, url, url);
-        self.route(url, &user).is_ok_and(|route| self.pool.has(&route, Purpose::Lane))
+        self.route(url, &user).is_ok_and(|route| self.pool.has(&route, purpose))
     }
 
     /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::http::Purpose;
 use crate::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -88,7 +89,7 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
     }
     let dialled = far.load(Ordering::SeqCst);
     open.send(true).unwrap();
-    while !client.http.has_idle_lane(&far_url) {
+    while !client.http.has_idle(&far_url, Purpose::Lane) {
         assert!(begun.elapsed() < DEADLINE, "nobody went on connecting");
         tokio::task::yield_now().await;
     }

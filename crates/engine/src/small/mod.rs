@@ -41,6 +41,7 @@ use gridlane_core::limits::{SMALL_DOWNLOAD_BYTES_MAX, SMALL_FILES_WAITING_MAX, S
 use gridlane_core::{ChecksumKind, Error, Scheme, Url};
 use tokio::sync::{Notify, mpsc, watch};
 
+use crate::http::Purpose;
 use crate::{Client, Options, Report, digests};
 
 pub use gridlane_store::unnamed::Directory;
@@ -176,9 +177,11 @@ impl SmallFiles {
     }
 
     /// Files are likely to come from the server of `url`: over a long path, connections are made meanwhile, `others` of them for
-    /// something else than files.
+    /// something else than files. Only where the server has kept a connection after an answer: one that serves a single
+    /// connection at a time would wait for a request on one of these.
     pub fn expect(&mut self, url: &Url, others: usize) {
-        if !self.takes(url, None) || self.origins.contains_key(&key(url)) {
+        let keeps_connections = || self.shared.client.http.has_idle(url, Purpose::Question);
+        if !self.takes(url, None) || self.origins.contains_key(&key(url)) || !keeps_connections() {
             return;
         }
         let origin = self.origins.entry(key(url)).or_default();

@@ -1,7 +1,7 @@
 //! Connections that are made while it is still being found out which files there are.
 //!
-//! Over a long path a listing takes as long as connecting does, and every connection has a slow start of its own. So both
-//! happen at the same time, and the first files find as many connections as the path needs.
+//! Over a long path a listing takes as long as connecting does, and every connection has a slow start of its own. So once the
+//! root of a tree is listed, connections are made while its directories are, and the first files find as many as the path needs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
