@@ -193,7 +193,7 @@ pub(crate) struct CpArgs {
     /// Go on with the other files when one has failed
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true", action = ArgAction::Set, env = "GRIDLANE_CONTINUE_ON_ERROR")]
     pub(crate) continue_on_error: bool,
-    /// Copy so many files at the same time
+    /// Copy so many files at the same time, beside small ones that come over HTTP: those share a few connections
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=gridlane_core::limits::TREE_PARALLEL_MAX as i64), env = "GRIDLANE_PARALLEL")]
     pub(crate) parallel: u16,
     /// Symbolic links in a tree of this machine: leave them out, or copy what they lead to
