@@ -23,4 +23,4 @@ pub use pacer::Pacer;
 pub use range::{ByteRange, RangeSet};
 pub use secret::Secret;
 pub use time::Time;
-pub use url::{Scheme, Url};
+pub use url::{Endpoint, Scheme, Url};

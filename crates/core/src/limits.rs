@@ -221,6 +221,9 @@ pub const PARTIAL_INTERVAL: Duration = Duration::from_secs(3600);
 pub const RESPONSE_HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Header lines of a response.
 pub const RESPONSE_HEADERS_MAX: usize = 128;
+/// Servers of which a client remembers what they did (some 100 bytes each), so that it need not find out again; when there
+/// are more, all are forgotten.
+pub const SERVERS_REMEMBERED_MAX: usize = 1024;
 /// Redirects followed for one request.
 pub const REDIRECTS_MAX: usize = 10;
 /// Bytes of a body that nobody wants, such as an error's page, which are read so that the connection can be

@@ -57,6 +57,17 @@ impl Scheme {
     }
 }
 
+/// Where a server is: what a URL says but for whose request it is, and for what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// How it is spoken to.
+    pub scheme: Scheme,
+    /// Name or address, without brackets, a link-local one with its zone (`fe80::1%eth0`); letters of names are small.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
 /// The URL of a file or directory, with a scheme that gridlane speaks.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Url {
@@ -184,7 +195,16 @@ impl Url {
         self.inner.path().ends_with('/')
     }
 
-    /// Whether two URLs name the same scheme, host and port.
+    /// Where its server is: what is kept for servers is found by it.
+    pub fn endpoint(&self) -> Endpoint {
+        let host = match &self.zone {
+            Some(zone) => format!("{}%{zone}", self.host()),
+            None => self.host().to_owned(),
+        };
+        Endpoint { scheme: self.scheme, host, port: self.port() }
+    }
+
+    /// Whether two URLs have the same [`endpoint`](Url::endpoint).
     pub fn same_endpoint(&self, other: &Url) -> bool {
         self.scheme == other.scheme
             && self.host() == other.host()
@@ -417,7 +437,9 @@ mod tests {
         assert_eq!(url.request_target(), "/a?b=[x%25y]");
         assert_eq!(url.join("/c").unwrap().zone(), Some("eth0"));
         assert_eq!(url.join("http://other/c").unwrap().zone(), None);
-        assert!(!url.same_endpoint(&parse("http://[fe80::1%25eth1]:1094/a")));
+        let other = parse("http://[fe80::1%25eth1]:1094/a");
+        assert!(!url.same_endpoint(&other) && url.endpoint() != other.endpoint());
+        assert_eq!(url.endpoint().host, "fe80::1%eth0");
         for bad in ["http://[fe80::1%25]/", "http://[fe80::1%25a%20b]/", "http://[fe80::1%eth0]/"] {
             assert!(Url::parse(bad, Path::new("/")).is_err(), "{bad}");
         }

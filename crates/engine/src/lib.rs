@@ -38,6 +38,7 @@ mod keeping;
 mod known;
 mod lane;
 mod ledger;
+mod memory;
 mod meter;
 mod notice;
 mod ordered;

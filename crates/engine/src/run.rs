@@ -251,14 +251,14 @@ impl<'a> Run<'a> {
     /// What a connection to a source does that an earlier copy has left: bytes per second, and its round trip.
     fn warm_path(&self, replica: &Replica) -> Option<(f64, Duration)> {
         let url = &replica.source.url;
-        let path = self.client.paths.of(url);
+        let path = self.client.paths.of(&url.endpoint());
         let is_there = url.scheme().is_http() && self.client.http.has_idle(url, Purpose::Lane);
         path.rate_bytes_per_s.zip(path.round_trip).filter(|_| is_there)
     }
 
     fn is_known_to_pipeline(&self, lane: LaneId) -> bool {
         let source = self.lanes.get(&lane).map(|entry| &self.replicas[entry.source].source);
-        source.is_some_and(|source| self.client.paths.of(&source.url).pipelines)
+        source.is_some_and(|source| self.client.paths.of(&source.url.endpoint()).pipelines)
     }
 
     /// Remembers what the connections did, for copies to come.
@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
             let rate_bytes_per_s = rate_bytes_per_s.map(|rate| rate / report.lanes.max(1) as f64);
             let path =
                 Path { rate_bytes_per_s, round_trip: replica.round_trip, pipelines: replica.pipelines };
-            self.client.paths.learn(&replica.source.url, path);
+            self.client.paths.learn(&replica.source.url.endpoint(), |known| known.update(path));
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER, TLS_ATTEMPT_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url};
+use gridlane_core::{Endpoint, Error, ErrorKind, Fault, Result, Scheme, Url};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -128,11 +128,8 @@ impl Dialer {
         let proxy = self.proxies.of(url)?;
         let is_forwarded = !is_tls
             && proxy.as_ref().is_some_and(|proxy| matches!(proxy.kind, ProxyKind::Http | ProxyKind::Https));
-        let host = match url.zone() {
-            Some(zone) => format!("{}%{zone}", url.host()),
-            None => url.host().to_ascii_lowercase(),
-        };
-        let target = Target { is_tls, host, port: url.port() };
+        let Endpoint { host, port, .. } = url.endpoint();
+        let target = Target { is_tls, host, port };
         Ok(Route { target: (!is_forwarded).then_some(target), proxy, is_as_user: false })
     }
 

@@ -161,6 +161,7 @@ mod tests {
         let http = parse("http://[fe80::1%25eth0]:8080/a%20b?c");
         assert_eq!(parse(&http.typed()), http);
         assert!(parse("root://h//a").same_endpoint(&parse("root://H:1094//b")));
+        assert_eq!(parse("root://h//a").endpoint(), parse("root://H:1094//b").endpoint());
         assert!(!parse("root://h//a").same_endpoint(&parse("roots://h//a")));
         assert_eq!(parse("root://h:80//a").port(), 80);
         assert_eq!(parse("root://bücher.example//a").host(), "xn--bcher-kva.example");

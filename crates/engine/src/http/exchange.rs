@@ -109,7 +109,7 @@ impl Client {
 
     /// Whether the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
     pub(crate) fn keeps_existing(&self, url: &Url) -> bool {
-        self.habits.of(url).keeps_existing
+        self.habits.of(&url.endpoint()).keeps_existing
     }
 
     /// Whether a connection to the server of `url` that was used for `purpose` waits to be used again.
@@ -120,22 +120,22 @@ impl Client {
 
     /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.
     pub(crate) fn is_silent(&self, url: &Url) -> bool {
-        self.habits.of(url).is_silent()
+        self.habits.of(&url.endpoint()).is_silent()
     }
 
     /// Whether the server of `url` begins to send late when a GET asks for a checksum too.
     pub(crate) fn thinks_long(&self, url: &Url) -> bool {
-        self.habits.of(url).thinks_long
+        self.habits.of(&url.endpoint()).thinks_long
     }
 
     /// The server of `url` was asked for a checksum.
     pub(crate) fn asked_for_digest(&self, url: &Url, said: bool) {
-        self.habits.learn(url, |habit| habit.asked_for_digest(said));
+        self.habits.learn(&url.endpoint(), |habit| habit.asked_for_digest(said));
     }
 
     /// The server of `url` did not begin to send when a GET asked for a checksum too.
     pub(crate) fn thought_long(&self, url: &Url) {
-        self.habits.learn(url, |habit| habit.thinks_long = true);
+        self.habits.learn(&url.endpoint(), |habit| habit.thinks_long = true);
     }
 
     /// The way to the server of `url`. What is not HTTP is never asked by it: that could show in clear what
@@ -249,7 +249,7 @@ impl Client {
             outcome => outcome?,
         };
         if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
-            self.habits.learn(request.url, |habit| habit.keeps_existing = true);
+            self.habits.learn(&request.url.endpoint(), |habit| habit.keeps_existing = true);
         }
         Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
     }

@@ -1,22 +1,14 @@
 //! What a client remembers of servers, so that it need not ask each time.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use gridlane_core::Endpoint;
 
-use gridlane_core::{Scheme, Url};
-
-/// Servers that are remembered; when there are more, all are forgotten.
-const SERVERS_KEPT: usize = 1024;
+use crate::memory::Memory;
 
 /// Files whose checksum a server did not say before it is believed that it never says one.
 const SILENT_FILES: u8 = 3;
 
-/// Shared by the clones of a client.
-#[derive(Clone, Default)]
-pub(super) struct Habits(Arc<Mutex<HashMap<Server, Habit>>>);
-
-/// Not the way there: many servers are behind one proxy.
-type Server = (Scheme, String, u16);
+/// Of all servers, shared by the clones of a client. Not by the way there: many servers are behind one proxy.
+pub(super) type Habits = Memory<Endpoint, Habit>;
 
 /// One server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,29 +33,6 @@ impl Habit {
         self.says_digests |= said;
         self.silent_files = self.silent_files.saturating_add(u8::from(!said));
     }
-}
-
-impl Habits {
-    pub(super) fn of(&self, url: &Url) -> Habit {
-        self.all().get(&server(url)).copied().unwrap_or_default()
-    }
-
-    pub(super) fn learn(&self, url: &Url, news: impl FnOnce(&mut Habit)) {
-        let (server, mut all) = (server(url), self.all());
-        if all.len() >= SERVERS_KEPT && !all.contains_key(&server) {
-            all.clear();
-        }
-        news(all.entry(server).or_default());
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<Server, Habit>> {
-        // A panic elsewhere leaves nothing half-done here.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn server(url: &Url) -> Server {
-    (url.scheme(), url.host().to_ascii_lowercase(), url.port())
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Next, Unopened};
 use super::file::OpenFile;
-use super::habits::Habits;
+use super::habits::{Habit, Habits};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
 use super::status::{malformed, said};
@@ -183,7 +183,8 @@ impl Client {
 
     /// A session whose connection broke: the next one to this server ends it.
     pub(crate) fn lost(&self, url: &Url, connection: &Connection) {
-        self.habits.lost(&Server::of(url, connection.is_users()), connection.session().id);
+        let server = Server::of(url, connection.is_users());
+        self.habits.learn(&server, |habit| habit.lost(connection.session().id));
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
@@ -271,7 +272,7 @@ impl Client {
             }
             None => self.connect(way, &home, (request, expect), was_sent).await?,
         };
-        for session in self.habits.take_lost(home.key()) {
+        for session in self.habits.learn(home.key(), Habit::take_lost) {
             // Whatever it says to that: it knows nothing of it any more, or ends it by itself. A connection that is
             // of no use shows so by the answer that does not come.
             let request = Endsess { session }.to_bytes(StreamId::default());

@@ -26,7 +26,7 @@ pub use questions::Greeting;
 pub use status::{malformed, status_error};
 pub(crate) use trunk::{Carrier, Joined, Trunk};
 
-use gridlane_core::Url;
+use gridlane_core::{Endpoint, Url};
 use gridlane_xrd::client::Expect;
 
 /// Sessions that can stand for each other.
@@ -42,12 +42,9 @@ struct Server {
 
 impl Server {
     fn of(url: &Url, as_user: bool) -> Server {
-        let host = match url.zone() {
-            Some(zone) => format!("{}%{zone}", url.host()),
-            None => url.host().to_ascii_lowercase(),
-        };
+        let Endpoint { host, port, .. } = url.endpoint();
         let user = url.credentials().map(|(user, _)| user.to_owned());
-        Server { is_tls: url.scheme().is_encrypted(), host, port: url.port(), user, as_user }
+        Server { is_tls: url.scheme().is_encrypted(), host, port, user, as_user }
     }
 }
 
