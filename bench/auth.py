@@ -4,7 +4,6 @@
 Writes bench/results/auth-DATE.json and docs/performance/auth.md, which says what to know before reading.
 """
 
-import argparse
 import base64
 import json
 import os
@@ -13,52 +12,31 @@ import socket
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
+from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
+from processes import cpu_s
+from report import environment, head, save
+from running import start
+from stats import summarize
 
-from pairs import stolen_and_all  # noqa: E402
-from processes import cpu_s  # noqa: E402
-from report import machine, write_json  # noqa: E402
-from running import clean_up, exit_on_signals, start  # noqa: E402
-from stats import summarize  # noqa: E402
+ROOM_BYTES = 100_000_000
+
 
 def main():
     options = arguments()
-    exit_on_signals()
-    work = Path(tempfile.mkdtemp(prefix="gridlane-bench-", dir="/dev/shm"))
-    work.chmod(0o755)
-    try:
-        return Bench(options, work).run()
-    except KeyboardInterrupt:
-        print("\ninterrupted")
-        return 130
-    finally:
-        clean_up(work)
+    return in_memory(ROOM_BYTES, lambda work: Bench(options, work).run())
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="What proving who one is costs a server.")
-    parser.add_argument("--gridlane", required=True, help="the binary")
-    parser.add_argument("--load", required=True, help="the program tls_load")
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of runs per row (default: 15)")
-    parser.add_argument("--connections", type=int, default=4000, help="connections of a run")
-    parser.add_argument("--requests", type=int, default=40_000, help="requests of a run")
-    parser.add_argument("--quick", action="store_true", help="3 short pairs: shows that it works, nothing more")
-    parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--page", default=str(ROOT / "docs/performance/auth.md"), help="the page to write")
-    options = parser.parse_args()
-    options.gridlane = str(Path(options.gridlane).resolve())
-    options.load = str(Path(options.load).resolve())
-    if options.quick:
-        options.pairs, options.connections, options.requests = 3, 400, 4000
-    return options
+    arguments = Arguments("bench-auth", "What proving who one is costs a server.", "3 short pairs", load="tls_load")
+    arguments.amount("pairs", 15, 3, "pairs of runs per row")
+    arguments.amount("connections", 4000, 400, "connections of a run")
+    arguments.amount("requests", 40_000, 4000, "requests of a run")
+    arguments.page("auth.md")
+    return arguments.parse()
 
 
 class Bench:
@@ -68,27 +46,16 @@ class Bench:
         self.rows = []
 
     def run(self):
-        began = stolen_and_all()
+        run = Run("auth", self.options)
         self.prepare()
         self.handshakes()
         self.first_sight()
         self.requests()
         if not self.rows:
-            sys.exit(f"no row has {self.options.only!r} in its name")
-        stolen, total = (after - before for before, after in zip(began, stolen_and_all()))
-        facts = machine()
-        results = ROOT / "bench/results" / f"auth-{datetime.now():%Y%m%dT%H%M%S}.json"
-        write_json(results, facts, self.rows)
-        print(f"wrote {results.relative_to(ROOT)}")
-        if self.options.quick or self.options.only:
-            print("no page written: it takes a full run")
-        else:
-            write_page(Path(self.options.page), facts, self.rows, 100 * stolen / max(total, 1))
-            print(f"wrote {self.options.page}")
-        for row in self.rows:
-            if row["passed"] is False:
-                print(f"missed its target: {row['name']}")
-        return 0
+            sys.exit(no_such_row(self.options))
+        return run.finish(
+            self.rows, lambda path, facts, stolen: write_page(path, self.options.command, facts, self.rows, stolen),
+        )
 
     # --- What there is to measure ---------------------------------------------------------------------
 
@@ -209,7 +176,7 @@ http {{
             ("resumed", "resumed", False, 4000, self.nginx),
             ("resumed, RSA proxy with VOMS", "resumed", True, 4000, self.nginx_users),
         ):
-            if self.options.only not in name:
+            if not is_chosen(name, self.options):
                 continue
             ours, theirs = self.in_turns(lambda server: self.load(server, mode, self.options.connections, proxy), self.serve, peer)
             rates = summarize([run["count"] / run["server_cpu_s"] for run in ours])
@@ -223,7 +190,7 @@ http {{
     def first_sight(self):
         """Proxies that the server has not seen: chain and attributes are judged each time."""
         name, target = "full handshakes, each with another proxy of an RSA user, with VOMS", 1000
-        if self.options.only not in name:
+        if not is_chosen(name, self.options):
             return
         count, runs = (100, 3) if self.options.quick else (300, self.options.pairs)
         pki, samples = self.work / "pki", []
@@ -250,7 +217,7 @@ http {{
                 for kind, value in self.credentials.items()]
         rows.append(("connection with an RSA proxy with VOMS", lambda: self.load(self.serve, "requests", self.options.requests, True)))
         for name, work in rows:
-            if self.options.only not in name:
+            if not is_chosen(name, self.options):
                 continue
             with_it, without = self.in_turns(lambda work: work(), work, nothing)
 
@@ -369,20 +336,11 @@ def interval(of, digits=0):
     return f"{of['median']:.{digits}f} [{of['low']:.{digits}f}, {of['high']:.{digits}f}]"
 
 
-def write_page(path, facts, rows, stolen):
+def write_page(path, command, facts, rows, stolen):
     """Markdown, the caveats first."""
     n = rows[0]["ours"]["n"]
     lines = [
-        "# Proving who one is: figures",
-        "",
-        "Written by `bench/auth.py`; do not edit by hand. To repeat:",
-        "",
-        "```",
-        "make bench-auth",
-        "```",
-        "",
-        "## What to know before reading",
-        "",
+        *head("Proving who one is: figures", "bench/auth.py", command),
         f"- Client and server share {facts['cores']} cores over loopback. Handshakes are counted per second of the server's own CPU time,",
         "  which is what one core does; beside it stand those per second of the clock with two clients at once.",
         "- Each connection is a TCP connection, a TLS 1.3 handshake, one request of 1000 bytes and its end. The client is `tls_load`",
@@ -399,9 +357,7 @@ def write_page(path, facts, rows, stolen):
         "  lower end counts, of times the higher.",
         f"- {stolen:.0f} % of the CPU time was stolen by the hypervisor during the runs.",
         "",
-        "| | |",
-        "| --- | --- |",
-        *(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items()),
+        *environment(facts),
         "",
         "## Handshakes",
         "",
@@ -426,7 +382,7 @@ def write_page(path, facts, rows, stolen):
         f"≤ {row['target']} | {verdict[row['passed']]} |"
         for row in rows if row["kind"] == "requests"
     ]
-    path.write_text("\n".join(lines) + "\n")
+    save(path, lines)
 
 
 if __name__ == "__main__":

@@ -5,31 +5,26 @@ Each row does the same work in several ways in turns, so that what disturbs one 
 bench/results/loopback-DATE.json and docs/performance/loopback.md, which says what to know before reading.
 """
 
-import argparse
 import os
 import re
 import resource
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import zlib
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-import memory  # noqa: E402
-from pairs import Claim, Pairs, must_be_same, stolen_and_all  # noqa: E402
-from processes import Apache, Nginx, Sample, Xrootd, client_peak_kib, run_client  # noqa: E402
-from report import Page, machine, write_json, write_page  # noqa: E402
-from running import Serve, clean_up, exit_on_signals, generate, start  # noqa: E402
-from small_files import FILES_PER_DIRECTORY, SmallFiles  # noqa: E402
-from tls_seen import Listener  # noqa: E402
+from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
+import memory
+from pairs import Claim, Pairs, must_be_same
+from processes import Apache, Nginx, Sample, Xrootd, client_peak_kib, run_client
+from report import Page, write_page
+from running import Serve, generate, start
+from small_files import FILES_PER_DIRECTORY, SmallFiles
+from tls_seen import Listener
 
 LIMITED_RATE = 60_000_000
 SMALL_BYTES = 1000
@@ -58,43 +53,22 @@ def main():
     if options.list:
         print("\n".join(Bench.ROWS))
         return 0
-    rows = [name for name in Bench.ROWS if not options.only or any(part in name for part in options.only)]
+    rows = [name for name in Bench.ROWS if is_chosen(name, options)]
     if not rows:
-        sys.exit(f"no row has {' or '.join(map(repr, options.only))} in its name; --list shows them")
-    exit_on_signals()
-    needed = 5 * options.size + 200_000_000
-    if shutil.disk_usage("/dev/shm").free < needed:
-        sys.exit(f"the benchmarks need {needed / 1e9:.1f} GB free in /dev/shm; see --size")
+        sys.exit(f"{no_such_row(options)}; --list shows them")
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    work = Path(tempfile.mkdtemp(prefix="gridlane-bench-", dir="/dev/shm"))
-    # xrootd and Apache work as users of their own.
-    work.chmod(0o755)
-    try:
-        return Bench(options, work).run(rows)
-    except KeyboardInterrupt:
-        print("\ninterrupted")
-        return 130
-    finally:
-        clean_up(work)
+    return in_memory(5 * options.size + 200_000_000, lambda work: Bench(options, work).run(rows), "; see --size")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="What gridlane reaches on loopback beside its peers.")
-    parser.add_argument("--gridlane", help="the binary", required="--list" not in sys.argv)
-    parser.add_argument("--pairs", type=int, help="runs of each side per row (default: 15)")
-    parser.add_argument("--quick", action="store_true", help="3 runs of 200 MB: shows that it works, nothing more")
-    parser.add_argument("--size", type=int, help="bytes of the file (default: 1 GB)")
-    parser.add_argument("--files", type=int, help="files of 100 kB in the tree (default: 10000)")
-    parser.add_argument("--only", action="append", default=[], help="rows whose name contains this (repeatable)")
-    parser.add_argument("--list", action="store_true", help="show the names of the rows")
-    parser.add_argument("--page", default=str(ROOT / "docs/performance/loopback.md"), help="the page to write")
-    options = parser.parse_args()
-    options.gridlane = str(Path(options.gridlane or "").resolve())
-    options.pairs = options.pairs or (3 if options.quick else 15)
-    options.size = options.size or (200_000_000 if options.quick else 1_000_000_000)
-    options.files = options.files or (1000 if options.quick else 10_000)
-    return options
+    arguments = Arguments("bench", "What gridlane reaches on loopback beside its peers.", "3 runs of 200 MB")
+    arguments.amount("pairs", 15, 3, "runs of each side per row")
+    arguments.amount("size", 1_000_000_000, 200_000_000, "bytes of the file")
+    arguments.amount("files", 10_000, 1000, "files of 100 kB in the tree")
+    arguments.add_argument("--list", action="store_true", help="show the names of the rows")
+    arguments.page("loopback.md")
+    return arguments.parse()
 
 
 class Bench:
@@ -110,27 +84,16 @@ class Bench:
         self.tls = {}
 
     def run(self, names):
-        began, clock = stolen_and_all(), time.monotonic()
+        run = Run("loopback", self.options)
         self.prepare()
         for name in names:
             self.ROWS[name](self, name)
             self.clear()
-        stolen, total = (after - before for before, after in zip(began, stolen_and_all()))
-        stolen = 100 * stolen / max(total, 1)
-        facts = machine()
         rows = self.measured.rows
-        results = ROOT / "bench/results" / f"loopback-{datetime.now():%Y%m%dT%H%M%S}.json"
-        write_json(results, facts, rows, limits=self.limits, tls=self.tls, stolen_percent=stolen)
-        print(f"wrote {results.relative_to(ROOT)} after {time.monotonic() - clock:.0f} s")
-        if self.options.quick or self.options.only:
-            print("no page written: it takes a full run")
-        else:
-            write_page(Path(self.options.page), self.page(), facts, rows, stolen)
-            print(f"wrote {self.options.page}")
-        for row in [*rows, *self.limits]:
-            if row["passed"] is False:
-                print(f"missed its target: {row['name']}")
-        return 0
+        return run.finish(
+            rows, lambda path, facts, stolen: write_page(path, self.page(), facts, rows, stolen), self.limits,
+            limits=self.limits, tls=self.tls,
+        )
 
     def prepare(self):
         for variable, name, text in (
@@ -484,9 +447,6 @@ class Bench:
     # --- The page --------------------------------------------------------------------------------------------
 
     def page(self):
-        command = "make bench"
-        if self.options.pairs != 15:
-            command += f" BENCH_OPTIONS='--pairs {self.options.pairs}'"
         others = sorted({cipher for cipher in self.tls.values() if CIPHER not in cipher})
         ciphers = "\n  ".join(f"{pair}: {cipher}." for pair, cipher in self.tls.items() if cipher in others)
         caveats = [
@@ -508,7 +468,7 @@ class Bench:
         for row in self.limits:
             verdict = "pass" if row["passed"] else "**fail**"
             lines.append(f"| {row['name']} | {row['value']:.1f} {row['unit']} | ≤ {row['limit']:.0f} {row['unit']} | {verdict} | {row['note']} |")
-        return Page("Loopback: figures", "bench/loopback.py", command, caveats, lines)
+        return Page("Loopback: figures", "bench/loopback.py", self.options.command, caveats, lines)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,25 @@ def write_json(path, facts, rows, **more):
     path.write_text(json.dumps({"v": 1, "machine": facts, "rows": rows, **more}, indent=1) + "\n")
 
 
+def head(title, script, command):
+    """The lines of a page as far as what to know before reading."""
+    return [
+        f"# {title}", "", f"Written by `{script}`; do not edit by hand. To repeat:", "", "```", command, "```", "",
+        "## What to know before reading", "",
+    ]
+
+
+def environment(facts):
+    """What the figures depend on, as lines of a page."""
+    return ["| | |", "| --- | --- |", *(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items())]
+
+
+def save(path, lines):
+    """Writes a page."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines).rstrip("\n") + "\n")
+
+
 @dataclass
 class Page:
     """What a page of paired runs says beside its figures."""
@@ -72,16 +91,7 @@ def write_page(path, page, facts, rows, stolen):
     """Markdown, the caveats first."""
     n = rows[0]["ratio"]["n"]
     lines = [
-        f"# {page.title}",
-        "",
-        f"Written by `{page.script}`; do not edit by hand. To repeat:",
-        "",
-        "```",
-        page.command,
-        "```",
-        "",
-        "## What to know before reading",
-        "",
+        *head(page.title, page.script, page.command),
         f"- Client and server share {facts['cores']} cores over loopback: every figure is bound by CPU, and a cheaper client",
         "  makes its server look faster. There is no network here: latency and loss are not shown.",
         f"- {stolen:.0f} % of the CPU time was stolen by the hypervisor during the runs. Rates of single runs are noisy; only the",
@@ -91,11 +101,7 @@ def write_page(path, page, facts, rows, stolen):
         + ("" if rows[0]["ratio"]["exact"] else " **Too few pairs for that here: the extremes are shown.**"),
         *(f"- {caveat}" for caveat in page.caveats),
         "",
-        "| | |",
-        "| --- | --- |",
-    ]
-    lines += [f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items()]
-    lines += [
+        *environment(facts),
         "",
         "## Figures",
         "",
@@ -103,9 +109,7 @@ def write_page(path, page, facts, rows, stolen):
         "| --- | ---: | ---: | ---: | :---: | :---: | :---: | :---: | :---: |",
     ]
     lines += [_table_row(row) for row in rows]
-    lines += page.after
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    save(path, [*lines, *page.after])
 
 
 def _table_row(row):

@@ -4,22 +4,16 @@
 Writes bench/results/root-DATE.json and docs/performance/root.md, which says what to know before reading.
 """
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from datetime import datetime
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-from pairs import Pairs, must_be_same, stolen_and_all  # noqa: E402
-from processes import Xrootd, run_client  # noqa: E402
-from report import Page, machine, write_json, write_page  # noqa: E402
-from running import Serve, clean_up, exit_on_signals, generate  # noqa: E402
+from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
+from pairs import Pairs, must_be_same
+from processes import Xrootd, run_client
+from report import Page, write_page
+from running import Serve, generate
 
 # Requests of one run of `root_load`.
 READS, CLIENTS, RANDOM, VECTORS, STATS = 20_000, 64, 30, 1000, 100_000
@@ -31,36 +25,16 @@ NO_PAGES_OURS = ["env", "GRIDLANE_ROOT_PAGES=0"]
 
 def main():
     options = arguments()
-    exit_on_signals()
-    if shutil.disk_usage("/dev/shm").free < 3 * options.size + 200_000_000:
-        sys.exit(f"the benchmarks need {3 * options.size / 1e9:.1f} GB free in /dev/shm; see --size")
-    work = Path(tempfile.mkdtemp(prefix="gridlane-bench-", dir="/dev/shm"))
-    work.chmod(0o755)
-    try:
-        return Bench(options, work).run()
-    except KeyboardInterrupt:
-        print("\ninterrupted")
-        return 130
-    finally:
-        clean_up(work)
+    return in_memory(3 * options.size + 200_000_000, lambda work: Bench(options, work).run(), "; see --size")
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Paired runs over root://.")
-    parser.add_argument("--gridlane", required=True, help="the binary")
-    parser.add_argument("--load", required=True, help="the program root_load")
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of runs per row (default: 15)")
-    parser.add_argument("--size", type=int, default=1_000_000_000, help="bytes of the file (default: 1 GB)")
-    parser.add_argument("--entries", type=int, default=100_000, help="entries of the directory that is listed")
-    parser.add_argument("--quick", action="store_true", help="3 pairs and 200 MB: shows that it works, nothing more")
-    parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--page", default=str(ROOT / "docs/performance/root.md"), help="the page to write")
-    options = parser.parse_args()
-    options.gridlane = str(Path(options.gridlane).resolve())
-    options.load = str(Path(options.load).resolve())
-    if options.quick:
-        options.pairs, options.size, options.entries = 3, 200_000_000, 10_000
-    return options
+    arguments = Arguments("bench-root", "Paired runs over root://.", "3 pairs and 200 MB", load="root_load")
+    arguments.amount("pairs", 15, 3, "pairs of runs per row")
+    arguments.amount("size", 1_000_000_000, 200_000_000, "bytes of the file")
+    arguments.amount("entries", 100_000, 10_000, "entries of the directory that is listed")
+    arguments.page("root.md")
+    return arguments.parse()
 
 
 class Bench:
@@ -74,32 +48,16 @@ class Bench:
         self.measured = Pairs(options.pairs, self.check)
 
     def run(self):
-        began = stolen_and_all()
+        run = Run("root", self.options)
         self.prepare()
         for name, unit, target, ours, peer, *cpu in [*self.server_rows(), *self.client_rows(), *self.both_rows(), *self.small_rows()]:
-            if self.options.only in name:
+            if is_chosen(name, self.options):
                 self.measured.compare(name, unit, target, ours, peer, *cpu)
         rows = self.measured.rows
         if not rows:
-            sys.exit(f"no row has {self.options.only!r} in its name")
-        stolen, total = (after - before for before, after in zip(began, stolen_and_all()))
-        facts = machine()
-        results = ROOT / "bench/results" / f"root-{datetime.now():%Y%m%dT%H%M%S}.json"
-        write_json(results, facts, rows)
-        print(f"wrote {results.relative_to(ROOT)}")
-        if self.options.quick or self.options.only:
-            print("no page written: it takes a full run")
-        else:
-            command = "make bench-root"
-            if self.options.pairs != 15:
-                command += f" BENCH_OPTIONS='--pairs {self.options.pairs}'"
-            page = Page("root://: figures", "bench/root.py", command, self.caveats())
-            write_page(Path(self.options.page), page, facts, rows, 100 * stolen / max(total, 1))
-            print(f"wrote {self.options.page}")
-        for row in rows:
-            if row["passed"] is False:
-                print(f"missed its target: {row['name']}")
-        return 0
+            sys.exit(no_such_row(self.options))
+        page = Page("root://: figures", "bench/root.py", self.options.command, self.caveats())
+        return run.finish(rows, lambda path, facts, stolen: write_page(path, page, facts, rows, stolen))
 
     def caveats(self):
         return [

@@ -5,57 +5,32 @@ read is in bench/loopback.py.
 Writes bench/results/trees-DATE.json and docs/performance/trees.md.
 """
 
-import argparse
-import shutil
 import sys
-import tempfile
-from datetime import datetime
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-from pairs import Pairs, stolen_and_all  # noqa: E402
-from processes import Apache, Nginx, client_peak_kib, peak_kib, run_client  # noqa: E402
-from report import Page, machine, write_json, write_page  # noqa: E402
-from running import Serve, clean_up, exit_on_signals, generate  # noqa: E402
-from small_files import FILES_PER_DIRECTORY, SmallFiles  # noqa: E402
+from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: it makes the modules in scripts/ known
+from pairs import Pairs
+from processes import Apache, Nginx, client_peak_kib, peak_kib, run_client
+from report import Page, write_page
+from running import Serve, generate
+from small_files import FILES_PER_DIRECTORY, SmallFiles
 
 RANGES = 256
 RANGE_REQUESTS = 200
+ROOM_BYTES = 1_500_000_000
 
 
 def main():
     options = arguments()
-    exit_on_signals()
-    needed = 1_500_000_000
-    if shutil.disk_usage("/dev/shm").free < needed:
-        sys.exit(f"the benchmarks need {needed / 1e9:.1f} GB free in /dev/shm")
-    work = Path(tempfile.mkdtemp(prefix="gridlane-bench-", dir="/dev/shm"))
-    work.chmod(0o755)
-    try:
-        return Bench(options, work).run()
-    except KeyboardInterrupt:
-        print("\ninterrupted")
-        return 130
-    finally:
-        clean_up(work)
+    return in_memory(ROOM_BYTES, lambda work: Bench(options, work).run())
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="Paired runs with trees of small files.")
-    parser.add_argument("--gridlane", required=True, help="the binary")
-    parser.add_argument("--pairs", type=int, default=7, help="pairs of runs per row (default: 7)")
-    parser.add_argument("--bytes", type=int, default=100_000, help="bytes of each (default: 100000)")
-    parser.add_argument("--entries", type=int, default=1_000_000, help="entries of the directory that is listed")
-    parser.add_argument("--quick", action="store_true", help="3 pairs, 20000 entries: shows that it works")
-    parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--page", default=str(ROOT / "docs/performance/trees.md"), help="the page to write")
-    options = parser.parse_args()
-    options.gridlane = str(Path(options.gridlane).resolve())
-    if options.quick:
-        options.pairs, options.entries = 3, 20_000
-    return options
+    arguments = Arguments("bench-trees", "Paired runs with trees of small files.", "3 pairs, 20000 entries")
+    arguments.amount("pairs", 7, 3, "pairs of runs per row")
+    arguments.amount("bytes", 100_000, 100_000, "bytes of each file")
+    arguments.amount("entries", 1_000_000, 20_000, "entries of the directory that is listed")
+    arguments.page("trees.md")
+    return arguments.parse()
 
 
 class Bench:
@@ -68,21 +43,15 @@ class Bench:
         self.measured = Pairs(options.pairs, self.check)
 
     def run(self):
-        began = stolen_and_all()
+        run = Run("trees", self.options)
         self.prepare()
         for name, unit, target, ours, peer in [*self.tree_rows(), *self.range_rows(), *self.listing_rows()]:
-            if self.options.only in name:
+            if is_chosen(name, self.options):
                 self.measured.compare(name, unit, target, ours, peer)
-        memory = self.memory() if self.options.only in "memory" else []
-        stolen, total = (after - before for before, after in zip(began, stolen_and_all()))
-        facts = machine()
+        memory = self.memory() if is_chosen("memory", self.options) else []
         rows = self.measured.rows
-        results = ROOT / "bench/results" / f"trees-{datetime.now():%Y%m%dT%H%M%S}.json"
-        write_json(results, facts, rows)
-        print(f"wrote {results.relative_to(ROOT)}")
-        if self.options.quick or self.options.only:
-            print("no page written: it takes a full run")
-            return 0
+        if not (rows or memory):
+            sys.exit(no_such_row(self.options))
         caveats = [
             f"{FILES_PER_DIRECTORY} files of {self.options.bytes / 1e3:g} kB in a directory in tmpfs; targets are in tmpfs too and removed "
             "before\n  every run. The tree of every row's first run is compared with the original.",
@@ -90,10 +59,9 @@ class Bench:
             "every file.",
             "`gridlane serve` computes adler32 of every upload. rclone computes nothing.",
         ]
-        page = Page("Uploads of trees, listings, many ranges: figures", "bench/trees.py", "make bench-trees", caveats, memory)
-        write_page(Path(self.options.page), page, facts, rows, 100 * stolen / max(total, 1))
-        print(f"wrote {self.options.page}")
-        return 0
+        title = "Uploads of trees, listings, many ranges: figures"
+        page = Page(title, "bench/trees.py", self.options.command, caveats, memory)
+        return run.finish(rows, lambda path, facts, stolen: write_page(path, page, facts, rows, stolen))
 
     def prepare(self):
         (self.export / "put").mkdir(parents=True)

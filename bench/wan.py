@@ -5,31 +5,26 @@ In each row the clients alternate, run by run. Writes bench/results/DATE-wan.jso
 says what to know before reading.
 """
 
-import argparse
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from datetime import datetime
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.append(str(ROOT / "scripts"))
-
-import bound  # noqa: E402
-import wan_faults  # noqa: E402
-import wan_liars  # noqa: E402
-import wan_long  # noqa: E402
-import wan_report  # noqa: E402
-import wan_shared  # noqa: E402
-import wan_small  # noqa: E402
-import wan_three  # noqa: E402
-import wan_unequal  # noqa: E402
-from pairs import ticks_now, ticks_since  # noqa: E402
-from report import machine  # noqa: E402
-from running import clean_up, exit_on_signals  # noqa: E402
-from wan_lab import Lab, Shelf  # noqa: E402
+from program import ROOT, Arguments, in_memory, is_chosen, make, no_such_row  # first: it makes the modules in scripts/ known
+import bound
+import wan_faults
+import wan_liars
+import wan_long
+import wan_report
+import wan_shared
+import wan_small
+import wan_three
+import wan_unequal
+from pairs import ticks_now, ticks_since
+from report import machine
+from wan_lab import Lab, Shelf
 
 # In the order of the page.
 SCENARIOS = [
@@ -51,38 +46,20 @@ def main():
         for scenario, row in Bench(options, None).chosen():
             print(f"{scenario.name}: {row.name}")
         return 0
-    exit_on_signals()
-    if shutil.disk_usage("/dev/shm").free < ROOM_BYTES:
-        sys.exit(f"the benchmark needs {ROOM_BYTES / 1e9:.0f} GB free in /dev/shm")
-    work = Path(tempfile.mkdtemp(prefix="gridlane-wan-", dir="/dev/shm"))
-    try:
-        return Bench(options, work).run()
-    except KeyboardInterrupt:
-        print("\ninterrupted")
-        return 130
-    finally:
-        clean_up(work)
+    return in_memory(ROOM_BYTES, lambda work: Bench(options, work).run())
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description="gridlane and its peers over emulated wide areas.")
-    parser.add_argument("--gridlane", help="the binary")
-    parser.add_argument(
+    arguments = Arguments("bench-wan", "gridlane and its peers over emulated wide areas.", "one run of each client and small files")
+    arguments.add_argument(
         "--rounds", type=int, default=ROUNDS, help=f"counted runs of what has a target (default: {ROUNDS})",
     )
-    parser.add_argument(
-        "--quick", action="store_true", help="one run of each client and small files: shows that it works, nothing more",
-    )
-    parser.add_argument("--ours", action="store_true", help="without aria2c, xrdcp, rclone and gfal-copy")
-    parser.add_argument("--only", default="", help="rows whose 'scenario: row' contains this: 'three:', '1 GB from 3'")
-    parser.add_argument("--list", action="store_true", help="print which rows there are")
-    parser.add_argument("--page", help="the page to write, also after a run that is not a full one")
-    parser.add_argument("--simulated", help="what the simulator of the plan printed, to stand beside what was measured")
-    parser.add_argument("--self-test", action="store_true", help="only test the arithmetic of the bound")
-    options = parser.parse_args()
-    if not (options.gridlane or options.self_test or options.list):
-        parser.error("--gridlane is missing")
-    options.gridlane = str(Path(options.gridlane or "").resolve())
+    arguments.add_argument("--ours", action="store_true", help="without aria2c, xrdcp, rclone and gfal-copy")
+    arguments.add_argument("--list", action="store_true", help="print which rows there are, as --only takes them: 'three:', '1 GB from 3'")
+    arguments.add_argument("--page", help="the page to write, also after a run that is not a full one")
+    arguments.add_argument("--simulated", help="what the simulator of the plan printed, to stand beside what was measured")
+    arguments.add_argument("--self-test", action="store_true", help="only test the arithmetic of the bound")
+    options = arguments.parse()
     options.is_full = not (options.quick or options.only or options.ours)
     return options
 
@@ -108,7 +85,7 @@ class Bench:
         for scenario_type in SCENARIOS:
             scenario = scenario_type(self)
             for row in scenario.rows():
-                if self.options.only in f"{scenario.name}: {row.name}":
+                if is_chosen(f"{scenario.name}: {row.name}", self.options):
                     yield scenario, row
 
     def run(self):
@@ -117,7 +94,7 @@ class Bench:
         for scenario, row in self.chosen():
             rows.setdefault(scenario, []).append(row)
         if not rows:
-            sys.exit(f"no row has {self.options.only!r} in its name")
+            sys.exit(no_such_row(self.options))
         for scenario, chosen in rows.items():
             self.section(scenario, chosen)
         return self.report(time.monotonic() - began, ticks)
@@ -172,11 +149,10 @@ class Bench:
         chosen = ["--quick"] if self.quick else []
         if self.options.ours:
             chosen.append("--ours")
-        if self.options.only:
-            chosen.append(f'--only "{self.options.only}"')
+        chosen += [f'--only "{part}"' for part in self.options.only]
         if self.options.rounds != ROUNDS:
             chosen.append(f"--rounds {self.options.rounds}")
-        return "make bench-wan" + (f" BENCH_OPTIONS='{' '.join(chosen)}'" if chosen else "")
+        return make("bench-wan", chosen)
 
 
 class Plan:

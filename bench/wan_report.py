@@ -2,6 +2,8 @@
 
 import json
 
+from report import environment, head, save
+
 
 def size_name(size):
     return f"{size // 10**9} GB" if size >= 10**9 else f"{size // 10**6} MB"
@@ -40,22 +42,11 @@ def row_lines(row):
 def write_page(path, command, facts, sections, failures, simulated):
     """Markdown, the caveats first."""
     lines = [
-        "# `gridlane cp` over emulated wide areas: figures",
-        "",
-        "Written by `bench/wan.py`; do not edit by hand. To repeat:",
-        "",
-        "```",
-        command,
-        "```",
-        "",
-        "## What to know before reading",
-        "",
+        *head("`gridlane cp` over emulated wide areas: figures", "bench/wan.py", command),
         *caveats(facts, sections),
         "",
         *failed(failures),
-        "| | |",
-        "| --- | --- |",
-        *(f"| {name.replace('_', ' ')} | {value} |" for name, value in facts.items()),
+        *environment(facts),
         "",
         "## Targets",
         "",
@@ -66,8 +57,7 @@ def write_page(path, command, facts, sections, failures, simulated):
     shown = set()
     for section in sections:
         lines += [f"## {section['title']}", "", *_section(section, shown)]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines).rstrip("\n") + "\n")
+    save(path, lines)
 
 
 def caveats(facts, sections):
