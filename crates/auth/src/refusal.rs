@@ -29,13 +29,6 @@ pub enum Cause {
     WrongPassword,
 }
 
-impl Cause {
-    /// Whether a wrong clock, at either end, could be why.
-    pub fn is_about_time(self) -> bool {
-        matches!(self, Cause::Expired | Cause::NotYetValid)
-    }
-}
-
 /// Why a credential is not believed. Its words are for whoever presented it: they say what is wrong, never what the
 /// secret is.
 #[derive(Clone, Debug, PartialEq, Eq)]

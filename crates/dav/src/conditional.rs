@@ -89,11 +89,6 @@ pub fn range_applies(headers: &Headers, current: &Validators) -> bool {
     tag.is_some_and(|tag| tag.matches_strongly(&current.etag))
 }
 
-/// Whether the request wants to create and never to replace: `If-None-Match: *`.
-pub fn is_create_only(headers: &Headers) -> bool {
-    ETagList::parse(headers.all("if-none-match")) == Some(ETagList::Any)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -168,11 +163,5 @@ mod tests {
             assert_eq!(range_applies(&headers(&[("If-Range", value)]), &current()), expected, "{value}");
         }
         assert!(range_applies(&headers(&[]), &current()));
-    }
-
-    #[test]
-    fn create_only() {
-        assert!(is_create_only(&headers(&[("If-None-Match", "*")])));
-        assert!(!is_create_only(&headers(&[("If-None-Match", "\"x\"")])));
     }
 }
