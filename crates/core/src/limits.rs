@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-// --- Tokens ------------------------------------------------------------------------------------
+// --- Whom a server believes --------------------------------------------------------------------
 
 /// Bytes of a file of authorities, revoked certificates, users or secrets. The longest revocation lists of the grid have
 /// 2 MB.
@@ -504,7 +504,7 @@ const _: () = {
     assert!(WAN_BUFFER_BYTES_MAX <= i32::MAX as u64);
 };
 
-// --- root:// -------------------------------------------------------------------------------------------
+// --- root:// -----------------------------------------------------------------------------------
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
@@ -608,6 +608,15 @@ pub const VOMS_FQANS_MAX: usize = 256;
 pub const VOMS_FQAN_BYTES_MAX: usize = 640;
 /// By how much the clocks of a VOMS server and of ours may differ: what VOMS itself allows.
 pub const VOMS_SKEW_MAX_S: i64 = 300;
+/// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
+pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
+/// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
+pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
+/// How fast a copy is assumed to be when it is asked whether a credential outlives it: half of a 1 Gb/s link, which is
+/// what a worker node has to itself on a bad day.
+pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;
+/// What a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
+pub const CREDENTIAL_SPARE_S: i64 = 60;
 
 // --- Credentials that we make ------------------------------------------------------------------
 
@@ -615,7 +624,7 @@ pub const VOMS_SKEW_MAX_S: i64 = 300;
 /// minutes, and Globus and VOMS allow for five.
 pub const CERTIFICATE_BACKDATED_S: i64 = 300;
 
-// --- Certificates -------------------------------------------------------------------------------
+// --- Certificates ------------------------------------------------------------------------------
 
 /// Certificates that a peer presents, and of a path to a root. Chains of the grid have up to ten, with proxies of
 /// proxies.
@@ -628,14 +637,3 @@ pub const CHAIN_SIGNATURES_MAX: usize = 48;
 pub const CERTIFICATE_SERIAL_BYTES_MAX: usize = 20;
 /// Extensions of a certificate: each is compared with all before it, and anybody can make a certificate. Real ones have ten.
 pub const CERTIFICATE_EXTENSIONS_MAX: usize = 64;
-
-/// Largest file with a credential: a token has a few KiB, a chain of proxies with the attributes of several VOs a few tens.
-pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
-/// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
-pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
-// --- Credentials that we make ------------------------------------------------------------------
-/// How fast a copy is assumed to be when it is asked whether a credential outlives it: half of a 1 Gb/s link, which is
-/// what a worker node has to itself on a bad day.
-pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;
-/// What a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
-pub const CREDENTIAL_SPARE_S: i64 = 60;
