@@ -47,6 +47,44 @@ fn sizes_around_every_step_of_the_data_path() {
     }
 }
 
+/// The kernel holds back for 200 ms what does not fill a packet, for as long as it is told to fill them: the end of a body
+/// must not be held back, of a connection that stays open.
+#[test]
+fn the_last_part_of_a_body_comes_at_once() {
+    const HELD: Duration = Duration::from_millis(200);
+    // Of IPv4 over loopback with timestamps, and of Ethernet.
+    const SEGMENTS: [usize; 2] = [65_483, 1448];
+    let server = TestServer::start();
+    let bytes = noise(4 * SEGMENTS[0], 4);
+    server.write("f", &bytes);
+    let mut client = server.connect();
+    client.send("GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes=0-100000\r\n\r\n");
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.extend(client.take(1));
+    }
+    assert!(client.take(100_001) == bytes[..100_001]);
+    let end =
+        |segment| [100_100, 150_000, 200_000].map(|len: usize| (head.len() + len).next_multiple_of(segment));
+    let ends = SEGMENTS.into_iter().flat_map(end);
+    let lens: Vec<usize> =
+        ends.flat_map(|end| (0..15).map(move |more| end + more - 7)).map(|end| end - head.len()).collect();
+    let began = Instant::now();
+    for len in &lens {
+        let got = client.request("GET /f", &format!("Range: bytes=0-{}\r\n", len - 1));
+        assert!(got.status() == 206 && got.body == bytes[..*len], "{len}");
+    }
+    assert!(client.request("GET /f", "").body == bytes);
+    let took = began.elapsed();
+    // All but those that fill their packets would have been.
+    assert!(took < HELD * lens.len() as u32 / 2, "{took:?} for {} answers", lens.len());
+    assert_eq!(
+        client.request("GET /f", "Range: bytes=0-0\r\n").body,
+        bytes[..1],
+        "the connection is still open"
+    );
+}
+
 #[test]
 fn other_storages_than_files_are_served_too() {
     let storage = MemoryStorage::new();
