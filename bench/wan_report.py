@@ -191,9 +191,14 @@ def _cells(row, line):
 
 
 def simulated_beside_measured(text, sections):
-    """The table that the simulator of the plan prints, with what was measured in the row of the same name."""
-    table = [line for line in (text or "").splitlines() if line.startswith("|")]
-    if len(table) < 3:
+    """The tables that the simulator of the plan prints, with what was measured in the row of the same name."""
+    # Two tests print at the same time: what belongs together has as many columns.
+    tables = {}
+    for line in (text or "").splitlines():
+        if line.startswith("|"):
+            tables.setdefault(line.count("|"), []).append(line)
+    tables = [lines for lines in tables.values() if len(lines) > 2]
+    if not tables:
         return
     measured = {
         row["name"].lower(): line["fraction"]["median"]
@@ -207,12 +212,13 @@ def simulated_beside_measured(text, sections):
     yield "The same plan in the simulator (`cargo test -p gridlane-plan --test scenarios -- --nocapture`), which knows no CPU, no"
     yield "kernel and no queues; and the fraction that was measured, where a row above has the scenario's name."
     yield ""
-    yield f"{table[0]} measured |"
-    yield f"{table[1]} --- |"
-    for line in table[2:]:
-        name = line.split("|")[1].strip().lower()
-        yield f"{line} {measured[name]:.3f} |" if name in measured else f"{line} - |"
-    yield ""
+    for head, rule, *rows in tables:
+        names = [line.split("|")[1].strip().lower() for line in rows]
+        shown = [f"{measured[name]:.3f}" if name in measured else "-" for name in names]
+        if any(name in measured for name in names):
+            head, rule = f"{head} measured |", f"{rule} ---: |"
+            rows = [f"{line} {figure} |" for line, figure in zip(rows, shown)]
+        yield from (head, rule, *rows, "")
 
 
 # --- Words --------------------------------------------------------------------------------------------
