@@ -1,4 +1,4 @@
-//! What a person asks for, in terms of the engine: copy, trees, list, stat, cat, remove, checksum.
+//! What a person asks for, in terms of the engine: copies, trees, metalinks, listings, names, checksums, diagnosis.
 //!
 //! Every call takes URLs of any scheme; what a scheme cannot do is an error of kind `Unsupported`. Bytes
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
