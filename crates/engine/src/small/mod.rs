@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use gridlane_core::limits::{SMALL_DOWNLOAD_BYTES_MAX, SMALL_FILES_WAITING_MAX, SMALL_ORIGINS_MAX};
-use gridlane_core::{ChecksumKind, Endpoint, Error, Url};
+use gridlane_core::{ChecksumKind, Error, Scheme, Url};
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::http::Purpose;
@@ -104,8 +104,8 @@ struct Shared {
     ends: mpsc::UnboundedSender<SmallEnds>,
 }
 
-/// Where, and whether its URLs say who asks: connections are as good as each other that agree in these.
-type OriginKey = (Endpoint, bool);
+/// Scheme, host, port, and whether its URLs say who asks: connections are as good as each other that agree in these.
+type OriginKey = (Scheme, String, u16, bool);
 
 /// One server.
 #[derive(Default)]
@@ -257,5 +257,6 @@ impl Origin {
 }
 
 fn key(url: &Url) -> OriginKey {
-    (url.endpoint(), url.has_secrets())
+    let at = url.endpoint();
+    (at.scheme, at.host, at.port, url.has_secrets())
 }
