@@ -365,6 +365,12 @@ pub const TREE_PATH_BYTES_MAX: usize = 4095;
 pub const DIRECTORY_ENTRIES_MAX: u64 = 10_000_000;
 /// Entries of a listing for people that are sorted: they are held in memory, about 100 bytes each.
 pub const LISTING_SORTED_MAX: usize = 100_000;
+/// Entries of a directory of a tree up to which it is listed again when its listing breaks off: so many names of those that
+/// were told are kept, of about 100 bytes each, for each directory that is being listed.
+pub const LISTED_AGAIN_MAX: usize = 20_000;
+/// Pauses in front of further attempts to list a directory whose listing broke off: one lost connection is nothing, a server
+/// that loses three is not to be asked for more.
+pub const LISTING_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
 /// Entries that travel together from whoever reads a listing to whoever wants it.
 pub const LISTING_BATCH: usize = 256;
 /// Directories of one tree that are listed at the same time: each costs round trips and little else.

@@ -122,11 +122,17 @@ impl Run<'_> {
         }
     }
 
-    /// Why somebody is not believed whose bytes are among those that cannot be called back.
+    /// Why somebody is not believed whose bytes are among those that cannot be called back, or who alone says that there are
+    /// none at all.
     fn disproved(&self) -> Option<Error> {
+        let says_empty = |replica: &Replica| self.size_bytes == Some(0) && replica.size_bytes() == Some(0);
+        let is_vouched = self.options.known.size_bytes.is_some()
+            || self.replicas.iter().any(|replica| !replica.distrusted && says_empty(replica));
         let ledger = self.target.ledger();
-        let mut wrong = self.replicas.iter().filter(|replica| replica.distrusted);
-        wrong.find(|replica| ledger.bytes_of(replica.source.number) > 0)?.dead.clone()
+        let is_used = |replica: &&Replica| {
+            ledger.bytes_of(replica.source.number) > 0 || !is_vouched && says_empty(replica)
+        };
+        self.replicas.iter().filter(|replica| replica.distrusted).find(is_used)?.dead.clone()
     }
 
     /// Compares the whole. `true`: the copy is as right as can be known; `false`: bytes are missing again.
@@ -397,6 +403,7 @@ impl Run<'_> {
             let message = "the server has other bytes than were sent";
             return Err(Error::new(ErrorKind::ChecksumMismatch, message)
                 .endpoint(url)
+                .retryable(true)
                 .hint("upload it again"));
         }
         // That the server has what was sent says nothing about the source; both words are needed.

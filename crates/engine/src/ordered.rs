@@ -231,7 +231,7 @@ impl Drain {
                     true => tokio::task::block_in_place(|| file.write_all(bytes)),
                     false => file.write_all(bytes),
                 };
-                written.map_err(|cause| Error::local_io("cannot write to the target", &cause))
+                written.map_err(|cause| not_written(&cause))
             }
         }
     }
@@ -239,7 +239,7 @@ impl Drain {
     async fn finish(&mut self) -> Result<Option<Checksum>> {
         match &mut self.output {
             Output::File(file) => {
-                file.flush().map_err(|cause| Error::local_io("cannot write to the target", &cause))?;
+                file.flush().map_err(|cause| not_written(&cause))?;
                 Ok(None)
             }
             Output::Upload(upload) => {
@@ -254,5 +254,27 @@ impl Drain {
 
     fn is_upload(&self) -> bool {
         matches!(self.output, Output::Upload(_))
+    }
+}
+
+/// What was written in order cannot be gone on with, as a file could.
+fn not_written(cause: &std::io::Error) -> Error {
+    let error = Error::local_io("cannot write to the target", cause);
+    match error.is_no_space() {
+        true => error.hint("free some space, then begin anew: what was written is not all of it"),
+        false => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_full_target_in_order_is_not_said_to_go_on() {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let feed = Feed::new(Output::File(full), Vec::new(), mpsc::unbounded_channel().0);
+        let error = feed.push(LaneId(0), 0, b"bytes").await.unwrap_err();
+        assert!(error.is_no_space() && !error.to_string().contains("it continues"), "{error}");
     }
 }

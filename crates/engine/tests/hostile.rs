@@ -3,12 +3,15 @@
 //! and as long as an honest majority works, it succeeds.
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
+#[path = "support/script.rs"]
+mod script;
 mod support;
 
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ErrorKind};
 use gridlane_engine::{Basis, CopySpec, Options, TargetSpec};
+use script::{Reply, Scripted, answer};
 use support::{Faults, Numbers, Site, copy_quietly, noise, target_dir};
 
 fn spec(sites: &[Site], dir: &tempfile::TempDir) -> CopySpec {
@@ -169,4 +172,32 @@ async fn one_replica_of_another_size_never_wins_whatever_it_does_first() {
         assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes, "seed {seed}");
         assert_eq!(outcome.report.sources[0].state, "wrong", "seed {seed}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_is_not_empty_because_a_server_says_so_that_also_says_otherwise() {
+    let site = Scripted::start(|seen| match seen.method() {
+        "HEAD" => Reply::Bytes(b"HTTP/1.1 200 OK\r\nContent-Length: 3000000\r\n\r\n".to_vec()),
+        _ => answer("416 Range Not Satisfiable", &["Content-Range: bytes */0"], ""),
+    })
+    .await;
+    let dir = target_dir();
+    let outcome = copy_quietly(CopySpec { sources: vec![site.url("/f")], ..spec(&[], &dir) }).await;
+    let error = outcome.result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Precondition, "{error}");
+    assert!(error.message().contains("0 bytes, and that it has 3000000"), "{error}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_empty_is_copied() {
+    let site = Scripted::start(|seen| match seen.method() {
+        "HEAD" => answer("200 OK", &[], ""),
+        _ => answer("416 Range Not Satisfiable", &["Content-Range: bytes */0"], ""),
+    })
+    .await;
+    let dir = target_dir();
+    let outcome = copy_quietly(CopySpec { sources: vec![site.url("/f")], ..spec(&[], &dir) }).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert_eq!(std::fs::metadata(dir.path().join("f")).unwrap().len(), 0);
 }

@@ -129,21 +129,11 @@ impl Stream {
         };
         let mut count = 0;
         loop {
-            let (got, need) = session.read(&mut target[count..])?;
+            let read = session.read(&mut target[count..]);
+            // Also after a failure: the peer learns by an alert what was wrong.
+            let is_full = send_what_fits(socket, session);
+            let (got, need) = read?;
             count += got;
-            // What waits to be sent (a key update, or what was written before) goes out meanwhile. Nothing waits for it:
-            // a peer that takes no more may have said why.
-            let mut is_full = false;
-            while !session.output().is_empty() {
-                match socket.try_write(session.output()) {
-                    Ok(0) => break,
-                    Ok(sent) => session.transmitted(sent),
-                    Err(cause) => {
-                        is_full = cause.kind() == io::ErrorKind::WouldBlock;
-                        break;
-                    }
-                }
-            }
             match need {
                 Need::Nothing => return Ok(count),
                 Need::PeerClosed => return Ok(count),
@@ -155,10 +145,14 @@ impl Stream {
                         let at = room.start;
                         match receive_of(socket, &mut target[room], gather, certain_bytes).await? {
                             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                            received => match session.received_in(target, at, received)? {
-                                (0, Need::Input) => continue,
-                                (count, _) => return Ok(count),
-                            },
+                            received => {
+                                let came = session.received_in(target, at, received);
+                                send_what_fits(socket, session);
+                                match came? {
+                                    (0, Need::Input) => continue,
+                                    (count, _) => return Ok(count),
+                                }
+                            }
                         }
                     }
                     if !session.has_input() {
@@ -255,7 +249,10 @@ impl Stream {
         }
         let mut count = 0;
         loop {
-            let (got, need) = session.read(&mut target[count..])?;
+            let (got, need) = session.read(&mut target[count..]).inspect_err(|_| {
+                // The peer learns by an alert what was wrong.
+                send_what_fits(&self.socket, session);
+            })?;
             count += got;
             if need != Need::Input {
                 return Ok(Some(count));
@@ -578,6 +575,19 @@ async fn send(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
             outcome => return outcome,
         }
     }
+}
+
+/// Sends what a session has to send (a key update, an alert, or what was written before), as far as that can be done without
+/// waiting: a peer that takes no more may have said why. Whether the socket is full.
+fn send_what_fits(socket: &TcpStream, session: &mut Session) -> bool {
+    while !session.output().is_empty() {
+        match socket.try_write(session.output()) {
+            Ok(0) => break,
+            Ok(sent) => session.transmitted(sent),
+            Err(cause) => return cause.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+    false
 }
 
 fn send_file(socket: &TcpStream, file: &File, offset: u64, len: usize) -> io::Result<usize> {

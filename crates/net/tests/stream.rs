@@ -6,12 +6,15 @@
 use std::io::{ErrorKind, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gridlane_core::Url;
 use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Acceptor, Dialer, Stream, listen};
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 struct Site {
@@ -421,5 +424,67 @@ async fn a_peer_that_takes_no_more_is_heard() {
         let read = near.read(&mut word);
         let count = tokio::time::timeout(Duration::from_secs(60), read).await.unwrap().unwrap();
         assert_eq!(&word[..count], b"too much", "{ends}");
+    }
+}
+
+/// A connection through somebody who damages the last byte of what the near end sends, once told to.
+async fn damaged(site: &Site, damages: Arc<AtomicBool>) -> (Stream, Stream) {
+    let relay = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("https://127.0.0.1:{}/", relay.local_addr().unwrap().port());
+    let server = site.listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut near, mut far) =
+            (relay.accept().await.unwrap().0, TcpStream::connect(server).await.unwrap());
+        let ((mut near_read, mut near_write), (mut far_read, mut far_write)) = (near.split(), far.split());
+        let there = async {
+            let mut bytes = vec![0; 65_536];
+            while let Ok(count @ 1..) = near_read.read(&mut bytes).await {
+                bytes[count - 1] ^= u8::from(damages.load(Relaxed));
+                far_write.write_all(&bytes[..count]).await.unwrap();
+            }
+        };
+        let back = async {
+            let _ = tokio::io::copy(&mut far_read, &mut near_write).await;
+            let _ = near_write.shutdown().await;
+        };
+        tokio::join!(there, back);
+    });
+    let dialer = Dialer::new(site.trust.clone());
+    let route = dialer.route(&Url::parse_absolute(&url).unwrap()).unwrap();
+    let accept = async {
+        let (socket, _) = site.listener.accept().await.unwrap();
+        site.acceptor.accept(socket).await.unwrap().0
+    };
+    let (near, far) = tokio::join!(dialer.dial(&route), accept);
+    (near.unwrap().stream, far)
+}
+
+#[tokio::test]
+async fn a_peer_is_told_that_what_came_is_damaged() {
+    let site = Site::new();
+    // Into a buffer of the session, and straight to where it is wanted; with a wait, and without one.
+    for (room, waits) in [(100, true), (1 << 20, true), (100, false)] {
+        let damages = Arc::new(AtomicBool::new(false));
+        let (mut near, mut far) = damaged(&site, damages.clone()).await;
+        let mut target = vec![0; room];
+        near.write_all(b"fine").await.unwrap();
+        assert_eq!(far.read(&mut target).await.unwrap(), 4);
+        damages.store(true, Relaxed);
+        near.write_all(b"not fine").await.unwrap();
+        let failed = match waits {
+            true => far.read(&mut target).await.unwrap_err(),
+            false => loop {
+                far.ready(true, false).await.unwrap();
+                match far.try_read(&mut target) {
+                    Ok(none) => assert_eq!(none, None),
+                    Err(failed) => break failed,
+                }
+            },
+        };
+        assert_eq!(failed.kind(), ErrorKind::InvalidData);
+        drop(far);
+        let told = near.read(&mut target).await.unwrap_err();
+        assert_eq!(told.kind(), ErrorKind::InvalidData, "{room} {waits}: {told}");
+        assert!(told.to_string().contains("BadRecordMac"), "{room} {waits}: {told}");
     }
 }

@@ -7,6 +7,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::support::apache::Apache;
@@ -158,6 +161,60 @@ fn a_server_that_lists_more_than_it_should_leads_nowhere_else() {
     assert_eq!(outcome.number("found_files"), 0, "{}", outcome.describe());
     assert_eq!(scratch.names(), ["out"]);
     assert!(read_tree(&scratch.join("out")).is_empty());
+}
+
+#[test]
+fn a_listing_that_breaks_off_is_asked_for_again_and_nothing_is_told_twice() {
+    let scratch = Scratch::new();
+    let response = |href: &str, kind: &str, size: usize| {
+        format!(
+            "<D:response><D:href>{href}</D:href><D:propstat><D:prop><D:resourcetype>{kind}</D:resourcetype>\
+             <D:getcontentlength>{size}</D:getcontentlength></D:prop><D:status>HTTP/1.1 200 OK</D:status>\
+             </D:propstat></D:response>"
+        )
+    };
+    let names: Vec<String> = (0..40).map(|number| format!("/t/f{number}")).collect();
+    let mut body = String::from("<D:multistatus xmlns:D=\"DAV:\">") + &response("/t/", "<D:collection/>", 0);
+    names.iter().for_each(|name| body += &response(name, "", 4));
+    body += "</D:multistatus>";
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (body, listings) = (Arc::new(body), Arc::new(AtomicUsize::new(0)));
+    let answer = move |mut stream: std::net::TcpStream| {
+        use std::io::{Read as _, Write as _};
+        let (mut head, mut byte) = (Vec::new(), [0; 1]);
+        let is_asked = |head: &[u8]| match head.starts_with(b"PROPFIND") {
+            true => head.ends_with(b"</D:propfind>"),
+            false => head.ends_with(b"\r\n\r\n"),
+        };
+        while !is_asked(&head) && matches!(stream.read(&mut byte), Ok(1)) {
+            head.push(byte[0]);
+        }
+        let is_listing = head.starts_with(b"PROPFIND");
+        let (status, text) = if is_listing { ("207 Multi-Status", &**body) } else { ("200 OK", "four") };
+        let mut answer =
+            format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n", text.len());
+        if !head.starts_with(b"HEAD") {
+            answer += text;
+        }
+        if is_listing {
+            // In the head, in the middle, and not at all.
+            let listing = listings.fetch_add(1, Relaxed);
+            answer.truncate([20, answer.len() / 2].get(listing).copied().unwrap_or(answer.len()));
+        }
+        let _ = stream.write_all(answer.as_bytes());
+        end_answer(stream);
+    };
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (Ok(stream), answer) = (stream, answer.clone()) else { return };
+            // A connection may wait for what to ask.
+            std::thread::spawn(move || answer(stream));
+        }
+    });
+    let outcome = run(cp_r(format!("http://127.0.0.1:{port}/t/"), scratch.join("out"))).ok();
+    assert_eq!(outcome.number("found_files"), 40, "{}", outcome.describe());
+    assert_eq!(read_tree(&scratch.join("out")).len(), 40);
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! Finding what there is to copy: one directory at a time, or the names of a list.
 
+use std::collections::HashSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gridlane_core::limits::{LISTED_AGAIN_MAX, LISTING_PAUSES};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::listing::{Entry, EntryKind};
 use tokio::sync::mpsc::Sender;
+use tokio::time::sleep;
 
 use super::file::Shared;
 use super::names::NameList;
@@ -45,17 +48,33 @@ pub(super) enum Found {
     Failed { job: Job, is_directory: bool, error: Error },
 }
 
-/// Lists one directory and tells what is in it.
+/// Lists one directory and tells what is in it. One that breaks off is listed again: else a lost connection would cost all
+/// that is below it.
 pub(super) async fn directory(shared: &Shared, job: &Job, news: &Sender<News>) -> Result<()> {
     let root = &shared.roots[job.root as usize];
     if shared.makes_all_directories() {
         shared.directories.ensure(&root.target(&job.path)?).await?;
     }
-    let source = &root.sources[0];
+    let mut told = Told::default();
+    for pause in LISTING_PAUSES {
+        match listed(shared, job, news, &mut told).await {
+            Err(error) if error.kind() == ErrorKind::Network && told.is_known() => sleep(pause).await,
+            outcome => return outcome,
+        }
+    }
+    listed(shared, job, news, &mut told).await
+}
+
+/// Lists a directory once, without what was told before.
+async fn listed(shared: &Shared, job: &Job, news: &Sender<News>, told: &mut Told) -> Result<()> {
+    let source = &shared.roots[job.root as usize].sources[0];
     let mut listing = shared.lister.list(&source.directory(&job.path)?).await?;
     let mut items = Vec::new();
     loop {
         let more = listing.next(&mut items).await;
+        if !source.is_local() {
+            items.retain(|item| told.is_new(item));
+        }
         let found: Vec<Found> =
             items.drain(..).filter_map(|item| of_item(shared, job, source, item)).collect();
         if !found.is_empty() && news.send(News::Found(found)).await.is_err() {
@@ -64,6 +83,34 @@ pub(super) async fn directory(shared: &Shared, job: &Job, news: &Sender<News>) -
         if !more? {
             return Ok(());
         }
+    }
+}
+
+/// Names of a directory that were told, as long as they are few enough to be kept.
+#[derive(Default)]
+struct Told {
+    names: HashSet<Vec<u8>>,
+    is_too_much: bool,
+}
+
+impl Told {
+    /// Whether something was not told before; it is told now.
+    fn is_new(&mut self, item: &Item) -> bool {
+        let name = match item {
+            Item::Entry(entry) => &entry.name,
+            Item::Odd { name, .. } => name,
+            Item::Itself(_) => return true,
+        };
+        self.is_too_much |= self.names.len() >= LISTED_AGAIN_MAX;
+        match self.is_too_much {
+            true => !self.names.contains(name),
+            false => self.names.insert(name.clone()),
+        }
+    }
+
+    /// Whether it is known of everything whether it was told.
+    fn is_known(&self) -> bool {
+        !self.is_too_much
     }
 }
 
