@@ -6,9 +6,7 @@ use gridlane_core::Time;
 
 use crate::lane::{Lane, LaneState};
 use crate::plan::Plan;
-use crate::settings::{
-    EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, LANES_UNSIZED_MAX, START_ROUND_TRIPS,
-};
+use crate::settings::{EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, START_ROUND_TRIPS};
 use crate::source::Standing;
 use crate::streams::{Seen, Verdict, start_lanes};
 use crate::{LaneId, Loss, SourceId};
@@ -165,8 +163,9 @@ impl Plan {
         };
         let worth = match missing_bytes {
             Some(bytes) => usize::try_from((bytes / worth_bytes).max(1)).unwrap_or(usize::MAX),
-            // Nobody else will say how much there is before this one could have begun. Most files are small.
-            None if is_starting && self.is_alone(id) && !self.has_warm_lane(id) => LANES_UNSIZED_MAX,
+            // Nobody else will say how much there is before this one could have begun. Lanes that are opened when the first
+            // answer has told it are two round trips late.
+            None if is_starting && self.is_alone(id) && !self.has_warm_lane(id) => usize::MAX,
             None => 1,
         };
         wanted.min(worth).min(lanes_max)

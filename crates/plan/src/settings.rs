@@ -119,9 +119,6 @@ pub(crate) const BUSY: Duration = Duration::from_secs(1);
 /// A server that ends a connection which was idle for this long does what servers do.
 pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
-/// Lanes to a far source before it has said how large the object is: two doublings saved, and no crowd of handshakes
-/// for what may be a few bytes.
-pub(crate) const LANES_UNSIZED_MAX: usize = 4;
 /// How long a connection that is there already is waited for before others are asked for what it could bring.
 pub(crate) const WARM_MAX: Duration = Duration::from_millis(20);
 
@@ -163,6 +160,9 @@ pub(crate) const QUEUE_SHARE: f64 = 0.15;
 pub(crate) const QUEUE: Duration = Duration::from_millis(3);
 /// A source is as fast as when its path was full if it does this part of it.
 pub(crate) const FULL_RATE_SHARE: f64 = 0.9;
+/// Epochs in which it may do less, and its path is still full: BBR sends next to nothing for 200 ms every ten seconds, which
+/// may lie in two epochs.
+pub(crate) const DIP_EPOCHS: u32 = 2;
 /// Lanes on trial stay if the source's rate rises by this factor.
 pub(crate) const LANE_GAIN: f64 = 1.08;
 /// Epochs that a trial has: in the first one new lanes are in slow start.

@@ -14,7 +14,8 @@
 //! - *The path is full.* The round trip under load has risen: bytes wait in front of the narrowest place, and another
 //!   connection could only take from others, or overflow the queue. The rate at which that was seen is remembered,
 //!   because BBR drains the queue that it made in its first second: a source that still does nine tenths of it is as
-//!   fast as its path.
+//!   fast as its path. So is one that does less for two epochs: every ten seconds BBR sends next to nothing for 200 ms, to
+//!   see the round trip of the empty path.
 //! - *It did not help.* The source's rate did not rise, or it rose at the cost of the other sources, behind the same
 //!   bottleneck or at the same processor. The lanes of the trial end. A server that limits its rate looks like this:
 //!   so the next trial is far off, and each further one twice as far.
@@ -26,8 +27,8 @@ use std::time::Duration;
 use gridlane_core::Time;
 
 use crate::settings::{
-    BLOCKED_SHARE_MAX, EPOCH, EPOCH_ROUND_TRIPS, FULL_RATE_SHARE, LANE_COST, LANE_GAIN, LEVEL_GAIN,
-    LONG_ROUND_TRIP, QUEUE, QUEUE_SHARE, REST, REST_MAX, TRIAL_EPOCHS,
+    BLOCKED_SHARE_MAX, DIP_EPOCHS, EPOCH, EPOCH_ROUND_TRIPS, FULL_RATE_SHARE, LANE_COST, LANE_GAIN,
+    LEVEL_GAIN, LONG_ROUND_TRIP, QUEUE, QUEUE_SHARE, REST, REST_MAX, TRIAL_EPOCHS,
 };
 
 /// Lanes to begin with: another doubling saves `round_trip` of the copy, and costs as many handshakes as there are
@@ -52,6 +53,8 @@ pub(crate) struct Streams {
     rate_before: Option<f64>,
     /// What the source did when its path was full.
     full_rate: Option<f64>,
+    /// Epochs since it last did about that.
+    dips: u32,
     trial: Option<Trial>,
     /// No trial before this.
     rest_until: Time,
@@ -200,7 +203,8 @@ impl Streams {
         }
         let Some(full_rate) = &mut self.full_rate else { return false };
         *full_rate = full_rate.max(rate);
-        rate >= *full_rate * FULL_RATE_SHARE
+        self.dips = if rate >= *full_rate * FULL_RATE_SHARE { 0 } else { self.dips + 1 };
+        self.dips <= DIP_EPOCHS
     }
 }
 
@@ -271,6 +275,14 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(source.epoch(100, 0, EMPTY_MS), Verdict::Stay, "as BBR leaves it");
         }
+        for _ in 0..3 {
+            for dip in [60, 85] {
+                assert_eq!(source.epoch(dip, 0, EMPTY_MS), Verdict::Stay, "BBR looks at the empty path");
+            }
+            assert_eq!(source.epoch(100, 0, EMPTY_MS), Verdict::Stay);
+        }
+        source.epoch(60, 0, EMPTY_MS);
+        source.epoch(60, 0, EMPTY_MS);
         assert_eq!(source.epoch(60, 0, EMPTY_MS), Verdict::Add(1), "losses hold it back");
     }
 

@@ -524,12 +524,12 @@ fn connected(lane: u64) -> Event {
 }
 
 #[test]
-fn a_far_source_has_four_lanes_until_the_size_is_known_and_then_all_at_once() {
+fn a_far_source_has_all_lanes_when_its_round_trip_is_known() {
     let (mut talk, first) = Talk::begin(Settings::default(), 1);
     assert_eq!(opened(&first), [A]);
-    assert_eq!(opened(&talk.tell(reached(0, 300))), [A; 3]);
+    assert_eq!(opened(&talk.tell(reached(0, 300))), [A; 15], "before the size is known");
     assert_eq!(opened(&talk.tell(connected(0))), []);
-    assert_eq!(opened(&talk.tell(Event::SizeKnown { size_bytes: 1024 * MIB })), [A; 12]);
+    assert_eq!(opened(&talk.tell(Event::SizeKnown { size_bytes: 1024 * MIB })), []);
 }
 
 #[test]

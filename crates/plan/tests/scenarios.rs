@@ -134,11 +134,16 @@ fn rows() -> Vec<Row> {
     };
     let shared =
         |round_trip_ms: f64| Server::new(payload(400.0), round_trip_ms).with(|s| s.bottleneck = Some(0));
+    let long_lived = |servers: Vec<Server>| {
+        servers.into_iter().map(|s| s.with(|s| s.looks_at_empty_path = true)).collect()
+    };
     let limited = Server::new(50.0 * MB, 40.0).with(|server| server.limits_itself = true);
     vec![
         row("500 MB from 1", 500e6, sites([three[0]]), 0.97, 1),
         row("500 MB from 2", 500e6, sites([three[0], three[1]]), 0.97, 1),
         row("500 MB from 3", 500e6, sites(three), 0.97, 1),
+        row("2 GB from 1", 2e9, long_lived(sites([three[0]])), 0.97, 1),
+        row("2 GB from 2", 2e9, long_lived(sites([three[0], three[1]])), 0.97, 1),
         row("2 GB from 3", 2e9, sites(three), 0.97, 1),
         row("1 GB, 3 unequal sites, slow-near", 1e9, sites(rising), 0.95, 16),
         row("100 MB, 3 unequal sites, slow-near", 1e8, sites(rising), 0.85, 16),

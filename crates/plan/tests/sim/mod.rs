@@ -345,7 +345,10 @@ impl<'a> Sim<'a> {
                 .filter(|(_, lane)| lane.requests.front().is_some_and(|first| first.first_byte_at_s <= now_s))
                 .map(|(&id, lane)| {
                     let server = &self.servers[lane.source];
-                    let window_bytes = lane.window_bytes.min(server.lane_window_bytes_max);
+                    let window_bytes = match server.looks_at_empty_path_at(now_s) {
+                        true => 4.0 * SEGMENT_BYTES,
+                        false => lane.window_bytes.min(server.lane_window_bytes_max),
+                    };
                     (id, (window_bytes / server.round_trip_s).min(server.lane_rate_max))
                 })
                 .collect();

@@ -16,6 +16,8 @@ pub(crate) struct Server {
     /// Packets of which one is lost, for connections that take a loss for a full path (CUBIC). BBR does not:
     /// `None`.
     pub(crate) loss_packets: Option<f64>,
+    /// Every ten seconds its connections send next to nothing for 200 ms, to see the round trip of the empty path: BBR.
+    pub(crate) looks_at_empty_path: bool,
     /// The rate is the server's own limit: nothing waits on the way.
     pub(crate) limits_itself: bool,
     /// Servers with the same number share one rate: they are behind the same bottleneck.
@@ -51,6 +53,7 @@ impl Server {
             lane_rate_max: f64::INFINITY,
             lane_window_bytes_max: f64::INFINITY,
             loss_packets: None,
+            looks_at_empty_path: false,
             limits_itself: false,
             bottleneck: None,
             round_trip_s: round_trip_ms / 1e3,
@@ -87,6 +90,10 @@ impl Server {
 
     pub(crate) fn is_silent(&self, at_s: f64) -> bool {
         self.silent_from_s.is_some_and(|from_s| from_s <= at_s)
+    }
+
+    pub(crate) fn looks_at_empty_path_at(&self, at_s: f64) -> bool {
+        self.looks_at_empty_path && at_s >= 10.0 && at_s % 10.0 < 0.2
     }
 
     pub(crate) fn is_down(&self, at_s: f64) -> bool {
