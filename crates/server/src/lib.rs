@@ -62,6 +62,7 @@ mod origin;
 mod propfind;
 mod proppatch;
 mod put;
+mod recent;
 mod relocate;
 mod reply;
 mod root;
