@@ -16,7 +16,7 @@ impl ETag {
     /// A strong tag; `None` when `opaque` has a character that a tag cannot hold.
     pub fn strong(opaque: impl Into<String>) -> Option<ETag> {
         let opaque = opaque.into();
-        opaque.chars().all(is_tag_char).then_some(ETag { weak: false, opaque })
+        opaque.bytes().all(is_tag_byte).then_some(ETag { weak: false, opaque })
     }
 
     /// Reads exactly one tag: `"x"` or `W/"x"`.
@@ -99,12 +99,12 @@ fn take(text: &str) -> Option<(ETag, &str)> {
         None => (false, text),
     };
     let (opaque, rest) = quoted.strip_prefix('"')?.split_once('"')?;
-    opaque.chars().all(is_tag_char).then(|| (ETag { weak, opaque: opaque.to_owned() }, rest))
+    opaque.bytes().all(is_tag_byte).then(|| (ETag { weak, opaque: opaque.to_owned() }, rest))
 }
 
 /// RFC 9110, 8.8.3: `etagc`.
-fn is_tag_char(c: char) -> bool {
-    c == '!' || ('#'..='~').contains(&c) || c > '\u{7f}'
+fn is_tag_byte(byte: u8) -> bool {
+    byte == b'!' || (b'#'..=b'~').contains(&byte) || byte > 0x7f
 }
 
 #[cfg(test)]

@@ -111,7 +111,10 @@ fn decode_segment(segment: &str) -> Result<Vec<u8>, Rejection> {
             return Err(Rejection::bad_request("the path has a '%' without two hexadecimal digits"));
         }
     }
-    let name: Vec<u8> = percent_decode(bytes).collect();
+    let name = match bytes.contains(&b'%') {
+        true => percent_decode(bytes).collect(),
+        false => bytes.to_vec(),
+    };
     if name.contains(&b'/') {
         return Err(Rejection::bad_request("the path has an encoded slash"));
     }

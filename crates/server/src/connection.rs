@@ -14,7 +14,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -40,10 +40,11 @@ use crate::gather::{Ending, Piece, SmallPayload};
 use crate::idle::{Idle, Interruption, Watched};
 use crate::metrics::Metrics;
 use crate::origin::Origin;
+use crate::recent::Recent;
 use crate::reply::{Payload, Reply};
 use crate::settings::LogLevel;
 use crate::shared::{Current, Phase, Shared};
-use crate::throttle::{By, Connected, Parties};
+use crate::throttle::{By, Connected, Paces, Parties};
 use crate::transfer::{CLIENT_PACES, Framing, Patience, Sender};
 use crate::{
     admin, conditions, cors, delete, forwarded, gather, get, macaroons, mkcol, options, propfind, proppatch,
@@ -90,6 +91,7 @@ pub(crate) struct Connection {
     counted: (Parties, Connected),
     /// The request in hand.
     request: InHand,
+    recent: Recent,
 }
 
 /// What is known of a request beside its head.
@@ -117,7 +119,21 @@ impl Connection {
         let (shown, counted) = (Shown::default(), Default::default());
         let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), Watched::new(phase));
         let (metrics, answer) = (Arc::clone(&shared.metrics), Vec::new());
-        Connection { shared, current, wire, phase, idle, metrics, answer, is_local, shown, counted, request }
+        let recent = Recent::default();
+        Connection {
+            shared,
+            current,
+            wire,
+            phase,
+            idle,
+            metrics,
+            answer,
+            is_local,
+            shown,
+            counted,
+            request,
+            recent,
+        }
     }
 
     /// Serves requests until the connection ends.
@@ -132,9 +148,7 @@ impl Connection {
                     let address = forwarded::client(&head.headers, peer, &self.shared.trusted_forwarders);
                     self.request.client.address = address;
                     let admitted = self.admit(&head).await;
-                    let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
-                    let of_user = throttle.paces(&limits.who(&self.request.client.identity));
-                    let paces = throttle.paces(&limits.at(address)).and(of_user);
+                    let paces = self.paces(address);
                     // Made where it stays: it has room for every method's state, and would be copied.
                     let mut exchange = pin!(self.exchange(&head, admitted));
                     match paces.are_none() {
@@ -166,6 +180,16 @@ impl Connection {
         if self.refuse(reply.closing()).await.is_ok() {
             self.close().await;
         }
+    }
+
+    /// How fast bytes may go for whom the request in hand counts.
+    fn paces(&self, address: IpAddr) -> Paces {
+        let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
+        if limits.are_none() {
+            return Paces::default();
+        }
+        let of_user = throttle.paces(&limits.who(&self.request.client.identity));
+        throttle.paces(&limits.at(address)).and(of_user)
     }
 
     /// Counts the connection for whoever its certificate says that the client is: before there is a request.
@@ -240,6 +264,7 @@ impl Connection {
             }
             self.wire.stream.release_buffers();
             self.answer = Vec::new();
+            self.recent.forget();
             due = end;
         }
     }
@@ -281,7 +306,7 @@ impl Connection {
             let has_no_end =
                 head.version == Version::Http10 && matches!(reply.payload, Payload::Stream { .. });
             reply.closes |= closes || has_no_end;
-            reply.field("X-Request-Id", self.request.id.clone())
+            reply.field("X-Request-Id", &self.request.id)
         };
         reply = complete(reply);
         let mut answer = std::mem::take(&mut self.answer);
@@ -411,9 +436,14 @@ impl Connection {
                 return refusal;
             }
         }
+        if !matches!(head.method, Method::Get | Method::Head) {
+            // It may take long, and may be about the same file.
+            self.recent.forget();
+        }
         match head.method {
             Method::Get | Method::Head => {
-                let mut answer = pin!(get::answer(shared, head, path, &spot, &origin));
+                let (recent, began) = (&mut self.recent, self.request.began);
+                let mut answer = pin!(get::answer(shared, head, path, &spot, &origin, recent, began));
                 // Mostly it is there at once, and nobody has to be looked after.
                 match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
                     Poll::Ready(reply) => reply,
@@ -508,7 +538,7 @@ impl Connection {
 
     /// Answers what is not a request.
     async fn refuse(&mut self, reply: Reply) -> io::Result<bool> {
-        let reply = reply.field("X-Request-Id", self.request.id.clone());
+        let reply = reply.field("X-Request-Id", &self.request.id);
         let mut bytes = reply.head(Version::Http11);
         if let Payload::Bytes(text) = &reply.payload {
             bytes.extend_from_slice(text);

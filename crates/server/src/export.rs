@@ -73,9 +73,13 @@ pub(crate) struct Spot {
     pub(crate) object: ObjectPath,
     /// Who asks.
     pub(crate) client: Client,
-    /// By which rules.
+    rules: Arc<Rules>,
+}
+
+/// What is decided by. One piece: whatever is counted by all connections is counted once less for each request.
+struct Rules {
     policy: Arc<Policy>,
-    /// How it could have proved who it is.
+    /// How clients could prove who they are.
     asking: Arc<Asking>,
 }
 
@@ -123,8 +127,7 @@ impl Spot {
             export: Arc::clone(&self.export),
             object,
             client: self.client.clone(),
-            policy: Arc::clone(&self.policy),
-            asking: Arc::clone(&self.asking),
+            rules: Arc::clone(&self.rules),
         }
     }
 
@@ -135,7 +138,7 @@ impl Spot {
 
     /// The answer to what its client may not do.
     pub(crate) fn denied(&self, denial: Denial) -> Reply {
-        self.asking.denied(&self.client, denial)
+        self.rules.asking.denied(&self.client, denial)
     }
 
     /// Whether its client may do one of these: the answer about the first if not.
@@ -167,14 +170,14 @@ impl Spot {
     /// Whether its client may do it here, or to anything that could be below.
     pub(crate) fn reaches(&self, operation: Operation) -> bool {
         let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
-        !is_refused && self.policy.reaches(self.client.asker(), operation, self.names())
+        !is_refused && self.rules.policy.reaches(self.client.asker(), operation, self.names())
     }
 
     /// Whether its client may do it everywhere in the export.
     pub(crate) fn may_everywhere(&self, operation: Operation) -> bool {
         let is_refused = Grants::of(operation).changes() && !self.export.allow_write;
         let names = somewhere_below(&self.export.path);
-        !is_refused && self.policy.decide(self.client.asker(), operation, names).is_granted()
+        !is_refused && self.rules.policy.decide(self.client.asker(), operation, names).is_granted()
     }
 
     /// Whether its client may do it; what came of it is noted for the log.
@@ -200,7 +203,7 @@ impl Spot {
         if Grants::of(operation).changes() && !self.export.allow_write {
             return Err(Denial::ReadOnly);
         }
-        match self.policy.decide(self.client.asker(), operation, self.names()) {
+        match self.rules.policy.decide(self.client.asker(), operation, self.names()) {
             Decision::Refused(reason) => Err(Denial::ByRules(reason)),
             granted => Ok(granted),
         }
@@ -227,8 +230,7 @@ pub(crate) enum Place {
 #[derive(Clone)]
 pub(crate) struct Exports {
     all: Vec<Arc<Export>>,
-    policy: Arc<Policy>,
-    asking: Arc<Asking>,
+    rules: Arc<Rules>,
 }
 
 impl Exports {
@@ -245,7 +247,8 @@ impl Exports {
                     .hint("give every export a path that is not below another's"));
             }
         }
-        Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), policy, asking })
+        let rules = Arc::new(Rules { policy, asking });
+        Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), rules })
     }
 
     /// All of them.
@@ -260,7 +263,7 @@ impl Exports {
 
     /// Everything that a client may do at a path and everywhere below it: what a macaroon for it can be given.
     pub(crate) fn grants(&self, path: &ResourcePath, client: &Client) -> Grants {
-        let grants = self.policy.grants(client.asker(), somewhere_below(path));
+        let grants = self.rules.policy.grants(client.asker(), somewhere_below(path));
         let is_read_only = match self.find(path, client) {
             Place::Inside(spot) => !spot.export.allow_write,
             Place::Above(_) | Place::Nowhere => !self.allow_write(),
@@ -275,12 +278,12 @@ impl Exports {
     pub(crate) fn nothing_to_see(&self, path: &ResourcePath, client: &Client) -> Reply {
         let reason = if client.identity.is_anonymous() { Reason::Anonymous } else { Reason::NoRule };
         client.decided(Operation::Stat, path.names(), reason, true);
-        self.asking.denied(client, Denial::ByRules(reason))
+        self.rules.asking.denied(client, Denial::ByRules(reason))
     }
 
     /// Whether a client may do something to the server itself.
     pub(crate) fn may_administer(&self, client: &Client) -> bool {
-        let decision = self.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
+        let decision = self.rules.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
         client.decided(Operation::Admin, std::iter::empty(), decision, !decision.is_granted());
         decision.is_granted()
     }
@@ -292,8 +295,7 @@ impl Exports {
                 return match ObjectPath::new(rest) {
                     Some(object) => {
                         let (export, client) = (Arc::clone(export), client.clone());
-                        let (policy, asking) = (Arc::clone(&self.policy), Arc::clone(&self.asking));
-                        Place::Inside(Spot { export, object, client, policy, asking })
+                        Place::Inside(Spot { export, object, client, rules: Arc::clone(&self.rules) })
                     }
                     None => Place::Nowhere,
                 };
@@ -303,8 +305,9 @@ impl Exports {
         if self.all.iter().all(|export| next(export).is_none()) {
             return Place::Nowhere;
         }
-        let is_shown =
-            |export: &&Arc<Export>| self.policy.reaches(client.asker(), Operation::Stat, export.path.names());
+        let is_shown = |export: &&Arc<Export>| {
+            self.rules.policy.reaches(client.asker(), Operation::Stat, export.path.names())
+        };
         let mut names: Vec<Vec<u8>> = self.all.iter().filter(is_shown).filter_map(next).collect();
         names.sort();
         names.dedup();
@@ -430,11 +433,12 @@ mod tests {
         let mut all = exports(&["/data/atlas", "/data/cms", "/private"]).unwrap();
         let path = |text: &str| ResourcePath::parse(text).unwrap();
         let public = open_to_anyone("anyone", &path("/data/cms/public"), false);
-        all.policy = Arc::new(Policy::new(vec![public]));
+        let by = |policy| Arc::new(Rules { policy, asking: Arc::default() });
+        all.rules = by(Arc::new(Policy::new(vec![public])));
         for (at, expected) in [("/", "data"), ("/data", "cms"), ("/private", "/private /"), ("/other", "-")] {
             assert_eq!(found(&all, at), expected, "{at}");
         }
-        all.policy = Arc::default();
+        all.rules = by(Arc::default());
         assert_eq!(found(&all, "/"), "");
     }
 

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
+use std::time::Instant;
 
 use gridlane_auth::Operation;
 use gridlane_core::{ByteRange, ChecksumKind, limits};
@@ -22,6 +23,7 @@ use crate::export::Spot;
 use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
+use crate::recent::Recent;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 use crate::wanted::Wanted;
@@ -33,11 +35,23 @@ pub(crate) async fn answer(
     path: &ResourcePath,
     spot: &Spot,
     origin: &Origin<'_>,
+    recent: &mut Recent,
+    began: Instant,
 ) -> Reply {
-    let opened = match spot.storage().open_nowait(&spot.object) {
-        Ok(None) => Box::pin(shared.disk.run(|| spot.storage().open(&spot.object))).await,
-        Ok(Some(opened)) => Ok(opened),
-        Err(error) => Err(error),
+    let opened = match recent.find(spot, began) {
+        Some(object) => Ok(Opened::File(object)),
+        None => {
+            recent.forget();
+            let opened = match spot.storage().open_nowait(&spot.object) {
+                Ok(None) => Box::pin(shared.disk.run(|| spot.storage().open(&spot.object))).await,
+                Ok(Some(opened)) => Ok(opened),
+                Err(error) => Err(error),
+            };
+            if let Ok(Opened::File(object)) = &opened {
+                recent.keep(spot, object, began);
+            }
+            opened
+        }
     };
     let operation = match (&head.method, &opened) {
         // What is known of something is for whoever may do anything with it, as by PROPFIND.
@@ -119,11 +133,9 @@ async fn file(
     let Some(validators) = validators(metadata) else {
         return Reply::failure(Status::INTERNAL_SERVER_ERROR, "the storage made an entity tag that is none");
     };
-    let with_validators = |reply: Reply| {
-        reply
-            .field("ETag", ["\"", validators.etag.opaque(), "\""].concat())
-            .field("Last-Modified", date::format(metadata.modified))
-            .field("Vary", "Accept")
+    let with_validators = |mut reply: Reply| {
+        reply.put_field("ETag", &["\"", validators.etag.opaque(), "\""]);
+        reply.field("Last-Modified", date::format(metadata.modified)).field("Vary", "Accept")
     };
     match conditional::evaluate(&head.headers, &head.method, Some(&validators)) {
         Verdict::NotModified => return with_validators(Reply::new(Status::NOT_MODIFIED)),

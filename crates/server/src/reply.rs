@@ -1,6 +1,5 @@
 //! An answer before it is sent: status, fields, and a descriptor of the payload.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
@@ -69,17 +68,21 @@ pub(crate) trait Pieces: Send {
 /// What every head says first, behind its status.
 const SERVER_AND_DATE: &str = concat!("Server: gridlane/", env!("CARGO_PKG_VERSION"), "\r\nDate: ");
 
+/// The type of the text of a failure.
+const TEXT: &str = "text/plain; charset=utf-8";
+
 /// What a head has beside its fields, and what a small answer has behind it.
 const HEAD_BYTES_EXPECTED: usize = 2048;
 
 /// The fields of a file's answer, with room for two more.
-const FIELDS_EXPECTED: usize = 10;
+const FIELDS_BYTES_EXPECTED: usize = 512;
 
 /// An answer.
 pub(crate) struct Reply {
     pub(crate) status: Status,
-    /// Names and values; no value has a control character.
-    fields: Vec<(&'static str, Cow<'static, str>)>,
+    /// Names and values as they go over the wire, each in a line: nobody asks for one of them. No value has a control
+    /// character.
+    fields: String,
     pub(crate) payload: Payload,
     /// The connection cannot be used after this answer.
     pub(crate) closes: bool,
@@ -96,7 +99,7 @@ impl Reply {
     pub(crate) fn new(status: Status) -> Reply {
         Reply {
             status,
-            fields: Vec::with_capacity(FIELDS_EXPECTED),
+            fields: String::with_capacity(FIELDS_BYTES_EXPECTED),
             payload: Payload::None,
             closes: false,
             tells_status: false,
@@ -106,11 +109,18 @@ impl Reply {
     }
 
     /// Adds a field.
-    pub(crate) fn field(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Reply {
-        let value = value.into();
-        debug_assert!(!value.contains(|c: char| c.is_control()), "{name}: {value:?}");
-        self.fields.push((name, value));
+    pub(crate) fn field(mut self, name: &'static str, value: impl AsRef<str>) -> Reply {
+        self.put_field(name, &[value.as_ref()]);
         self
+    }
+
+    /// Adds a field whose value is made of these, one behind the other.
+    pub(crate) fn put_field(&mut self, name: &'static str, value: &[&str]) {
+        debug_assert!(!value.concat().contains(|c: char| c.is_control()), "{name}: {value:?}");
+        self.fields.push_str(name);
+        self.fields.push_str(": ");
+        value.iter().for_each(|part| self.fields.push_str(part));
+        self.fields.push_str("\r\n");
     }
 
     /// Sets the payload.
@@ -141,7 +151,7 @@ impl Reply {
             _ => "The request is at fault; trying it again unchanged will not help.",
         };
         let mut reply = Reply::new(status)
-            .field("Content-Type", "text/plain; charset=utf-8")
+            .field("Content-Type", TEXT)
             .field("X-Content-Type-Options", "nosniff")
             .payload(Payload::Bytes(format!("{status}: {what}.\n{advice}\n").into_bytes()));
         reply.cause = Some(what);
@@ -207,8 +217,7 @@ impl Reply {
                  <D:error xmlns:D=\"DAV:\"><D:{condition}/></D:error>\n<!--\n{text}-->\n"
             );
             self.payload = Payload::Bytes(body.into_bytes());
-            self.fields.retain(|(name, _)| *name != "Content-Type");
-            self = self.field("Content-Type", multistatus::MEDIA_TYPE);
+            self.fields = self.fields.replace(TEXT, multistatus::MEDIA_TYPE);
         }
         self
     }
@@ -223,8 +232,7 @@ impl Reply {
     /// The same behind what is in `head`.
     pub(crate) fn head_into(&self, version: Version, head: &mut Vec<u8>) {
         // Once, and not a little more for each field: fields are short.
-        let fields: usize = self.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum();
-        head.reserve(fields + HEAD_BYTES_EXPECTED);
+        head.reserve(self.fields.len() + HEAD_BYTES_EXPECTED);
         let mut put = |parts: &[&str]| parts.iter().for_each(|part| head.extend_from_slice(part.as_bytes()));
         match self.status {
             Status::OK => put(&["HTTP/1.1 200 OK\r\n"]),
@@ -232,9 +240,7 @@ impl Reply {
         }
         put(&[SERVER_AND_DATE]);
         with_date_now(|date| put(&[date, "\r\n"]));
-        for (name, value) in &self.fields {
-            put(&[name, ": ", value, "\r\n"]);
-        }
+        put(&[&self.fields]);
         match self.payload {
             Payload::File { .. } | Payload::Parts { .. } if self.tells_status => {
                 put(&["Transfer-Encoding: chunked\r\nTrailer: ", STATUS_TRAILER, "\r\n"]);

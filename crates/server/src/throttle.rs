@@ -137,6 +137,11 @@ impl AllLimits {
         self.user.are_none() && self.vo.are_none()
     }
 
+    /// Whether there are none at all.
+    pub(crate) fn are_none(&self) -> bool {
+        self.client.are_none() && self.user_and_vo_are_none()
+    }
+
     /// For whom what comes from an address counts.
     pub(crate) fn at(&self, address: IpAddr) -> Parties {
         Parties(self.party(|| Some(Party::client(address)), self.client).into_iter().collect())
@@ -227,6 +232,10 @@ impl Throttle {
 
     /// Takes a request from the allowance of each; who has none left, and how long to wait for the next one, if so.
     pub(crate) fn request(&self, parties: &Parties) -> Result<(), (By, Duration)> {
+        // Without a look at the clock.
+        if parties.are_none() {
+            return Ok(());
+        }
         self.request_at(parties, self.now())
     }
 

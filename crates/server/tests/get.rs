@@ -606,3 +606,31 @@ fn a_slow_disk_delays_nobody_else() {
 fn path(name: &str) -> ObjectPath {
     ObjectPath::new([name.as_bytes()]).unwrap()
 }
+
+#[test]
+fn one_connection_sees_every_change_of_a_file_at_once() {
+    // In memory, where a file stays open from one request to the next.
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let storage = gridlane_store::PosixStorage::open(directory.path(), gridlane_store::Durability::File);
+    let server = TestServer::of(Arc::new(storage.unwrap()), |_| {});
+    let mut client = server.connect();
+    std::fs::write(at("f"), "first").unwrap();
+    let first = client.request("GET /f", "");
+    assert_eq!(first.text(), "first");
+    assert_eq!(client.request("GET /f", "").head.etag(), first.head.etag());
+    assert_eq!(client.request("GET /f", "Range: bytes=1-2\r\n").text(), "ir");
+    let etag = format!("If-None-Match: {}\r\n", first.head.etag().unwrap());
+    assert_eq!(client.request("GET /f", &etag).status(), 304);
+    std::fs::write(at("f"), "longer than before").unwrap();
+    let longer = client.request("GET /f", &etag);
+    assert_eq!(longer.text(), "longer than before");
+    std::fs::write(at("g"), "another").unwrap();
+    std::fs::rename(at("g"), at("f")).unwrap();
+    assert_eq!(client.request("GET /f", "").text(), "another");
+    assert_eq!(client.request("GET /f/", "").status(), 404);
+    std::fs::remove_file(at("f")).unwrap();
+    assert_eq!(client.request("GET /f", "").status(), 404);
+    std::fs::create_dir(at("f")).unwrap();
+    assert_eq!(client.request("GET /f", "").status(), 301);
+}

@@ -41,7 +41,8 @@ impl ObjectPath {
         if refused {
             return None;
         }
-        let mut joined = self.joined.clone();
+        let mut joined = Vec::with_capacity(self.joined.len() + 1 + name.len());
+        joined.extend_from_slice(&self.joined);
         if !joined.is_empty() {
             joined.push(b'/');
         }

@@ -119,6 +119,19 @@ pub trait Object: Send + Sync {
     /// [`metadata`](Object::metadata).
     fn is_unchanged(&self) -> bool;
 
+    /// Whether [`is_still_at`](Object::is_still_at) can tell.
+    fn can_be_found_again(&self) -> bool {
+        false
+    }
+
+    /// Whether whoever opened `path` of its storage now would get this file, in the state of
+    /// [`metadata`](Object::metadata). Never waits; `false` also where that cannot be told. A directory on the way that
+    /// became a link meanwhile may go unnoticed: not for a file that was opened long ago.
+    fn is_still_at(&self, path: &ObjectPath) -> bool {
+        let _ = path;
+        false
+    }
+
     /// A checksum of the whole file that was kept when it was written, or by
     /// [`keep_checksum`](Object::keep_checksum); never one of other bytes than these. May read from the disk.
     fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {

@@ -269,3 +269,39 @@ fn what_is_no_directory_cannot_be_exported() {
         assert!(error.message().contains("cannot export"), "{error}");
     }
 }
+
+#[test]
+fn a_file_is_still_at_its_path_until_something_changed() {
+    // Where it is a directory in memory: there it can be told. Elsewhere nothing may be claimed.
+    let outside = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let at = |name: &str| outside.path().join("export").join(name);
+    fs::create_dir_all(at("d/e")).unwrap();
+    let storage = PosixStorage::open(&outside.path().join("export"), Durability::File).unwrap();
+    let object = |names: &[&str]| ObjectPath::new(names.iter().map(|name| name.as_bytes())).unwrap();
+    let path = object(&["d", "e", "f"]);
+    let open = || {
+        fs::write(at("d/e/f"), b"0123").unwrap();
+        let Opened::File(file) = storage.open(&path).unwrap() else { panic!("a file") };
+        assert_eq!(file.is_still_at(&path), file.can_be_found_again());
+        assert!(!file.is_still_at(&object(&["d", "e", "g"])) && !file.is_still_at(&object(&["d", "e"])));
+        file
+    };
+    let file = open();
+    fs::remove_file(at("d/e/f")).unwrap();
+    assert!(!file.is_still_at(&path), "removed");
+    let file = open();
+    fs::write(at("new"), b"4567").unwrap();
+    fs::rename(at("new"), at("d/e/f")).unwrap();
+    assert!(!file.is_still_at(&path), "replaced");
+    let file = open();
+    fs::write(at("d/e/f"), b"01234").unwrap();
+    assert!(!file.is_still_at(&path), "longer");
+    let file = open();
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
+    fs::File::options().write(true).open(at("d/e/f")).unwrap().set_modified(long_ago).unwrap();
+    assert!(!file.is_still_at(&path), "of another time");
+    let file = open();
+    fs::rename(at("d/e/f"), at("g")).unwrap();
+    std::os::unix::fs::symlink("../../g", at("d/e/f")).unwrap();
+    assert!(!file.is_still_at(&path), "a link");
+}

@@ -68,6 +68,18 @@ impl CacheProbe {
     }
 }
 
+/// Whether a descriptor is of a file system of this machine alone, whose names nobody else changes: to look again at a name
+/// that was found a moment ago takes the kernel's memory and no device. What cannot be told is none.
+pub fn has_local_names(descriptor: impl AsFd) -> bool {
+    // ext2 to ext4, XFS, Btrfs, F2FS, ZFS.
+    const DISKS: [i128; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1];
+    // The type of the field differs between architectures, its low 32 bits do not.
+    fstatfs(descriptor).is_ok_and(|stat| {
+        let kind = i128::from(stat.f_type) & 0xffff_ffff;
+        [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind) || DISKS.contains(&kind)
+    })
+}
+
 /// Tells the kernel to start writing `len` bytes from `offset` to the device, without waiting for them,
 /// so that a later sync finds little left to do. A hint: failure is of no consequence and not reported.
 pub fn start_writeback(file: &File, offset: u64, len: u64) {
@@ -110,6 +122,8 @@ mod tests {
         assert_eq!(CacheProbe::Memory.read_at(&file, &mut buf, 0).unwrap(), Some(4));
         if let Ok(memory) = File::open("/dev/shm") {
             assert_eq!(CacheProbe::of(&memory), CacheProbe::Memory);
+            assert!(has_local_names(&memory));
         }
+        assert!(!has_local_names(&file));
     }
 }

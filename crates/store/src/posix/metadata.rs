@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, StatxTimestamp, fstat, statx};
+use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxFlags, StatxTimestamp, fstat, statat, statx};
 use rustix::io::Errno;
 
 use crate::storage::{FileIdentity, Metadata, NodeKind};
@@ -54,18 +55,26 @@ impl Stamp {
 
     /// Whether it still is the stamp of an open file. `fstat` costs less than `statx`, which is given a path, if an
     /// empty one.
-    #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
     pub(super) fn is_of(&self, file: impl AsFd) -> bool {
+        fstat(file).is_ok_and(|stat| Stamp::of_plain(&stat) == *self)
+    }
+
+    /// Whether it is the stamp of what is at `path` below `directory`, on `device`; never of a link.
+    #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
+    pub(super) fn is_at(&self, directory: impl AsFd, path: &Path, device: u64) -> bool {
+        statat(directory, path, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|stat| stat.st_dev as u64 == device && Stamp::of_plain(&stat) == *self)
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
+    fn of_plain(stat: &Stat) -> Stamp {
         let ns = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        fstat(file).is_ok_and(|stat| {
-            let now = Stamp {
-                number: stat.st_ino as u64,
-                size_bytes: stat.st_size as u64,
-                modified_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
-                changed_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
-            };
-            now == *self
-        })
+        Stamp {
+            number: stat.st_ino as u64,
+            size_bytes: stat.st_size as u64,
+            modified_ns: ns(stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            changed_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+        }
     }
 }
 

@@ -79,6 +79,8 @@ struct Shared {
     change: Mutex<()>,
     /// How to ask for cached bytes, by device: there is one for each file system mounted in the export.
     probes: RwLock<Vec<(u64, CacheProbe)>>,
+    /// The device of the root, if to look again at names there never waits.
+    quick_device: Option<u64>,
 }
 
 impl PosixStorage {
@@ -95,7 +97,10 @@ impl PosixStorage {
         let root =
             rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|cause| fail(cause.into()))?;
+        let is_quick = gridlane_sys::file::has_local_names(&root);
+        let device = look_at(&root).map(|stat| metadata::identity_of(&stat).device);
         let shared = Shared {
+            quick_device: device.ok().filter(|_| is_quick),
             root,
             root_path: directory.to_owned(),
             options,
@@ -420,6 +425,16 @@ impl Object for PosixObject {
 
     fn is_unchanged(&self) -> bool {
         self.stamp.is_of(&self.file)
+    }
+
+    fn can_be_found_again(&self) -> bool {
+        self.shared.quick_device == Some(self.metadata.identity.device)
+    }
+
+    fn is_still_at(&self, path: &ObjectPath) -> bool {
+        // That the lookup stays beneath the root need not be asked: the file that is open was there.
+        let device = self.metadata.identity.device;
+        self.can_be_found_again() && self.stamp.is_at(&self.shared.root, path.as_relative(), device)
     }
 
     fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
