@@ -284,6 +284,13 @@ impl<'a> Run<'a> {
         digests::kinds(&self.options)[0]
     }
 
+    /// Whether lanes with threads of their own are worth it: a stream takes bytes from one at a time, and where nothing is
+    /// decrypted it is not known.
+    fn may_share_work(&self) -> bool {
+        let is_https = |replica: &Replica| replica.source.url.scheme() == Scheme::Https;
+        self.target.partial().is_some() && self.replicas.iter().all(is_https)
+    }
+
     /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
     pub(crate) fn new_plan(&mut self) {
         let streams = self.options.streams;
@@ -302,8 +309,7 @@ impl<'a> Run<'a> {
             align_bytes: piece_bytes.filter(is_round).unwrap_or(defaults.align_bytes),
             lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max),
             lanes_fixed: streams.is_some(),
-            // A stream takes bytes from one lane at a time.
-            lanes_near: self.target.partial().map_or(1, |_| lanes_near()),
+            lanes_near: if self.may_share_work() { lanes_near() } else { 1 },
             lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)),
             window_bytes: self.target.partial().is_none().then_some(REORDER_BYTES_MAX),
             patience: self.options.patience,
