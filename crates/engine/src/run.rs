@@ -284,11 +284,11 @@ impl<'a> Run<'a> {
         digests::kinds(&self.options)[0]
     }
 
-    /// Whether lanes with threads of their own are worth it: a stream takes bytes from one at a time, and where nothing is
-    /// decrypted it is not known.
+    /// Whether lanes with threads of their own are worth it: a stream takes bytes from one at a time, and over root://
+    /// little is gained.
     fn may_share_work(&self) -> bool {
-        let is_https = |replica: &Replica| replica.source.url.scheme() == Scheme::Https;
-        self.target.partial().is_some() && self.replicas.iter().all(is_https)
+        let is_http = |replica: &Replica| replica.source.url.scheme().is_http();
+        self.target.partial().is_some() && self.replicas.iter().all(is_http)
     }
 
     /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
