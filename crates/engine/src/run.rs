@@ -13,12 +13,11 @@ use gridlane_core::{
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
 use gridlane_store::partial::{Found, PartialFile, exists};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::sleep_until;
 
 use crate::events::{Event, Observer};
 use crate::http::Purpose;
-use crate::lane::{Command, Lane};
+use crate::lane::{Command, Lane, Running, lanes_near};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
@@ -54,7 +53,7 @@ const LANE_END_MAX: Duration = Duration::from_secs(3);
 pub(crate) struct LaneEntry {
     source: usize,
     pub(crate) is_dialled: bool,
-    task: JoinHandle<()>,
+    running: Running,
     commands: mpsc::UnboundedSender<Command>,
 }
 
@@ -285,6 +284,13 @@ impl<'a> Run<'a> {
         digests::kinds(&self.options)[0]
     }
 
+    /// Whether lanes with threads of their own are worth it: a stream takes bytes from one at a time, and over root://
+    /// little is gained.
+    fn may_share_work(&self) -> bool {
+        let is_http = |replica: &Replica| replica.source.url.scheme().is_http();
+        self.target.partial().is_some() && self.replicas.iter().all(is_http)
+    }
+
     /// Starts a plan over what the ledger has; called again when the size turned out to be another one.
     pub(crate) fn new_plan(&mut self) {
         let streams = self.options.streams;
@@ -303,6 +309,7 @@ impl<'a> Run<'a> {
             align_bytes: piece_bytes.filter(is_round).unwrap_or(defaults.align_bytes),
             lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max),
             lanes_fixed: streams.is_some(),
+            lanes_near: if self.may_share_work() { lanes_near() } else { 1 },
             lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)),
             window_bytes: self.target.partial().is_none().then_some(REORDER_BYTES_MAX),
             patience: self.options.patience,
@@ -389,8 +396,14 @@ impl<'a> Run<'a> {
                     asks,
                     notices: self.notify.clone(),
                 };
-                let task = tokio::spawn(task.run(orders));
-                self.lanes.insert(lane, LaneEntry { source, is_dialled: false, task, commands });
+                let has_thread = self.lanes.values().any(|entry| entry.running.has_thread());
+                // Beside one that keeps the runtime busy.
+                let is_beside = !self.lanes.is_empty() && self.plan.is_near(SourceId(source as u32));
+                let running = match has_thread || !is_beside {
+                    true => task.spawn(orders),
+                    false => task.spawn_thread(orders),
+                };
+                self.lanes.insert(lane, LaneEntry { source, is_dialled: false, running, commands });
             }
             Action::Request { lane, range, .. } => self.command(lane, Command::Request(range)),
             Action::CloseLane { lane } => self.command(lane, Command::Close),
@@ -512,11 +525,8 @@ impl<'a> Run<'a> {
         for entry in self.lanes.values() {
             let _ = entry.commands.send(Command::Close);
         }
-        for (_, mut entry) in std::mem::take(&mut self.lanes) {
-            if timeout(LANE_END_MAX, &mut entry.task).await.is_err() {
-                entry.task.abort();
-                let _ = entry.task.await;
-            }
+        for (_, entry) in std::mem::take(&mut self.lanes) {
+            entry.running.end(LANE_END_MAX).await;
         }
         let mut outcome = Ok(());
         while let Ok(notice) = self.notices.try_recv() {

@@ -6,9 +6,11 @@ use gridlane_core::Time;
 
 use crate::lane::{Lane, LaneState};
 use crate::plan::Plan;
-use crate::settings::{EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, START_ROUND_TRIPS};
+use crate::settings::{
+    EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, NEAR_WORTH_BYTES, START_ROUND_TRIPS,
+};
 use crate::source::Standing;
-use crate::streams::{Seen, Verdict, start_lanes};
+use crate::streams::{Seen, Verdict, is_near, start_lanes};
 use crate::{LaneId, Loss, SourceId};
 
 impl Plan {
@@ -159,7 +161,7 @@ impl Plan {
             true => (lanes_max, LANE_WORTH_BYTES),
             // Where bytes take a quarter of a second to begin, the smallest request is worth a lane.
             false if start > 1 => (start, self.settings.request_bytes_min),
-            false => (source.lanes_wanted, LANE_WORTH_BYTES),
+            false => (source.lanes_wanted.max(self.near_lanes(id)), LANE_WORTH_BYTES),
         };
         let worth = match missing_bytes {
             Some(bytes) => usize::try_from((bytes / worth_bytes).max(1)).unwrap_or(usize::MAX),
@@ -169,6 +171,22 @@ impl Plan {
             None => 1,
         };
         wanted.min(worth).min(lanes_max)
+    }
+
+    /// Lanes that a source may have because it is near.
+    fn near_lanes(&self, id: SourceId) -> usize {
+        let is_worth = self.missing_bytes().is_some_and(|bytes| bytes >= NEAR_WORTH_BYTES);
+        if is_worth && self.is_near(id) { self.settings.lanes_near } else { 1 }
+    }
+
+    /// Whether a source may have [lanes with threads of their own](crate::Settings::lanes_near): it is the only one, and a
+    /// processor holds it back and not its path.
+    pub fn is_near(&self, id: SourceId) -> bool {
+        let rate = self.total_rate_bytes_per_s();
+        let round_trip = self.sources.get(id.0 as usize).and_then(|source| source.round_trip);
+        self.settings.lanes_near > 1
+            && self.is_alone(id)
+            && round_trip.is_some_and(|round_trip| is_near(round_trip, rate))
     }
 
     /// Whether the copy goes on for so long, if it goes on as it does.

@@ -13,6 +13,9 @@ pub struct Settings {
     /// once, as soon as there is enough to fetch for each of them, instead of measuring whether
     /// another one helps (the user said `--streams`).
     pub lanes_fixed: bool,
+    /// Lanes to a source that no path holds back, but one processor ([`Plan::is_near`](crate::Plan::is_near)): as many as
+    /// the engine has threads for. One: it has none to spare, or the target takes bytes from one at a time.
+    pub lanes_near: usize,
     /// Lanes at the same time to all sources together: bounds sockets and memory. Three far sources have all
     /// that they may have.
     pub lanes_max: usize,
@@ -45,6 +48,7 @@ impl Default for Settings {
         Settings {
             lanes_per_source_max: 16,
             lanes_fixed: false,
+            lanes_near: 1,
             lanes_max: 48,
             sources_open_max: 8,
             request_bytes_min: 256 * KIB,
@@ -143,6 +147,12 @@ pub(crate) const LANE_COST: Duration = Duration::from_millis(6);
 /// Round trips that a connection needs until it fills a long path: three to begin, and about seven doublings. Of a copy
 /// that is over before, more lanes at the start would only get what others do sooner.
 pub(crate) const START_ROUND_TRIPS: u32 = 10;
+/// Up to this round trip a source is near: on this machine, or in the same hall.
+pub(crate) const NEAR_ROUND_TRIP: Duration = Duration::from_millis(1);
+/// A near source that does so much is held back by a processor, and not by its path: 8 Gb/s.
+pub(crate) const NEAR_RATE_BYTES_PER_S: f64 = 1e9;
+/// Bytes that another lane must find to fetch from a near source. Files of 200 MB gain nothing by it.
+pub(crate) const NEAR_WORTH_BYTES: u64 = 256 * MIB;
 /// Bytes that another lane must find to fetch, in the middle of a copy, before it is worth its handshake.
 pub(crate) const LANE_WORTH_BYTES: u64 = 8 * MIB;
 /// An epoch lasts at least this long, so that single reads do not show, or [`EPOCH_ROUND_TRIPS`].

@@ -7,6 +7,10 @@
 //! known, which is before TLS is spoken: [`start_lanes`]. Where n sources deliver, each of them is a part of the copy,
 //! and so is what it could save; and nothing is saved where the others are done before a far one has begun.
 //!
+//! **Near**, where a source is so fast that a processor is the limit, ours or the server's: a lane is worked for by one
+//! thread at each end. Another one is opened as soon as that is seen, if the engine has a thread for it
+//! ([`Settings::lanes_near`](crate::Settings::lanes_near)) and enough is left.
+//!
 //! **For good**, where each connection has a ceiling of its own: the sender's or the receiver's window (4 MiB at 100 ms
 //! are 42 MB/s), or losses that are not the path's being full. Then the rate is level although nothing waits in queues
 //! on the way: the round trip under load is that of the empty path. Lanes are doubled until one of these is seen:
@@ -28,7 +32,8 @@ use gridlane_core::Time;
 
 use crate::settings::{
     BLOCKED_SHARE_MAX, DIP_EPOCHS, EPOCH, EPOCH_ROUND_TRIPS, FULL_RATE_SHARE, LANE_COST, LANE_GAIN,
-    LEVEL_GAIN, LONG_ROUND_TRIP, QUEUE, QUEUE_SHARE, REST, REST_MAX, TRIAL_EPOCHS,
+    LEVEL_GAIN, LONG_ROUND_TRIP, NEAR_RATE_BYTES_PER_S, NEAR_ROUND_TRIP, QUEUE, QUEUE_SHARE, REST, REST_MAX,
+    TRIAL_EPOCHS,
 };
 
 /// Lanes to begin with: another doubling saves `round_trip` of the copy, and costs as many handshakes as there are
@@ -43,6 +48,11 @@ pub(crate) fn start_lanes(round_trip: Duration, lanes_max: usize) -> usize {
         lanes *= 2;
     }
     lanes
+}
+
+/// Whether a processor holds a source back and not its path.
+pub(crate) fn is_near(round_trip: Duration, rate_bytes_per_s: f64) -> bool {
+    round_trip <= NEAR_ROUND_TRIP && rate_bytes_per_s >= NEAR_RATE_BYTES_PER_S
 }
 
 /// What was seen of a source's rate, and what follows for its lanes.

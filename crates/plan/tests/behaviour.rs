@@ -542,6 +542,37 @@ fn a_near_source_and_a_small_object_have_few_lanes() {
     assert_eq!(opened(&talk.tell(reached(0, 300))), [A; 3], "one for each of the smallest requests");
 }
 
+/// What another connection is opened to, when a source has brought 32 MiB at this rate.
+fn opened_near(
+    sources: usize,
+    lanes_near: usize,
+    size_bytes: u64,
+    round_trip_us: u64,
+    mib_per_s: u64,
+) -> Vec<SourceId> {
+    let settings = Settings { lanes_near, ..Settings::default() };
+    let (mut talk, _) = Talk::ready(settings, sources, size_bytes);
+    let round_trip = Duration::from_micros(round_trip_us);
+    let mut actions = talk.tell(Event::RoundTrip { lane: LaneId(0), round_trip, loaded: None });
+    actions.extend(talk.tell(Event::Pipelines { lane: LaneId(0) }));
+    for _ in 0..32 {
+        talk.now = talk.now + Duration::from_micros(1_000_000 / mib_per_s);
+        actions.extend(talk.tell(received(0, MIB)));
+        actions.extend(talk.tell(Event::RequestDone { lane: LaneId(0) }));
+    }
+    opened(&actions)
+}
+
+#[test]
+fn a_source_that_only_a_processor_holds_back_gets_the_lanes_that_there_are_threads_for() {
+    assert_eq!(opened_near(1, 2, 1024 * MIB, 50, 2000), [A]);
+    assert_eq!(opened_near(1, 1, 1024 * MIB, 50, 2000), [], "no thread");
+    assert_eq!(opened_near(1, 2, 256 * MIB, 50, 2000), [], "soon over");
+    assert_eq!(opened_near(1, 2, 1024 * MIB, 50, 900), [], "a link of 10 Gb/s may be full");
+    assert_eq!(opened_near(1, 2, 1024 * MIB, 3000, 2000), [], "far away");
+    assert_eq!(opened_near(2, 2, 1024 * MIB, 50, 2000), [], "the other source has a lane already");
+}
+
 #[test]
 fn a_connection_that_is_there_tells_the_size_before_others_are_made() {
     let mut plan = Plan::new(Settings::default());

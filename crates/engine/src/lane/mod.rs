@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
 use gridlane_plan::{LaneId, Loss};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use crate::Client;
 use crate::notice::Notice;
@@ -60,6 +62,42 @@ pub(crate) struct Asks {
     pub(crate) follow_links: bool,
 }
 
+/// Lanes to a near source: as many as were seen to help. Two that write to one file of tmpfs wait for each other for 7 % of
+/// their time.
+const LANES_NEAR: usize = 2;
+
+/// How many lanes a near source may have here: more than one where the runtime leaves a processor to others.
+pub(crate) fn lanes_near() -> usize {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = tokio::runtime::Handle::current().metrics().num_workers();
+    LANES_NEAR.min(1 + processors.saturating_sub(workers))
+}
+
+/// A lane at work.
+pub(crate) struct Running {
+    task: JoinHandle<()>,
+    /// Of a lane that has a thread of its own: when this is dropped, it is ended where it waits.
+    thread: Option<oneshot::Sender<()>>,
+}
+
+impl Running {
+    /// Whether it has a thread of its own.
+    pub(crate) fn has_thread(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Waits until it has ended; after `patience`, ends it where it waits.
+    pub(crate) async fn end(mut self, patience: Duration) {
+        if timeout(patience, &mut self.task).await.is_err() {
+            match self.thread.take() {
+                Some(thread) => drop(thread),
+                None => self.task.abort(),
+            }
+            let _ = self.task.await;
+        }
+    }
+}
+
 /// How a lane ends.
 enum End {
     /// As the plan understands it.
@@ -71,6 +109,27 @@ enum End {
 }
 
 impl Lane {
+    /// Starts it on the threads of the runtime.
+    pub(crate) fn spawn(self, commands: Commands) -> Running {
+        Running { task: tokio::spawn(self.run(commands)), thread: None }
+    }
+
+    /// Starts it on a thread of its own. The runtime of a copy has one thread for each connection that it expects: on more
+    /// of them a single connection moves from one to the other, and costs a fifth more.
+    pub(crate) fn spawn_thread(self, commands: Commands) -> Running {
+        let (thread, ended) = oneshot::channel();
+        let runtime = tokio::runtime::Handle::current();
+        let task = tokio::task::spawn_blocking(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = self.run(commands) => {}
+                    _ = ended => {}
+                }
+            });
+        });
+        Running { task, thread: Some(thread) }
+    }
+
     /// Runs until the connection or the copy ends.
     pub(crate) async fn run(self, mut commands: Commands) {
         // However this ends, the run learns that the lane is gone.

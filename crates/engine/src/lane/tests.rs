@@ -1,17 +1,26 @@
-//! What becomes of a connection that is being made when the copy is over.
+//! What becomes of a connection that is being made when the copy is over, and of lanes with threads of their own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use gridlane_core::Url;
+use gridlane_core::{ByteRange, ChecksumKind, Hasher, Url};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
+use gridlane_plan::LaneId;
+use gridlane_store::partial::PartialFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 
+use super::{Command, Lane};
 use crate::http::Purpose;
+use crate::known::PieceHashes;
+use crate::notice::Notice;
+use crate::pace::Pace;
+use crate::source::Source;
+use crate::target::{Sink, Target};
 use crate::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -97,4 +106,56 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);
     assert_eq!(outcome.report.sources[0].handshakes, 0);
     assert_eq!(far.load(Ordering::SeqCst), dialled, "no other connection was made");
+}
+
+/// A lane from `url` to a file, with the checksum of the whole file.
+fn lane_to(dir: &std::path::Path, url: Url, bytes: &[u8]) -> (Lane, Arc<Target>, UnboundedReceiver<Notice>) {
+    let (notices, heard) = unbounded_channel();
+    let (partial, _) = PartialFile::open(&dir.join("to")).unwrap();
+    let mut hasher = Hasher::new(ChecksumKind::Sha1);
+    hasher.update(bytes);
+    let hashes = PieceHashes::new(bytes.len() as u64, bytes.len() as u64, vec![hasher.finish()]);
+    let target = Arc::new(Target::new(Sink::Partial(partial), hashes, notices.clone()));
+    target.agree(Some(bytes.len() as u64));
+    let lane = Lane {
+        id: LaneId(0),
+        source: Arc::new(Source::new(0, url)),
+        target: target.clone(),
+        client: Client::new(Dialer::new(Trust::default()), DEADLINE),
+        pace: Arc::new(Pace::new(None)),
+        asks: None,
+        notices,
+    };
+    (lane, target, heard)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lane_with_a_thread_of_its_own_may_wait_for_a_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let (from, bytes) = (dir.path().join("from"), vec![7; 1 << 20]);
+    std::fs::write(&from, &bytes).unwrap();
+    let (lane, target, mut heard) = lane_to(dir.path(), Url::from_path(&from).unwrap(), &bytes);
+    let (commands, orders) = unbounded_channel();
+    let running = lane.spawn_thread(orders);
+    assert!(running.has_thread());
+    // Comparing a piece waits, as a slow write does.
+    commands.send(Command::Request(ByteRange::new(0, bytes.len() as u64))).unwrap();
+    while !matches!(heard.recv().await, Some(Notice::RequestDone { .. })) {}
+    assert!(target.is_checked());
+    drop(commands);
+    running.end(DEADLINE).await;
+    assert!(matches!(heard.recv().await, Some(Notice::Lost { .. })));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_lane_with_a_thread_of_its_own_can_be_ended_where_it_waits() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/f", listener.local_addr().unwrap());
+    let (lane, _, _heard) = lane_to(dir.path(), Url::parse_absolute(&url).unwrap(), b"x");
+    let (commands, orders) = unbounded_channel();
+    let running = lane.spawn_thread(orders);
+    commands.send(Command::Request(ByteRange::new(0, 1))).unwrap();
+    let (_silent, _) = listener.accept().await.unwrap();
+    tokio::time::timeout(DEADLINE, running.end(Duration::ZERO)).await.expect("it ends");
 }
