@@ -55,6 +55,7 @@ pub mod small;
 mod source;
 mod suspects;
 mod target;
+mod thrown;
 mod trouble;
 mod upload;
 mod verdict;
