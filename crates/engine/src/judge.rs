@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
 use gridlane_plan::{self as plan, SourcePath, SourceState, fluid_bound_s};
-use gridlane_store::journal::JournaledRange;
 use gridlane_sys::process::cpu_time;
 
 use crate::digests::{self, hash_file_all};
 use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
 use crate::ledger::{EARLIER, Sender};
 use crate::replica::Replica;
-use crate::resume::matching;
 use crate::run::Run;
 use crate::source::Source;
 use crate::suspects::Suspects;
@@ -169,7 +167,7 @@ impl Run<'_> {
         let differs = |known: &&Checksum| !all.contains(known);
         if let Some(known) = self.options.known.checksums.iter().find(differs).cloned() {
             let found = all.into_iter().find(|own| own.kind() == known.kind()).unwrap_or(found);
-            let outcome = self.mismatched(&found, &known);
+            let outcome = self.mismatched(&found, &known).await;
             self.verifying = false;
             return outcome;
         }
@@ -185,7 +183,7 @@ impl Run<'_> {
                 self.verified = Some(basis);
                 Ok(true)
             }
-            Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum),
+            Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum).await,
             Verdict::Split(values) => Err(split(&values)),
             Verdict::Nothing if self.has_unvouched() => Err(unvouched()),
             Verdict::Nothing => self.disproved().map_or(Ok(true), Err),
@@ -253,7 +251,7 @@ impl Run<'_> {
     }
 
     /// The bytes are wrong: tries the next hypothesis about who sent wrong ones.
-    fn mismatched(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
+    async fn mismatched(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
         let wrong = |run: &mut Run<'_>, hint: &str| {
             run.is_worthless = true;
             let message = format!("the bytes have {found}, not {expected}");
@@ -275,6 +273,7 @@ impl Run<'_> {
         if self.suspects.is_none() {
             self.suspects = Some(Suspects::new(&self.target.ledger().senders(), &usable(self)));
         }
+        self.note_contradictions().await?;
         loop {
             let Some(mut believed) = self.suspects.as_mut().and_then(Suspects::next) else {
                 return match self.replicas.len() {
@@ -298,9 +297,12 @@ impl Run<'_> {
                 replica.doubted = !numbers.contains(&number);
             }
             // What an earlier run left is believed by no hypothesis.
-            let earlier = self.target.ledger().forget(|sender| sender >= EARLIER);
-            let missing = self.refetch_missing();
-            if self.disbelieve() || missing || !earlier.is_empty() {
+            self.target.ledger().forget(|sender| sender >= EARLIER);
+            self.refetch_missing();
+            let thrown_before = self.thrown.len();
+            self.disbelieve();
+            self.spare(thrown_before).await?;
+            if !self.target.ledger().missing(self.size_bytes.unwrap_or(0)).is_empty() {
                 self.observer.event(&Event::Mismatch { found, expected, believed: &numbers });
                 return Ok(false);
             }
@@ -308,9 +310,11 @@ impl Run<'_> {
     }
 
     /// The hypothesis cannot be tried, because those it believes cannot deliver: tries the next one.
-    pub(crate) fn believe_others(&mut self, error: Error) -> Result<()> {
+    pub(crate) async fn believe_others(&mut self, error: Error) -> Result<()> {
         match (self.checksum.clone(), self.verdict()) {
-            (Some(found), Verdict::Agreed { checksum, .. }) => self.mismatched(&found, &checksum).map(|_| ()),
+            (Some(found), Verdict::Agreed { checksum, .. }) => {
+                self.mismatched(&found, &checksum).await.map(|_| ())
+            }
             _ => Err(error),
         }
     }
@@ -318,21 +322,12 @@ impl Run<'_> {
     /// After a hypothesis proved right: whose bytes were others than those that are there now?
     async fn name_liars(&mut self) -> Result<()> {
         let thrown = std::mem::take(&mut self.thrown);
-        let Some(partial) = self.target.partial().filter(|_| !thrown.is_empty()) else { return Ok(()) };
-        let file = partial.file().try_clone();
-        let file = file.map_err(|cause| Error::local_io("cannot read the file back", &cause))?;
-        let claims: Vec<JournaledRange> = thrown
-            .iter()
-            .map(|piece| JournaledRange { range: piece.range, adler32: piece.adler32, source: piece.sender })
-            .collect();
-        let right = tokio::task::spawn_blocking(move || matching(&file, &claims)).await;
-        let right =
-            right.map_err(|cause| Error::new(ErrorKind::Other, format!("reading back failed: {cause}")))?;
+        let right = self.still_there(thrown.clone()).await?;
         for number in 0..self.replicas.len() {
             let count =
                 |pieces: &mut dyn Iterator<Item = Sender>| pieces.filter(|s| *s == number as Sender).count();
             let (sent, matched) =
-                (count(&mut thrown.iter().map(|p| p.sender)), count(&mut right.iter().map(|r| r.source)));
+                (count(&mut thrown.iter().map(|p| p.sender)), count(&mut right.iter().map(|p| p.sender)));
             if sent > matched {
                 let error = Error::new(ErrorKind::ChecksumMismatch, "it sent wrong bytes")
                     .hint("tell whoever runs that server")

@@ -89,6 +89,18 @@ impl Ledger {
         }
     }
 
+    /// Takes back a piece that was forgotten and whose bytes are still there. `false`: somebody has claimed some of
+    /// it, or its sender is refused.
+    pub(crate) fn regain(&mut self, piece: Piece) -> bool {
+        let is_free =
+            self.claimed.missing(piece.range) == [piece.range] && !self.refused.contains(&piece.sender);
+        if is_free {
+            self.claimed.insert(piece.range);
+            self.commit(piece);
+        }
+        is_free
+    }
+
     fn add(&mut self, piece: Piece) {
         self.committed_bytes += piece.range.len();
         let mut piece = piece;
@@ -191,6 +203,12 @@ impl Ledger {
     /// Bytes that a sender contributed.
     pub(crate) fn bytes_of(&self, sender: Sender) -> u64 {
         self.pieces.values().filter(|piece| piece.sender == sender).map(|piece| piece.range.len()).sum()
+    }
+
+    /// Who sent all of `range`; `None` when nobody or several did.
+    pub(crate) fn sender_of(&self, range: ByteRange) -> Option<Sender> {
+        let (_, piece) = self.pieces.range(..=range.start()).next_back()?;
+        piece.range.contains(range).then_some(piece.sender)
     }
 
     /// Everyone who contributed, smallest contribution first.

@@ -56,6 +56,7 @@ pub mod small;
 mod source;
 mod suspects;
 mod target;
+mod thrown;
 mod trouble;
 mod upload;
 mod verdict;

@@ -84,7 +84,7 @@ pub(crate) struct Run<'a> {
     pub(crate) served_metalink: Option<gridlane_core::Url>,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
-    /// What was thrown away while looking for who lied.
+    /// What was thrown away while looking for who lied, in parts.
     pub(crate) thrown: Vec<Piece>,
     pub(crate) verified: Option<Basis>,
     pub(crate) checksum: Option<Checksum>,
@@ -232,7 +232,7 @@ impl<'a> Run<'a> {
                     Err(_) if self.is_refused() && self.refetch_wrong_pieces() => {}
                     // Those who are believed at the moment cannot deliver: believe others.
                     Err(error) if self.suspects.is_some() && self.is_refused() => {
-                        self.believe_others(error)?
+                        self.believe_others(error).await?
                     }
                     outcome => outcome?,
                 }

@@ -4,9 +4,10 @@
 //! those; then the checksum is compared again. First, one sender after the other is disbelieved, the
 //! smallest contributor first, because that costs least. If more than one lies, each source is believed
 //! alone, in turn. If any source is honest, one of these ends with the right bytes; every one of them
-//! only fetches what the earlier ones have not brought from the same senders.
+//! only fetches what the earlier ones have not brought from the same senders. What is found out on the way
+//! rules others out: two who sent different bytes for the same place are not believed together.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::ledger::{EARLIER, Sender};
 
@@ -14,6 +15,8 @@ use crate::ledger::{EARLIER, Sender};
 #[derive(Debug)]
 pub(crate) struct Suspects {
     untried: VecDeque<Vec<Sender>>,
+    /// Pairs that sent different bytes for the same place.
+    contradicting: BTreeSet<[Sender; 2]>,
 }
 
 impl Suspects {
@@ -37,12 +40,22 @@ impl Suspects {
         for source in sources {
             believe(vec![*source]);
         }
-        Suspects { untried }
+        Suspects { untried, contradicting: BTreeSet::new() }
+    }
+
+    /// Two have sent different bytes for the same place: one of them lies.
+    pub(crate) fn contradict(&mut self, one: Sender, other: Sender) {
+        self.contradicting.insert([one, other]);
     }
 
     /// The next set of senders to believe; `None` when every hypothesis has failed.
     pub(crate) fn next(&mut self) -> Option<Vec<Sender>> {
-        self.untried.pop_front()
+        let contradicting = &self.contradicting;
+        let is_sound = |believed: &Vec<Sender>| {
+            let believes_both = |pair: &[Sender; 2]| pair.iter().all(|sender| believed.contains(sender));
+            !contradicting.iter().any(believes_both)
+        };
+        std::iter::from_fn(|| self.untried.pop_front()).find(is_sound)
     }
 }
 
@@ -61,6 +74,16 @@ mod tests {
     }
 
     #[test]
+    fn two_who_contradict_each_other_are_not_believed_together() {
+        let mut suspects = Suspects::new(&[2, 0, 1], &[0, 1, 2]);
+        assert_eq!(suspects.next(), Some(vec![0, 1]));
+        suspects.contradict(2, 1);
+        assert_eq!(suspects.next(), Some(vec![0, 2]), "source 0 is not the only liar: the others differ");
+        assert_eq!(suspects.next(), Some(vec![0]), "alone, everybody is still tried");
+        assert_eq!(suspects.next(), Some(vec![1]));
+    }
+
+    #[test]
     fn what_an_earlier_copy_left_is_doubted_before_anyone_else() {
         let mut suspects = Suspects::new(&[0, EARLIER], &[0]);
         assert_eq!(suspects.next(), Some(vec![0]));
@@ -73,9 +96,9 @@ mod tests {
     }
 
     proptest! {
-        /// If anybody is honest, some hypothesis ends without a byte of a liar.
+        /// If anybody is honest, some hypothesis ends without a byte of a liar, also when it is known who differs.
         #[test]
-        fn the_honest_are_found(liars in prop::collection::vec(any::<bool>(), 1..7), order in any::<u64>()) {
+        fn the_honest_are_found(liars in prop::collection::vec(any::<bool>(), 1..7), order in any::<u64>(), is_telling in any::<bool>()) {
             let sources: Vec<Sender> = (0..liars.len() as u32).collect();
             let mut senders = sources.clone();
             senders.sort_by_key(|sender| order.rotate_left(sender * 9) & 0xff);
@@ -87,6 +110,11 @@ mod tests {
             loop {
                 let Some(believed) = suspects.next() else { panic!("gave up on {liars:?}") };
                 tries += 1;
+                for doubted in held.iter().filter(|sender| !believed.contains(sender) && is_telling) {
+                    for other in believed.iter().filter(|other| is_liar(other) != is_liar(doubted)) {
+                        suspects.contradict(*doubted, *other);
+                    }
+                }
                 // Bytes of the disbelieved are replaced by bytes of the believed, liars or not.
                 if held.iter().any(|sender| !believed.contains(sender)) {
                     held.retain(|sender| believed.contains(sender));

@@ -45,6 +45,46 @@ async fn falls_silent() -> Url {
     Url::parse_absolute(&url).unwrap()
 }
 
+/// Answers the first request with a part of what it announces; then its process ends: its connection is closed, and
+/// nobody listens any more. Also says when that was.
+async fn is_killed() -> (Url, tokio::sync::oneshot::Receiver<Instant>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/f", listener.local_addr().unwrap());
+    let (tell, killed) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let (mut connection, _) = listener.accept().await.unwrap();
+        let _ = connection.read(&mut [0; 4096]).await;
+        let head = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-99999/100000\r\n\
+                    Content-Length: 100000\r\nETag: \"a\"\r\n\r\n";
+        let _ = connection.write_all(head.as_bytes()).await;
+        let _ = connection.write_all(&[7; 1000]).await;
+        drop((listener, connection));
+        let _ = tell.send(Instant::now());
+    });
+    (Url::parse_absolute(&url).unwrap(), killed)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_source_is_told_of_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (url, killed) = is_killed().await;
+    let spec = CopySpec {
+        sources: vec![url],
+        target: TargetSpec::File { path: dir.path().join("f"), overwrite: false },
+        options: Options { patience: Duration::from_secs(4), ..Options::default() },
+    };
+    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));
+    let mut heard = Heard { begun: Instant::now(), states: Vec::new() };
+    let begun = heard.begun;
+    let outcome = copy(spec, client, &mut heard, std::future::pending()).await;
+    assert!(outcome.result.is_err());
+    let killed_at = killed.await.unwrap().duration_since(begun);
+    let (at, state, has_reason) = *heard.states.first().unwrap();
+    assert!(matches!(state, "probation" | "dead") && has_reason, "{:?}", heard.states);
+    // A second and four round trips; here the round trip is nothing, and the machine may be busy.
+    assert!(at <= killed_at + Duration::from_secs(3), "killed at {killed_at:?}, told {:?}", heard.states);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_source_is_told_of_before_it_is_given_up() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use gridlane_core::ChecksumKind::Adler32;
+use gridlane_core::ChecksumKind::{self, Adler32};
 
 use crate::support::client::{cp, cp_from, run};
 use crate::support::object::{Answer, Object, Then};
@@ -15,8 +15,13 @@ const SIZE: usize = 8 * MIB;
 
 /// Slow enough that every replica is asked for bytes before the others are done.
 fn replica(object: &Object) -> Rogue {
+    replica_of(object, 10_000_000)
+}
+
+/// One that sends so many bytes per second on each connection.
+fn replica_of(object: &Object, rate: u64) -> Rogue {
     let object = object.clone();
-    Rogue::with_rate(10_000_000, move |request| object.answer(request))
+    Rogue::with_rate(rate, move |request| object.answer(request))
 }
 
 /// A server that says of its file what is true of another one.
@@ -122,13 +127,41 @@ fn one_of_two_that_sends_wrong_bytes_is_found_with_a_checksum() {
     let object = Object::new(&content(309, SIZE));
     let (good, lying) = (replica(&object), liar(&object));
     let scratch = Scratch::new();
-    for kind in gridlane_core::ChecksumKind::ALL {
+    for kind in ChecksumKind::ALL {
         let target = scratch.join(kind.name());
         let mut command = cp_from(&[lying.url("f"), good.url("f")], &target);
         command.args(["--checksum", &checksum_text(kind, &object.bytes)]);
         run(command).ok().verified(true);
         assert_copied(&target, &object.bytes);
     }
+}
+
+#[test]
+fn a_liar_that_brought_most_costs_no_more_than_what_it_and_one_other_brought() {
+    let object = Object::new(&content(315, 32 * MIB));
+    let mut wrong = object.bytes.to_vec();
+    // Most of what it sends is right: only comparing what two sent for the same place tells who contradicts whom.
+    for byte in wrong.iter_mut().step_by(1_200_000) {
+        *byte ^= 0x20;
+    }
+    let lie = Object { bytes: Arc::new(wrong), ..object.clone() };
+    let (one, two) = (replica_of(&object, 8_000_000), replica_of(&object, 8_000_000));
+    let lying = replica_of(&lie, 16_000_000);
+    let scratch = Scratch::new();
+    let target = scratch.join("f");
+    let mut command = cp_from(&[one.url("f"), lying.url("f"), two.url("f")], &target);
+    command.args(["--checksum", &checksum_text(ChecksumKind::Sha256, &object.bytes)]);
+    let outcome = run(command).ok().verified(true).blames(&lying.url("f"), "wrong");
+    assert_copied(&target, &object.bytes);
+    let tries: Vec<_> = outcome
+        .events()
+        .into_iter()
+        .filter(|event| event["type"] == "verify" && event["matches"] == false)
+        .collect();
+    assert!(tries.len() <= 2, "one was doubted, and contradicts the liar: {tries:?}");
+    // What the third one brought stays; trying one after the other is 1.8 times the file.
+    let extra_bytes = outcome.number("extra_bytes");
+    assert!(extra_bytes <= object.bytes.len() as u64, "{extra_bytes} bytes extra\n{}", outcome.describe());
 }
 
 #[test]
