@@ -2,9 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::support::client::{Running, cp_r, run};
+use crate::support::client::{Running, cp_r, isolated, run};
 use crate::support::nginx::Nginx;
 use crate::support::serve::Server;
 use crate::support::tree::{assert_same_trees, read_tree};
@@ -110,6 +111,26 @@ fn one_bad_file_among_a_thousand_fails_alone() {
     assert_eq!(fs::read(target.join("f600")).unwrap(), b"601", "redirects are followed");
     assert!(!target.join("f500").exists());
     assert_eq!(fs::read_dir(&target).unwrap().count(), 999);
+}
+
+#[test]
+fn a_tree_of_many_directories_needs_few_descriptors() {
+    const DIRECTORIES: usize = 400;
+    let scratch = Scratch::new();
+    let export = scratch.dir("export");
+    let all = content(8, 10_500);
+    for number in 0..DIRECTORIES {
+        let below = export.join(format!("d{number}"));
+        fs::create_dir(&below).unwrap();
+        fs::write(below.join("f"), &*all).unwrap();
+    }
+    // Listings come at once and files slowly, so that many wait.
+    let nginx = Nginx::with(&export, "autoindex on; location ~ f$ { limit_rate 10k; }");
+    let copy = cp_r(nginx.url(""), scratch.join("target"));
+    let mut limited = isolated(Command::new("sh"));
+    limited.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]).arg(copy.get_program()).args(copy.get_args());
+    assert_eq!(run(limited).ok().number("files"), DIRECTORIES as u64);
+    assert_same_trees(&export, &scratch.join("target"));
 }
 
 #[test]
