@@ -43,12 +43,15 @@ impl Landing {
         self.hasher.update(bytes);
         let begun = Instant::now();
         let write = || self.file.write_at(bytes, self.at);
-        let written = match origin.is_slow.load(Relaxed) {
+        // Seldom, even where each sync waits: whoever blocks in place may need another thread.
+        let waits = origin.writes_wait.load(Relaxed);
+        let written = match waits {
             false => write(),
             true => tokio::task::block_in_place(write),
         };
-        if self.file.has_device() && begun.elapsed() > PAGE_CACHE_MAX {
-            origin.is_slow.store(true, Relaxed);
+        let waited = self.file.has_device() && begun.elapsed() > PAGE_CACHE_MAX;
+        if waited != waits {
+            origin.writes_wait.store(waited, Relaxed);
         }
         self.at += bytes.len() as u64;
         written.ok()
@@ -153,7 +156,7 @@ impl Groups {
         if self.files.is_empty() {
             return;
         }
-        let is_slow = self.origin.is_slow.load(Relaxed);
+        let is_slow = self.origin.syncs_wait.load(Relaxed);
         // Before anything is taken: whoever drops this future must not lose files with it.
         while is_slow && self.syncing.len() >= SMALL_GROUPS_MAX {
             self.syncing.join_next().await;
@@ -168,7 +171,7 @@ impl Groups {
             let outcomes = commit(files);
             drop(leaves);
             // Where there is no device, it was the processor that was waited for.
-            origin.is_slow.store(has_device && begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
+            origin.syncs_wait.store(has_device && begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
             let ends: SmallEnds = told
                 .into_iter()
                 .zip(outcomes)

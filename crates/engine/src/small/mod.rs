@@ -138,8 +138,10 @@ struct Origin {
     /// Files of unknown size that turned out to be large, and all that came.
     large: AtomicU32,
     came: AtomicU32,
-    /// The last sync took so long that a device must have been waited for.
-    is_slow: AtomicBool,
+    /// The last write took so long that a device must have been waited for.
+    writes_wait: AtomicBool,
+    /// The same of the last sync.
+    syncs_wait: AtomicBool,
 }
 
 impl SmallFiles {
