@@ -288,7 +288,8 @@ pub const SMALL_ORIGINS_MAX: usize = 16;
 /// Bytes of a file of unknown size that is taken for a small one when its answer says its size: it is there nearly as fast as
 /// over several connections, and to ask once more costs a connection.
 pub const SMALL_UNKNOWN_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Connections to one server for small files, on a long path: together they are through slow start sooner.
+/// Connections to one server for small files, on a long path: together they are through slow start sooner. A sixteenth of all
+/// descriptors where that is less.
 pub const SMALL_FETCHERS_MAX: usize = 16;
 /// Requests for small files that are under way on one connection.
 pub const SMALL_AHEAD_MAX: usize = 256;
@@ -298,6 +299,9 @@ pub const SMALL_AHEAD_BYTES_MIN: u64 = 1024 * 1024;
 /// Bytes of requests that are under way on one connection. The kernels' buffers of both ends hold them, so that who sends
 /// requests and does not read meanwhile never waits for a server that sends answers and does not read meanwhile.
 pub const SMALL_REQUESTS_BYTES_MAX: usize = 32 * 1024;
+/// Small files that are open: they are being written, or complete and not visible. A quarter of all descriptors where that is
+/// less.
+pub const SMALL_FILES_OPEN_MAX: usize = 512;
 /// Complete small files that become visible together: their descriptors are open.
 pub const SMALL_GROUP_FILES_MAX: usize = 16;
 /// Bytes of complete small files that become visible together.
@@ -383,7 +387,7 @@ pub const BACKLOG_RECORDS: usize = 4096;
 pub const BACKLOG_FILES_MAX: u64 = 1_000_000;
 /// Directories of a target that are known to be there. More are asked for a second time.
 pub const DIRECTORIES_KNOWN_MAX: usize = 16_384;
-/// Directories of a target that are kept open for small files.
+/// Directories of a target that are open for small files. An eighth of all descriptors where that is less.
 pub const DIRECTORIES_OPEN_MAX: usize = 128;
 /// Files of a tree that are copied at the same time, at most.
 pub const TREE_PARALLEL_MAX: usize = 64;

@@ -2,10 +2,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use crate::support::client::{Running, cp_r, run};
+use crate::support::client::{Running, cp_r, isolated, run};
 use crate::support::nginx::Nginx;
+use crate::support::object::{Answer, Object, Then};
+use crate::support::rogue::Rogue;
 use crate::support::serve::Server;
 use crate::support::tree::{assert_same_trees, read_tree};
 use crate::support::{Scratch, content, until};
@@ -110,6 +116,47 @@ fn one_bad_file_among_a_thousand_fails_alone() {
     assert_eq!(fs::read(target.join("f600")).unwrap(), b"601", "redirects are followed");
     assert!(!target.join("f500").exists());
     assert_eq!(fs::read_dir(&target).unwrap().count(), 999);
+}
+
+#[test]
+fn a_tree_of_many_directories_needs_few_descriptors() {
+    const DIRECTORIES: usize = 400;
+    // Less than what a client takes for silence.
+    const HELD_MAX: Duration = Duration::from_secs(4);
+    let scratch = Scratch::new();
+    let bytes = content(8, 2000);
+    let object = Object::new(&bytes);
+    let (listed, asked) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let page = |names: &mut dyn Iterator<Item = String>| {
+        let links: String = names.map(|name| format!("<a href=\"{name}\">{name}</a>\n")).collect();
+        let text = Arc::new(format!("<html><title>Index of</title>\n{links}</html>").into_bytes());
+        Answer::status(200).header("Content-Type", "text/html").body(&text, 0..text.len())
+    };
+    // Files are held back until everything is listed, but for a few that show what kind of server this is.
+    let server = Rogue::start(move |request| match &*request.path {
+        _ if request.method == "PROPFIND" => Answer::status(405).then(Then::Close),
+        "/" => page(&mut (0..DIRECTORIES).map(|number| format!("d{number}/"))),
+        path if path.ends_with('/') => {
+            listed.fetch_add(1, Relaxed);
+            page(&mut std::iter::once("f".to_owned()))
+        }
+        _ => {
+            let begun = Instant::now();
+            let is_held = asked.fetch_add(1, Relaxed) >= 8;
+            while is_held && listed.load(Relaxed) < DIRECTORIES && begun.elapsed() < HELD_MAX {
+                sleep(Duration::from_millis(1));
+            }
+            object.answer(request)
+        }
+    });
+    let target = scratch.join("target");
+    let copy = cp_r(server.url(""), &target);
+    let mut limited = isolated(Command::new("sh"));
+    limited.args(["-c", "ulimit -n 256; exec \"$0\" \"$@\""]).arg(copy.get_program()).args(copy.get_args());
+    assert_eq!(run(limited).ok().number("files"), DIRECTORIES as u64);
+    for number in 0..DIRECTORIES {
+        assert!(fs::read(target.join(format!("d{number}/f"))).unwrap() == **bytes, "d{number}/f");
+    }
 }
 
 #[test]

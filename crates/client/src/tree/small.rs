@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gridlane_core::limits::{DIRECTORIES_OPEN_MAX, TREE_LISTINGS_MAX};
+use gridlane_core::limits::TREE_LISTINGS_MAX;
 use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
 
 use super::file::Shared;
@@ -22,8 +22,8 @@ pub(super) struct Small {
     shared: Arc<Shared>,
     files: SmallFiles,
     target: PathBuf,
-    /// Directories that files go to; `None` for those that cannot have files without names. Bounded: then all are closed
-    /// but for those with files under way, and opening one again costs little.
+    /// Directories that files go to; `None` for those that cannot have files without names. Bounded: then those are closed
+    /// that have no files under way, and opening one again costs little.
     directories: HashMap<TreePath, Option<Arc<Directory>>>,
     under_way: HashMap<u64, (Job, TreePath)>,
     next_id: u64,
@@ -59,9 +59,12 @@ impl Small {
         }
     }
 
-    /// Whether another one may begin.
+    /// Whether another one may begin, whatever directory it goes to.
     pub(super) fn has_room(&self) -> bool {
-        self.files.has_room()
+        let has_directory = || {
+            self.directories.len() < self.files.directories_max() || !self.directories.values().all(is_used)
+        };
+        self.files.has_room() && has_directory()
     }
 
     /// Files that are under way.
@@ -128,8 +131,8 @@ impl Small {
         if let Some(known) = self.directories.get(path) {
             return known.clone();
         }
-        if self.directories.len() >= DIRECTORIES_OPEN_MAX {
-            self.directories.clear();
+        if self.directories.len() >= self.files.directories_max() {
+            self.directories.retain(|_, directory| is_used(directory));
         }
         // An error is for those to tell who come that way next.
         self.shared.directories.ensure_here(path).ok()?;
@@ -138,4 +141,9 @@ impl Small {
         self.directories.insert(path.clone(), directory.clone());
         directory
     }
+}
+
+/// Whether files on their way to this directory hold it.
+fn is_used(directory: &Option<Arc<Directory>>) -> bool {
+    directory.as_ref().is_some_and(|directory| Arc::strong_count(directory) > 1)
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{
     DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, SMALL_AHEAD_BYTES_MIN, SMALL_AHEAD_MAX,
-    SMALL_DOWNLOAD_BYTES_MAX, SMALL_FETCHERS_MAX, SMALL_ODD_MAX, SMALL_REQUESTS_BYTES_MAX, SMALL_SILENCE_MAX,
+    SMALL_DOWNLOAD_BYTES_MAX, SMALL_ODD_MAX, SMALL_REQUESTS_BYTES_MAX, SMALL_SILENCE_MAX,
     SMALL_UNKNOWN_BYTES_MAX,
 };
 use gridlane_core::{Checksum, Error, ErrorKind, Result};
@@ -15,6 +15,7 @@ use gridlane_dav::ResponseHead;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
+use super::bounds::Bounds;
 use super::landing::{GROUP_AGE_MAX, Groups, Landed, Landing};
 use super::{Origin, Shared, SmallEnd, SmallFile};
 use crate::digests::{self, Word};
@@ -31,8 +32,6 @@ const BROKEN_MAX: u32 = 3;
 const ANSWERS_MIN: u32 = 8;
 /// Bytes of a file of unknown size, before any has come.
 const MEAN_BYTES: f64 = 256.0 * 1024.0;
-/// A round trip from which on a path is a long one.
-pub(super) const LONG_ROUND_TRIP: Duration = Duration::from_millis(5);
 /// Round trips for which files are asked for ahead, at the rate at which they come.
 const AHEAD: f64 = 1.5;
 /// Bytes per second of a connection over a long path, before it has shown how fast it is.
@@ -46,17 +45,26 @@ const FETCHERS_MIN: u128 = 4;
 /// One more connection for so much of the round trip.
 const ROUND_TRIP_A_FETCHER: Duration = Duration::from_millis(8);
 
-/// Begins another fetcher.
-pub(super) fn start(shared: &Arc<Shared>, origin: &Arc<Origin>, stop: watch::Receiver<bool>) {
-    origin.fetchers.fetch_add(1, Relaxed);
-    let (shared, origin) = (shared.clone(), origin.clone());
-    tokio::spawn(run(shared, origin, stop));
+/// Begins another fetcher if the origin should have more; says whether it did.
+pub(super) fn start(
+    shared: &Arc<Shared>,
+    origin: &Arc<Origin>,
+    stop: impl FnOnce() -> watch::Receiver<bool>,
+) -> bool {
+    // Several may find at the same time that there is one too few.
+    let wanted = origin.fetchers_wanted.load(Relaxed).max(1);
+    let one_more = |fetchers| (fetchers < wanted).then_some(fetchers + 1);
+    if origin.fetchers.fetch_update(Relaxed, Relaxed, one_more).is_err() {
+        return false;
+    }
+    tokio::spawn(run(shared.clone(), origin.clone(), stop()));
+    true
 }
 
 /// How many fetchers a path with this round trip needs.
-pub(super) fn fetchers_for(round_trip: Duration) -> usize {
+pub(super) fn fetchers_for(round_trip: Duration, bounds: &Bounds) -> usize {
     let more = round_trip.as_nanos() / ROUND_TRIP_A_FETCHER.as_nanos();
-    usize::try_from(FETCHERS_MIN + more).unwrap_or(SMALL_FETCHERS_MAX).min(SMALL_FETCHERS_MAX)
+    usize::try_from(FETCHERS_MIN + more).unwrap_or(usize::MAX).min(bounds.fetchers_max)
 }
 
 /// However a fetcher ends, it is one less, and what it had asked for is not lost.
@@ -320,9 +328,9 @@ impl Fetcher<'_> {
             true => (SMALL_REQUESTS_BYTES_MAX / self.requests_bytes.max(128)).clamp(1, SMALL_AHEAD_MAX),
             false => 1,
         };
-        let bytes_max = self.rate.ahead_bytes(self.round_trip);
+        let is_long = self.round_trip.is_some_and(|round_trip| self.shared.bounds.is_long(round_trip));
+        let bytes_max = self.rate.ahead_bytes(self.round_trip, is_long);
         let mut bytes: u64 = self.asked.iter().map(|asked| self.rate.expects(&asked.file)).sum();
-        let is_long = self.round_trip.is_some_and(|round_trip| round_trip > LONG_ROUND_TRIP);
         let left = if is_long { LEFT_LONG } else { LEFT };
         let is_enough = bytes as f64 > left * bytes_max as f64 && !self.asked.is_empty();
         if self.asked.len() as f64 > left * ahead_max as f64 || is_enough {
@@ -466,8 +474,9 @@ impl Fetcher<'_> {
         connection: &mut Connection,
         said: Option<Checksum>,
     ) -> std::result::Result<Answer, End> {
+        let leave = self.groups.leave_to_open().await;
         let Some(file) = self.asked.front().map(|asked| &asked.file) else { return Err(End::Lost) };
-        let mut landing = Landing::begin(file, self.shared.kind);
+        let mut landing = leave.and_then(|leave| Landing::begin(file, self.shared.kind, leave));
         let stall_max = SMALL_SILENCE_MAX + 4 * self.round_trip.unwrap_or_default();
         loop {
             // Behind the last byte nothing may be on its way.
@@ -522,11 +531,9 @@ impl Fetcher<'_> {
         if connection.closes() || self.origin.is_proven.swap(true, Relaxed) {
             return;
         }
-        let wanted = fetchers_for(self.round_trip.unwrap_or_default());
+        let wanted = fetchers_for(self.round_trip.unwrap_or_default(), &self.shared.bounds);
         self.origin.fetchers_wanted.store(wanted, Relaxed);
-        for _ in self.origin.fetchers.load(Relaxed)..wanted {
-            start(self.shared, self.origin, self.stopped.clone());
-        }
+        while start(self.shared, self.origin, || self.stopped.clone()) {}
     }
 }
 
@@ -568,10 +575,10 @@ impl Rate {
 
     /// Bytes of files to have asked for: more than what comes within a round trip, so that the rate may grow. What is asked
     /// for beyond that waits in queues on the way, and what finds no room there is sent twice.
-    fn ahead_bytes(&self, round_trip: Option<Duration>) -> u64 {
+    fn ahead_bytes(&self, round_trip: Option<Duration>, is_long: bool) -> u64 {
         let round_trip = round_trip.unwrap_or_default();
         let within = |bytes_per_s: f64| bytes_per_s * round_trip.as_secs_f64();
-        let min = match round_trip > LONG_ROUND_TRIP {
+        let min = match is_long {
             true => (within(RATE_AT_FIRST) as u64).clamp(SMALL_AHEAD_BYTES_MIN / 4, SMALL_AHEAD_BYTES_MIN),
             false => SMALL_AHEAD_BYTES_MIN,
         };
@@ -582,3 +589,6 @@ impl Rate {
 fn silence() -> Error {
     Error::new(ErrorKind::Timeout, "the server takes no requests")
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{SMALL_GROUP_BYTES_MAX, SMALL_GROUP_FILES_MAX, SMALL_GROUPS_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, Hasher};
 use gridlane_store::unnamed::{UnnamedFile, commit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::{Origin, Shared, SmallEnd, SmallEnds, SmallFile};
@@ -21,15 +22,19 @@ pub(super) const GROUP_AGE_MAX: Duration = Duration::from_millis(50);
 /// A file that is being written.
 pub(super) struct Landing {
     file: UnnamedFile,
+    leave: Leave,
     hasher: Hasher,
     at: u64,
 }
 
+/// Leave to have a file open, of which there are so many.
+pub(super) type Leave = OwnedSemaphorePermit;
+
 impl Landing {
     /// Opens the file; `None` when that fails: whoever copies it next says why.
-    pub(super) fn begin(file: &SmallFile, kind: ChecksumKind) -> Option<Landing> {
+    pub(super) fn begin(file: &SmallFile, kind: ChecksumKind, leave: Leave) -> Option<Landing> {
         let unnamed = file.directory.create(&file.name).ok()?;
-        Some(Landing { file: unnamed, hasher: Hasher::new(kind), at: 0 })
+        Some(Landing { file: unnamed, leave, hasher: Hasher::new(kind), at: 0 })
     }
 
     /// Takes the next bytes. `None` as above.
@@ -38,12 +43,15 @@ impl Landing {
         self.hasher.update(bytes);
         let begun = Instant::now();
         let write = || self.file.write_at(bytes, self.at);
-        let written = match origin.is_slow.load(Relaxed) {
+        // Seldom, even where each sync waits: whoever blocks in place may need another thread.
+        let waits = origin.writes_wait.load(Relaxed);
+        let written = match waits {
             false => write(),
             true => tokio::task::block_in_place(write),
         };
-        if self.file.has_device() && begun.elapsed() > PAGE_CACHE_MAX {
-            origin.is_slow.store(true, Relaxed);
+        let waited = self.file.has_device() && begun.elapsed() > PAGE_CACHE_MAX;
+        if waited != waits {
+            origin.writes_wait.store(waited, Relaxed);
         }
         self.at += bytes.len() as u64;
         written.ok()
@@ -52,13 +60,15 @@ impl Landing {
     /// All bytes are there.
     pub(super) fn finish(self) -> Landed {
         self.file.written(self.at);
-        Landed { file: self.file, checksum: self.hasher.finish(), size_bytes: self.at }
+        let Landing { file, leave, hasher, at: size_bytes } = self;
+        Landed { file, leave, checksum: hasher.finish(), size_bytes }
     }
 }
 
 /// A file that is complete and not yet visible.
 pub(super) struct Landed {
     file: UnnamedFile,
+    leave: Leave,
     pub(super) checksum: Checksum,
     pub(super) size_bytes: u64,
 }
@@ -80,6 +90,8 @@ pub(super) struct Groups {
     shared: Arc<Shared>,
     origin: Arc<Origin>,
     files: Vec<UnnamedFile>,
+    /// For each of `files`.
+    leaves: Vec<Leave>,
     told: Vec<Told>,
     bytes: u64,
     begun: Instant,
@@ -88,12 +100,23 @@ pub(super) struct Groups {
 
 impl Groups {
     pub(super) fn new(shared: Arc<Shared>, origin: Arc<Origin>) -> Groups {
-        let (files, told, begun) = (Vec::new(), Vec::new(), Instant::now());
-        Groups { shared, origin, files, told, bytes: 0, begun, syncing: JoinSet::new() }
+        let (files, leaves, told, begun) = (Vec::new(), Vec::new(), Vec::new(), Instant::now());
+        Groups { shared, origin, files, leaves, told, bytes: 0, begun, syncing: JoinSet::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.files.is_empty()
+    }
+
+    /// Waits for leave to open another file; `None` is never seen. Whoever waits has none that is complete and open, so that
+    /// no two wait for each other.
+    pub(super) async fn leave_to_open(&mut self) -> Option<Leave> {
+        let leaves = self.shared.leaves.clone();
+        if let Ok(leave) = leaves.clone().try_acquire_owned() {
+            return Some(leave);
+        }
+        self.flush().await;
+        leaves.acquire_owned().await.ok()
     }
 
     /// Adds a file whose bytes are right, as far as can be known.
@@ -113,10 +136,13 @@ impl Groups {
                 let path = file.directory.path().join(&file.name);
                 Error::local_io("cannot set when it was changed", &cause).endpoint(path.display())
             });
-        let Landed { file: unnamed, checksum, size_bytes } = landed;
+        let Landed { file: unnamed, leave, checksum, size_bytes } = landed;
         let (id, url) = (file.id, file.url.to_string());
+        // Whoever hears that the file is there may count on its directory not being held for it.
+        drop(file);
         self.told.push(Told { id, checksum, size_bytes, is_verified, url, took, round_trip, time_lost });
         self.files.push(unnamed);
+        self.leaves.push(leave);
         self.bytes += size_bytes;
         let is_full = self.files.len() >= SMALL_GROUP_FILES_MAX || self.bytes >= SMALL_GROUP_BYTES_MAX;
         if is_full || self.begun.elapsed() > GROUP_AGE_MAX {
@@ -130,20 +156,22 @@ impl Groups {
         if self.files.is_empty() {
             return;
         }
-        let is_slow = self.origin.is_slow.load(Relaxed);
+        let is_slow = self.origin.syncs_wait.load(Relaxed);
         // Before anything is taken: whoever drops this future must not lose files with it.
         while is_slow && self.syncing.len() >= SMALL_GROUPS_MAX {
             self.syncing.join_next().await;
         }
         self.bytes = 0;
         let (files, told) = (std::mem::take(&mut self.files), std::mem::take(&mut self.told));
+        let leaves = std::mem::take(&mut self.leaves);
         let (shared, origin) = (self.shared.clone(), self.origin.clone());
         let sync = move || {
             let has_device = files.iter().any(UnnamedFile::has_device);
             let begun = Instant::now();
             let outcomes = commit(files);
+            drop(leaves);
             // Where there is no device, it was the processor that was waited for.
-            origin.is_slow.store(has_device && begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
+            origin.syncs_wait.store(has_device && begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
             let ends: SmallEnds = told
                 .into_iter()
                 .zip(outcomes)

@@ -22,8 +22,10 @@
 //! decrypted into the buffer.
 //!
 //! What is bounded: files that wait or are under way ([`SMALL_FILES_WAITING_MAX`]), connections to an origin, requests and
-//! bytes asked for ahead on each, and files that wait for a sync (their number and their bytes).
+//! bytes asked for ahead on each, files that wait for a sync (their number and their bytes), and by what the process may have
+//! open, all that takes a descriptor.
 
+mod bounds;
 mod fetch;
 mod landing;
 #[cfg(test)]
@@ -37,10 +39,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use gridlane_core::limits::{SMALL_DOWNLOAD_BYTES_MAX, SMALL_FILES_WAITING_MAX, SMALL_ORIGINS_MAX};
+use gridlane_core::limits::{SMALL_DOWNLOAD_BYTES_MAX, SMALL_FILES_WAITING_MAX};
 use gridlane_core::{ChecksumKind, Error, Scheme, Url};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
+use self::bounds::Bounds;
 use crate::http::Purpose;
 use crate::{Client, Options, Report, digests};
 
@@ -102,6 +105,9 @@ struct Shared {
     client: Client,
     kind: ChecksumKind,
     ends: mpsc::UnboundedSender<SmallEnds>,
+    bounds: Bounds,
+    /// For files that are open.
+    leaves: Arc<Semaphore>,
 }
 
 /// Scheme, host, port, and whether its URLs say who asks: connections are as good as each other that agree in these.
@@ -132,13 +138,19 @@ struct Origin {
     /// Files of unknown size that turned out to be large, and all that came.
     large: AtomicU32,
     came: AtomicU32,
-    /// The last sync took so long that a device must have been waited for.
-    is_slow: AtomicBool,
+    /// The last write took so long that a device must have been waited for.
+    writes_wait: AtomicBool,
+    /// The same of the last sync.
+    syncs_wait: AtomicBool,
 }
 
 impl SmallFiles {
     /// For files with these options. `None` when they ask for something that only [`copy`](crate::copy) does.
     pub fn new(client: Client, options: &Options) -> Option<SmallFiles> {
+        SmallFiles::within(client, options, Bounds::of_process())
+    }
+
+    fn within(client: Client, options: &Options, bounds: Bounds) -> Option<SmallFiles> {
         let Options { checksum, known, streams, limit, .. } = options;
         let has_value = checksum.as_ref().is_some_and(|(_, value)| value.is_some());
         let is_known = known.size_bytes.is_some() || !known.checksums.is_empty() || known.pieces.is_some();
@@ -147,7 +159,8 @@ impl SmallFiles {
         }
         let (tell, ends) = mpsc::unbounded_channel();
         let kind = digests::kinds(options)[0];
-        let shared = Arc::new(Shared { client, kind, ends: tell });
+        let leaves = Arc::new(Semaphore::new(bounds.files_open_max));
+        let shared = Arc::new(Shared { client, kind, ends: tell, bounds, leaves });
         let (stop, origins) = (watch::channel(false).0, HashMap::new());
         Some(SmallFiles { shared, ends, stop, origins, under_way: 0 })
     }
@@ -162,13 +175,18 @@ impl SmallFiles {
                 Some(origin) => {
                     !origin.is_unfit.load(Relaxed) && (size_bytes.is_some() || !origin.has_large())
                 }
-                None => self.origins.len() < SMALL_ORIGINS_MAX,
+                None => self.origins.len() < self.shared.bounds.origins_max,
             }
     }
 
     /// Whether another file may be pushed before some have ended.
     pub fn has_room(&self) -> bool {
         self.under_way < SMALL_FILES_WAITING_MAX
+    }
+
+    /// How many directories may be open for files that are pushed.
+    pub fn directories_max(&self) -> usize {
+        self.shared.bounds.directories_open_max
     }
 
     /// Files that were pushed and have not ended.
@@ -194,9 +212,7 @@ impl SmallFiles {
         self.under_way += 1;
         let origin = self.origins.entry(key(&file.url)).or_default();
         origin.queue().push_back(file);
-        if origin.fetchers.load(Relaxed) < origin.fetchers_wanted.load(Relaxed).max(1) {
-            fetch::start(&self.shared, origin, self.stop.subscribe());
-        }
+        fetch::start(&self.shared, origin, || self.stop.subscribe());
         origin.news.notify_one();
     }
 

@@ -15,6 +15,8 @@ use gridlane_net::tls::Trust;
 
 use super::*;
 
+mod limits;
+
 const FILES: usize = 200;
 const DEADLINE: std::time::Duration = std::time::Duration::from_secs(60);
 
@@ -26,6 +28,8 @@ enum Reply {
     Close(Vec<u8>),
     /// Sends this and nothing more, without closing.
     Hang(Vec<u8>),
+    /// Sends this, waits for that, and sends the rest.
+    Late(Vec<u8>, Box<dyn FnOnce()>, Vec<u8>),
 }
 
 /// A request: the number of the file, the number of the request on its connection, from 0, and its head.
@@ -84,12 +88,19 @@ fn serve(mut stream: TcpStream, answer: &dyn Fn(&Seen) -> Reply, most: &AtomicUs
             let file = head.split(' ').nth(1).unwrap().rsplit('f').next().unwrap().parse().unwrap();
             let reply = answer(&Seen { file, nth, head });
             nth += 1;
-            let (Reply::Send(bytes) | Reply::Close(bytes) | Reply::Hang(bytes)) = &reply;
+            let (Reply::Send(bytes) | Reply::Close(bytes) | Reply::Hang(bytes) | Reply::Late(bytes, ..)) =
+                &reply;
             if stream.write_all(bytes).is_err() {
                 return;
             }
             match reply {
                 Reply::Send(_) => {}
+                Reply::Late(_, wait, rest) => {
+                    wait();
+                    if stream.write_all(&rest).is_err() {
+                        return;
+                    }
+                }
                 Reply::Close(_) => {
                     // Reads what is there, so that nothing that was sent is lost with it.
                     let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -128,8 +139,12 @@ async fn fetch(server: &Server, target: &Path) -> Ended {
 
 /// With the sizes known from a listing, or not.
 async fn fetch_with(server: &Server, target: &Path, has_sizes: bool) -> Ended {
+    let small = SmallFiles::new(client(), &Options::default()).unwrap();
+    fetch_by(small, server, target, has_sizes).await
+}
+
+async fn fetch_by(mut small: SmallFiles, server: &Server, target: &Path, has_sizes: bool) -> Ended {
     let directory = Arc::new(Directory::open(target, Path::new("")).unwrap());
-    let mut small = SmallFiles::new(client(), &Options::default()).unwrap();
     let mut ended = Ended::default();
     for file in 0..FILES {
         let url = server.url.join(&format!("f{file}")).unwrap();

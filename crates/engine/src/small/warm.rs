@@ -11,7 +11,7 @@ use gridlane_core::Url;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::fetch::{LONG_ROUND_TRIP, fetchers_for};
+use super::fetch::fetchers_for;
 use super::{Origin, Shared};
 use crate::http::Purpose;
 
@@ -45,10 +45,10 @@ async fn connect(shared: &Arc<Shared>, origin: &Origin, url: &Url, more: usize) 
         else {
             return;
         };
-        if round_trip <= LONG_ROUND_TRIP {
+        if !shared.bounds.is_long(round_trip) {
             return;
         }
-        let wanted = fetchers_for(round_trip);
+        let wanted = fetchers_for(round_trip, &shared.bounds);
         let mut connecting = JoinSet::new();
         for _ in 1..wanted + more {
             let (client, url) = (shared.client.clone(), url.clone());
