@@ -5,6 +5,7 @@ In each row the clients alternate, run by run. Writes bench/results/DATE-wan.jso
 says what to know before reading.
 """
 
+import json
 import shutil
 import subprocess
 import sys
@@ -58,6 +59,9 @@ def arguments():
     arguments.add_argument("--list", action="store_true", help="print which rows there are, as --only takes them: 'three:', '1 GB from 3'")
     arguments.add_argument("--page", help="the page to write, also after a run that is not a full one")
     arguments.add_argument("--simulated", help="what the simulator of the plan printed, to stand beside what was measured")
+    arguments.add_argument(
+        "--resume", help="results of a run that did not come to its end: the scenarios in them are not measured again",
+    )
     arguments.add_argument("--self-test", action="store_true", help="only test the arithmetic of the bound")
     options = arguments.parse()
     options.is_full = not (options.quick or options.only or options.ours)
@@ -72,6 +76,7 @@ class Bench:
         self.rounds = 1 if options.quick else options.rounds
         self.shelf = Shelf(work or Path("/"), options.gridlane, HOSTS) if work else Plan()
         self.failures, self.has_failed, self.sections = [], False, []
+        self.results = ROOT / "bench/results" / f"{datetime.now():%Y%m%dT%H%M%S}-wan.json"
 
     def megabytes(self, size):
         """A size in bytes; of quick runs a tenth."""
@@ -95,9 +100,23 @@ class Bench:
             rows.setdefault(scenario, []).append(row)
         if not rows:
             sys.exit(no_such_row(self.options))
+        earlier = self.earlier()
         for scenario, chosen in rows.items():
-            self.section(scenario, chosen)
-        return self.report(time.monotonic() - began, ticks)
+            if scenario.name in earlier:
+                self.sections.append(earlier[scenario.name])
+            else:
+                self.section(scenario, chosen)
+                wan_report.write_json(self.results, machine(), self.sections, self.failures)
+        return self.report(time.monotonic() - began, ticks, earlier)
+
+    def earlier(self):
+        """Scenarios by name that a run before this one has measured in full."""
+        if not self.options.resume:
+            return {}
+        figures = json.loads(Path(self.options.resume).read_text())
+        self.failures += figures["failures"]
+        self.has_failed = any(", gridlane" in failure for failure in self.failures)
+        return {section["name"]: section for section in figures["sections"]}
 
     def section(self, scenario, rows):
         place = scenario.place()
@@ -121,7 +140,7 @@ class Bench:
                 "seconds": time.monotonic() - began,
             })
 
-    def report(self, seconds, ticks):
+    def report(self, seconds, ticks, earlier):
         options = self.options
         idle, stolen, total = ticks_since(ticks)
         facts = {
@@ -133,9 +152,10 @@ class Bench:
             "stolen": f"{100 * stolen / total:.1f} % of the CPU time, by the hypervisor",
             "duration": f"{seconds / 60:.0f} minutes",
         }
-        results = ROOT / "bench/results" / f"{datetime.now():%Y%m%dT%H%M%S}-wan.json"
-        wan_report.write_json(results, facts, self.sections, self.failures)
-        print(f"wrote {results.relative_to(ROOT)} after {seconds:.0f} s")
+        if earlier:
+            facts["in a run before"] = f"{', '.join(earlier)}: {sum(section['seconds'] for section in earlier.values()) / 60:.0f} minutes"
+        wan_report.write_json(self.results, facts, self.sections, self.failures)
+        print(f"wrote {self.results.relative_to(ROOT)} after {seconds:.0f} s")
         if not (options.is_full or options.page):
             print("no page written: it takes a full run, or --page")
         else:
