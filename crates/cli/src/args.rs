@@ -172,9 +172,10 @@ pub(crate) struct CpArgs {
     /// Say what would be done, and do nothing
     #[arg(short = 'n', long)]
     pub(crate) dry_run: bool,
-    /// Give up when no source sends a byte for so many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = parse_seconds, env = "GRIDLANE_TIMEOUT")]
-    pub(crate) timeout: f64,
+    /// Give up when no source sends, or the target's server takes, a byte for so many seconds [default: 60, and 300 for
+    /// the word of an HTTP server that it has all of a file]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, env = "GRIDLANE_TIMEOUT")]
+    pub(crate) timeout: Option<f64>,
     /// Show progress: on a terminal, always (plain lines if it is none), or never
     #[arg(long, value_enum, default_value_t = Progress::Auto, env = "GRIDLANE_PROGRESS")]
     pub(crate) progress: Progress,

@@ -100,13 +100,16 @@ fn check(args: &CpArgs) -> Result<()> {
 }
 
 fn options(args: &CpArgs) -> Options {
+    let given = args.timeout.map(Duration::from_secs_f64);
+    let usual = Options::default();
     Options {
         checksum: args.checksum.clone(),
         follow_links: !args.no_links,
         streams: args.streams.map(usize::from),
         limit: args.limit_rate.map(RateLimit::new),
-        patience: Duration::from_secs_f64(args.timeout),
-        ..Options::default()
+        patience: given.unwrap_or(usual.patience),
+        upload_answer_max: given.unwrap_or(usual.upload_answer_max),
+        ..usual
     }
 }
 

@@ -274,6 +274,17 @@ pub const LINKS_MAX: usize = 256;
 pub const CONNECT_MAX: Duration = Duration::from_secs(15);
 /// Head start of an address before the next one of the same name is tried beside it (RFC 8305, 5).
 pub const CONNECT_STAGGER: Duration = Duration::from_millis(250);
+/// Fresh bytes that a source must bring before its failures are forgiven. One that cuts every connection after fewer is
+/// not working: asked again at once, it would be dialled thousands of times a second.
+pub const SOURCE_PROGRESS_BYTES_MIN: u64 = 64 * 1024;
+/// Pause before the only source is dialled again whose connections bring something, but less than that.
+pub const SOURCE_CUT_PAUSE: Duration = Duration::from_millis(200);
+/// From the last byte of an upload to the answer, unless the user said how long: the server may sync and read again all of
+/// a large file first.
+pub const UPLOAD_ANSWER_MAX: Duration = Duration::from_secs(300);
+/// What a path is thought to do at least when a small upload is sent at once with its request: a user's short limit on
+/// silence is stretched by the time that the body takes at this rate.
+pub const SMALL_UPLOAD_BYTES_PER_S_MIN: u64 = 100_000;
 /// Bytes of a file that is uploaded in one piece: the round trip that `Expect` costs is dearer than sending
 /// this much in vain, and it is held in memory.
 pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;

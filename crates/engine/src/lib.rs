@@ -67,6 +67,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use gridlane_core::limits::UPLOAD_ANSWER_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use client::Client;
@@ -129,7 +130,11 @@ pub struct Options {
     /// The most to receive, over all sources, and over all copies that share the limit.
     pub limit: Option<RateLimit>,
     /// How long no source at all may deliver a byte before the copy is given up.
+    /// So long an upload's server may take no byte, too.
     pub patience: Duration,
+    /// How long an upload's server may be silent after the last byte, over HTTP: it may sync and read again all of the
+    /// file.
+    pub upload_answer_max: Duration,
 }
 
 impl Default for Options {
@@ -142,6 +147,7 @@ impl Default for Options {
             streams: None,
             limit: None,
             patience: Duration::from_secs(60),
+            upload_answer_max: UPLOAD_ANSWER_MAX,
         }
     }
 }

@@ -160,7 +160,9 @@ impl<'a> Run<'a> {
             }
             TargetSpec::Upload { url, overwrite, modified } => {
                 let kind = digests::kinds(&options)[0];
-                let upload = Upload::new(&client, url.clone(), overwrite, modified, kind, options.patience);
+                let (patience, answer_max) = (options.patience, options.upload_answer_max);
+                let upload =
+                    Upload::new(&client, url.clone(), overwrite, modified, kind, patience, answer_max);
                 modified_accepted = upload.modified_accepted();
                 let output = Output::Upload(Box::new(upload));
                 (Sink::Ordered(Feed::new(output, hashers, notify.clone())), overwrite, Some(url))

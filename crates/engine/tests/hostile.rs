@@ -201,3 +201,16 @@ async fn a_file_that_is_empty_is_copied() {
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);
     assert_eq!(std::fs::metadata(dir.path().join("f")).unwrap().len(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_waits_for_the_only_source_when_it_wants_to_be_asked_tomorrow() {
+    let server = Scripted::start(|_| answer("503 Busy", &["Retry-After: 100000"], "")).await;
+    let dir = target_dir();
+    let mut spec = spec(&[], &dir);
+    spec.sources = vec![server.url("/f")];
+    spec.options.patience = Duration::from_secs(300);
+    let error = copy_quietly(spec).await.result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert_eq!(error.wait(), Some(Duration::from_secs(100_000)));
+    assert!(error.hint_text().unwrap().contains("100000 s"), "{error}");
+}

@@ -21,7 +21,9 @@
 //! - **Silence.** A lane on which bytes are due and none come is suspect after a second or four round
 //!   trips: what it owes is free again. If it comes back, what nobody took is its own again. If not, it
 //!   is closed, and the source rests: 5 s, 10 s, 20 s, then it is dead. The last source that is left
-//!   never dies of failures; there [`Settings::patience`] ends the hope.
+//!   never dies of failures; there [`Settings::patience`] ends the hope. A source that brings only a few bytes for each
+//!   connection has not recovered (`SOURCE_PROGRESS_BYTES_MIN`), and is not dialled without a pause. Nobody waits when all
+//!   that are left ask to come back after patience has ended.
 //! - **Lanes.** A long path begins with several lanes, which share the time of slow start. Where a source's rate is
 //!   level although nothing waits in queues on the way, each lane is held back by itself: lanes are doubled, up to
 //!   sixteen, until the path is full or it does not help. A full path gets no trials (`streams` says why).

@@ -29,7 +29,7 @@ pub enum Stuck {
     Refused,
     /// No source delivered a byte for [`Settings::patience`](crate::Settings::patience).
     Timeout,
-    /// As `Timeout`, and all that are left asked to come back later.
+    /// All that are left asked to come back later: so much later that patience ends before, or it has ended.
     Busy,
 }
 
@@ -98,7 +98,13 @@ impl Plan {
         if self.work.has_exclusions() && self.work.is_refused_to_all(&alive) {
             return Outcome::Stuck(Stuck::Refused);
         }
-        let has_patience = now.since(self.progress_at) < self.settings.patience;
+        let patience_end = self.progress_at + self.settings.patience;
+        // An open lane may still deliver: who is busy wants no new ones.
+        let all_come_too_late = self.lanes.values().all(|lane| lane.state == LaneState::Closing)
+            && alive.iter().all(
+                |&id| matches!(self.source(id).standing, Standing::Busy { until } if until > patience_end),
+            );
+        let has_patience = now < patience_end && !all_come_too_late;
         if has_patience || alive.is_empty() || self.waits_for_target() {
             return Outcome::Running;
         }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use gridlane_core::Time;
+use gridlane_core::limits::{SOURCE_CUT_PAUSE, SOURCE_PROGRESS_BYTES_MIN};
 
 use crate::settings::{BUSY, PROBATION, PROBATION_ALONE, PROBATIONS_MAX};
 use crate::streams::Streams;
@@ -42,7 +43,9 @@ pub(crate) struct Source {
     pub(crate) rate_prior: Option<f64>,
     pub(crate) received_bytes: u64,
     pub(crate) fresh_bytes: u64,
-    /// Failures since it last delivered a fresh byte.
+    /// Fresh bytes since it last failed.
+    progress_bytes: u64,
+    /// Failures since it last made progress.
     failures: u32,
     /// Probations it came back from and failed again.
     probations_failed: u32,
@@ -65,6 +68,7 @@ impl Source {
             rate_prior: None,
             received_bytes: 0,
             fresh_bytes: 0,
+            progress_bytes: 0,
             failures: 0,
             probations_failed: 0,
             busy_answers: 0,
@@ -72,14 +76,18 @@ impl Source {
         }
     }
 
-    /// It delivered: what it did before is forgiven.
+    /// It delivered: when that is worth a connection, what it did before is forgiven.
     pub(crate) fn receive(&mut self, bytes: u64, fresh_bytes: u64) {
         self.received_bytes += bytes;
         self.fresh_bytes += fresh_bytes;
         self.streams.count(bytes);
+        self.progress_bytes = self.progress_bytes.saturating_add(fresh_bytes);
         if fresh_bytes > 0 {
+            self.busy_answers = 0;
+        }
+        if self.progress_bytes >= SOURCE_PROGRESS_BYTES_MIN {
             self.is_on_trial = false;
-            (self.failures, self.probations_failed, self.busy_answers) = (0, 0, 0);
+            (self.failures, self.probations_failed) = (0, 0);
         }
     }
 
@@ -95,12 +103,14 @@ impl Source {
         if self.is_on_trial || self.failures > 1 {
             self.put_on_probation(now, others_deliver);
         }
+        self.progress_bytes = 0;
     }
 
     /// It fell silent: no second chance before a pause.
     pub(crate) fn fall_silent(&mut self, now: Time, others_deliver: bool) {
         self.failures += 1;
         self.failed_at = Some(now);
+        self.progress_bytes = 0;
         self.put_on_probation(now, others_deliver);
     }
 
@@ -117,6 +127,12 @@ impl Source {
     fn put_on_probation(&mut self, now: Time, others_deliver: bool) {
         if matches!(self.standing, Standing::Dead | Standing::Busy { .. }) {
             return; // It rests already.
+        }
+        if !others_deliver && self.progress_bytes > 0 {
+            // It is all there is, and each connection brings a little.
+            self.is_on_trial = false;
+            self.standing = Standing::Probation { until: now + SOURCE_CUT_PAUSE };
+            return;
         }
         if self.is_on_trial {
             self.probations_failed += 1;
@@ -199,17 +215,51 @@ mod tests {
     }
 
     #[test]
-    fn fresh_bytes_wipe_the_slate() {
+    fn progress_wipes_the_slate() {
+        let enough = SOURCE_PROGRESS_BYTES_MIN;
         let mut source = Source::new(4);
         source.standing = Standing::Live;
         for s in 1..10 {
             source.fail(at_s(s), at_s(s), true);
             assert_eq!(source.standing, Standing::Live);
-            source.receive(10, 10);
+            source.receive(enough / 2, enough / 2);
+            source.receive(enough / 2, enough / 2);
         }
         source.fail(at_s(20), at_s(20), true);
-        source.receive(10, 0);
+        source.receive(enough, 0);
         source.fail(at_s(21), at_s(21), true);
         assert_ne!(source.standing, Standing::Live, "bytes that were there already do not count");
+    }
+
+    #[test]
+    fn a_few_bytes_for_each_connection_are_no_progress() {
+        let mut source = Source::new(4);
+        source.standing = Standing::Live;
+        let mut now = at_s(1);
+        for _ in 0..4 {
+            source.receive(1000, 1000);
+            source.fail(now, now, true);
+            now = source.comes_back_at().unwrap_or(now) + Duration::from_millis(1);
+            source.come_back(now);
+        }
+        assert!(now >= at_s(1 + 5 + 10 + 20), "{now:?}");
+        source.receive(1000, 1000);
+        source.fail(now, now, true);
+        assert_eq!(source.standing, Standing::Dead);
+    }
+
+    #[test]
+    fn the_only_source_is_not_dialled_without_a_pause_for_a_few_bytes() {
+        let mut source = Source::new(4);
+        source.standing = Standing::Live;
+        let mut now = at_s(0);
+        for _ in 0..101 {
+            source.receive(1000, 1000);
+            source.fail(now, now, false);
+            now = source.comes_back_at().unwrap_or(now);
+            source.come_back(now);
+            assert_eq!(source.standing, Standing::Live);
+        }
+        assert_eq!(now, at_s(0) + 100 * SOURCE_CUT_PAUSE);
     }
 }

@@ -372,9 +372,50 @@ fn stuck_when_patience_ends() {
 #[test]
 fn stuck_on_busy_sources_is_said_to_be_so() {
     let (mut talk, _) = Talk::begin(Settings::default(), 1);
-    talk.tell(lost(0, Loss::Busy { wait: Some(Duration::from_secs(3600)) }));
-    talk.wait_ms(60_000);
+    for lane in 0..100 {
+        talk.tell(lost(lane, Loss::Busy { wait: Some(Duration::from_secs(7)) }));
+        if talk.plan.is_stuck(talk.now) {
+            break;
+        }
+        talk.wait_ms(7000);
+    }
     assert_eq!(talk.plan.outcome(talk.now), Outcome::Stuck(Stuck::Busy));
+    assert_eq!(talk.now, Time::from_origin(Duration::from_secs(56)), "at 63 s patience has ended");
+}
+
+#[test]
+fn nobody_waits_for_sources_that_come_back_after_patience_has_ended() {
+    let (mut talk, _) = Talk::ready(Settings::default(), 2, 100 * MIB);
+    let wait = Some(Duration::from_secs(100_000));
+    talk.tell(lost(0, Loss::Busy { wait }));
+    assert_eq!(talk.plan.outcome(talk.now), Outcome::Running, "another one delivers");
+    talk.tell(lost(1, Loss::Busy { wait }));
+    assert_eq!(talk.plan.outcome(talk.now), Outcome::Stuck(Stuck::Busy));
+}
+
+#[test]
+fn a_busy_source_whose_open_lane_may_deliver_is_waited_for() {
+    let settings = Settings { lanes_fixed: true, lanes_per_source_max: 2, ..Settings::default() };
+    let (mut talk, _) = Talk::ready(settings, 1, 100 * MIB);
+    talk.tell(lost(1, Loss::Busy { wait: Some(Duration::from_secs(100_000)) }));
+    assert_eq!(talk.plan.outcome(talk.now), Outcome::Running);
+}
+
+#[test]
+fn a_source_that_cuts_each_connection_is_dialled_with_pauses() {
+    let (mut talk, _) = Talk::ready(Settings::default(), 1, 100 * MIB);
+    let mut lane = 0;
+    while talk.now < Time::from_origin(Duration::from_secs(10)) && lane < 1000 {
+        talk.tell(received(lane, 1000));
+        let mut next = opened(&talk.tell(lost(lane, Loss::Failed)));
+        while next.is_empty() {
+            next = opened(&talk.wait_ms(10));
+        }
+        assert_eq!(next, [A]);
+        lane += 1;
+        talk.tell(ready(lane));
+    }
+    assert!((10..=60).contains(&lane), "{lane} connections in 10 s");
 }
 
 #[test]

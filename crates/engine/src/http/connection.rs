@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::RESPONSE_HEAD_BYTES_MAX;
@@ -14,7 +15,7 @@ use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Proxy, Stream};
 use gridlane_sys::AlignedBuf;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::refusal::{Shown, User};
 use super::{Home, Request};
@@ -70,6 +71,25 @@ pub struct Connection {
     user: User,
     /// What the last request showed.
     shown: Shown,
+}
+
+/// How the sending of a part of a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    /// All of it is on its way.
+    All,
+    /// Not all: [`Connection::response`] has what the server says instead of taking it.
+    Answered,
+}
+
+/// What has come from the server while a body is sent.
+enum Heard {
+    /// Nothing that ends anything.
+    Nothing,
+    /// A yes ahead of time: it may still count on the body.
+    Success,
+    /// A refusal, something that is no answer, or the end of the connection.
+    Refusal,
 }
 
 enum Body {
@@ -266,11 +286,70 @@ impl Connection {
         Ok(&self.ahead[at..at + count])
     }
 
-    /// Sends bytes of a body.
-    pub async fn write_body(&mut self, bytes: &[u8]) -> Result<()> {
-        self.write(bytes).await?;
+    /// Sends bytes of a body, as long as the server does not say that it wants none (RFC 9112, 9.5). An error of kind
+    /// `Timeout` when it takes none for `stall_max`.
+    pub(crate) async fn write_body(&mut self, bytes: &[u8], stall_max: Duration) -> Result<Sent> {
+        self.is_writing = true;
+        let mut rest = bytes;
+        let mut moved_at = Instant::now();
+        loop {
+            // The reactor knows whether something has come: looking is no system call.
+            let listens = match self.listen()? {
+                Heard::Nothing => true,
+                Heard::Success => false,
+                Heard::Refusal => return Ok(Sent::Answered),
+            };
+            let stream = self.stream().map_err(|cause| broken("cannot send", &cause))?;
+            match stream.try_write(rest, false).map_err(|cause| broken("cannot send", &cause))? {
+                Some(taken) => {
+                    rest = &rest[taken..];
+                    if rest.is_empty() && !stream.has_unsent() {
+                        break;
+                    }
+                    moved_at = Instant::now();
+                }
+                None => match timeout_at(moved_at + stall_max, stream.ready(listens, true)).await {
+                    Ok(ready) => ready.map_err(|cause| broken("cannot send", &cause))?,
+                    Err(_) => {
+                        let message =
+                            format!("the server takes no bytes any more, for {} s", stall_max.as_secs_f64());
+                        return Err(Error::new(ErrorKind::Timeout, message));
+                    }
+                },
+            }
+        }
+        self.is_writing = false;
         self.owed_bytes = self.owed_bytes.saturating_sub(bytes.len() as u64);
-        Ok(())
+        Ok(Sent::All)
+    }
+
+    /// Takes what has come while a body is sent, without waiting. Interim answers are skipped.
+    fn listen(&mut self) -> Result<Heard> {
+        loop {
+            match ResponseHead::parse(&self.ahead[self.start..self.end]) {
+                Ok(Some((head, used))) if head.status.is_informational() => {
+                    self.start += used;
+                    self.has_head = true;
+                    continue;
+                }
+                Ok(Some((head, _))) if head.status.is_success() => return Ok(Heard::Success),
+                // What is wrong with it shows when it is asked for.
+                Ok(Some(_)) | Err(_) => return Ok(Heard::Refusal),
+                Ok(None) => {}
+            }
+            let room = self.make_room();
+            let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected);
+            let came =
+                stream.map_err(io::Error::from).and_then(|stream| stream.try_read(&mut self.ahead[room]));
+            match came.map_err(|cause| broken("cannot send", &cause))? {
+                None => return Ok(Heard::Nothing),
+                Some(0) => return Ok(Heard::Refusal),
+                Some(count) => {
+                    self.end += count;
+                    self.is_answered = true;
+                }
+            }
+        }
     }
 
     /// Waits for the head of the oldest unanswered request's response, behind the body of the one before
@@ -497,18 +576,23 @@ impl Connection {
 
     /// Reads more ahead; 0 at the end of the stream.
     async fn fill(&mut self) -> io::Result<usize> {
+        let room = self.make_room();
+        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        let count = stream.read(&mut self.ahead[room]).await?;
+        self.end += count;
+        self.is_answered |= count > 0;
+        Ok(count)
+    }
+
+    /// Where the next bytes go that are read ahead.
+    fn make_room(&mut self) -> Range<usize> {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.ahead.len() - self.end < HEAD_READ_BYTES {
             self.ahead.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
         }
-        let to = self.ahead.len().min(self.end + self.ahead_step_bytes);
-        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
-        let count = stream.read(&mut self.ahead[self.end..to]).await?;
-        self.end += count;
-        self.is_answered |= count > 0;
-        Ok(count)
+        self.end..self.ahead.len().min(self.end + self.ahead_step_bytes)
     }
 }
 
@@ -530,3 +614,6 @@ fn truncated(missing: u64) -> Error {
     let message = format!("the connection ended at least {missing} bytes before the end of the body");
     Error::new(ErrorKind::Network, message).fault(Fault::Peer)
 }
+
+#[cfg(test)]
+mod tests;

@@ -214,7 +214,7 @@ impl Client {
             let mut exchange = match timeout(answer_max, self.once(&once, home, user)).await {
                 Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
                 Err(_) => {
-                    let message = format!("no answer within {} s", answer_max.as_secs());
+                    let message = format!("no answer within {} s", answer_max.as_secs_f64());
                     return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
                 }
             };

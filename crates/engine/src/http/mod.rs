@@ -16,6 +16,7 @@ mod status;
 mod tunnel;
 
 pub use crate::pool::Purpose;
+pub(crate) use connection::Sent;
 pub use connection::{Connection, Response};
 pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;

@@ -31,6 +31,11 @@ pub fn status_error(head: &ResponseHead, said: &str) -> Error {
         508 => (Protocol, Fault::Peer, "it leads in a circle"),
         511 => (Denied, Fault::Network, "the network wants credentials first"),
         500..=599 => (Network, Fault::Peer, "it failed"),
+        304 => (
+            Protocol,
+            Fault::Peer,
+            "it says that nothing has changed, and nobody asked whether something has",
+        ),
         300..=399 => (Protocol, Fault::Peer, "it redirects, and that is not followed here"),
         400..=499 => (Other, Fault::Peer, "it refused the request"),
         _ => (Protocol, Fault::Peer, "that answer makes no sense here"),
@@ -81,7 +86,7 @@ mod tests {
             (&[504], Timeout, true),
             (&[500, 502], Network, true),
             (&[400, 402, 422], Other, false),
-            (&[204, 302, 508, 999], Protocol, false),
+            (&[204, 302, 304, 508, 999], Protocol, false),
         ];
         for (codes, kind, retry) in kinds {
             for code in codes {
@@ -90,6 +95,13 @@ mod tests {
                 assert_eq!(error.status(), Some(*code));
             }
         }
+    }
+
+    #[test]
+    fn only_what_redirects_is_said_to_redirect() {
+        assert!(error(302, "", "").message().contains("it redirects"));
+        let odd = error(304, "", "");
+        assert!(odd.message().contains("nothing has changed"), "{odd}");
     }
 
     #[test]

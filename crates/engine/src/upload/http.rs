@@ -10,16 +10,22 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX, SMALL_UPLOAD_BYTES_MAX};
+use gridlane_core::limits::{
+    BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX, SMALL_UPLOAD_BYTES_MAX,
+    SMALL_UPLOAD_BYTES_PER_S_MIN, UPLOAD_ANSWER_MAX,
+};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
 use tokio::time::timeout;
 
-use crate::http::{Client, Connection, Purpose, Request, Response};
+use crate::http::{Client, Connection, Purpose, Request, Response, Sent};
 
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
-/// How long the final answer may take: the server may sync a large file first.
-const ANSWER_MAX: Duration = Duration::from_secs(300);
+/// How long the rest of an answer may take that has begun before the body was sent.
+const REASON_MAX: Duration = Duration::from_secs(2);
+
+/// What to do about a server that is slower than it may be.
+const LONGER: &str = "try again later, or with a longer --timeout";
 
 /// What a server says to the head of a PUT.
 enum Invited {
@@ -43,6 +49,10 @@ pub(crate) struct Upload {
     modified_accepted: Arc<AtomicBool>,
     /// The kind of checksum that the server is told, and asked for.
     kind: ChecksumKind,
+    /// How long the server may take no byte.
+    stall_max: Duration,
+    /// How long the final answer may take: the server may sync a large file first.
+    answer_max: Duration,
     state: State,
 }
 
@@ -77,8 +87,16 @@ impl Upload {
             modified_s,
             modified_accepted,
             kind,
+            stall_max: BODY_STALL_MAX,
+            answer_max: UPLOAD_ANSWER_MAX,
             state: State::New,
         }
+    }
+
+    /// The same, giving up when the server takes no byte for `stall_max`, or does not answer `answer_max` after the
+    /// last one.
+    pub(crate) fn patience(self, stall_max: Duration, answer_max: Duration) -> Upload {
+        Upload { stall_max, answer_max, ..self }
     }
 
     /// Becomes true when the server says that it keeps the time; `None` when it is not told one.
@@ -166,31 +184,39 @@ impl Upload {
                 return Err(Error::new(ErrorKind::Other, message));
             }
         };
-        let error = match timeout(BODY_STALL_MAX, connection.write_body(bytes)).await {
-            Ok(Ok(())) => return Ok(()),
-            Ok(Err(error)) => error,
-            Err(_) => Error::new(ErrorKind::Timeout, "the server takes no bytes any more"),
-        };
-        // It may have said why before it closed the connection.
-        let said = timeout(CONTINUE_MAX, connection.response()).await;
-        match (said, std::mem::replace(&mut self.state, State::Over)) {
-            (Ok(Ok(response)), State::Open(mut connection)) if !response.head.status.is_success() => {
-                Err(self.refused(&mut connection, &response).await)
+        let broke = match connection.write_body(bytes, self.stall_max).await {
+            Ok(Sent::All) => return Ok(()),
+            Ok(Sent::Answered) => None,
+            Err(error) if error.kind() == ErrorKind::Timeout => {
+                self.state = State::Over;
+                return Err(error.hint(LONGER).endpoint(&self.url));
             }
-            _ => Err(error.endpoint(&self.url)),
-        }
+            // It may have said why before it closed the connection.
+            Err(error) => Some(error),
+        };
+        let said = timeout(REASON_MAX, connection.response()).await;
+        let error = match (said, std::mem::replace(&mut self.state, State::Over)) {
+            (Ok(Ok(response)), State::Open(mut connection)) if !response.head.status.is_success() => {
+                return Err(self.refused(&mut connection, &response).await);
+            }
+            (Ok(Err(said)), _) => broke.unwrap_or(said),
+            _ => broke.unwrap_or_else(|| Error::new(ErrorKind::Timeout, "the server's answer breaks off")),
+        };
+        Err(error.endpoint(&self.url))
     }
 
     /// Waits for the server's word that the file is there, and for its checksum if it says so.
     pub(crate) async fn finish(&mut self) -> Result<Option<Checksum>> {
         let (mut connection, response) = match std::mem::replace(&mut self.state, State::Over) {
             State::Open(mut connection) => {
-                let response = match timeout(ANSWER_MAX, connection.response()).await {
+                let response = match timeout(self.answer_max, connection.response()).await {
                     Ok(outcome) => outcome.map_err(|error| error.endpoint(&self.url))?,
                     Err(_) => {
-                        let message =
-                            format!("no answer within {} s after the last byte", ANSWER_MAX.as_secs());
-                        return Err(Error::new(ErrorKind::Timeout, message).endpoint(&self.url));
+                        let message = format!(
+                            "no answer within {} s after the last byte",
+                            self.answer_max.as_secs_f64()
+                        );
+                        return Err(Error::new(ErrorKind::Timeout, message).hint(LONGER).endpoint(&self.url));
                     }
                 };
                 (connection, response)
@@ -200,7 +226,9 @@ impl Upload {
                 hasher.update(&bytes);
                 let digest = gridlane_dav::digest::encode(&hasher.finish());
                 let request = self.request().header("Digest", digest).body(&bytes);
-                let exchange = self.client.exchange_for(&request, Purpose::Upload, ANSWER_MAX).await?;
+                let body = Duration::from_millis(bytes.len() as u64 * 1000 / SMALL_UPLOAD_BYTES_PER_S_MIN);
+                let answer_max = (self.answer_max + body).min(self.answer_max.max(UPLOAD_ANSWER_MAX));
+                let exchange = self.client.exchange_for(&request, Purpose::Upload, answer_max).await?;
                 self.url = exchange.url;
                 (Box::new(exchange.connection), exchange.response)
             }

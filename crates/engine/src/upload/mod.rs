@@ -24,7 +24,7 @@ pub(crate) enum Upload {
 impl Upload {
     /// An upload to `url`, which replaces an existing file only when `overwrite` says so, and tells the
     /// server when the file was `modified`. The server is asked for a checksum of `kind`;
-    /// `patience` is how long its silence is borne.
+    /// `patience` is how long its silence is borne, and `answer_max` how long that after the last byte of a PUT.
     pub(crate) fn new(
         client: &Client,
         url: Url,
@@ -32,6 +32,7 @@ impl Upload {
         modified: Option<SystemTime>,
         kind: ChecksumKind,
         patience: Duration,
+        answer_max: Duration,
     ) -> Upload {
         match url.scheme() {
             Scheme::Root | Scheme::Roots => {
@@ -39,8 +40,10 @@ impl Upload {
                 Upload::Root(root::Upload::new(client, url, overwrite, kind, patience))
             }
             Scheme::Http | Scheme::Https | Scheme::File => {
-                let client = client.http.clone();
-                Upload::Http(http::Upload::new(client, url, overwrite, modified, kind))
+                let mut client = client.http.clone();
+                client.answer_max = client.answer_max.min(patience);
+                let upload = http::Upload::new(client, url, overwrite, modified, kind);
+                Upload::Http(upload.patience(patience, answer_max))
             }
         }
     }
