@@ -92,13 +92,13 @@ class Race(Row):
         return Look(min(2.0, 0.4 * self.bound_s(lab, tool)), servers)
 
     def describe(self, lab, tool, run, found):
-        """What was seen of its connections: by the servers, and in the client's own words, which know all of them."""
+        """What was seen of its connections by the servers; in the place of their numbers the client's own words, where it has any:
+        they leave out the one on which a checksum was asked, which carries nothing of the file and shortens no slow start."""
         run.connections = {site: len(seen) for site, seen in found.items()}
         run.families = {one["family"] for seen in found.values() for one in seen}
         run.controls = {one["congestion_control"] for seen in found.values() for one in seen}
         for source in run.summary.get("sources", []):
-            site = site_of(source["url"])
-            run.connections[site] = max(run.connections.get(site, 0), source["connections"])
+            run.connections[site_of(source["url"])] = source["connections"]
         run.bound_s = self.bound_s(lab, tool, run)
 
     def bound_s(self, lab, tool, run=None):
