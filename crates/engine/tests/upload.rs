@@ -64,6 +64,7 @@ async fn a_server_that_does_not_answer_is_given_up_when_the_user_says() {
         let error = failure(bytes, target(bytes, "").await, LONG, SHORT).await;
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         assert!(error.message().contains("no answer within 0.7"), "{error}");
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("--timeout")), "{bytes}: {error}");
     }
 }
 
