@@ -326,8 +326,10 @@ impl Run<'_> {
         for number in 0..self.replicas.len() {
             let count =
                 |pieces: &mut dyn Iterator<Item = Sender>| pieces.filter(|s| *s == number as Sender).count();
-            let (sent, matched) =
-                (count(&mut thrown.iter().map(|p| p.sender)), count(&mut right.iter().map(|p| p.sender)));
+            let (sent, matched) = (
+                count(&mut thrown.iter().map(|p| p.piece.sender)),
+                count(&mut right.iter().map(|p| p.piece.sender)),
+            );
             if sent > matched {
                 let error = Error::new(ErrorKind::ChecksumMismatch, "it sent wrong bytes")
                     .hint("tell whoever runs that server")

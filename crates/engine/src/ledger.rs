@@ -385,6 +385,27 @@ mod tests {
     }
 
     #[test]
+    fn what_was_forgotten_and_is_there_all_the_same_is_taken_back_once() {
+        let object = object();
+        let mut ledger = Ledger::default();
+        write(&mut ledger, ByteRange::new(0, 100), 1, &object);
+        let part = Piece { range: ByteRange::new(20, 40), adler32: adler32(&object[20..40]), sender: 1 };
+        assert!(!ledger.regain(part), "it was not forgotten");
+        ledger.refuse(BTreeSet::from([1]));
+        assert_eq!(ledger.forget_refused().len(), 1);
+        assert!(!ledger.regain(part), "its sender is refused");
+        ledger.refuse(BTreeSet::new());
+        assert!(ledger.regain(part) && !ledger.regain(part));
+        assert_eq!((ledger.sender_of(part.range), ledger.bytes_of(1)), (Some(1), 20));
+        write(&mut ledger, ByteRange::new(40, 60), 2, &object);
+        assert_eq!(ledger.sender_of(ByteRange::new(30, 50)), None, "two sent it");
+        assert_eq!(ledger.sender_of(ByteRange::new(60, 70)), None, "nobody sent it");
+        write(&mut ledger, ByteRange::new(0, 200), 3, &object);
+        assert!(ledger.is_settled());
+        assert_eq!(ledger.adler32(200), Some(adler32(&object)));
+    }
+
+    #[test]
     fn a_restored_piece_never_overlaps() {
         let mut ledger = Ledger::default();
         ledger.restore(Piece { range: ByteRange::new(0, 50), adler32: 1, sender: EARLIER });

@@ -28,6 +28,7 @@ use crate::replica::Replica;
 use crate::served::FoundMetalink;
 use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
+use crate::thrown::Thrown;
 use crate::upload::Upload;
 use crate::verdict::{Basis, Vote};
 use crate::wrong_pieces::WrongPieces;
@@ -84,8 +85,8 @@ pub(crate) struct Run<'a> {
     pub(crate) served_metalink: Option<gridlane_core::Url>,
     pub(crate) meter: Meter,
     pub(crate) suspects: Option<Suspects>,
-    /// What was thrown away while looking for who lied, in parts.
-    pub(crate) thrown: Vec<Piece>,
+    /// What was thrown away while looking for who lied.
+    pub(crate) thrown: Vec<Thrown>,
     pub(crate) verified: Option<Basis>,
     pub(crate) checksum: Option<Checksum>,
     pub(crate) verifying: bool,
@@ -586,7 +587,7 @@ impl<'a> Run<'a> {
         self.wrong_bytes += self.bytes_of_this_run(&missing);
         self.refetch(&ranges, &believed);
         if self.suspects.is_some() {
-            self.thrown.extend(&missing);
+            self.thrown.extend(missing.iter().copied().map(Thrown::from));
         }
         !missing.is_empty()
     }

@@ -15,6 +15,8 @@ use tokio::net::TcpListener;
 /// Beyond everything that kernels keep on the way.
 const LARGE_BYTES: usize = 32 * 1024 * 1024;
 const SHORT: Duration = Duration::from_millis(700);
+/// In which a source on a busy machine sends something.
+const PATIENCE: Duration = Duration::from_secs(4);
 const LONG: Duration = Duration::from_secs(300);
 
 /// A server that wants the body of a PUT, takes `taken_bytes` of it, says something, and keeps the connection.
@@ -51,7 +53,7 @@ async fn failure(bytes: usize, url: Url, patience: Duration, upload_answer_max: 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_takes_nothing_is_given_up_when_patience_ends() {
-    let error = failure(LARGE_BYTES, target(0, "").await, SHORT, LONG).await;
+    let error = failure(LARGE_BYTES, target(0, "").await, PATIENCE, LONG).await;
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     assert!(error.message().contains("takes no bytes"), "{error}");
 }
@@ -62,6 +64,7 @@ async fn a_server_that_does_not_answer_is_given_up_when_the_user_says() {
         let error = failure(bytes, target(bytes, "").await, LONG, SHORT).await;
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         assert!(error.message().contains("no answer within 0.7"), "{error}");
+        assert!(error.hint_text().is_some_and(|hint| hint.contains("--timeout")), "{bytes}: {error}");
     }
 }
 

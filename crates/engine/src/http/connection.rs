@@ -15,6 +15,7 @@ use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Proxy, Stream};
 use gridlane_sys::AlignedBuf;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::refusal::{Shown, User};
@@ -22,6 +23,9 @@ use super::{Home, Request};
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
 const HEAD_READ_BYTES: usize = 16 * 1024;
+
+/// Reads at once, while a body is sent, of nothing but interim answers: whoever has more of them there does not take the body.
+const INTERIM_READS_MAX: usize = 16;
 
 /// How long the text of an error is waited for.
 const WORDS_MAX: Duration = Duration::from_secs(2);
@@ -293,6 +297,8 @@ impl Connection {
         let mut rest = bytes;
         let mut moved_at = Instant::now();
         loop {
+            // A server that never stops talking must not keep others from their turn.
+            consume_budget().await;
             // The reactor knows whether something has come: looking is no system call.
             let listens = match self.listen()? {
                 Heard::Nothing => true,
@@ -308,14 +314,17 @@ impl Connection {
                     }
                     moved_at = Instant::now();
                 }
-                None => match timeout_at(moved_at + stall_max, stream.ready(listens, true)).await {
-                    Ok(ready) => ready.map_err(|cause| broken("cannot send", &cause))?,
-                    Err(_) => {
-                        let message =
-                            format!("the server takes no bytes any more, for {} s", stall_max.as_secs_f64());
-                        return Err(Error::new(ErrorKind::Timeout, message));
-                    }
-                },
+                // Also when there is always something to hear.
+                None if moved_at.elapsed() >= stall_max => {
+                    let message =
+                        format!("the server takes no bytes any more, for {} s", stall_max.as_secs_f64());
+                    return Err(Error::new(ErrorKind::Timeout, message));
+                }
+                None => {
+                    let ready = timeout_at(moved_at + stall_max, stream.ready(listens, true)).await;
+                    // When the time is over, one last look.
+                    ready.unwrap_or(Ok(())).map_err(|cause| broken("cannot send", &cause))?;
+                }
             }
         }
         self.is_writing = false;
@@ -325,6 +334,7 @@ impl Connection {
 
     /// Takes what has come while a body is sent, without waiting. Interim answers are skipped.
     fn listen(&mut self) -> Result<Heard> {
+        let mut reads = 0;
         loop {
             match ResponseHead::parse(&self.ahead[self.start..self.end]) {
                 Ok(Some((head, used))) if head.status.is_informational() => {
@@ -335,7 +345,8 @@ impl Connection {
                 Ok(Some((head, _))) if head.status.is_success() => return Ok(Heard::Success),
                 // What is wrong with it shows when it is asked for.
                 Ok(Some(_)) | Err(_) => return Ok(Heard::Refusal),
-                Ok(None) => {}
+                Ok(None) if reads == INTERIM_READS_MAX => return Ok(Heard::Refusal),
+                Ok(None) => reads += 1,
             }
             let room = self.make_room();
             let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected);

@@ -228,7 +228,11 @@ impl Upload {
                 let request = self.request().header("Digest", digest).body(&bytes);
                 let body = Duration::from_millis(bytes.len() as u64 * 1000 / SMALL_UPLOAD_BYTES_PER_S_MIN);
                 let answer_max = (self.answer_max + body).min(self.answer_max.max(UPLOAD_ANSWER_MAX));
-                let exchange = self.client.exchange_for(&request, Purpose::Upload, answer_max).await?;
+                let exchange = self.client.exchange_for(&request, Purpose::Upload, answer_max).await;
+                let exchange = exchange.map_err(|error| match error.kind() {
+                    ErrorKind::Timeout if error.hint_text().is_none() => error.hint(LONGER),
+                    _ => error,
+                })?;
                 self.url = exchange.url;
                 (Box::new(exchange.connection), exchange.response)
             }

@@ -80,6 +80,7 @@ impl Upload {
             Upload::Root(upload) => upload.finish().await,
         }
     }
+
     /// Whether what was begun has to be [abandoned](Upload::abandon) when it is not finished.
     pub(crate) fn leaves_traces(&self) -> bool {
         matches!(self, Upload::Root(_))

@@ -60,6 +60,22 @@ async fn a_server_that_takes_nothing_is_given_up() {
     drop(server);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_talks_without_end_and_takes_nothing_is_given_up() {
+    let (mut connection, mut server) = pair(LARGE_BYTES).await;
+    let talking = tokio::spawn(async move {
+        let interim = b"HTTP/1.1 102 Processing\r\n\r\n".repeat(10_000);
+        while server.write_all(&interim).await.is_ok() {}
+    });
+    let body = vec![7; LARGE_BYTES];
+    let sent =
+        timeout(LONG, connection.write_body(&body, Duration::from_millis(500))).await.expect("it ends");
+    // As answered if it talks faster than it can be listened to.
+    assert!(sent.map_or_else(|error| error.kind() == ErrorKind::Timeout, |sent| sent == Sent::Answered));
+    drop(connection);
+    talking.await.unwrap();
+}
+
 #[tokio::test]
 async fn a_refusal_ends_the_body_whether_the_server_takes_it_or_not() {
     for takes in [true, false] {
