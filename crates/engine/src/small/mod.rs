@@ -121,7 +121,7 @@ struct Origin {
     news: Notify,
     /// Fetchers that it has.
     fetchers: AtomicUsize,
-    /// Fetchers that it should have, once it is proven.
+    /// Fetchers that it should have; one until more is known of the path.
     fetchers_wanted: AtomicUsize,
     /// It has given a proper answer and kept the connection.
     is_proven: AtomicBool,
