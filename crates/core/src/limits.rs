@@ -294,7 +294,8 @@ pub const SMALL_DOWNLOAD_BYTES_MAX: u64 = 1024 * 1024;
 /// Small files that wait for their turn or are under way: some hundred bytes each, and over a long path hundreds must be
 /// asked for ahead.
 pub const SMALL_FILES_WAITING_MAX: usize = 2048;
-/// Servers of which small files are fetched side by side; further ones are asked for each file by itself.
+/// Servers of which small files are fetched side by side; further ones are asked for each file by itself. Fewer where their
+/// connections could take more than a quarter of all descriptors.
 pub const SMALL_ORIGINS_MAX: usize = 16;
 /// Bytes of a file of unknown size that is taken for a small one when its answer says its size: it is there nearly as fast as
 /// over several connections, and to ask once more costs a connection.

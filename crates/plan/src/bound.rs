@@ -11,8 +11,7 @@
 //! sum of B_i max(0, T - s_i) >= S    and    C (T - min s_i) >= S
 //! ```
 
-/// Bytes a sender may have in flight before the first acknowledgement: ten segments (RFC 6928).
-const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
+use crate::settings::INITIAL_WINDOW_BYTES;
 
 /// One way from a source to this client.
 #[derive(Clone, Copy, Debug, PartialEq)]

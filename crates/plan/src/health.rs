@@ -150,7 +150,7 @@ impl Plan {
         if source.is_on_trial {
             return 1;
         }
-        let lanes_max = self.settings.lanes_per_source_max.min(source.lanes_cap);
+        let lanes_max = source.lanes_cap;
         let is_starting = !self.settings.lanes_fixed && !source.streams.has_judged();
         let is_far = |round_trip: &Duration| is_starting && self.lasts(*round_trip * START_ROUND_TRIPS);
         // What one source loses at the start is a part of what the copy loses.
@@ -231,7 +231,7 @@ impl Plan {
         }
         let (lanes, total_bytes) = (self.open_lanes(id), self.total_bytes());
         let is_comparable = self.usable_lanes(id) == lanes;
-        let lanes_max = self.settings.lanes_per_source_max.min(self.source(id).lanes_cap);
+        let lanes_max = self.source(id).lanes_cap;
         let source = self.source_mut(id);
         source.streams.begin(now, total_bytes);
         let round_trip = source.round_trip;

@@ -5,7 +5,10 @@ use gridlane_core::{ByteRange, Time};
 use crate::LaneId;
 use crate::lane::{Lane, LaneState};
 use crate::plan::Plan;
-use crate::settings::{EXTRA_BYTES_MIN, EXTRA_SHARE, HEDGE_GAIN, HEDGE_INTERVAL, HEDGE_SAVING_S};
+use crate::settings::{
+    EXTRA_BYTES_MIN, EXTRA_SHARE, HEDGE_GAIN, HEDGE_INTERVAL, HEDGE_SAVING_S, RECONNECT_ROUND_TRIPS,
+    RECONNECT_S,
+};
 
 /// The end of a request that only one lane owes.
 struct Tail {
@@ -16,7 +19,7 @@ struct Tail {
 }
 
 impl Plan {
-    /// Whether some lane has nothing to do and some other one has.
+    /// Whether some lane has nothing to do, or soon will have, and some lane has.
     pub(crate) fn may_hedge(&self) -> bool {
         self.size_bytes().is_some()
             && !self.work.waits_for_target()
@@ -24,6 +27,7 @@ impl Plan {
             && self.lanes.values().any(|lane| !lane.requests.is_empty())
     }
 
+    /// Whether the lane has nothing to do, or runs dry so soon that it helps as one that has nothing.
     fn is_idle(&self, now: Time, lane: &Lane) -> bool {
         let source = self.source(lane.source);
         // In a window more bytes are free soon.
@@ -129,7 +133,8 @@ impl Plan {
             return;
         }
         let is_lost = |lane: &Lane| {
-            let reconnect_s = 3.0 * lane.round_trip_or_zero().as_secs_f64() + 0.05;
+            let round_trip_s = lane.round_trip_or_zero().as_secs_f64();
+            let reconnect_s = RECONNECT_ROUND_TRIPS * round_trip_s + RECONNECT_S;
             lane.state == LaneState::Ready
                 && !lane.requests.is_empty()
                 && lane.finish_s(now, 0) > reconnect_s

@@ -8,8 +8,8 @@ use gridlane_core::{ByteRange, Time};
 use crate::SourceId;
 use crate::estimate::RateEstimate;
 use crate::settings::{
-    DRY_MAX, INITIAL_WINDOW_BYTES, REQUESTS_PER_LANE_MAX, SILENT, SILENT_ROUND_TRIPS, SUSPECT,
-    SUSPECT_ROUND_TRIPS, WARM_MAX,
+    DRY_MAX, INITIAL_WINDOW_BYTES, LATE_ROUND_TRIPS, LATE_S, REQUESTS_PER_LANE_MAX, SILENT,
+    SILENT_ROUND_TRIPS, SUSPECT, SUSPECT_ROUND_TRIPS, WARM_MAX,
 };
 
 /// How far a lane has come.
@@ -195,7 +195,7 @@ impl Lane {
             }
             Some(rate) => {
                 let latency_s = if self.is_flowing { 0.0 } else { (round_trip_s - waited_s).max(0.0) };
-                let is_silent = waited_s > 3.0 * round_trip_s + 0.3;
+                let is_silent = waited_s > LATE_ROUND_TRIPS * round_trip_s + LATE_S;
                 bytes as f64 / rate + latency_s + if is_silent { waited_s } else { 0.0 }
             }
         }

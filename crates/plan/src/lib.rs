@@ -15,9 +15,9 @@
 //!   under the surface. So a far or slow source works until its last useful moment and never owns
 //!   the end of the copy (the formula is that of [`fluid_bound_s`]). When the free bytes come to an end, a lane has no
 //!   more outstanding than its path holds: what nobody was asked for yet, whoever is early can have.
-//! - **Hedge.** When a lane has nothing to do and a request ends late, the end of that request is asked
-//!   for a second time, as much as lets both finish together. No byte is owed twice otherwise, and
-//!   none three times.
+//! - **Hedge.** When a lane has nothing to do, or soon runs dry, and a request ends late, the end of that
+//!   request is asked for a second time, as much as lets both finish together. No byte is owed twice
+//!   otherwise, and none three times.
 //! - **Silence.** A lane on which bytes are due and none come is suspect after a second or four round
 //!   trips: what it owes is free again. If it comes back, what nobody took is its own again. If not, it
 //!   is closed, and the source rests: 5 s, 10 s, 20 s, then it is dead. The last source that is left
@@ -26,7 +26,8 @@
 //!   that are left ask to come back after patience has ended.
 //! - **Lanes.** A long path begins with several lanes, which share the time of slow start. Where a source's rate is
 //!   level although nothing waits in queues on the way, each lane is held back by itself: lanes are doubled, up to
-//!   sixteen, until the path is full or it does not help. A full path gets no trials (`streams` says why).
+//!   sixteen, until the path is full or it does not help. A full path gets no trials (`streams` says why). A near
+//!   source that only a processor holds back gets as many as [there are threads for](Settings::lanes_near).
 //!
 //! What it is not: it does not connect, time out a connect, verify, or write. It believes the engine
 //! about which bytes came, and takes bytes back when it is told that they were wrong
@@ -41,11 +42,11 @@
 //! | --- | --- |
 //! | A: 3 equal of 100 MB/s, 10 ms, 10 GB | 0.999 |
 //! | B: 100/50/10 MB/s at 1/30/150 ms, 1 GB | 0.987 |
-//! | C: as B, 100 MB | 0.895 |
+//! | C: as B, 100 MB | 0.899 |
 //! | D: five of 200 to 20 MB/s at 0.5 to 300 ms, 2 GB | 0.938 |
 //! | E: as B, the fast source goes silent at 2 s | 0.984 |
-//! | F: as B, the fast source drops to 5 % at 2 s | 0.979 |
-//! | G: 3 equal, one drops to 5 % after 80 % of 3 GB | 0.988 |
+//! | F: as B, the fast source drops to 5 % at 2 s | 0.977 |
+//! | G: 3 equal, one drops to 5 % after 80 % of 3 GB | 0.989 |
 //!
 //! `cargo test -p gridlane-plan --test scenarios -- --nocapture` prints these and more, among them
 //! paths with windows, losses and a shared bottleneck. No CPU: the lab decides.

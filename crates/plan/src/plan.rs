@@ -19,7 +19,8 @@ use crate::{Action, Event, LaneId, Loss, RequestId, SourceId};
 /// [`deadline`](Plan::deadline) has come.
 ///
 /// What the plan counts on: every lane that is opened becomes ready or is lost in bounded time; events
-/// of a lane come in the order of its bytes; requests on a lane that is lost are forgotten. Time may stand still between calls; it never runs back.
+/// of a lane come in the order of its bytes; requests on a lane that is lost are forgotten. Time may stand still between
+/// calls; it never runs back.
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) settings: Settings,

@@ -100,7 +100,8 @@ pub(crate) const OUTSTANDING_SLACK_S: f64 = 0.1;
 pub(crate) const ENDING_PATHS: f64 = 4.0;
 /// Seconds of outstanding bytes to which `outstanding_bytes_min` is cut for slow lanes.
 pub(crate) const OUTSTANDING_SLOW_S: f64 = 2.0;
-/// First window of a TCP connection, in bytes: what a lane of unknown rate is thought to begin with.
+/// Bytes that a sender may have in flight before the first acknowledgement: ten segments (RFC 6928). What a lane of unknown
+/// rate is thought to begin with.
 pub(crate) const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
 
 /// A lane is suspect when it is silent for this long, or for [`SUSPECT_ROUND_TRIPS`].
@@ -111,6 +112,11 @@ pub(crate) const SUSPECT_ROUND_TRIPS: u32 = 4;
 pub(crate) const SILENT: Duration = Duration::from_secs(5);
 /// See [`SILENT`].
 pub(crate) const SILENT_ROUND_TRIPS: u32 = 8;
+/// Seconds and [`LATE_ROUND_TRIPS`] after which a silent lane is thought to stay so for as long again. More than the
+/// 200 ms in which BBR sends next to nothing, every ten seconds.
+pub(crate) const LATE_S: f64 = 0.3;
+/// See [`LATE_S`]. What is lost on the way is sent again within fewer.
+pub(crate) const LATE_ROUND_TRIPS: f64 = 3.0;
 /// First time in probation; each next one is twice as long.
 pub(crate) const PROBATION: Duration = Duration::from_secs(5);
 /// First time in probation when nobody else delivers; each next one is twice as long, up to [`PROBATION`].
@@ -131,6 +137,10 @@ pub(crate) const HEDGE_GAIN: f64 = 0.8;
 /// A lane that runs dry within a round trip helps as one that is idle, but not earlier than this: who will be late is
 /// known better later.
 pub(crate) const DRY_MAX: Duration = Duration::from_millis(30);
+/// Seconds and [`RECONNECT_ROUND_TRIPS`] that a new connection takes until it delivers: what both ends compute for it.
+pub(crate) const RECONNECT_S: f64 = 0.05;
+/// See [`RECONNECT_S`]: TCP, TLS and the first answer.
+pub(crate) const RECONNECT_ROUND_TRIPS: f64 = 3.0;
 /// Seconds a hedge must save at least.
 pub(crate) const HEDGE_SAVING_S: f64 = 0.005;
 /// How often idle lanes look whether somebody needs help.

@@ -31,11 +31,11 @@ pub(crate) struct Source {
     pub(crate) is_sequential: bool,
     /// Its next lane takes a connection that is there already.
     pub(crate) is_warm: bool,
-    /// It came back from probation and has not delivered since: one lane, one small request.
+    /// It came back from probation and has not made progress since: one lane, one small request at a time.
     pub(crate) is_on_trial: bool,
     /// Lanes that it shall have after trials.
     pub(crate) lanes_wanted: usize,
-    /// Lanes it put up with so far.
+    /// Lanes that it may have: as many as the settings allow, or as it put up with.
     pub(crate) lanes_cap: usize,
     pub(crate) streams: Streams,
     pub(crate) round_trip: Option<Duration>,

@@ -18,8 +18,8 @@
 //! - *The path is full.* The round trip under load has risen: bytes wait in front of the narrowest place, and another
 //!   connection could only take from others, or overflow the queue. The rate at which that was seen is remembered,
 //!   because BBR drains the queue that it made in its first second: a source that still does nine tenths of it is as
-//!   fast as its path. So is one that does less for two epochs: every ten seconds BBR sends next to nothing for 200 ms, to
-//!   see the round trip of the empty path.
+//!   fast as its path. So is one that does less for up to two epochs: every ten seconds BBR sends next to nothing for
+//!   200 ms, to see the round trip of the empty path.
 //! - *It did not help.* The source's rate did not rise, or it rose at the cost of the other sources, behind the same
 //!   bottleneck or at the same processor. The lanes of the trial end. A server that limits its rate looks like this:
 //!   so the next trial is far off, and each further one twice as far.

@@ -192,7 +192,7 @@ impl Work {
         }
     }
 
-    /// Bytes that are free, inside the window or not.
+    /// Whether any byte is free, inside the window or not.
     pub(crate) fn has_free(&self) -> bool {
         !self.free.is_empty()
     }

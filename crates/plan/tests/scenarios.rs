@@ -1,5 +1,4 @@
-//! How near the plan comes to the causal bound, in the scenarios in which the design was chosen
-//! (`reference/scheduling-and-limits.md`, 2.7), and in some more.
+//! How near the plan comes to the causal bound, in the scenarios in which the design was chosen, and in some more.
 //!
 //! `cargo test -p gridlane-plan --test scenarios -- --nocapture` prints the table.
 

@@ -8,8 +8,9 @@
 //! Files become visible in groups ([`commit`]): the syncs of a group find one commit of the file system's own journal
 //! between them, and each directory is synced once.
 //!
-//! System calls for a file beside those that write its bytes: `fstatat` (is there one of that name?), `openat`, `fdatasync`,
-//! `linkat`, `close`, and on a device `sync_file_range`; a directory costs `openat2` once and `fsync` once for each group.
+//! System calls for a file beside those that write its bytes: `fstatat` twice (is there one of that name, or one that was
+//! begun?), `openat`, `fdatasync`, `linkat`, `close`, and on a device `sync_file_range`; a directory costs `openat2` once and
+//! `fsync` once for each group.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

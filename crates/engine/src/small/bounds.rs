@@ -19,6 +19,7 @@ pub(super) struct Bounds {
     pub(super) fetchers_max: usize,
     pub(super) origins_max: usize,
     pub(super) directories_open_max: usize,
+    /// From it on a path is a long one. Tests choose another.
     pub(super) long_round_trip: Duration,
 }
 

@@ -33,9 +33,9 @@ const ANSWERS_MIN: u32 = 8;
 /// Bytes of a file of unknown size, before any has come.
 const MEAN_BYTES: f64 = 256.0 * 1024.0;
 /// Round trips for which files are asked for ahead, at the rate at which they come.
-const AHEAD: f64 = 1.5;
+const AHEAD_ROUND_TRIPS: f64 = 1.5;
 /// Bytes per second of a connection over a long path, before it has shown how fast it is.
-const RATE_AT_FIRST: f64 = 10e6;
+const RATE_AT_FIRST_BYTES_PER_S: f64 = 10e6;
 /// Share of what is asked for ahead that is left when more is asked for. To a server that is near, many at once and seldom:
 /// each write wakes it. Over a long path, as they come: what is not asked for is missing a round trip later.
 const LEFT: f64 = 0.5;
@@ -579,10 +579,11 @@ impl Rate {
         let round_trip = round_trip.unwrap_or_default();
         let within = |bytes_per_s: f64| bytes_per_s * round_trip.as_secs_f64();
         let min = match is_long {
-            true => (within(RATE_AT_FIRST) as u64).clamp(SMALL_AHEAD_BYTES_MIN / 4, SMALL_AHEAD_BYTES_MIN),
+            true => (within(RATE_AT_FIRST_BYTES_PER_S) as u64)
+                .clamp(SMALL_AHEAD_BYTES_MIN / 4, SMALL_AHEAD_BYTES_MIN),
             false => SMALL_AHEAD_BYTES_MIN,
         };
-        ((AHEAD * within(self.bytes_per_s)) as u64).max(min)
+        ((AHEAD_ROUND_TRIPS * within(self.bytes_per_s)) as u64).max(min)
     }
 }
 

@@ -18,7 +18,7 @@
 //!
 //! What a file of 100 kB costs, at least, in system calls: one `recv` for two and a half files (with TLS the same for the
 //! records), one or two `pwrite`, a `send` for some ten files, and what [`unnamed`](mod@gridlane_store::unnamed) says: six
-//! calls that move no byte. Copies: from the socket to the buffer and from there to the page cache; with TLS the records are
+//! calls that move no byte, on a device seven. Copies: from the socket to the buffer and from there to the page cache; with TLS the records are
 //! decrypted into the buffer.
 //!
 //! What is bounded: files that wait or are under way ([`SMALL_FILES_WAITING_MAX`]), connections to an origin, requests and
@@ -121,7 +121,7 @@ struct Origin {
     news: Notify,
     /// Fetchers that it has.
     fetchers: AtomicUsize,
-    /// Fetchers that it should have, once it is proven.
+    /// Fetchers that it should have; one until more is known of the path.
     fetchers_wanted: AtomicUsize,
     /// It has given a proper answer and kept the connection.
     is_proven: AtomicBool,
