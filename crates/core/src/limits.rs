@@ -363,6 +363,9 @@ pub const SERVED_METALINK_BYTES_MIN: u64 = 16 * 1024 * 1024;
 /// Wrong pieces that one source may send before it is not asked any more: a disk that went bad in one place
 /// makes one or two, a replica of another file nothing else.
 pub const WRONG_PIECES_MAX: u32 = 3;
+/// Two are enough when they are one of so many pieces that came from it, or more, and another source has sent none: that
+/// is no bad place on a disk.
+pub const WRONG_PIECES_OFTEN: u64 = 4;
 /// A server reads a file at least so fast for its checksum: a busy disk that others read from too.
 pub const DIGEST_BYTES_PER_S_MIN: u64 = 20_000_000;
 /// How long a source may compute a digest while the copy waits for nothing else, however large the file is.

@@ -50,7 +50,7 @@ impl Run<'_> {
             pieces.filter_map(|piece| Some((Thrown::from(piece), by_another(&piece)?))).collect()
         };
         let differing = self.read_back(move |file| {
-            replaced.into_iter().filter(|(part, _)| !is_there(file, part)).collect::<Vec<_>>()
+            replaced.into_iter().filter(|(part, _)| has_others(file, part)).collect::<Vec<_>>()
         });
         let differing = differing.await?;
         if let Some(suspects) = &mut self.suspects {
@@ -99,6 +99,12 @@ impl Run<'_> {
     }
 }
 
+/// Whether the file has other bytes in the place of a part. What cannot be read contradicts nobody.
+fn has_others(file: &File, part: &Thrown) -> bool {
+    adler32_of(file, part.piece.range, |_| {}).is_some_and(|adler32| adler32 != part.piece.adler32)
+}
+
+/// Whether the file has a part's bytes: the same SHA-256, where the part has one.
 fn is_there(file: &File, part: &Thrown) -> bool {
     let mut hasher = part.sha256.as_ref().map(|_| Hasher::new(ChecksumKind::Sha256));
     let adler32 = adler32_of(file, part.piece.range, |bytes| {
@@ -152,6 +158,8 @@ mod tests {
         others[30] ^= 1;
         let there: Vec<bool> = parts.iter().map(|part| is_there(&file(&others), part)).collect();
         assert_eq!(there, [true, false, true]);
+        assert!(has_others(&file(&others), &parts[1]) && !has_others(&file(&others), &parts[0]));
+        assert!(!has_others(&file(&bytes[..30]), &parts[1]), "what cannot be read contradicts nobody");
         let whole = [Thrown::from(piece)];
         assert_eq!(cut(&file(&others), &piece, 20), whole, "they were written over");
         assert_eq!(cut(&file(&bytes[..30]), &piece, 20), whole, "they are not there");

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gridlane_core::limits::WRONG_PIECES_MAX;
+use gridlane_core::limits::{WRONG_PIECES_MAX, WRONG_PIECES_OFTEN};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::{SourceId, SourceState};
 
@@ -128,7 +128,14 @@ impl Run<'_> {
             let source = liar as usize;
             self.observer.event(&Event::Source { source, state: "wrong", error: Some(&error) });
         }
-        if count >= WRONG_PIECES_MAX && replica.dead.is_none() {
+        let received_bytes = replica.received_bytes;
+        let is_alive = replica.dead.is_none();
+        let piece_bytes = self.target.pieces().map_or(0, |pieces| pieces.hashes.piece_bytes());
+        let is_replaceable =
+            || self.candidates().iter().any(|other| other.number != liar && other.wrong_pieces == 0);
+        let is_too_often =
+            count >= WRONG_PIECES_MAX || is_often(count, piece_bytes, received_bytes) && is_replaceable();
+        if is_alive && is_too_often {
             self.kill(liar as usize, error, true);
         }
     }
@@ -180,6 +187,11 @@ impl Run<'_> {
     }
 }
 
+/// Whether so many wrong pieces among all that came from a source are too many for a bad place on its disk.
+fn is_often(wrong: u32, piece_bytes: u64, received_bytes: u64) -> bool {
+    wrong >= 2 && u64::from(wrong) * WRONG_PIECES_OFTEN >= received_bytes / piece_bytes.max(1)
+}
+
 fn nobody_has(range: ByteRange) -> Error {
     let message = format!("no source has the piece {range} that the metalink describes");
     Error::new(ErrorKind::ChecksumMismatch, message)
@@ -199,6 +211,13 @@ mod tests {
         let numbers = 0..wrong.len() as Sender;
         let of = |number: Sender| Candidate { number, wrong_pieces: wrong[number as usize], is_spare: false };
         numbers.map(of).collect()
+    }
+
+    #[test]
+    fn a_few_wrong_pieces_are_a_bad_disk_and_many_another_file() {
+        assert!(!is_often(1, 10, 10), "damaged on the way");
+        assert!(is_often(2, 10, 89), "two of eight");
+        assert!(!is_often(2, 10, 90), "two of nine");
     }
 
     #[test]

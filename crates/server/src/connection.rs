@@ -394,6 +394,7 @@ impl Connection {
                 _ => reply,
             };
         }
+        self.recent.forget_old(self.request.began);
         let place = shared.exports.find(path, client);
         let operations: &[Operation] = match head.method {
             Method::Options => return options::answer(shared, &place),

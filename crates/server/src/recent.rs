@@ -49,6 +49,11 @@ impl Recent {
         });
     }
 
+    /// Closes it if it has been kept for as long as it may: whatever a connection asks for, and also if it is refused.
+    pub(crate) fn forget_old(&mut self, now: Instant) {
+        self.0.take_if(|kept| now.saturating_duration_since(kept.opened) >= KEPT_MAX);
+    }
+
     /// Closes it.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
@@ -138,7 +143,9 @@ mod tests {
         file.is_there.store(false, Ordering::Relaxed);
         assert!(recent.find(&at, soon).is_none());
         file.is_there.store(true, Ordering::Relaxed);
-        recent.forget();
+        recent.forget_old(soon);
+        assert!(recent.find(&at, soon).is_some());
+        recent.forget_old(now + KEPT_MAX);
         assert!(recent.find(&at, soon).is_none());
         drop(kept);
         assert_eq!(Arc::strong_count(&file), 1, "closed");

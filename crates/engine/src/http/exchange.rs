@@ -18,8 +18,9 @@ use crate::Credentials;
 
 /// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
 const KEEPS_EXISTING: &str = "gridlane/";
-/// How long the reason is waited for why a server takes no body.
-const REASON_MAX: Duration = Duration::from_secs(2);
+/// How long the reason is waited for why a server takes no body: the rest of an answer that has begun, or that came before
+/// the connection was closed.
+pub(crate) const REASON_MAX: Duration = Duration::from_secs(2);
 
 /// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]

@@ -18,6 +18,7 @@ mod tunnel;
 pub use crate::pool::Purpose;
 pub(crate) use connection::Sent;
 pub use connection::{Connection, Response};
+pub(crate) use exchange::REASON_MAX;
 pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;
 pub(crate) use redirect::redirect_loop;

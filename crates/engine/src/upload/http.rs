@@ -17,12 +17,10 @@ use gridlane_core::limits::{
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
 use tokio::time::timeout;
 
-use crate::http::{Client, Connection, Purpose, Request, Response, Sent};
+use crate::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
-/// How long the rest of an answer may take that has begun before the body was sent.
-const REASON_MAX: Duration = Duration::from_secs(2);
 
 /// What to do about a server that is slower than it may be.
 const LONGER: &str = "try again later, or with a longer --timeout";
