@@ -91,6 +91,6 @@ def self_test():
     assert abs(bound_s(1e9, pair, 0) - (2.5 + 500 / 105)) < 1e-9
     assert bound_s(1e9, pair[1:], 0) > 100 and bound_s(1e9, [Path(1e6, 1e-6, 1, ((1, 0.0),))], 0) == inf
 
-    source = File(__file__).resolve().parent.parent / "crates/plan/src/bound.rs"
+    source = File(__file__).resolve().parent.parent / "crates/plan/src/settings.rs"
     window = re.search(r"INITIAL_WINDOW_BYTES: f64 = ([0-9_.]+);", source.read_text())
-    assert window and float(window[1]) == INITIAL_WINDOW_BYTES, "bound.rs has another initial window"
+    assert window and float(window[1]) == INITIAL_WINDOW_BYTES, "the plan has another initial window"
