@@ -198,7 +198,7 @@ impl Connection {
         self.stream.as_ref()?.tcp_info().ok()?.loaded_round_trip
     }
 
-    /// Sends a request; a body that is not part of it follows with [`Connection::write_body`].
+    /// Sends a request; a body that is not part of it follows with `write_body`.
     pub async fn send(&mut self, request: &Request<'_>) -> Result<()> {
         let proxy = self.home.as_ref().and_then(|home| home.key().forwarder()).cloned();
         self.send_to(request, proxy.as_ref()).await
