@@ -60,7 +60,7 @@ def arguments():
     arguments.add_argument("--page", help="the page to write, also after a run that is not a full one")
     arguments.add_argument("--simulated", help="what the simulator of the plan printed, to stand beside what was measured")
     arguments.add_argument(
-        "--resume", help="results of a run that did not come to its end: the scenarios in them are not measured again",
+        "--resume", help="results of a run that did not come to its end: scenarios with the same rows and rounds in them count",
     )
     arguments.add_argument("--self-test", action="store_true", help="only test the arithmetic of the bound")
     options = arguments.parse()
@@ -100,7 +100,7 @@ class Bench:
             rows.setdefault(scenario, []).append(row)
         if not rows:
             sys.exit(no_such_row(self.options))
-        earlier = self.earlier()
+        earlier = self.earlier(rows)
         for scenario, chosen in rows.items():
             if scenario.name in earlier:
                 self.sections.append(earlier[scenario.name])
@@ -109,14 +109,18 @@ class Bench:
                 wan_report.write_json(self.results, machine(), self.sections, self.failures)
         return self.report(time.monotonic() - began, ticks, earlier)
 
-    def earlier(self):
-        """Scenarios by name that a run before this one has measured in full."""
+    def earlier(self, rows):
+        """Scenarios by name that a run before this one has measured with the same rows and rounds."""
         if not self.options.resume:
             return {}
         figures = json.loads(Path(self.options.resume).read_text())
         self.failures += figures["failures"]
         self.has_failed = any(", gridlane" in failure for failure in self.failures)
-        return {section["name"]: section for section in figures["sections"]}
+        wanted = {scenario.name: [row.name for row in chosen] for scenario, chosen in rows.items()}
+        return {
+            section["name"]: section for section in figures["sections"]
+            if [row["name"] for row in section["rows"]] == wanted.get(section["name"]) and section["rounds"] == self.rounds
+        }
 
     def section(self, scenario, rows):
         place = scenario.place()
@@ -137,6 +141,7 @@ class Bench:
                 "scenario": place.scenario,
                 "network": lab.network.show(),
                 "rows": results,
+                "rounds": self.rounds,
                 "seconds": time.monotonic() - began,
             })
 
