@@ -9,7 +9,8 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use gridlane_client::{
-    Action, Described, Destination, Existing, FileFacts, Lister, decide, keep_time, look_at_source,
+    Action, Described, Destination, Existing, FileFacts, Lister, Naming, decide, keep_time, look_at_source,
+    refuse_directory,
 };
 use gridlane_core::limits::SOURCES_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
@@ -168,7 +169,7 @@ impl Planner<'_> {
             false => gridlane_client::describe(&self.client, &self.sources[0], false).await?,
         };
         match files {
-            Some(files) => self.described(files),
+            Some(files) => self.described(files, true),
             None => Ok([self.plain(!self.args.no_metalink)?].into()),
         }
     }
@@ -177,7 +178,7 @@ impl Planner<'_> {
     async fn go_on(&self, found: &FoundMetalink) -> Result<VecDeque<Job>> {
         if found.is_source {
             let files = gridlane_client::describe(&self.client, &found.url, true).await?;
-            return self.described(files.unwrap_or_default());
+            return self.described(files.unwrap_or_default(), false);
         }
         let mut job = self.plain(false)?;
         match gridlane_client::describe_found(&self.client, &self.sources[0], found).await {
@@ -200,8 +201,17 @@ impl Planner<'_> {
         Ok(Job { sources: self.sources.clone(), target, known: Known::default(), stop_at_metalink })
     }
 
-    fn described(&self, files: Vec<Described>) -> Result<VecDeque<Job>> {
+    /// The files of a metalink. `is_called_one`: the user called the source a metalink; else it is one file, with a name
+    /// of its own, whatever a server answers.
+    fn described(&self, files: Vec<Described>, is_called_one: bool) -> Result<VecDeque<Job>> {
         let args = self.args;
+        if files.len() > 1 && !is_called_one {
+            let message = format!("one file was asked for, and the answer is a metalink of {}", files.len());
+            return Err(Error::new(ErrorKind::Protocol, message)
+                .fault(Fault::Peer)
+                .endpoint(&self.sources[0])
+                .hint("to have them all, save it as NAME.meta4 with --no-metalink, and copy that into a directory"));
+        }
         let is_directory = gridlane_client::is_directory(&args.paths.target, &self.current_dir);
         if files.len() > 1 && (!is_directory || !args.mirror.is_empty() || args.checksum.is_some()) {
             let message = format!("the metalink has {} files", files.len());
@@ -209,6 +219,11 @@ impl Planner<'_> {
                 .fault(Fault::Caller)
                 .hint("name an existing directory as the target, without --mirror and --checksum"));
         }
+        let naming = match files.len() {
+            _ if !is_called_one => Naming::Own(&self.sources[0]),
+            1 => Naming::Only,
+            _ => Naming::OneOfSeveral,
+        };
         let job = |file: Described| {
             self.tell(&file.notes);
             let target = file.resolve(&args.paths.target, &self.current_dir, replaces(args))?;

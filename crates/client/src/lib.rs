@@ -32,7 +32,7 @@ pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
 pub use gridlane_dav::path::encode_name;
 pub use listing::{Item, Lister, Listing, OddKind};
-pub use metalink::{Described, describe, describe_found, is_directory};
+pub use metalink::{Described, Naming, describe, describe_found, is_directory};
 pub use namespace::{Space, make_directory, remove_tree, rename, space};
 pub use place::{Place, TreePath};
 pub use target::{Destination, resolve};
