@@ -130,7 +130,7 @@ fn current_dir() -> Result<PathBuf> {
 async fn one(args: &CpArgs, client: Client, watch: &mut Watch, output: &Output) -> Result<ExitCode> {
     let sources: Vec<Url> =
         args.paths.source.iter().chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
-    refuse_directory(&sources[0])?;
+    sources.iter().try_for_each(refuse_directory)?;
     let current_dir = current_dir()?;
     let planner = Planner { args, sources, current_dir, client, output };
     let mut jobs = planner.begin().await?;
@@ -355,20 +355,6 @@ fn tell_failed(target: &str, error: &Error, output: &Output) {
 fn keep(outcome: &Outcome, target: Option<&Url>, modified: Option<SystemTime>) -> Option<Error> {
     let target = target.filter(|_| outcome.result.is_ok())?;
     keep_time(target, modified, &outcome.report).err()
-}
-
-fn refuse_directory(source: &Url) -> Result<()> {
-    let is_directory = match source.to_path() {
-        Some(path) => path.is_dir(),
-        None => source.is_directory_form(),
-    };
-    match is_directory {
-        true => Err(Error::new(ErrorKind::Usage, "it is a directory")
-            .fault(Fault::Caller)
-            .endpoint(source)
-            .hint("copy it with -r")),
-        false => Ok(()),
-    }
 }
 
 /// Says what would be done with a file.

@@ -8,6 +8,7 @@
 //! Connections outlive the requests they were made for: a [`Client`] keeps those that are idle (see `crate::pool`).
 
 mod connection;
+mod directory;
 mod exchange;
 mod habits;
 mod redirect;
@@ -18,6 +19,8 @@ mod tunnel;
 pub use crate::pool::Purpose;
 pub(crate) use connection::Sent;
 pub use connection::{Connection, Response};
+pub use directory::is_directory;
+pub(crate) use directory::{is_collection, may_be_listing, names_directory};
 pub(crate) use exchange::REASON_MAX;
 pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;

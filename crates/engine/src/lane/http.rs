@@ -16,7 +16,10 @@ use tokio::task::JoinHandle;
 use super::question::{self, Asking};
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
-use crate::http::{Connected, Connection, Purpose, Request, Response, redirect_loop, status_error};
+use crate::http::{
+    Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
+    names_directory, redirect_loop, status_error,
+};
 use crate::notice::Notice;
 use crate::source::Identity;
 
@@ -352,6 +355,13 @@ async fn begin(
     {
         return Err(protocol(format!("it sends the file encoded as {coding:?}, which nobody asked for")));
     }
+    if head.status.is_success()
+        && lane.source.identity().is_none()
+        && may_be_listing(url, head)
+        && is_collection(&lane.client.http, &lane.source.url).await
+    {
+        return Err(End::Dead { error: is_directory(&lane.source.url), forget: false });
+    }
     match head.status.code() {
         206 => {
             if let Some(OverlongRange { size: size_bytes }) = head.overlong_range() {
@@ -404,6 +414,9 @@ async fn begin(
         }
         _ => match lane.client.http.lead("GET", &lane.source.url, url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),
+            Ok(Some(next)) if names_directory(url, &next) => {
+                Err(End::Dead { error: is_directory(&lane.source.url), forget: false })
+            }
             Ok(Some(next)) => {
                 // Another connection may be made there; this one may serve again if its text is short.
                 let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
