@@ -5,7 +5,7 @@ use gridlane_client::credentials::{
 };
 use gridlane_client::{TreeEvent, TreeObserver};
 use gridlane_core::{Result, Url};
-use gridlane_engine::{Client, Event, Observer};
+use gridlane_engine::{Client, Event, Observer, sends_password};
 
 use crate::args::{Global, WhoArgs};
 use crate::files::parse;
@@ -40,6 +40,8 @@ pub(crate) fn connect_saying<'a>(
     let forwards = !who.forward_credentials_to.is_empty() && urls.iter().any(|url| url.scheme().is_http());
     let is_shown = forwards || urls.iter().any(are_shown_to);
     let output = Output::new(global);
+    let is_kept = |url: &&Url| url.scheme().is_http() && url.credentials().is_some() && !sends_password(url);
+    urls.iter().filter(is_kept).for_each(|url| output.warning(&Warning::unsent(url), data_on_stdout));
     let found = discover(&who.wanted(), &ThisMachine).and_then(|found| found.usable(ThisMachine.now_s()));
     let found = match found {
         Err(error) if is_shown => return Err(error),
