@@ -69,8 +69,8 @@ impl Global {
     /// Whom to trust, as these options and the environment say.
     pub(crate) fn trust(&self) -> Trust {
         if self.insecure {
-            eprintln!(
-                "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes"
+            crate::output::say(
+                "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes",
             );
         }
         Trust { insecure: self.insecure, ..self.authorities() }

@@ -24,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{CpArgs, Global, Preserve};
 use crate::events::JsonEvents;
 use crate::files::parse;
-use crate::output::{Output, error_value, print_event};
+use crate::output::{Output, answer, error_value, print_event, printable, say, say_lines};
 use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
 use crate::who::{Session, Watch, Watched, connect_saying};
@@ -226,7 +226,7 @@ impl Planner<'_> {
         };
         let job = |file: Described| {
             self.tell(&file.notes);
-            let target = file.resolve(&args.paths.target, &self.current_dir, replaces(args))?;
+            let target = file.resolve(&args.paths.target, naming, &self.current_dir, replaces(args))?;
             let sources = file.sources.into_iter().chain(self.sources[1..].iter().cloned()).collect();
             Ok(Job { sources, target, known: file.known, stop_at_metalink: false })
         };
@@ -235,7 +235,7 @@ impl Planner<'_> {
 
     fn tell(&self, notes: &[String]) {
         if self.output.verbose {
-            notes.iter().for_each(|note| eprintln!("gridlane: {note}"));
+            notes.iter().for_each(|note| say(&format!("gridlane: {note}")));
         }
     }
 }
@@ -307,13 +307,13 @@ async fn copy_one(
     if let Some(error) = keep(&outcome, keeps, facts.modified)
         && !output.quiet
     {
-        eprintln!("gridlane: {name}: its time is not kept: {}", error.message());
+        say(&format!("gridlane: {name}: its time is not kept: {}", error.message()));
     }
     if let Some(found) = outcome.metalink {
         return Ended::At(found);
     }
     match &outcome.result {
-        Ok(()) if !output.quiet => eprint!("{}", summary_text(&outcome.report, &name)),
+        Ok(()) if !output.quiet => say_lines(&summary_text(&outcome.report, &printable(name.as_bytes()))),
         Ok(()) => {}
         Err(error) => failed(error, &outcome.report, is_resumable, output),
     }
@@ -368,9 +368,9 @@ fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFa
         });
         print_event(&mut std::io::stdout().lock(), "plan", fields);
     } else if let Some(target) = target_url {
-        println!("{}", would_text(action, &job.sources, target, facts.size_bytes));
+        answer(&(would_text(action, &job.sources, target, facts.size_bytes) + "\n"));
     } else {
-        println!("{:<7} {} -> {target}", action.name(), job.sources[0]);
+        answer(&format!("{:<7} {} -> {target}\n", action.name(), job.sources[0]));
     }
 }
 
@@ -380,7 +380,7 @@ fn tell_skipped(target: &str, output: &Output) {
         let fields = json!({ "target": target, "why": why, "there_already": true });
         print_event(&mut std::io::stdout().lock(), "file.skipped", fields);
     } else if !output.quiet {
-        eprintln!("gridlane: {target}: {why}");
+        say(&format!("gridlane: {target}: {why}"));
     }
 }
 
@@ -395,7 +395,7 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
             if let Some(error) = &source.error
                 && report.sources.len() > 1
             {
-                eprintln!("  {}: {}", source.url, error.message());
+                say(&format!("  {}: {}", source.url, error.message()));
             }
         }
     }
@@ -404,7 +404,7 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
     if is_resumable && may_go_on && report.done_bytes > 0 {
         let done = gridlane_core::units::format_bytes(report.done_bytes);
         let words = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
-        eprintln!("gridlane: {done} are kept; this continues: {}", command_line(words));
+        say(&format!("gridlane: {done} are kept; this continues: {}", command_line(words)));
     }
 }
 

@@ -3,6 +3,9 @@
 //! Data goes to standard output, everything else to standard error; with `--json`, events go to standard
 //! output, one object a line. The exit code says what kind of failure it was.
 
+// Everything that is said goes through `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
 mod args;
 mod auth;
 mod completion;
@@ -22,10 +25,11 @@ mod who;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use gridlane_core::text::printable_lines;
 use gridlane_core::{Error, ErrorKind, Result, limits};
 
 use crate::args::{Cli, Command};
-use crate::output::Output;
+use crate::output::{Output, say, say_lines};
 
 fn main() -> ExitCode {
     let cli = match parse() {
@@ -77,11 +81,16 @@ fn main() -> ExitCode {
 fn parse() -> std::result::Result<Cli, ExitCode> {
     // clap prints its own messages; its codes for help (0) and mistakes (2) are ours too.
     let failed = |error: clap::Error| {
-        let _ = error.print();
+        let text = error.render().to_string();
+        match text == printable_lines(&text) {
+            true => drop(error.print()),
+            // It repeats what was typed, which a shell may have taken from a directory.
+            false => say_lines(&text),
+        }
         ExitCode::from(error.exit_code() as u8)
     };
     let command = config::command_with_file().map_err(|error| {
-        eprintln!("gridlane: {error}");
+        say(&format!("gridlane: {error}"));
         ExitCode::from(error.kind().exit_code())
     })?;
     let matches = command.try_get_matches().map_err(failed)?;

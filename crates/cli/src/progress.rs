@@ -12,7 +12,7 @@ use gridlane_engine::{Event, Observer, Report, Snapshot};
 
 use crate::args::Progress;
 use crate::events::basis_text;
-use crate::output::{Output, warning_text};
+use crate::output::{Output, printable, say, warning_text};
 use crate::who::Warns;
 
 /// Where there is no terminal, a line this often, when asked for.
@@ -53,7 +53,7 @@ impl Canvas {
     pub(crate) fn clear(&mut self) {
         if self.drawn > 0 {
             // Up, then erase from there to the end of the screen (ECMA-48: CUU, ED).
-            eprint!("\x1b[{}A\r\x1b[J", self.drawn);
+            let _ = write!(std::io::stderr(), "\x1b[{}A\r\x1b[J", self.drawn);
             self.drawn = 0;
         }
     }
@@ -61,7 +61,7 @@ impl Canvas {
     /// Prints a line that stays.
     pub(crate) fn say(&mut self, text: &str) {
         self.clear();
-        eprintln!("gridlane: {text}");
+        say(&format!("gridlane: {text}"));
     }
 
     /// Shows the total, and on a screen as many of the `details` as fit, each made for so many columns.
@@ -75,7 +75,7 @@ impl Canvas {
             Mode::Lines => {
                 if self.plain_at.elapsed() >= PLAIN_INTERVAL {
                     self.plain_at = Instant::now();
-                    eprintln!("gridlane: {}", total());
+                    say(&format!("gridlane: {}", total()));
                 }
             }
             Mode::Redraw => {
@@ -88,7 +88,8 @@ impl Canvas {
                     let _ = write!(text, "\x1b[{}A\r", self.drawn);
                 }
                 for line in &lines {
-                    let line: String = line.chars().take(columns.saturating_sub(1)).collect();
+                    let line: String =
+                        printable(line.as_bytes()).chars().take(columns.saturating_sub(1)).collect();
                     let _ = writeln!(text, "{line}\x1b[K");
                 }
                 text.push_str("\x1b[J");

@@ -113,7 +113,8 @@ fn make(args: &ProxyArgs, global: &Global) -> Result<()> {
     let not_after_s = contents.validity.not_after_s;
     if own.not_after_s < terms.validity.not_after_s && !global.quiet {
         let ends = moment(not_after_s);
-        eprintln!("gridlane: the proxy ends with {}, {ends}, before {} hours", cert.display(), args.hours);
+        let (cert, hours) = (cert.display(), args.hours);
+        crate::output::say(&format!("gridlane: the proxy ends with {cert}, {ends}, before {hours} hours"));
     }
     if global.json {
         let fields = json!({
