@@ -13,6 +13,7 @@ use gridlane_client::{
     refuse_directory,
 };
 use gridlane_core::limits::SOURCES_MAX;
+use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::Client;
 use gridlane_engine::{
@@ -24,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{CpArgs, Global, Preserve};
 use crate::events::JsonEvents;
 use crate::files::parse;
-use crate::output::{Output, answer, error_value, print_event, printable, say, say_lines};
+use crate::output::{Output, error_value, print_event, show, tell, to_stderr};
 use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
 use crate::who::{Session, Watch, Watched, connect_saying};
@@ -235,7 +236,7 @@ impl Planner<'_> {
 
     fn tell(&self, notes: &[String]) {
         if self.output.verbose {
-            notes.iter().for_each(|note| say(&format!("gridlane: {note}")));
+            notes.iter().for_each(|note| tell!("gridlane: {note}"));
         }
     }
 }
@@ -307,13 +308,13 @@ async fn copy_one(
     if let Some(error) = keep(&outcome, keeps, facts.modified)
         && !output.quiet
     {
-        say(&format!("gridlane: {name}: its time is not kept: {}", error.message()));
+        tell!("gridlane: {name}: its time is not kept: {}", error.message());
     }
     if let Some(found) = outcome.metalink {
         return Ended::At(found);
     }
     match &outcome.result {
-        Ok(()) if !output.quiet => say_lines(&summary_text(&outcome.report, &printable(name.as_bytes()))),
+        Ok(()) if !output.quiet => to_stderr(format_args!("{}", summary_text(&outcome.report, &name))),
         Ok(()) => {}
         Err(error) => failed(error, &outcome.report, is_resumable, output),
     }
@@ -368,9 +369,9 @@ fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFa
         });
         print_event(&mut std::io::stdout().lock(), "plan", fields);
     } else if let Some(target) = target_url {
-        answer(&(would_text(action, &job.sources, target, facts.size_bytes) + "\n"));
+        show!("{}", would_text(action, &job.sources, target, facts.size_bytes));
     } else {
-        answer(&format!("{:<7} {} -> {target}\n", action.name(), job.sources[0]));
+        show!("{:<7} {} -> {target}", action.name(), job.sources[0]);
     }
 }
 
@@ -380,7 +381,7 @@ fn tell_skipped(target: &str, output: &Output) {
         let fields = json!({ "target": target, "why": why, "there_already": true });
         print_event(&mut std::io::stdout().lock(), "file.skipped", fields);
     } else if !output.quiet {
-        say(&format!("gridlane: {target}: {why}"));
+        tell!("gridlane: {target}: {why}");
     }
 }
 
@@ -395,7 +396,7 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
             if let Some(error) = &source.error
                 && report.sources.len() > 1
             {
-                say(&format!("  {}: {}", source.url, error.message()));
+                tell!("  {}: {}", source.url, error.message());
             }
         }
     }
@@ -404,7 +405,7 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
     if is_resumable && may_go_on && report.done_bytes > 0 {
         let done = gridlane_core::units::format_bytes(report.done_bytes);
         let words = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
-        say(&format!("gridlane: {done} are kept; this continues: {}", command_line(words)));
+        tell!("gridlane: {done} are kept; this continues: {}", command_line(words));
     }
 }
 
@@ -413,9 +414,18 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
     let quoted = words.map(|word| {
         let word = without_secrets(&word);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word,
-            false => format!("'{}'", word.replace('\'', "'\\''")),
+        match &word {
+            _ if !word.is_empty() && word.chars().all(plain) => word,
+            // As bytes, in the form that most shells know (POSIX.1-2024, 2.2.4): what is not shown cannot be copied.
+            _ if word.chars().any(is_unprintable) => {
+                let quoted = |byte: u8| match byte {
+                    b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+                    b' '..=b'~' => char::from(byte).to_string(),
+                    other => format!("\\{other:03o}"),
+                };
+                format!("$'{}'", word.bytes().map(quoted).collect::<String>())
+            }
+            _ => format!("'{}'", word.replace('\'', "'\\''")),
         }
     });
     quoted.collect::<Vec<_>>().join(" ")

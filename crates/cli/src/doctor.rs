@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::args::{DoctorArgs, Global};
 use crate::files::parse;
-use crate::output::{answer, error_value, print_event};
+use crate::output::{error_value, print_event, to_stdout};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
@@ -57,5 +57,5 @@ fn show(of: &str, findings: &[Finding], global: &Global) {
             }
         }
     }
-    answer(&String::from_utf8_lossy(&out));
+    to_stdout(format_args!("{}", String::from_utf8_lossy(&out)));
 }

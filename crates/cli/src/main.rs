@@ -3,8 +3,7 @@
 //! Data goes to standard output, everything else to standard error; with `--json`, events go to standard
 //! output, one object a line. The exit code says what kind of failure it was.
 
-// Everything that is said goes through `output`.
-#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![deny(clippy::print_stdout, clippy::print_stderr)] // everything that is said goes through `output`
 
 mod args;
 mod auth;
@@ -29,7 +28,7 @@ use gridlane_core::text::printable_lines;
 use gridlane_core::{Error, ErrorKind, Result, limits};
 
 use crate::args::{Cli, Command};
-use crate::output::{Output, say, say_lines};
+use crate::output::{Output, tell, to_stderr};
 
 fn main() -> ExitCode {
     let cli = match parse() {
@@ -85,12 +84,12 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
         match text == printable_lines(&text) {
             true => drop(error.print()),
             // It repeats what was typed, which a shell may have taken from a directory.
-            false => say_lines(&text),
+            false => to_stderr(format_args!("{text}")),
         }
         ExitCode::from(error.exit_code() as u8)
     };
     let command = config::command_with_file().map_err(|error| {
-        say(&format!("gridlane: {error}"));
+        tell!("gridlane: {error}");
         ExitCode::from(error.kind().exit_code())
     })?;
     let matches = command.try_get_matches().map_err(failed)?;

@@ -5,6 +5,7 @@
 //! not show ([`gridlane_core::text`]), but for those that the progress display itself needs. JSON has them escaped: it
 //! says the same.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -17,6 +18,23 @@ use crate::args::Global;
 
 /// Version of the JSON events.
 const EVENTS_VERSION: u32 = 1;
+
+/// Writes a line for people to standard error. Nobody reading it is no reason to fail: the standard library's macros would
+/// panic.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        $crate::output::to_stderr(format_args!("{}\n", gridlane_core::text::Printable(format_args!($($text)*))))
+    };
+}
+
+/// Writes a line that was asked for to standard output, in the same way.
+macro_rules! show {
+    ($($text:tt)*) => {
+        $crate::output::to_stdout(format_args!("{}\n", gridlane_core::text::Printable(format_args!($($text)*))))
+    };
+}
+
+pub(crate) use {show, tell};
 
 /// How this run of the command speaks.
 #[derive(Clone, Debug)]
@@ -33,7 +51,7 @@ impl Output {
 
     /// An error, for people.
     pub(crate) fn error(&self, error: &Error) {
-        say(&format!("gridlane: {error}"));
+        tell!("gridlane: {error}");
     }
 
     /// Something that a person should know, and that ends nothing.
@@ -43,7 +61,7 @@ impl Output {
             true if data_on_stdout => print_event(&mut std::io::stderr().lock(), "warning", fields),
             true => print_event(&mut std::io::stdout().lock(), "warning", fields),
             false if self.quiet => {}
-            false => say(&format!("gridlane: {}", warning_text(warning))),
+            false => tell!("gridlane: {}", warning_text(warning)),
         }
     }
 
@@ -58,22 +76,22 @@ impl Output {
     }
 }
 
-/// Writes a line to standard error, for people. Nobody reading it is no reason to fail.
-pub(crate) fn say(line: &str) {
-    let line = printable(line.as_bytes()) + "\n";
-    let _ = io::stderr().lock().write_all(line.as_bytes());
+/// Writes lines, or the beginning of one, to standard error; a failure is of no consequence.
+pub(crate) fn to_stderr(text: fmt::Arguments<'_>) {
+    // One write: nobody else's words come in between.
+    let _ = io::stderr().lock().write_all(printable_lines(&text.to_string()).as_bytes());
 }
 
-/// Writes lines, or the beginning of one, to standard error, likewise.
-pub(crate) fn say_lines(text: &str) {
-    let mut stderr = io::stderr().lock();
-    let _ = stderr.write_all(printable_lines(text).as_bytes()).and_then(|()| stderr.flush());
-}
-
-/// Writes lines to standard output, for people. Nobody reading them is no reason to fail.
-pub(crate) fn answer(text: &str) {
+/// Writes lines to standard output; a failure is of no consequence.
+pub(crate) fn to_stdout(text: fmt::Arguments<'_>) {
     let mut stdout = io::stdout().lock();
-    let _ = stdout.write_all(printable_lines(text).as_bytes()).and_then(|()| stdout.flush());
+    let shown = printable_lines(&text.to_string());
+    let _ = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Writes what commands the terminal to standard error: the lines of a screen, of which nothing else may.
+pub(crate) fn draw(screen: &str) {
+    let _ = io::stderr().lock().write_all(screen.as_bytes());
 }
 
 /// Writes what the command was asked for, text or JSON, to standard output. A reader that went away (`| head`) is no

@@ -16,7 +16,7 @@ use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::output::{answer, print_event};
+use crate::output::{print_event, to_stdout};
 use crate::serve::{self, WhoMay};
 
 /// Say which rule of a server's configuration decides, and why the others do not.
@@ -133,7 +133,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
         false => told(&who_may, &question),
     };
     // Nobody reading it changes nothing.
-    answer(&text);
+    to_stdout(format_args!("{text}"));
     Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
 }
 

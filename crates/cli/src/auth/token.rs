@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Global, WhoArgs};
 use crate::files::parse;
-use crate::output::{print, say};
+use crate::output::{print, tell};
 use crate::pki::{now_s, tell, usage};
 use crate::who::connect;
 
@@ -197,7 +197,7 @@ fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
 fn read_stdin() -> Result<Secret> {
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
-        say("gridlane: reading a token from the terminal; end it with a line end and Ctrl-D");
+        tell!("gridlane: reading a token from the terminal; end it with a line end and Ctrl-D");
     }
     let mut text = String::new();
     let bytes_max = 2 * MACAROON_BYTES_MAX as u64;

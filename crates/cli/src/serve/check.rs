@@ -25,7 +25,7 @@ use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
 use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
 use crate::args::{Global, ServeArgs};
-use crate::output::{answer, print_event};
+use crate::output::{print_event, show};
 
 /// A certificate that expires sooner is worth a warning.
 const EXPIRY_DAYS_MIN: u64 = 14;
@@ -375,12 +375,16 @@ impl Findings {
             });
             return print_event(&mut std::io::stdout().lock(), "check", fields);
         }
-        let facts = self.facts.iter().cloned();
-        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}"));
-        let errors = self.errors.iter().map(|error| format!("error: {error}"));
-        let outcome = if is_ok { "ok" } else { "not ok" }.to_owned();
-        let lines = facts.chain(warnings).chain(errors).chain([outcome]);
-        answer(&lines.map(|line| line + "\n").collect::<String>());
+        for fact in &self.facts {
+            show!("{fact}");
+        }
+        for warning in &self.warnings {
+            show!("warning: {warning}");
+        }
+        for error in &self.errors {
+            show!("error: {error}");
+        }
+        show!("{}", if is_ok { "ok" } else { "not ok" });
     }
 }
 

@@ -295,7 +295,7 @@ fn say(line: String) {
     let (done, said) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         let _done = done;
-        output::say(&line);
+        output::tell!("{line}");
     });
     // Nothing is ever sent: it hangs up when the line is written.
     let _ = said.recv_timeout(SAY_MAX);
@@ -374,7 +374,7 @@ fn announce(server: &Server, args: &ServeArgs, global: &Global, tables: &Tables,
         ));
     }
     // Nobody reading it is no reason not to serve.
-    output::answer(&text);
+    output::to_stdout(format_args!("{text}"));
 }
 
 /// Where a client can connect to for what the server listens at: `0.0.0.0` is nobody's address.

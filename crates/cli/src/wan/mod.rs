@@ -226,5 +226,5 @@ fn tell(state: &State, place: &Place, event: &str, global: &Global) {
 
 /// Prints text. Nobody reading any more is no reason to fail.
 fn say(text: &str) {
-    output::answer(text);
+    output::to_stdout(format_args!("{text}"));
 }

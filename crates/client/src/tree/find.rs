@@ -123,12 +123,8 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
         }
     };
     let is_directory = entry.is_some_and(|entry| entry.kind == EntryKind::Directory);
-    if is_own(name) {
-        let path = directory.path.refused(name);
-        let job = Job { root: directory.root, path, size_bytes: None, modified: None };
-        return Some(Found::LeftOut { job, why: UNFINISHED });
-    }
     let path = match directory.path.child(name) {
+        Err(_) if is_own(name) => directory.path.refused(name),
         Ok(path) => path,
         Err(error) => {
             // What cannot be named is told of under the name of its directory.
@@ -149,6 +145,9 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
         modified: entry.modified,
     };
     let bare = Job { root: directory.root, path: path.clone(), size_bytes: None, modified: None };
+    if is_own(name) {
+        return Some(Found::LeftOut { job: bare, why: UNFINISHED });
+    }
     Some(match item {
         Item::Entry(entry) if is_directory => Found::Directory(job(&entry)),
         Item::Entry(entry) => Found::File(job(&entry)),

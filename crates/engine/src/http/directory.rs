@@ -33,6 +33,13 @@ pub(crate) fn names_directory(from: &Url, to: &Url) -> bool {
     path(to).strip_suffix(b"/") == Some(&path(from))
 }
 
+/// Whether an answer sends to the same path with a slash. Where it would lead does not matter: many a server in front of
+/// which another one speaks TLS sends to `http://`, where no redirect is followed.
+pub(crate) fn sends_to_directory(from: &Url, head: &ResponseHead) -> bool {
+    let location = head.location().filter(|_| head.status.is_redirect());
+    location.and_then(|location| from.join(location).ok()).is_some_and(|to| names_directory(from, &to))
+}
+
 /// Whether an answer may be the page of a directory.
 pub(crate) fn may_be_listing(url: &Url, head: &ResponseHead) -> bool {
     let name = url.file_name().unwrap_or_default().to_ascii_lowercase();
@@ -91,6 +98,17 @@ mod tests {
         ] {
             assert_eq!(names_directory(&url(from), &url(to)), expected, "{from} {to}");
         }
+    }
+
+    #[test]
+    fn a_redirect_that_is_not_followed_tells_as_well() {
+        let sends = |from: &str, code: u16, to: &str| {
+            let text = format!("HTTP/1.1 {code} x\r\nLocation: {to}\r\n\r\n");
+            let (head, _) = ResponseHead::parse(text.as_bytes()).unwrap().unwrap();
+            sends_to_directory(&url(from), &head)
+        };
+        assert!(sends("https://h/sub", 301, "http://h/sub/") && sends("http://h/a/sub", 307, "sub/"));
+        assert!(!sends("https://h/sub", 201, "http://h/sub/") && !sends("https://h/f", 302, "/g"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use crate::pool::Purpose;
 pub(crate) use connection::Sent;
 pub use connection::{Connection, Response};
 pub use directory::is_directory;
-pub(crate) use directory::{is_collection, may_be_listing, names_directory};
+pub(crate) use directory::{is_collection, may_be_listing, sends_to_directory};
 pub(crate) use exchange::REASON_MAX;
 pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;

@@ -18,7 +18,7 @@ use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
 use crate::http::{
     Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
-    names_directory, redirect_loop, status_error,
+    redirect_loop, sends_to_directory, status_error,
 };
 use crate::notice::Notice;
 use crate::source::Identity;
@@ -412,11 +412,11 @@ async fn begin(
             connection.drain(ERROR_BODY_BYTES_MAX).await.map_err(|error| broken(error.endpoint(url)))?;
             Ok(Begun::Nothing)
         }
+        _ if sends_to_directory(url, head) => {
+            Err(End::Dead { error: is_directory(&lane.source.url), forget: false })
+        }
         _ => match lane.client.http.lead("GET", &lane.source.url, url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),
-            Ok(Some(next)) if names_directory(url, &next) => {
-                Err(End::Dead { error: is_directory(&lane.source.url), forget: false })
-            }
             Ok(Some(next)) => {
                 // Another connection may be made there; this one may serve again if its text is short.
                 let _ = connection.drain(ERROR_BODY_BYTES_MAX).await;
