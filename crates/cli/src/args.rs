@@ -133,9 +133,9 @@ pub(crate) enum Command {
 /// into a directory. A metalink chooses names only where SRC ends like one, and none that begins with a dot;
 /// any other URL keeps its own last name, whatever it is answered with.
 ///
-/// With -r, SRC may be a directory; without, one is refused. It goes into DST if that is a directory or ends with a slash, and becomes
-/// DST otherwise; `SRC/` means what is in it. A file that fails does not stop the others: then the exit code
-/// is 10. In a tree, metalinks are files like others.
+/// With -r, SRC may be a directory; without, one is refused. It goes into DST if that is a directory or ends
+/// with a slash, and becomes DST otherwise; `SRC/` means what is in it. A file that fails does not stop the
+/// others: then the exit code is 10. In a tree, metalinks are files like others.
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
     #[command(flatten)]

@@ -1,17 +1,18 @@
-//! Names from outside: what a peer, or a document that a peer wrote, may call a file here. This is the one place that
-//! judges them: entries of listings (a page, WebDAV, root://), files of metalinks, the last names of URLs, names in
-//! lists.
+//! Names from outside: what a peer, or a document that a peer wrote, may call a file here. This is the one
+//! place that judges them: entries of listings (a page, WebDAV, root://), files of metalinks, the last names
+//! of URLs, names in lists.
 //!
 //! There are three questions, each stricter than the one before:
 //!
-//! - [`is_entry`]: is it a name in a directory at all, and no way to somewhere else? Whatever shows or walks a
-//!   directory asks this.
-//! - [`judge_entry`]: may something in a tree that a person asked for be called so here? Names that begin with a dot
-//!   may be: `.zarray` belongs to its data. The names that this program gives to files of its own
+//! - [`is_entry`]: is it a name in a directory at all, and no way to somewhere else? Whatever shows or walks
+//!   a directory asks this.
+//! - [`judge_entry`]: may something in a tree that a person asked for be called so here? Names that begin
+//!   with a dot may be: `.zarray` belongs to its data. The names that this program gives to files of its own
 //!   ([`is_own`]) may not, wherever they are from: what lies under them is believed to be an unfinished copy.
-//! - [`judge_chosen`]: may a peer choose this name for a file that a person did not name? The person most likely is in
-//!   the home directory, so that a name that begins with a dot would be configuration (`.bashrc`,
-//!   `.ssh/authorized_keys`), and one with characters that are not shown would look like another name.
+//! - [`judge_chosen`]: may a peer choose this name for a file that a person did not name? The person most
+//!   likely is in the home directory, so that a name that begins with a dot would be configuration
+//!   (`.bashrc`, `.ssh/authorized_keys`), and one with characters that are not shown would look like another
+//!   name.
 //!
 //! `Content-Disposition` is not read at all.
 
@@ -20,8 +21,8 @@ use std::fmt;
 use crate::limits::NAME_BYTES_MAX;
 use crate::text::is_unprintable;
 
-/// The directory in which a server keeps what is not complete: on the same file system as what it becomes, never
-/// listed, never reachable.
+/// The directory in which a server keeps what is not complete: on the same file system as what it becomes,
+/// never listed, never reachable.
 pub const HIDDEN_DIRECTORY: &str = ".gridlane";
 /// The end of the name of a partial file, `.NAME` in front of it.
 pub const PART_END: &str = ".gridlane-part";
@@ -99,9 +100,9 @@ pub fn judge_chosen(name: &str) -> Result<(), NameFault> {
 /// Whether some file system takes `name` for one that this program gives to files of its own: `.gridlane`,
 /// `.gridlane-…`, and `.NAME.gridlane-…` ([`PART_END`], [`JOURNAL_END`]).
 ///
-/// In any case: vfat, SMB and ext4 with casefold do not tell them apart. With dots and spaces at its end, which vfat
-/// leaves off. As vfat's short name of it. With characters that nobody sees, which ext4 with casefold and HFS+ leave
-/// out.
+/// In any case: vfat, SMB and ext4 with casefold do not tell them apart. With dots and spaces at its end,
+/// which vfat leaves off. As vfat's short name of it. With characters that nobody sees, which ext4 with
+/// casefold and HFS+ leave out.
 pub fn is_own(name: &[u8]) -> bool {
     if name.is_ascii() {
         return is_own_ascii(name);
@@ -137,8 +138,8 @@ fn is_left_out(char: char) -> bool {
         | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// A name below some directory: components with slashes between them, none of them `.`, `..`, empty, or one of this
-/// program's own.
+/// A name below some directory: components with slashes between them, none of them `.`, `..`, empty, or one
+/// of this program's own.
 ///
 /// Symbolic links are not its matter: whatever creates the file has those to care for.
 #[derive(Clone, PartialEq, Eq, Hash)]

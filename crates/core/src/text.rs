@@ -1,16 +1,17 @@
 //! Texts that came from outside, as they may be shown to a person.
 //!
-//! A control character commands the terminal that it reaches: it moves the cursor, erases what stands there, sets the
-//! title, answers in the person's place. A character that directs the order of writing (U+202E and its like), and one that
-//! is not seen at all, makes a text look like another one. Names of files and words of peers can have both.
+//! A control character commands the terminal that it reaches: it moves the cursor, erases what stands there,
+//! sets the title, answers in the person's place. A character that directs the order of writing (U+202E and
+//! its like), and one that is not seen at all, makes a text look like another one. Names of files and words
+//! of peers can have both.
 
 use std::fmt;
 
 /// What stands in the place of a character that is not shown.
 pub const REPLACEMENT: char = '\u{fffd}';
 
-/// Whether a character is not to be shown: a control character (Unicode's categories Cc, Zl and Zp), or one that only
-/// directs how others are shown (Cf), and is not seen itself.
+/// Whether a character is not to be shown: a control character (Unicode's categories Cc, Zl and Zp), or one
+/// that only directs how others are shown (Cf), and is not seen itself.
 pub fn is_unprintable(char: char) -> bool {
     if char.is_ascii() {
         return char.is_ascii_control();
@@ -35,8 +36,8 @@ pub fn printable_lines(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// JSON on one line with each character that is not to be shown as `\uXXXX`, which reads as the same value. JSON itself
-/// demands this of U+0000 to U+001F only, and outside of its texts has none of the others.
+/// JSON on one line with each character that is not to be shown as `\uXXXX`, which reads as the same value.
+/// JSON itself demands this of U+0000 to U+001F only, and outside of its texts has none of the others.
 pub fn printable_json(json: String) -> String {
     if !json.chars().any(is_unprintable) {
         return json;

@@ -114,8 +114,8 @@ fn child_of(href: &str, directory_path: &str) -> Option<(Vec<u8>, EntryKind)> {
     Some((decode_name(name)?, kind))
 }
 
-/// The name that an encoded path component stands for, if it is one of a directory's entry. A `%` that encodes
-/// nothing stands for itself.
+/// The name that an encoded path component stands for, if an entry of a directory can have it. A `%` that
+/// encodes nothing stands for itself.
 pub(crate) fn decode_name(encoded: &str) -> Option<Vec<u8>> {
     let name: Vec<u8> = percent_decode_str(encoded).collect();
     is_entry(&name).then_some(name)

@@ -13,8 +13,8 @@ use crate::support::wsgidav::WsgiDav;
 use crate::support::xrootd::Xrootd;
 use crate::support::{Scratch, assert_copied, content, names};
 
-/// Everything that takes a file, asked for what `url` makes of `sub` and `sub/`; by HTTP it is the caller's mistake (2), by
-/// root:// what is there does not fit (5).
+/// Everything that takes a file, asked for what `url` makes of `sub` and `sub/`; by HTTP it is the caller's
+/// mistake (2), by root:// what is there does not fit (5).
 #[track_caller]
 fn assert_refused(url: impl Fn(&str) -> String, scratch: &Scratch, code: i32) {
     let into = scratch.dir("into");

@@ -1,4 +1,5 @@
-//! What reaches a terminal of the words and names of others; and what of a URL reaches a network that anybody can read.
+//! What reaches a terminal of the words and names of others; and what of a URL reaches a network that anybody
+//! can read.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Directories where a file was asked for. What a server sends for one is a page about it, and never the data that
-//! somebody wanted.
+//! Directories where a file was asked for. What a server sends for one is a page about it, and never the data
+//! that somebody wanted.
 //!
-//! Most servers redirect `/sub` to `/sub/` (nginx, Apache, gridlane). Some send the page at once (XRootD, dCache,
-//! WsgiDAV): then what looks like such a page is asked about by WebDAV, which those servers speak. A page that no server
-//! tells from a file (`/report`, answered as HTML) is a file.
+//! Most servers redirect `/sub` to `/sub/` (nginx, Apache, gridlane). Some send the page at once (XRootD,
+//! dCache, WsgiDAV): then what looks like such a page is asked about by WebDAV, which those servers speak. A
+//! page that no server tells from a file (`/report`, answered as HTML) is a file.
 
 use gridlane_core::limits::{DIRECTORY_ANSWER_MAX, IO_BYTES};
 use gridlane_core::{Error, ErrorKind, Fault, Url};
@@ -26,15 +26,16 @@ pub fn is_directory(url: &Url) -> Error {
         .hint("copy it with -r (`gridlane cp -r`); `gridlane ls` lists it")
 }
 
-/// Whether a redirect does nothing but put a slash behind the path: so servers answer where a directory is asked for
-/// without it. The host does not matter: behind a proxy some servers call themselves by another name.
+/// Whether a redirect does nothing but put a slash behind the path: so servers answer where a directory is
+/// asked for without it. The host does not matter: behind a proxy some servers call themselves by another
+/// name.
 pub(crate) fn names_directory(from: &Url, to: &Url) -> bool {
     let path = |url: &Url| percent_decode_str(url.encoded_path()).collect::<Vec<u8>>();
     path(to).strip_suffix(b"/") == Some(&path(from))
 }
 
-/// Whether an answer sends to the same path with a slash. Where it would lead does not matter: many a server in front of
-/// which another one speaks TLS sends to `http://`, where no redirect is followed.
+/// Whether an answer sends to the same path with a slash. Where it would lead does not matter: many a server
+/// in front of which another one speaks TLS sends to `http://`, where no redirect is followed.
 pub(crate) fn sends_to_directory(from: &Url, head: &ResponseHead) -> bool {
     let location = head.location().filter(|_| head.status.is_redirect());
     location.and_then(|location| from.join(location).ok()).is_some_and(|to| names_directory(from, &to))
