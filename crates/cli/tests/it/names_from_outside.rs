@@ -212,7 +212,7 @@ fn a_server_shows_and_takes_no_unfinished_copies() {
         }
         run(cp_r(url(""), scratch.join(scheme))).ok();
         let came: Vec<_> = read_tree(&scratch.join(scheme)).into_keys().collect();
-        assert_eq!(came, [".zarray", "sub", "sub/f"].map(Into::into));
+        assert_eq!(came, [".zarray", "sub", "sub/f"].map(std::path::PathBuf::from));
     }
     assert_eq!(fs::read(export.join(".f.gridlane-journal")).unwrap(), b".f.gridlane-journal");
     assert_eq!(names(&export.join("sub")), [".F.GridLane-Part", "f"]);
