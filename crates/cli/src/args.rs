@@ -16,6 +16,8 @@ use gridlane_core::{Checksum, ChecksumKind, Result};
 use gridlane_net::tls::Trust;
 use gridlane_store::posix::Durability;
 
+use crate::output::tell;
+
 pub(crate) use filter::FilterArgs;
 pub(crate) use paths::Paths;
 pub(crate) use who::WhoArgs;
@@ -69,9 +71,7 @@ impl Global {
     /// Whom to trust, as these options and the environment say.
     pub(crate) fn trust(&self) -> Trust {
         if self.insecure {
-            eprintln!(
-                "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes"
-            );
+            tell!("gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes");
         }
         Trust { insecure: self.insecure, ..self.authorities() }
     }
@@ -130,11 +130,12 @@ pub(crate) enum Command {
 /// SRC may be a metalink (version 3 or 4): a file or URL that ends in `.meta4` or `.metalink`, or any URL
 /// answered as one. The files that it describes are copied from all the replicas that it names, and compared
 /// with its checksums, piece by piece where it has them. With one file DST may be its name; several go
-/// into a directory.
+/// into a directory. A metalink chooses names only where SRC ends like one, and none that begins with a dot;
+/// any other URL keeps its own last name, whatever it is answered with.
 ///
-/// With -r, SRC may be a directory. It goes into DST if that is a directory or ends with a slash, and becomes
-/// DST otherwise; `SRC/` means what is in it. A file that fails does not stop the others: then the exit code
-/// is 10. In a tree, metalinks are files like others.
+/// With -r, SRC may be a directory; without, one is refused. It goes into DST if that is a directory or ends
+/// with a slash, and becomes DST otherwise; `SRC/` means what is in it. A file that fails does not stop the
+/// others: then the exit code is 10. In a tree, metalinks are files like others.
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
     #[command(flatten)]

@@ -16,6 +16,7 @@ use std::time::Duration;
 use clap::CommandFactory as _;
 use clap_complete::engine::CompletionCandidate;
 use gridlane_client::{EntryKind, Item, Lister, encode_name};
+use gridlane_core::text::is_unprintable;
 use gridlane_core::{Result, Url};
 use gridlane_engine::Client;
 use gridlane_net::tls::Trust;
@@ -70,7 +71,7 @@ pub(crate) fn complete(args: &CompleteArgs) -> Result<ExitCode> {
     let mut out = Vec::new();
     for candidate in found {
         let value = candidate.get_value().to_string_lossy().into_owned();
-        if candidate.is_hide_set() || value.contains(char::is_control) || !value.is_char_boundary(kept) {
+        if candidate.is_hide_set() || value.contains(is_unprintable) || !value.is_char_boundary(kept) {
             continue;
         }
         if value.len() >= kept {
@@ -137,9 +138,9 @@ async fn ask(client: Client, url: Url) -> Result<Vec<String>> {
 fn typed_name(url: &Url, name: Vec<u8>) -> Option<String> {
     match url.scheme().is_root() {
         false => Some(encode_name(&name)),
-        true => {
-            String::from_utf8(name).ok().filter(|name| !name.contains(|c: char| c == '?' || c.is_control()))
-        }
+        true => String::from_utf8(name)
+            .ok()
+            .filter(|name| !name.contains(|c: char| c == '?' || is_unprintable(c))),
     }
 }
 

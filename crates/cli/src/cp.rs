@@ -9,9 +9,11 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use gridlane_client::{
-    Action, Described, Destination, Existing, FileFacts, Lister, decide, keep_time, look_at_source,
+    Action, Described, Destination, Existing, FileFacts, Lister, Naming, decide, keep_time, look_at_source,
+    refuse_directory,
 };
 use gridlane_core::limits::SOURCES_MAX;
+use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::Client;
 use gridlane_engine::{
@@ -23,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::args::{CpArgs, Global, Preserve};
 use crate::events::JsonEvents;
 use crate::files::parse;
-use crate::output::{Output, error_value, print_event};
+use crate::output::{Output, error_value, print_event, show, tell, to_stderr};
 use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
 use crate::who::{Session, Watch, Watched, connect_saying};
@@ -129,7 +131,7 @@ fn current_dir() -> Result<PathBuf> {
 async fn one(args: &CpArgs, client: Client, watch: &mut Watch, output: &Output) -> Result<ExitCode> {
     let sources: Vec<Url> =
         args.paths.source.iter().chain(&args.mirror).map(|text| parse(text)).collect::<Result<_>>()?;
-    refuse_directory(&sources[0])?;
+    sources.iter().try_for_each(refuse_directory)?;
     let current_dir = current_dir()?;
     let planner = Planner { args, sources, current_dir, client, output };
     let mut jobs = planner.begin().await?;
@@ -168,7 +170,7 @@ impl Planner<'_> {
             false => gridlane_client::describe(&self.client, &self.sources[0], false).await?,
         };
         match files {
-            Some(files) => self.described(files),
+            Some(files) => self.described(files, true),
             None => Ok([self.plain(!self.args.no_metalink)?].into()),
         }
     }
@@ -177,7 +179,7 @@ impl Planner<'_> {
     async fn go_on(&self, found: &FoundMetalink) -> Result<VecDeque<Job>> {
         if found.is_source {
             let files = gridlane_client::describe(&self.client, &found.url, true).await?;
-            return self.described(files.unwrap_or_default());
+            return self.described(files.unwrap_or_default(), false);
         }
         let mut job = self.plain(false)?;
         match gridlane_client::describe_found(&self.client, &self.sources[0], found).await {
@@ -200,8 +202,17 @@ impl Planner<'_> {
         Ok(Job { sources: self.sources.clone(), target, known: Known::default(), stop_at_metalink })
     }
 
-    fn described(&self, files: Vec<Described>) -> Result<VecDeque<Job>> {
+    /// The files of a metalink. `is_called_one`: the user called the source a metalink; else it is one file, with a name
+    /// of its own, whatever a server answers.
+    fn described(&self, files: Vec<Described>, is_called_one: bool) -> Result<VecDeque<Job>> {
         let args = self.args;
+        if files.len() > 1 && !is_called_one {
+            let message = format!("one file was asked for, and the answer is a metalink of {}", files.len());
+            return Err(Error::new(ErrorKind::Protocol, message)
+                .fault(Fault::Peer)
+                .endpoint(&self.sources[0])
+                .hint("to have them all, save it as NAME.meta4 with --no-metalink, and copy that into a directory"));
+        }
         let is_directory = gridlane_client::is_directory(&args.paths.target, &self.current_dir);
         if files.len() > 1 && (!is_directory || !args.mirror.is_empty() || args.checksum.is_some()) {
             let message = format!("the metalink has {} files", files.len());
@@ -209,9 +220,14 @@ impl Planner<'_> {
                 .fault(Fault::Caller)
                 .hint("name an existing directory as the target, without --mirror and --checksum"));
         }
+        let naming = match files.len() {
+            _ if !is_called_one => Naming::Own(&self.sources[0]),
+            1 => Naming::Only,
+            _ => Naming::OneOfSeveral,
+        };
         let job = |file: Described| {
             self.tell(&file.notes);
-            let target = file.resolve(&args.paths.target, &self.current_dir, replaces(args))?;
+            let target = file.resolve(&args.paths.target, naming, &self.current_dir, replaces(args))?;
             let sources = file.sources.into_iter().chain(self.sources[1..].iter().cloned()).collect();
             Ok(Job { sources, target, known: file.known, stop_at_metalink: false })
         };
@@ -220,7 +236,7 @@ impl Planner<'_> {
 
     fn tell(&self, notes: &[String]) {
         if self.output.verbose {
-            notes.iter().for_each(|note| eprintln!("gridlane: {note}"));
+            notes.iter().for_each(|note| tell!("gridlane: {note}"));
         }
     }
 }
@@ -292,13 +308,13 @@ async fn copy_one(
     if let Some(error) = keep(&outcome, keeps, facts.modified)
         && !output.quiet
     {
-        eprintln!("gridlane: {name}: its time is not kept: {}", error.message());
+        tell!("gridlane: {name}: its time is not kept: {}", error.message());
     }
     if let Some(found) = outcome.metalink {
         return Ended::At(found);
     }
     match &outcome.result {
-        Ok(()) if !output.quiet => eprint!("{}", summary_text(&outcome.report, &name)),
+        Ok(()) if !output.quiet => to_stderr(format_args!("{}", summary_text(&outcome.report, &name))),
         Ok(()) => {}
         Err(error) => failed(error, &outcome.report, is_resumable, output),
     }
@@ -342,20 +358,6 @@ fn keep(outcome: &Outcome, target: Option<&Url>, modified: Option<SystemTime>) -
     keep_time(target, modified, &outcome.report).err()
 }
 
-fn refuse_directory(source: &Url) -> Result<()> {
-    let is_directory = match source.to_path() {
-        Some(path) => path.is_dir(),
-        None => source.is_directory_form(),
-    };
-    match is_directory {
-        true => Err(Error::new(ErrorKind::Usage, "it is a directory")
-            .fault(Fault::Caller)
-            .endpoint(source)
-            .hint("copy it with -r")),
-        false => Ok(()),
-    }
-}
-
 /// Says what would be done with a file.
 fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFacts, output: &Output) {
     let target = &job.target.name;
@@ -367,9 +369,9 @@ fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFa
         });
         print_event(&mut std::io::stdout().lock(), "plan", fields);
     } else if let Some(target) = target_url {
-        println!("{}", would_text(action, &job.sources, target, facts.size_bytes));
+        show!("{}", would_text(action, &job.sources, target, facts.size_bytes));
     } else {
-        println!("{:<7} {} -> {target}", action.name(), job.sources[0]);
+        show!("{:<7} {} -> {target}", action.name(), job.sources[0]);
     }
 }
 
@@ -379,7 +381,7 @@ fn tell_skipped(target: &str, output: &Output) {
         let fields = json!({ "target": target, "why": why, "there_already": true });
         print_event(&mut std::io::stdout().lock(), "file.skipped", fields);
     } else if !output.quiet {
-        eprintln!("gridlane: {target}: {why}");
+        tell!("gridlane: {target}: {why}");
     }
 }
 
@@ -394,7 +396,7 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
             if let Some(error) = &source.error
                 && report.sources.len() > 1
             {
-                eprintln!("  {}: {}", source.url, error.message());
+                tell!("  {}: {}", source.url, error.message());
             }
         }
     }
@@ -403,7 +405,7 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
     if is_resumable && may_go_on && report.done_bytes > 0 {
         let done = gridlane_core::units::format_bytes(report.done_bytes);
         let words = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
-        eprintln!("gridlane: {done} are kept; this continues: {}", command_line(words));
+        tell!("gridlane: {done} are kept; this continues: {}", command_line(words));
     }
 }
 
@@ -412,9 +414,18 @@ fn command_line(words: impl Iterator<Item = String>) -> String {
     let quoted = words.map(|word| {
         let word = without_secrets(&word);
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-        match !word.is_empty() && word.chars().all(plain) {
-            true => word,
-            false => format!("'{}'", word.replace('\'', "'\\''")),
+        match &word {
+            _ if !word.is_empty() && word.chars().all(plain) => word,
+            // As bytes, in the form that most shells know (POSIX.1-2024, 2.2.4): what is not shown cannot be copied.
+            _ if word.chars().any(is_unprintable) => {
+                let quoted = |byte: u8| match byte {
+                    b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+                    b' '..=b'~' => char::from(byte).to_string(),
+                    other => format!("\\{other:03o}"),
+                };
+                format!("$'{}'", word.bytes().map(quoted).collect::<String>())
+            }
+            _ => format!("'{}'", word.replace('\'', "'\\''")),
         }
     });
     quoted.collect::<Vec<_>>().join(" ")

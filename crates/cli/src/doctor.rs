@@ -1,6 +1,5 @@
 //! `gridlane doctor`.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use gridlane_client::credentials::ThisMachine;
@@ -10,7 +9,7 @@ use serde_json::json;
 
 use crate::args::{DoctorArgs, Global};
 use crate::files::parse;
-use crate::output::{error_value, print_event};
+use crate::output::{error_value, print_event, to_stdout};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
@@ -58,6 +57,5 @@ fn show(of: &str, findings: &[Finding], global: &Global) {
             }
         }
     }
-    // Nobody reading it is no failure.
-    let _ = std::io::stdout().lock().write_all(&out);
+    to_stdout(format_args!("{}", String::from_utf8_lossy(&out)));
 }

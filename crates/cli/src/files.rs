@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::future::Future;
-use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
@@ -15,7 +14,7 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use serde_json::{Value, json};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
-use crate::output::{Output, print_event, printable};
+use crate::output::{Output, print, print_event, printable, write};
 use crate::who::{connect, connect_saying};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
@@ -257,18 +256,4 @@ fn value(entry: &Entry, etag: Option<&str>) -> Value {
         "modified_s": entry.modified.and_then(seconds),
         "etag": etag,
     })
-}
-
-/// Prints a whole answer; a reader that went away (`| head`) is no failure.
-pub(crate) fn print(bytes: &[u8]) -> Result<ExitCode> {
-    write(bytes).map(|_| ExitCode::SUCCESS)
-}
-
-/// Prints a part of an answer; `false`: nobody reads any more.
-fn write(bytes: &[u8]) -> Result<bool> {
-    match std::io::stdout().lock().write_all(bytes) {
-        Ok(()) => Ok(true),
-        Err(cause) if cause.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(cause) => Err(Error::local_io("cannot write to standard output", &cause)),
-    }
 }

@@ -3,6 +3,8 @@
 //! Data goes to standard output, everything else to standard error; with `--json`, events go to standard
 //! output, one object a line. The exit code says what kind of failure it was.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // everything that is said goes through `output`
+
 mod args;
 mod auth;
 mod completion;
@@ -22,10 +24,11 @@ mod who;
 use std::process::ExitCode;
 
 use clap::FromArgMatches;
+use gridlane_core::text::printable_lines;
 use gridlane_core::{Error, ErrorKind, Result, limits};
 
 use crate::args::{Cli, Command};
-use crate::output::Output;
+use crate::output::{Output, tell, to_stderr};
 
 fn main() -> ExitCode {
     let cli = match parse() {
@@ -77,11 +80,16 @@ fn main() -> ExitCode {
 fn parse() -> std::result::Result<Cli, ExitCode> {
     // clap prints its own messages; its codes for help (0) and mistakes (2) are ours too.
     let failed = |error: clap::Error| {
-        let _ = error.print();
+        let text = error.render().to_string();
+        match text == printable_lines(&text) {
+            true => drop(error.print()),
+            // It repeats what was typed, which a shell may have taken from a directory.
+            false => to_stderr(format_args!("{text}")),
+        }
         ExitCode::from(error.exit_code() as u8)
     };
     let command = config::command_with_file().map_err(|error| {
-        eprintln!("gridlane: {error}");
+        tell!("gridlane: {error}");
         ExitCode::from(error.kind().exit_code())
     })?;
     let matches = command.try_get_matches().map_err(failed)?;

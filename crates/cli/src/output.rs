@@ -1,9 +1,16 @@
-//! Where text and JSON go.
+//! Where text and JSON leave the program: nothing else in it writes to standard output or standard error, but for the bytes
+//! of a file.
+//!
+//! Names of files and words of servers are in most of what is said. So no character gets to a terminal that it obeys or does
+//! not show ([`gridlane_core::text`]), but for those that the progress display itself needs. JSON has them escaped: it
+//! says the same.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use gridlane_client::credentials::Warning;
+use gridlane_core::text::{self, printable_json, printable_lines};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use serde_json::{Value, json};
 
@@ -11,6 +18,23 @@ use crate::args::Global;
 
 /// Version of the JSON events.
 const EVENTS_VERSION: u32 = 1;
+
+/// Writes a line for people to standard error. Nobody reading it is no reason to fail: the standard library's macros would
+/// panic.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        $crate::output::to_stderr(format_args!("{}\n", gridlane_core::text::Printable(format_args!($($text)*))))
+    };
+}
+
+/// Writes a line that was asked for to standard output, in the same way.
+macro_rules! show {
+    ($($text:tt)*) => {
+        $crate::output::to_stdout(format_args!("{}\n", gridlane_core::text::Printable(format_args!($($text)*))))
+    };
+}
+
+pub(crate) use {show, tell};
 
 /// How this run of the command speaks.
 #[derive(Clone, Debug)]
@@ -27,7 +51,7 @@ impl Output {
 
     /// An error, for people.
     pub(crate) fn error(&self, error: &Error) {
-        eprintln!("gridlane: {error}");
+        tell!("gridlane: {error}");
     }
 
     /// Something that a person should know, and that ends nothing.
@@ -37,7 +61,7 @@ impl Output {
             true if data_on_stdout => print_event(&mut std::io::stderr().lock(), "warning", fields),
             true => print_event(&mut std::io::stdout().lock(), "warning", fields),
             false if self.quiet => {}
-            false => eprintln!("gridlane: {}", warning_text(warning)),
+            false => tell!("gridlane: {}", warning_text(warning)),
         }
     }
 
@@ -52,14 +76,38 @@ impl Output {
     }
 }
 
-/// Writes what the command was asked for to standard output.
-pub(crate) fn print(bytes: &[u8]) -> Result<ExitCode> {
+/// Writes lines, or the beginning of one, to standard error; a failure is of no consequence.
+pub(crate) fn to_stderr(text: fmt::Arguments<'_>) {
+    // One write: nobody else's words come in between.
+    let _ = io::stderr().lock().write_all(printable_lines(&text.to_string()).as_bytes());
+}
+
+/// Writes lines to standard output; a failure is of no consequence.
+pub(crate) fn to_stdout(text: fmt::Arguments<'_>) {
     let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
-        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::new(ErrorKind::LocalIo, format!("cannot write to standard output: {cause}")))
-        }
-        _ => Ok(ExitCode::SUCCESS),
+    let shown = printable_lines(&text.to_string());
+    let _ = stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush());
+}
+
+/// Writes what commands the terminal to standard error: the lines of a screen, of which nothing else may.
+pub(crate) fn draw(screen: &str) {
+    let _ = io::stderr().lock().write_all(screen.as_bytes());
+}
+
+/// Writes what the command was asked for, text or JSON, to standard output. A reader that went away (`| head`) is no
+/// failure.
+pub(crate) fn print(text: &[u8]) -> Result<ExitCode> {
+    write(text).map(|_| ExitCode::SUCCESS)
+}
+
+/// Writes a part of it; `false`: nobody reads any more.
+pub(crate) fn write(text: &[u8]) -> Result<bool> {
+    let shown = printable_lines(&String::from_utf8_lossy(text));
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(shown.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(cause) => Err(Error::local_io("cannot write to standard output", &cause)),
     }
 }
 
@@ -70,7 +118,7 @@ pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
         event.insert("v".into(), json!(EVENTS_VERSION));
         event.insert("type".into(), json!(kind));
         event.append(map);
-        let _ = writeln!(to, "{}", Value::Object(event));
+        let _ = writeln!(to, "{}", printable_json(Value::Object(event).to_string()));
     }
 }
 
@@ -84,9 +132,9 @@ pub(crate) fn warning_text(warning: &Warning) -> String {
     format!("warning: {}; {}", warning.message, warning.advice)
 }
 
-/// A name as it may be shown: control characters could command the terminal.
+/// A name as it may be shown, on one line.
 pub(crate) fn printable(name: &[u8]) -> String {
-    String::from_utf8_lossy(name).chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text::printable(&String::from_utf8_lossy(name))
 }
 
 /// The fields of an error in JSON.

@@ -3,7 +3,7 @@
 pub(crate) mod tree;
 
 use std::fmt::Write as _;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use gridlane_client::credentials::Warning;
@@ -12,7 +12,7 @@ use gridlane_engine::{Event, Observer, Report, Snapshot};
 
 use crate::args::Progress;
 use crate::events::basis_text;
-use crate::output::{Output, warning_text};
+use crate::output::{Output, draw, printable, tell, warning_text};
 use crate::who::Warns;
 
 /// Where there is no terminal, a line this often, when asked for.
@@ -53,7 +53,7 @@ impl Canvas {
     pub(crate) fn clear(&mut self) {
         if self.drawn > 0 {
             // Up, then erase from there to the end of the screen (ECMA-48: CUU, ED).
-            eprint!("\x1b[{}A\r\x1b[J", self.drawn);
+            draw(&format!("\x1b[{}A\r\x1b[J", self.drawn));
             self.drawn = 0;
         }
     }
@@ -61,7 +61,7 @@ impl Canvas {
     /// Prints a line that stays.
     pub(crate) fn say(&mut self, text: &str) {
         self.clear();
-        eprintln!("gridlane: {text}");
+        tell!("gridlane: {text}");
     }
 
     /// Shows the total, and on a screen as many of the `details` as fit, each made for so many columns.
@@ -75,7 +75,7 @@ impl Canvas {
             Mode::Lines => {
                 if self.plain_at.elapsed() >= PLAIN_INTERVAL {
                     self.plain_at = Instant::now();
-                    eprintln!("gridlane: {}", total());
+                    tell!("gridlane: {}", total());
                 }
             }
             Mode::Redraw => {
@@ -88,12 +88,13 @@ impl Canvas {
                     let _ = write!(text, "\x1b[{}A\r", self.drawn);
                 }
                 for line in &lines {
-                    let line: String = line.chars().take(columns.saturating_sub(1)).collect();
+                    let line: String =
+                        printable(line.as_bytes()).chars().take(columns.saturating_sub(1)).collect();
                     let _ = writeln!(text, "{line}\x1b[K");
                 }
                 text.push_str("\x1b[J");
                 // One write: no flicker, and nobody else's line in between.
-                let _ = std::io::stderr().lock().write_all(text.as_bytes());
+                draw(&text);
                 self.drawn = lines.len();
             }
         }
@@ -237,7 +238,8 @@ fn terminal_size() -> (usize, usize) {
 pub(crate) fn summary_text(report: &Report, target: &str) -> String {
     let rate = format_rate(report.rate_bytes_per_s());
     let mut text = format!(
-        "{target}: {} in {} ({rate})",
+        "{}: {} in {} ({rate})",
+        printable(target.as_bytes()),
         format_bytes(report.done_bytes),
         format_seconds(report.seconds)
     );

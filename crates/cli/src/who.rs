@@ -5,11 +5,11 @@ use gridlane_client::credentials::{
 };
 use gridlane_client::{TreeEvent, TreeObserver};
 use gridlane_core::{Result, Url};
-use gridlane_engine::{Client, Event, Observer};
+use gridlane_engine::{Client, Event, Observer, sends_password};
 
 use crate::args::{Global, WhoArgs};
 use crate::files::parse;
-use crate::output::Output;
+use crate::output::{Output, tell};
 
 /// A client, and what is to be known of its credentials.
 pub(crate) struct Session {
@@ -40,6 +40,8 @@ pub(crate) fn connect_saying<'a>(
     let forwards = !who.forward_credentials_to.is_empty() && urls.iter().any(|url| url.scheme().is_http());
     let is_shown = forwards || urls.iter().any(are_shown_to);
     let output = Output::new(global);
+    let is_kept = |url: &&Url| url.scheme().is_http() && url.credentials().is_some() && !sends_password(url);
+    urls.iter().filter(is_kept).for_each(|url| output.warning(&Warning::unsent(url), data_on_stdout));
     let found = discover(&who.wanted(), &ThisMachine).and_then(|found| found.usable(ThisMachine.now_s()));
     let found = match found {
         Err(error) if is_shown => return Err(error),
@@ -55,9 +57,9 @@ pub(crate) fn connect_saying<'a>(
         found.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
         if output.verbose {
             for name in found.names() {
-                eprintln!("gridlane: shown to the servers that are named here: {name}");
+                tell!("gridlane: shown to the servers that are named here: {name}");
             }
-            found.passed_over.iter().for_each(|text| eprintln!("gridlane: passed over: {text}"));
+            found.passed_over.iter().for_each(|text| tell!("gridlane: passed over: {text}"));
         }
     }
     let client = gridlane_client::connect_as(global.trust(), &found, who.forward_credentials_to.clone());

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
+use gridlane_engine::http::is_directory as is_directory_error;
 use gridlane_engine::{Client, CopySpec, Event, HostPattern, Observer, Options, TargetSpec, copy};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
@@ -32,7 +33,7 @@ pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
 pub use gridlane_dav::path::encode_name;
 pub use listing::{Item, Lister, Listing, OddKind};
-pub use metalink::{Described, describe, describe_found, is_directory};
+pub use metalink::{Described, Naming, describe, describe_found, is_directory};
 pub use namespace::{Space, make_directory, remove_tree, rename, space};
 pub use place::{Place, TreePath};
 pub use target::{Destination, resolve};
@@ -63,14 +64,26 @@ pub fn connect_as(trust: Trust, found: &Found, forward_to: Vec<HostPattern>) -> 
     client
 }
 
+/// Fails if a URL or path can name nothing but a directory, where a file is asked for. No server is asked: what it says of
+/// others is found out when it is.
+pub fn refuse_directory(url: &Url) -> Result<()> {
+    let says_so = match url.to_path() {
+        Some(path) => path.is_dir(),
+        None => url.is_directory_form(),
+    };
+    if says_so { Err(is_directory_error(url)) } else { Ok(()) }
+}
+
 /// The checksum of a file: the server's word if it gives one, else computed from the bytes.
 pub async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<Checksum> {
+    refuse_directory(url)?;
     let said = match url.scheme() {
         Scheme::File => None,
         Scheme::Root | Scheme::Roots => root::checksum(&client.root, url, kind).await?,
         Scheme::Http | Scheme::Https => {
             let want = [("Want-Digest", gridlane_dav::digest::name(kind).to_owned())];
             let exchange = client.http.request("HEAD", url, &want).await?;
+            refuse_directory(&exchange.url)?;
             exchange.response.head.digests().into_iter().find(|said| said.kind() == kind)
         }
     };
@@ -91,6 +104,7 @@ pub async fn checksum(client: &Client, url: &Url, kind: ChecksumKind) -> Result<
 
 /// Writes a file's bytes to `output`, in order.
 pub async fn cat(client: &Client, url: &Url, output: File) -> Result<()> {
+    refuse_directory(url)?;
     let spec = CopySpec {
         sources: vec![url.clone()],
         target: TargetSpec::Stream(output),

@@ -1,16 +1,19 @@
 //! Metalinks as sources: finding one, and making of it what the engine can copy.
 //!
 //! A metalink is written by somebody else. What it may not do is settled where it is read
-//! (`gridlane_dav::metalink`); here is decided where its files may go: below the directory that a person
-//! named, and never through a link in it that leads elsewhere.
+//! (`gridlane_dav::metalink`) and where names are judged (`gridlane_core::name`); here is decided where its files may go:
+//! below the directory that a person named, never through a link in it that leads elsewhere, and by names that the
+//! metalink chooses only where a person called the source a metalink: by its end, `.meta4` or `.metalink`. Any other URL
+//! keeps its own last name, also when a server answers it with a metalink or redirects it to one.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, SOURCES_MAX};
+use gridlane_core::name::{self, NameFault, RelativeName};
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
-use gridlane_dav::metalink::{self, FileHash, Metalink, NameFault, RelativeName};
+use gridlane_dav::metalink::{self, FileHash, Metalink};
 use gridlane_engine::{Client, FoundMetalink, Known, PieceHashes};
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -34,34 +37,54 @@ pub struct Described {
     pub notes: Vec<String>,
 }
 
+/// By which name a file of a metalink goes into a directory.
+#[derive(Clone, Copy, Debug)]
+pub enum Naming<'a> {
+    /// A person named this URL and did not call it a metalink: its own last name, whatever the answer says.
+    Own(&'a Url),
+    /// A person called the source a metalink, and there is nothing else in it: the last part of the name that it gives.
+    Only,
+    /// As before, and it has several files: the names that it gives, in directories that are made.
+    OneOfSeveral,
+}
+
 impl Described {
-    /// The target for this file: as [`resolve`], with the file's own name below a directory.
+    /// The target for this file: as [`resolve`], below a directory by the name that `naming` says.
     ///
-    /// Directories that the name has are made, below local targets.
-    pub fn resolve(&self, text: &str, current_dir: &Path, overwrite: bool) -> Result<Destination> {
+    /// Directories of a name are made for [`Naming::OneOfSeveral`], below local targets. No part of a name that a
+    /// metalink chooses may begin with a dot ([`judge_chosen`](gridlane_core::name::judge_chosen)).
+    pub fn resolve(
+        &self,
+        text: &str,
+        naming: Naming<'_>,
+        current_dir: &Path,
+        overwrite: bool,
+    ) -> Result<Destination> {
         let Some(first) = self.sources.first() else {
             return Err(Error::new(ErrorKind::Usage, "a file without a source has no target"));
         };
+        if !is_directory(text, current_dir) {
+            return resolve(text, first, current_dir, overwrite);
+        }
+        if let Naming::Own(url) = naming {
+            return resolve(text, url, current_dir, overwrite);
+        }
+        let chosen = self.chosen_name(first).and_then(|name| name.chosen().cloned());
+        let name = chosen.map_err(|fault| {
+            let message = format!("a file of the metalink {fault}");
+            Error::new(ErrorKind::Protocol, message)
+                .fault(Fault::Peer)
+                .hint("name the target file, not its directory")
+        })?;
         let named = |name: &str| Url::from_path(&Path::new("/").join(name));
-        let is_directory = is_directory(text, current_dir);
-        let name = match (&self.name, is_directory) {
-            (_, false) => return resolve(text, first, current_dir, overwrite),
-            (Ok(name), true) => name,
-            // Names of some experiments begin with a slash; the URL's own last name will do.
-            (Err(NameFault::Absolute), true) => {
-                return resolve(text, first, current_dir, overwrite);
-            }
-            (Err(fault), true) => {
-                let message = format!("a file of the metalink {fault}");
-                return Err(Error::new(ErrorKind::Protocol, message)
-                    .fault(Fault::Peer)
-                    .hint("name the target file, not its directory"));
-            }
+        let parents: Vec<&str> = match naming {
+            Naming::OneOfSeveral => name.components().rev().skip(1).collect(),
+            // One file makes no directory.
+            Naming::Own(_) | Naming::Only => Vec::new(),
         };
-        let parents: Vec<&str> = name.components().rev().skip(1).collect();
         match Url::parse(text, current_dir)?.to_path() {
             // Says that it is missing.
-            Some(root) if !root.is_dir() => resolve(text, first, current_dir, overwrite),
+            Some(root) if !root.is_dir() => resolve(text, &named(name.last())?, current_dir, overwrite),
             Some(root) => {
                 let dir = make_below(&root, parents.into_iter().rev())?;
                 let text = dir.to_str().map(str::to_owned).ok_or_else(|| not_text(&dir))?;
@@ -72,6 +95,21 @@ impl Described {
                 let message = format!("{name} is in a directory, which is not made on a server");
                 Err(Error::new(ErrorKind::Unsupported, message).hint("name the target file"))
             }
+        }
+    }
+
+    /// The name that the metalink gives, or in place of one that begins with a slash, as those of some experiments do, the
+    /// last name of the file's first URL.
+    fn chosen_name(&self, first: &Url) -> std::result::Result<RelativeName, NameFault> {
+        match &self.name {
+            Err(NameFault::Absolute) => {
+                let name = first.file_name().ok_or(NameFault::Missing)?;
+                let name = percent_decode_str(name).decode_utf8().map_err(|_| NameFault::NoName)?;
+                // A slash that was encoded makes no directory.
+                name::judge_entry(name.as_bytes())?;
+                RelativeName::new(&name)
+            }
+            name => name.clone(),
         }
     }
 }

@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use gridlane_core::limits::{NAME_BYTES_MAX, TREE_DEPTH_MAX, TREE_PATH_BYTES_MAX};
+use gridlane_core::name::{self, NameFault, is_entry};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use gridlane_dav::links::is_name;
 use gridlane_dav::path::encode_name;
 
 /// The names from the root of a tree down to something in it, as bytes; empty for the root itself.
 ///
-/// It cannot point outside: no name is empty, `.` or `..`, or has a slash or a NUL in it.
+/// It cannot point outside, nor to what is not complete: every name in it is one that [`name::judge_entry`] takes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct TreePath {
     /// The names with slashes between them.
@@ -40,13 +40,13 @@ impl TreePath {
             let shown = String::from_utf8_lossy(&name[..name.len().min(60)]).into_owned();
             Error::new(ErrorKind::Usage, format!("{shown:?} {why}")).fault(Fault::Caller)
         };
-        if !is_name(name) {
-            return Err(wrong("is not the name of a file in a tree".into()));
-        }
-        if name.len() > NAME_BYTES_MAX {
-            let message = format!("is a name of {} bytes; {NAME_BYTES_MAX} are possible", name.len());
-            return Err(wrong(message));
-        }
+        name::judge_entry(name).map_err(|fault| match fault {
+            NameFault::TooLong => {
+                wrong(format!("is a name of {} bytes; {NAME_BYTES_MAX} are possible", name.len()))
+            }
+            NameFault::Own => wrong("is a name that gridlane keeps for unfinished copies of its own".into()),
+            _ => wrong("is not the name of a file in a tree".into()),
+        })?;
         if self.names().count() >= TREE_DEPTH_MAX {
             return Err(wrong(format!("is more than {TREE_DEPTH_MAX} directories deep")));
         }
@@ -94,6 +94,12 @@ impl TreePath {
     /// The names with slashes between them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.joined
+    }
+
+    /// What is called `name` in this directory, whatever name that is: to be told of, and for nothing else.
+    pub(crate) fn refused(&self, name: &[u8]) -> TreePath {
+        let slash: &[u8] = if self.is_root() { b"" } else { b"/" };
+        TreePath { joined: [&self.joined, slash, name].concat() }
     }
 
     /// What was a path before: for records of our own only.
@@ -189,7 +195,7 @@ impl Place {
                 percent_encoding::percent_decode_str(path.rsplit('/').next()?).collect()
             }
         };
-        is_name(&name).then_some(name)
+        is_entry(&name).then_some(name)
     }
 }
 
@@ -216,7 +222,9 @@ mod tests {
 
     #[test]
     fn names_that_lead_elsewhere_are_none() {
-        for bad in [&b"/a"[..], b"a//b", b"..", b"a/../b", b".", b"", b"a/./b", b"a\0", b"/"] {
+        for bad in
+            [&b"/a"[..], b"a//b", b"..", b"a/../b", b".", b"", b"a/./b", b"a\0", b"/", b"a/.f.gridlane-part"]
+        {
             assert!(TreePath::parse(bad).is_err(), "{bad:?}");
         }
         assert_eq!(TreePath::parse(b"a/b/").unwrap().as_bytes(), b"a/b");
@@ -232,6 +240,20 @@ mod tests {
             path = child;
         }
         assert!(path.as_bytes().len() <= TREE_PATH_BYTES_MAX);
+    }
+
+    #[test]
+    fn dot_names_belong_to_trees_and_our_own_do_not() {
+        assert!(TreePath::parse(b"a.zarr/.zarray").is_ok());
+        for own in [&b".gridlane/x"[..], b"d/.f.gridlane-journal", b".gridlane-failed-x"] {
+            let error = TreePath::parse(own).unwrap_err();
+            assert!(error.message().contains("unfinished copies"), "{error}");
+        }
+        let told = TreePath::parse(b"d").unwrap().refused(b".gridlane");
+        assert_eq!(
+            (told.to_string(), TreePath::root().refused(b"x").as_bytes()),
+            ("d/.gridlane".into(), &b"x"[..])
+        );
     }
 
     #[test]
@@ -269,7 +291,7 @@ mod tests {
         /// Every name that a file can have comes back from its URL, on both kinds of places.
         #[test]
         fn names_survive_the_way_through_a_url(name in prop::collection::vec(1u8.., 1..40)) {
-            prop_assume!(is_name(&name));
+            prop_assume!(name::judge_entry(&name).is_ok());
             let path = TreePath::root().child(b"d").unwrap().child(&name).unwrap();
             let url = remote("http://h/x/").file(&path).unwrap();
             let decoded: Vec<u8> = percent_encoding::percent_decode_str(url.encoded_path()).collect();

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Url, name};
 use gridlane_engine::TargetSpec;
 use percent_encoding::percent_decode_str;
 
@@ -83,23 +83,24 @@ fn own(stdout: &std::io::Stdout) -> Result<File> {
     owned.map(File::from).map_err(|cause| Error::local_io("cannot use standard output", &cause))
 }
 
-/// The source's last name as a URL has it.
+/// The source's last name as a URL has it, if a file may be called so.
 fn encoded_name(source: &Url) -> Result<&str> {
-    source.file_name().ok_or_else(|| {
-        let message = format!("{source} has no name that the target could take");
+    let refused = |message: String| {
         Error::new(ErrorKind::Usage, message)
             .fault(Fault::Caller)
             .hint("name the target file, not its directory")
-    })
+    };
+    let encoded = source
+        .file_name()
+        .ok_or_else(|| refused(format!("{source} has no name that the target could take")))?;
+    let name: Vec<u8> = percent_decode_str(encoded).collect();
+    name::judge_entry(&name).map_err(|fault| refused(format!("{source} {fault}")))?;
+    Ok(encoded)
 }
 
-/// The source's last name as a file system has it. What a server chose must stay inside the directory.
+/// The source's last name as a file system has it, if a file may be called so.
 fn plain_name(source: &Url) -> Result<PathBuf> {
     let bytes: Vec<u8> = percent_decode_str(encoded_name(source)?).collect();
-    if bytes == b".." || bytes == b"." || bytes.contains(&b'/') || bytes.contains(&0) {
-        let message = format!("{source} has no name that a file could have");
-        return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint("name the target file"));
-    }
     Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 
@@ -130,11 +131,22 @@ mod tests {
     #[test]
     fn a_server_cannot_choose_a_name_outside_of_the_directory() {
         let dir = tempfile::tempdir().unwrap();
-        for source in ["http://h/%2e%2e%2fx", "http://h/a%2Fb", "http://h/a%00b", "http://h/", "http://h/d/"]
-        {
-            assert!(resolved(".", source, dir.path()).is_err(), "{source}");
+        for source in [
+            "http://h/%2e%2e%2fx",
+            "http://h/a%2Fb",
+            "http://h/a%00b",
+            "http://h/",
+            "http://h/d/",
+            "http://h/.f.gridlane-part",
+            "/d/%2Ef.gridlane-journal/.f.gridlane-journal",
+        ] {
+            for target in [".", "root://h//up/", "http://g/up/"] {
+                assert!(resolved(target, source, dir.path()).is_err(), "{source} {target}");
+            }
         }
-        assert!(resolved("root://h//up/", "http://h/..%2Fx", dir.path()).is_err());
+        // What the user called so, is called so.
+        assert!(resolved(".", "http://h/.bashrc", dir.path()).is_ok());
+        assert!(resolved("mine", "http://h/.f.gridlane-part", dir.path()).is_ok());
     }
 
     #[test]

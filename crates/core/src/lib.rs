@@ -1,5 +1,5 @@
 //! The words every other crate speaks: URLs, networks, byte ranges and sets of them, checksums that can be
-//! combined, units, limits and errors.
+//! combined, units, limits and errors; and what of names and texts from outside is taken and shown.
 //!
 //! Pure: no socket, no file, no clock. Time is a value ([`time::Time`]) that a caller passes in.
 //!
@@ -8,10 +8,12 @@
 pub mod checksum;
 pub mod error;
 pub mod limits;
+pub mod name;
 pub mod network;
 pub mod pacer;
 pub mod range;
 pub mod secret;
+pub mod text;
 pub mod time;
 pub mod units;
 pub mod url;

@@ -324,6 +324,9 @@ pub const SMALL_GROUPS_MAX: usize = 2;
 pub const SMALL_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Answers of no use, in a row: then a server's small files are copied one by one.
 pub const SMALL_ODD_MAX: u32 = 32;
+/// How long a server that answers a request for a file with a page may take to say whether it is that of a directory.
+/// No byte of the page is taken until then; a server that speaks WebDAV knows it at once.
+pub const DIRECTORY_ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How long a server may take to begin to send when it was asked for a checksum too, beyond four round trips.
 /// Then it is asked for the bytes alone.
 pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);

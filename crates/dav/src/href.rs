@@ -75,7 +75,7 @@ fn is_scheme_byte(byte: u8) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::links::is_name;
+    use gridlane_core::name::is_entry;
     use proptest::prelude::*;
 
     fn relative(base: &str, hrefs: &[&str]) -> Vec<Option<String>> {
@@ -132,7 +132,7 @@ mod tests {
             let mut base = Base::new(&base);
             for _ in 0..2 {
                 if let Some(names) = base.relative(&href) {
-                    prop_assert!(names.iter().all(|name| is_name(name)));
+                    prop_assert!(names.iter().all(|name| is_entry(name)));
                 }
             }
         }

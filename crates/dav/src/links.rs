@@ -2,8 +2,9 @@
 //! (nginx, Apache, Python, lighttpd, gridlane).
 //!
 //! A listing is input from a peer, and its names become local file names: only single path components
-//! are taken, never `..`, never a path, never a link to elsewhere.
+//! are taken (`gridlane_core::name`), never `..`, never a path, never a link to elsewhere.
 
+use gridlane_core::name::is_entry;
 use gridlane_core::{Error, ErrorKind, Result};
 use percent_encoding::percent_decode_str;
 
@@ -50,7 +51,7 @@ fn parse_json(body: &[u8]) -> Result<Vec<Entry>> {
             };
             let modified = row.mtime.as_deref().and_then(date::parse);
             let size_bytes = row.size.filter(|_| kind == EntryKind::File);
-            is_name(row.name.as_bytes()).then(|| Entry {
+            is_entry(row.name.as_bytes()).then(|| Entry {
                 name: row.name.into_bytes(),
                 kind,
                 size_bytes,
@@ -113,16 +114,11 @@ fn child_of(href: &str, directory_path: &str) -> Option<(Vec<u8>, EntryKind)> {
     Some((decode_name(name)?, kind))
 }
 
-/// The name that an encoded path component stands for, if it may become a file name here. A `%` that encodes
-/// nothing stands for itself.
+/// The name that an encoded path component stands for, if an entry of a directory can have it. A `%` that
+/// encodes nothing stands for itself.
 pub(crate) fn decode_name(encoded: &str) -> Option<Vec<u8>> {
     let name: Vec<u8> = percent_decode_str(encoded).collect();
-    is_name(&name).then_some(name)
-}
-
-/// Whether it may become a file name here.
-pub fn is_name(name: &[u8]) -> bool {
-    !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
+    is_entry(&name).then_some(name)
 }
 
 /// The character references that servers write into `href`.
@@ -185,7 +181,7 @@ mod tests {
         fn round_trips(raw in prop::collection::vec(1u8.., 1..30), text in "\\PC{1,20}", size: u32, seconds: u32, directory: bool) {
             let kind = if directory { EntryKind::Directory } else { EntryKind::File };
             for name in [raw, text.into_bytes()] {
-                prop_assume!(is_name(&name));
+                prop_assume!(is_entry(&name));
                 let entry = Entry {
                     kind,
                     size_bytes: (!directory).then_some(size.into()),
@@ -206,7 +202,7 @@ mod tests {
         #[test]
         fn never_panics(page in "(<a href=['\"]?|\\PC|[</>&;])*", path in "\\PC*") {
             for entry in parse_html(&page, &path) {
-                prop_assert!(is_name(&entry.name));
+                prop_assert!(is_entry(&entry.name));
             }
             let _ = parse_listing(None, page.as_bytes(), &path);
         }

@@ -8,11 +8,12 @@
 //! It comes from a peer, names files that will be created here, and URLs that will be fetched. So:
 //!
 //! - a file's name is a [`RelativeName`], which cannot lead out of a directory (RFC 5854, 4.1.2.1), or else
-//!   the [`NameFault`] that it has; such a file can be fetched under a name that a person gave;
+//!   the [`NameFault`] that it has; such a file can be fetched under a name that a person gave. Names are judged in
+//!   [`gridlane_core::name`], which is stricter where nothing but the metalink chose one;
 //! - [`Replica::remote_url`] gives no URL that is a file of this machine;
 //! - what is not well-formed is refused, a prefix without a namespace included, and so is a document type
 //!   declaration; no entity is known but XML's own five;
-//! - bytes, depth, files, URLs and pieces are bounded (see [`limits`]); a document that is cut short is an
+//! - bytes, depth, files, URLs and pieces are bounded (see [`limits`](gridlane_core::limits)); a document that is cut short is an
 //!   error, since it may have lost what tells right from wrong.
 //!
 //! # What it may do
@@ -25,9 +26,9 @@
 mod read;
 mod write;
 
-use std::fmt;
+use gridlane_core::{Checksum, Result, Scheme, Url};
 
-use gridlane_core::{Checksum, Result, Scheme, Url, limits};
+pub use gridlane_core::name::{NameFault, RelativeName};
 
 use crate::media_type;
 
@@ -160,93 +161,6 @@ impl Replica {
     /// is read here.
     pub fn remote_url(&self) -> Option<Url> {
         Url::parse_absolute(&self.url).ok().filter(|url| url.scheme() != Scheme::File)
-    }
-}
-
-/// A name below some directory: components with slashes between them, none of them `.`, `..` or empty.
-///
-/// Symbolic links are not its matter: whoever creates the file has those to care for.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct RelativeName(String);
-
-/// Why a name may not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NameFault {
-    /// There is none.
-    Missing,
-    /// It begins with a slash. Names of CMS and Belle II in Rucio do.
-    Absolute,
-    /// It has a component `.` or `..`.
-    Traversal,
-    /// It has an empty component, or ends with a slash.
-    EmptyComponent,
-    /// It has a component of more than [`NAME_BYTES_MAX`](limits::NAME_BYTES_MAX) bytes.
-    TooLong,
-    /// It has a control character, with which terminals and logs can be fooled.
-    ControlCharacter,
-}
-
-impl RelativeName {
-    /// The name that `text` is (RFC 5854, 4.1.2.1).
-    pub fn new(text: &str) -> std::result::Result<RelativeName, NameFault> {
-        if text.is_empty() {
-            return Err(NameFault::Missing);
-        }
-        if text.starts_with('/') {
-            return Err(NameFault::Absolute);
-        }
-        if text.chars().any(char::is_control) {
-            return Err(NameFault::ControlCharacter);
-        }
-        for component in text.split('/') {
-            match component {
-                "" => return Err(NameFault::EmptyComponent),
-                "." | ".." => return Err(NameFault::Traversal),
-                _ if component.len() > limits::NAME_BYTES_MAX => return Err(NameFault::TooLong),
-                _ => {}
-            }
-        }
-        Ok(RelativeName(text.to_owned()))
-    }
-
-    /// The whole name, with slashes.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Its components, from the top.
-    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
-        self.0.split('/')
-    }
-
-    /// Its last component.
-    pub fn last(&self) -> &str {
-        self.0.rsplit('/').next().unwrap_or_default()
-    }
-}
-
-impl fmt::Display for RelativeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for RelativeName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.0)
-    }
-}
-
-impl fmt::Display for NameFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NameFault::Missing => "has no name",
-            NameFault::Absolute => "has a name that begins with a slash",
-            NameFault::Traversal => "has a name that leads out of its directory",
-            NameFault::EmptyComponent => "has a name with an empty part",
-            NameFault::TooLong => "has a name that is too long",
-            NameFault::ControlCharacter => "has a name with a control character",
-        })
     }
 }
 

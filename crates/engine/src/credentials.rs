@@ -5,9 +5,11 @@
 //! where it has come to are both looked at, so that a redirect from one endpoint to another is told apart from a
 //! request that the user made there.
 //!
-//! Only over TLS; that is for whoever sends to look at, since a connection of XRootD's protocol becomes one of TLS later.
+//! Only over TLS; that is for whoever sends to look at, since a connection of XRootD's protocol becomes one of TLS later. What
+//! a person has written into a URL is for that URL's server, and over TLS only as well: see [`sends_password`].
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
@@ -39,6 +41,15 @@ struct Inner {
     forward_to: Vec<HostPattern>,
     /// Endpoints that the user named.
     named: Mutex<Vec<Url>>,
+}
+
+/// Whether the user and password of a URL are sent to its server by HTTP: over TLS, or where the server is this machine
+/// itself, which takes them in clear (as `gridlane serve` does). Everybody on another way could read them.
+pub fn sends_password(url: &Url) -> bool {
+    let host = url.host().strip_suffix('.').unwrap_or(url.host());
+    let is_here = host.eq_ignore_ascii_case("localhost")
+        || host.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    url.scheme().is_encrypted() || is_here
 }
 
 /// Hosts that may see the user's credentials wherever they are named: a name, or `*.` and a domain.
@@ -164,6 +175,24 @@ mod tests {
         assert!(!HostPattern::parse("h").unwrap().matches("a.h"));
         for bad in ["", "*", "*.", "*org", "a/b", "https://h", "*.a:b", "a b", "a*.org"] {
             assert!(HostPattern::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_password_travels_in_clear_to_nobody_but_this_machine() {
+        for (text, is_sent) in [
+            ("https://ada:pw@h/", true),
+            ("http://ada:pw@h/", false),
+            ("http://ada:pw@192.0.2.1/", false),
+            ("http://ada:pw@localhost.example/", false),
+            ("http://ada:pw@127.example/", false),
+            ("http://ada:pw@[::2]/", false),
+            ("http://ada:pw@127.8.9.1:80/", true),
+            ("http://ada:pw@[::1]:1094/", true),
+            ("http://ada:pw@[::ffff:127.0.0.1]/", true),
+            ("http://ada:pw@LocalHost:1094/", true),
+        ] {
+            assert_eq!(sends_password(&url(text)), is_sent, "{text}");
         }
     }
 

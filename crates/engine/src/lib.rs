@@ -71,7 +71,7 @@ use gridlane_core::limits::UPLOAD_ANSWER_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use client::Client;
-pub use credentials::{Credentials, HostPattern, Token, TokenSource};
+pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};

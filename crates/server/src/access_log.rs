@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_auth::Identity;
+use gridlane_core::text::printable_json;
 use gridlane_core::{Error, Result, limits};
 
 /// Where requests are recorded. Clones write to the same place.
@@ -183,7 +184,8 @@ impl AccessLog {
 }
 
 fn line_of(record: &impl serde::Serialize) -> Option<String> {
-    let mut line = serde_json::to_string(record).ok()?;
+    // Who reads it in a terminal is not to be fooled by what a client has called its file.
+    let mut line = printable_json(serde_json::to_string(record).ok()?);
     line.push('\n');
     Some(line)
 }

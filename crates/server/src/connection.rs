@@ -421,7 +421,7 @@ impl Connection {
                 return Box::pin(above(shared, &mut self.wire, head, path, names, body)).await;
             }
             Place::Nowhere if matches!(head.method, Method::Put | Method::Mkcol) => {
-                let what = "no export has this path, or its name '.gridlane' is the server's own";
+                let what = "no export has this path, or a name in it is gridlane's own ('.gridlane', '.NAME.gridlane-part')";
                 return Reply::failure(Status::FORBIDDEN, what);
             }
             Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),

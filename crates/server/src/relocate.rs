@@ -101,7 +101,7 @@ fn prepare<'a>(
             Place::Inside(spot) => spot,
             Place::Above(_) => return Err(forbidden("there is no export at the Destination, only below it")),
             Place::Nowhere => {
-                return Err(forbidden("no export has the Destination, or '.gridlane' is the server's own"));
+                return Err(forbidden("no export has the Destination, or a name in it is gridlane's own"));
             }
         },
         moves,

@@ -17,14 +17,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use gridlane_core::limits::NAME_BYTES_MAX;
+use gridlane_core::name::{JOURNAL_END, PART_END};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
 use crate::journal::{self, JOURNAL_VERSION, Journaled, Record, Unusable};
-
-const PART_END: &str = ".gridlane-part";
-const JOURNAL_END: &str = ".gridlane-journal";
 
 /// The partial file and the journal of one target.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! `gridlane auth explain`: which rule of a configuration decides, and why the others do not.
 
-use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use gridlane_dav::ResourcePath;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::output::print_event;
+use crate::output::{print_event, to_stdout};
 use crate::serve::{self, WhoMay};
 
 /// Say which rule of a server's configuration decides, and why the others do not.
@@ -134,7 +133,7 @@ pub(super) fn run(args: &ExplainArgs, global: &Global) -> Result<ExitCode> {
         false => told(&who_may, &question),
     };
     // Nobody reading it changes nothing.
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    to_stdout(format_args!("{text}"));
     Ok(if is_granted { ExitCode::SUCCESS } else { ExitCode::from(ErrorKind::Denied.exit_code()) })
 }
 

@@ -16,7 +16,8 @@ use gridlane_engine::http::Request;
 use serde_json::{Value, json};
 
 use crate::args::{Global, WhoArgs};
-use crate::files::{parse, print};
+use crate::files::parse;
+use crate::output::{print, tell};
 use crate::pki::{now_s, tell, usage};
 use crate::who::connect;
 
@@ -196,7 +197,7 @@ fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
 fn read_stdin() -> Result<Secret> {
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
-        eprintln!("gridlane: reading a token from the terminal; end it with a line end and Ctrl-D");
+        tell!("gridlane: reading a token from the terminal; end it with a line end and Ctrl-D");
     }
     let mut text = String::new();
     let bytes_max = 2 * MACAROON_BYTES_MAX as u64;

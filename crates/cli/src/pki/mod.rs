@@ -20,8 +20,7 @@ use ring::rand::SystemRandom;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::files;
-use crate::output::print_event;
+use crate::output::{self, print_event};
 use args::{HostArgs, InitArgs, PkiArgs, PkiCommand, RevokeArgs, UserArgs, VomsArgs};
 use authority::Authority;
 
@@ -187,12 +186,12 @@ impl Made<'_> {
 pub(crate) fn tell(kind: &str, fields: Value) -> Result<()> {
     let mut out = Vec::new();
     print_event(&mut out, kind, fields);
-    files::print(&out).map(drop)
+    output::print(&out).map(drop)
 }
 
 /// Prints text, unless told to be quiet.
 pub(crate) fn say(text: &str, global: &Global) -> Result<()> {
-    if global.quiet { Ok(()) } else { files::print(text.as_bytes()).map(drop) }
+    if global.quiet { Ok(()) } else { output::print(text.as_bytes()).map(drop) }
 }
 
 /// Where a certificate and its key go.

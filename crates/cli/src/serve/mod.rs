@@ -9,7 +9,6 @@ mod settings;
 mod tables;
 mod watch;
 
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,7 +32,7 @@ use self::tables::Tables;
 use self::watch::Watch;
 use crate::args::{Cli, Command, Global, ServeArgs};
 use crate::config;
-use crate::output::{error_value, print_event};
+use crate::output::{self, error_value, print_event};
 
 /// Descriptors that the process needs beside those of connections.
 const DESCRIPTORS_KEPT: u64 = 64;
@@ -296,7 +295,7 @@ fn say(line: String) {
     let (done, said) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
         let _done = done;
-        let _ = writeln!(std::io::stderr(), "{line}");
+        output::tell!("{line}");
     });
     // Nothing is ever sent: it hangs up when the line is written.
     let _ = said.recv_timeout(SAY_MAX);
@@ -374,9 +373,8 @@ fn announce(server: &Server, args: &ServeArgs, global: &Global, tables: &Tables,
             path.trim_start_matches('/')
         ));
     }
-    let mut stdout = std::io::stdout().lock();
     // Nobody reading it is no reason not to serve.
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    output::to_stdout(format_args!("{text}"));
 }
 
 /// Where a client can connect to for what the server listens at: `0.0.0.0` is nobody's address.

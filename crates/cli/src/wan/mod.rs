@@ -14,7 +14,7 @@ use gridlane_wan::{BackEnd, ChangeText, Down, Place, Scenario, State, check, kee
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::output::{Output, error_from, print_event};
+use crate::output::{self, Output, error_from, print_event};
 use args::{BackEndArg, CheckArgs, ExecArgs, SetArgs, UpArgs, WanArgs, WanCommand};
 
 /// As shells have it: the command is not there; it is, but cannot be run.
@@ -226,5 +226,5 @@ fn tell(state: &State, place: &Place, event: &str, global: &Global) {
 
 /// Prints text. Nobody reading any more is no reason to fail.
 fn say(text: &str) {
-    let _ = write!(std::io::stdout(), "{text}");
+    output::to_stdout(format_args!("{text}"));
 }

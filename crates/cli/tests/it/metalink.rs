@@ -556,13 +556,14 @@ fn a_url_that_is_answered_as_a_metalink_is_one() {
     let link = document(meta4(&[file]), Some("application/metalink4+xml"));
     let scratch = Scratch::new();
     let into = scratch.dir("into");
+    // Under its own name: the user has not called it a metalink.
     run(cp(link.url("redirect/scope/name?metalink"), &into)).ok().verified(true);
-    assert_copied(&into.join("f"), &bytes);
-    assert_eq!(names(&into), ["f"]);
-    let mut command = cp(link.url("redirect/name"), &into);
+    assert_copied(&into.join("name"), &bytes);
+    assert_eq!(names(&into), ["name"]);
+    let mut command = cp(link.url("redirect/other"), &into);
     command.arg("--no-metalink");
     run(command).ok();
-    assert!(fs::read_to_string(into.join("name")).unwrap().starts_with("<?xml"));
+    assert!(fs::read_to_string(into.join("other")).unwrap().starts_with("<?xml"));
 }
 
 #[test]

@@ -119,6 +119,15 @@ impl Warning {
         let unshown = Warning::unshown(error);
         Warning { advice: error.hint_text().map_or(unshown.advice, str::to_owned), ..unshown }
     }
+
+    /// The user and password of a URL are not sent.
+    pub fn unsent(url: &Url) -> Warning {
+        let message = format!(
+            "the user and password in the URL are not sent to {}: everybody on the way could read them",
+            url.host_header()
+        );
+        Warning { message, advice: "write https:// if the server speaks it, or leave them out".to_owned() }
+    }
 }
 
 impl fmt::Display for Place {

@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use gridlane_core::limits::LISTING_BATCH;
+use gridlane_core::name::is_entry;
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_dav::links::is_name;
 use gridlane_dav::path::encode_name;
 use gridlane_engine::root::{Client, malformed};
 use gridlane_xrd::answer::{DirlistReader, Entry};
@@ -105,7 +105,7 @@ impl Names {
         for found in batch {
             let is_new = self.seen.as_mut().is_none_or(|seen| seen.insert(found.name.clone()));
             // A name that is a path would lead elsewhere.
-            if is_new && is_name(&found.name) {
+            if is_new && is_entry(&found.name) {
                 items.extend(self.item(found).await);
             }
         }

@@ -7,6 +7,7 @@ use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_engine::Client;
 use gridlane_engine::Report;
+use gridlane_engine::http::is_directory;
 
 /// What becomes of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,10 +68,12 @@ impl FileFacts {
     }
 }
 
-/// Asks a source for its size and time.
+/// Asks a source for its size and time. A directory is an error.
 pub async fn look_at_source(client: &Client, source: &Url) -> Result<FileFacts> {
-    let Entry { size_bytes, modified, .. } = crate::files::stat(client, source).await?.entry;
-    Ok(FileFacts { size_bytes, modified })
+    match crate::files::stat(client, source).await?.entry {
+        Entry { kind: EntryKind::Directory, .. } => Err(is_directory(source)),
+        Entry { size_bytes, modified, .. } => Ok(FileFacts { size_bytes, modified }),
+    }
 }
 
 /// What is done with a file from a source of which this is known.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits::{LISTED_AGAIN_MAX, LISTING_PAUSES};
+use gridlane_core::name::is_own;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::listing::{Entry, EntryKind};
 use tokio::sync::mpsc::Sender;
@@ -20,11 +21,9 @@ use crate::backlog::Record;
 use crate::listing::{Item, OddKind};
 use crate::place::{Place, TreePath};
 
-/// Names that begin and end so are of copies that are not complete: they are no files yet, and where a tree
-/// is continued they would get in the way of the real ones.
-const UNFINISHED: (&[u8], [&[u8]; 2]) = (b".", [b".gridlane-part", b".gridlane-journal"]);
-/// What a server keeps its unfinished uploads in.
-const SERVERS_OWN: &[u8] = b".gridlane";
+/// Why a name of this program's own files is passed over, wherever the tree is: such a file is none yet, and at the target
+/// it would be taken for a copy that was begun there.
+const UNFINISHED: &str = "gridlane keeps its name for copies that are not complete";
 
 /// A file or directory that waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +124,7 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
     };
     let is_directory = entry.is_some_and(|entry| entry.kind == EntryKind::Directory);
     let path = match directory.path.child(name) {
+        Err(_) if is_own(name) => directory.path.refused(name),
         Ok(path) => path,
         Err(error) => {
             // What cannot be named is told of under the name of its directory.
@@ -145,8 +145,8 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
         modified: entry.modified,
     };
     let bare = Job { root: directory.root, path: path.clone(), size_bytes: None, modified: None };
-    if source.is_local() && is_unfinished(name) {
-        return Some(Found::LeftOut { job: bare, why: "it belongs to a copy that is not complete" });
+    if is_own(name) {
+        return Some(Found::LeftOut { job: bare, why: UNFINISHED });
     }
     Some(match item {
         Item::Entry(entry) if is_directory => Found::Directory(job(&entry)),
@@ -175,11 +175,6 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
 
 fn not_local() -> Error {
     Error::new(ErrorKind::Other, "a link was found at a server")
-}
-
-fn is_unfinished(name: &[u8]) -> bool {
-    let (begin, ends) = UNFINISHED;
-    name == SERVERS_OWN || name.starts_with(begin) && ends.iter().any(|end| name.ends_with(end))
 }
 
 enum Target {

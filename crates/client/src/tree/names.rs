@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use gridlane_core::limits::TREE_PATH_BYTES_MAX;
+use gridlane_core::name::FAILED_LIST_BEGIN;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 
 use crate::place::TreePath;
@@ -102,7 +103,7 @@ impl FailedList {
             |cause: &std::io::Error| Error::local_io("cannot write it", cause).endpoint(path.display());
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::Builder::new()
-            .prefix(".gridlane-failed-")
+            .prefix(FAILED_LIST_BEGIN)
             .permissions(std::fs::Permissions::from_mode(0o666))
             .tempfile_in(dir)
             .map_err(|cause| failed(&cause))?;

@@ -1,7 +1,7 @@
 //! Metalinks in the shape that real programs give them, what has to be refused, and what we write.
 
 use super::*;
-use gridlane_core::ChecksumKind;
+use gridlane_core::{ChecksumKind, limits};
 use proptest::prelude::*;
 
 fn parse(text: &str) -> Metalink {

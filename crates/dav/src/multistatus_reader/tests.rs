@@ -303,7 +303,7 @@ fn memory_does_not_grow_with_the_listing() {
 fn path() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let raw = prop::collection::vec(any::<u8>(), 1..12);
     let text = "\\PC{1,12}".prop_map(String::into_bytes);
-    let name = prop_oneof![raw, text].prop_filter("a name", |name| crate::links::is_name(name));
+    let name = prop_oneof![raw, text].prop_filter("a name", |name| gridlane_core::name::is_entry(name));
     prop::collection::vec(name, 0..4)
 }
 
@@ -363,7 +363,7 @@ proptest! {
         let body = multistatus(&inside);
         if let Ok((entries, _)) = read_in("/d/", &[body.as_bytes()]) {
             for entry in entries {
-                prop_assert!(entry.names.iter().all(|name| crate::links::is_name(name)));
+                prop_assert!(entry.names.iter().all(|name| gridlane_core::name::is_entry(name)));
             }
         }
         let mut damaged = body.into_bytes();

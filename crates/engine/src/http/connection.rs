@@ -218,7 +218,7 @@ impl Connection {
             None if !request.says_who_asks() => self.user.token()?,
             _ => None,
         };
-        self.shown = self.user.shown(request, token.as_ref());
+        self.shown = self.user.shown(request, proxy, token.as_ref());
         let mut bytes = request.head_to(proxy, token.as_ref().map(|token| &token.secret))?;
         bytes.extend_from_slice(request.body.unwrap_or_default());
         (self.is_answered, self.has_head) = (false, false);

@@ -8,6 +8,7 @@
 //! Connections outlive the requests they were made for: a [`Client`] keeps those that are idle (see `crate::pool`).
 
 mod connection;
+mod directory;
 mod exchange;
 mod habits;
 mod redirect;
@@ -18,6 +19,8 @@ mod tunnel;
 pub use crate::pool::Purpose;
 pub(crate) use connection::Sent;
 pub use connection::{Connection, Response};
+pub use directory::is_directory;
+pub(crate) use directory::{is_collection, may_be_listing, sends_to_directory};
 pub(crate) use exchange::REASON_MAX;
 pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;
@@ -31,6 +34,8 @@ use std::fmt;
 use gridlane_core::{Error, ErrorKind, Result, Secret, Url};
 use gridlane_net::{Proxy, Route, Stream};
 use percent_encoding::percent_decode_str;
+
+use crate::credentials::sends_password;
 
 /// Connections between two uses.
 type Pool = crate::pool::Pool<Route, Stream>;
@@ -87,6 +92,12 @@ impl<'a> Request<'a> {
         self.has_authorization() || self.url.has_secrets()
     }
 
+    /// Whether a user and password in the URL are not sent, on the way to the server or to a proxy in front of it.
+    fn keeps_password(&self, proxy: Option<&Proxy>) -> bool {
+        let is_in_clear = !self.url.scheme().is_encrypted() && proxy.is_some() || !sends_password(self.url);
+        self.url.credentials().is_some() && !self.has_authorization() && is_in_clear
+    }
+
     /// Bytes of the body that are sent after the request: those that a header announces.
     fn owed_bytes(&self) -> u64 {
         let announced = self.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
@@ -130,7 +141,8 @@ impl<'a> Request<'a> {
             // StoRM knows the word in this spelling only.
             head.push_str(&format!("Authorization: Bearer {}\r\n", token.expose()));
         }
-        if let Some((user, password)) = self.url.credentials().filter(|_| !self.has_authorization()) {
+        let is_sent = |_: &(&str, &str)| !self.has_authorization() && !self.keeps_password(proxy);
+        if let Some((user, password)) = self.url.credentials().filter(is_sent) {
             let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
             let credentials = basic(&decoded(user), &decoded(password));
             head.push_str(&format!("Authorization: {credentials}\r\n"));
@@ -180,6 +192,18 @@ mod tests {
         assert!(head.starts_with("GET /a%20b?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\n"), "{head}");
         assert!(head.contains("Authorization: Basic YWRhOmxAdmU=\r\n"), "{head}");
         assert!(head.ends_with("Range: bytes=0-9\r\n\r\n"), "{head}");
+    }
+    #[test]
+    fn a_password_is_not_sent_in_clear() {
+        let head = |text: &str| {
+            let url = Url::parse_absolute(text).unwrap();
+            String::from_utf8(Request::new("GET", &url).head().unwrap()).unwrap()
+        };
+        for text in ["http://ada:love@h/f", "http://love@h/f", "http://ada:love@192.0.2.7:8080/f"] {
+            let head = head(text);
+            assert!(!head.contains("Authorization") && !head.contains("love"), "{head}");
+        }
+        assert!(head("https://ada:love@h/f").contains("Authorization: Basic "));
     }
     #[test]
     fn a_token_is_not_shown_where_something_else_says_who_asks() {

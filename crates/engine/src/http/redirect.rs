@@ -7,6 +7,8 @@
 use gridlane_core::{Error, ErrorKind, Result, Scheme, Url, limits::REDIRECTS_MAX};
 use gridlane_dav::ResponseHead;
 
+use super::directory::names_directory;
+
 /// Header fields that are for the endpoint that the caller named and for nobody else. Their names in lower
 /// case; `transferheader…` stands for all that begin so (HTTP-TPC's credentials of the other party).
 const FOR_ONE_ENDPOINT: [&str; 4] = ["authorization", "cookie", "proxy-authorization", "transferheader"];
@@ -25,7 +27,7 @@ pub fn follow(method: &str, from: &Url, head: &ResponseHead) -> Result<Option<Ur
     let is_followed = match head.status.code() {
         307 | 308 => true,
         301 | 302 if is_question || method == "PUT" => true,
-        301 | 302 => method == "MKCOL" && adds_slash(from, &to),
+        301 | 302 => method == "MKCOL" && to.same_endpoint(from) && names_directory(from, &to),
         _ => is_question,
     };
     if !is_followed {
@@ -50,11 +52,6 @@ pub fn follow(method: &str, from: &Url, head: &ResponseHead) -> Result<Option<Ur
         }
         _ => Ok(Some(to)),
     }
-}
-
-/// Whether the only news is that a directory's path ends with a slash.
-fn adds_slash(from: &Url, to: &Url) -> bool {
-    to.same_endpoint(from) && to.encoded_path().strip_suffix('/') == Some(from.encoded_path())
 }
 
 /// Whether a header field may go to another endpoint than the one it was made for.

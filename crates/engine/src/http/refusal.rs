@@ -6,6 +6,7 @@ use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{Error, Result, Secret, Url};
 use gridlane_dav::ResponseHead;
+use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
 
 use super::{Request, status_error};
@@ -52,6 +53,8 @@ enum What {
     NotThere,
     /// What is in the URL or in a field that the caller made.
     OfUrl,
+    /// The user and password in the URL would have travelled in clear, and were not sent.
+    KeptOfUrl,
     Token(String),
     Certificate(String),
 }
@@ -77,9 +80,10 @@ impl User {
         if self.may_see() { self.credentials.token() } else { Ok(None) }
     }
 
-    /// What a request shows, `token` included.
-    pub(super) fn shown(&self, request: &Request<'_>, token: Option<&Token>) -> Shown {
+    /// What a request shows to a server behind `proxy`, `token` included.
+    pub(super) fn shown(&self, request: &Request<'_>, proxy: Option<&Proxy>, token: Option<&Token>) -> Shown {
         let what = match (token, self.may) {
+            _ if request.keeps_password(proxy) => What::KeptOfUrl,
             _ if request.says_who_asks() => What::OfUrl,
             (Some(token), _) => What::Token(token.from.clone()),
             (None, May::Nothing) => What::Nothing,
@@ -111,6 +115,9 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::Nothing | What::NotInClear | What::NotThere => {
             error.more("nothing was shown to it of who asks")
         }
+        What::KeptOfUrl => {
+            error.more("the user and password in the URL were not sent: they would have travelled in clear")
+        }
         What::OfUrl => error.more("it was shown what is in the URL"),
         What::Token(from) | What::Certificate(from) => error.more(format!("it was shown {from}")),
     };
@@ -129,6 +136,7 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
         What::NotInClear => {
             "a token or a certificate is shown over TLS only: write https:// if the server speaks it".to_owned()
         }
+        What::KeptOfUrl => "a password is sent over TLS only: write https:// if the server speaks it".to_owned(),
         What::NotThere => format!(
             "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
         ),
@@ -360,7 +368,7 @@ mod tests {
         credentials.name(&se);
         credentials.name(&clear);
         let hint = |credentials: &Credentials, origin: &Url, at: &Url| {
-            let shown = User::of(credentials, origin, at).shown(&Request::new("GET", at), None);
+            let shown = User::of(credentials, origin, at).shown(&Request::new("GET", at), None, None);
             let error = error(&head(401, ""), "", at, &shown, now());
             format!("{}; {}", error.message(), error.hint_text().unwrap())
         };
@@ -371,6 +379,9 @@ mod tests {
         assert!(hint(&Credentials::default(), &se, &se).contains("voms-proxy-init"));
         let open = url("https://ada:pw@se/f");
         assert!(hint(&credentials, &open, &open).contains("in the URL"));
+        let clear = url("http://ada:pw@se/f");
+        let kept = hint(&credentials, &clear, &clear);
+        assert!(kept.contains("were not sent") && kept.contains("write https://"), "{kept}");
     }
 
     proptest::proptest! {

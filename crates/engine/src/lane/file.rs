@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane};
+use crate::http::is_directory;
 use crate::notice::Notice;
 use crate::source::Identity;
 
@@ -112,6 +113,7 @@ pub(crate) fn open(url: &Url) -> Result<(File, Identity)> {
     let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
     match meta.is_file() {
         true => identity(&file).map(|identity| (file, identity)),
+        false if meta.is_dir() => Err(is_directory(url)),
         false => Err(Error::new(ErrorKind::Usage, "it is not a regular file").fault(Fault::Caller)),
     }
 }

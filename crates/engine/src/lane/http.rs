@@ -16,7 +16,10 @@ use tokio::task::JoinHandle;
 use super::question::{self, Asking};
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
-use crate::http::{Connected, Connection, Purpose, Request, Response, redirect_loop, status_error};
+use crate::http::{
+    Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
+    redirect_loop, sends_to_directory, status_error,
+};
 use crate::notice::Notice;
 use crate::source::Identity;
 
@@ -352,6 +355,13 @@ async fn begin(
     {
         return Err(protocol(format!("it sends the file encoded as {coding:?}, which nobody asked for")));
     }
+    if head.status.is_success()
+        && lane.source.identity().is_none()
+        && may_be_listing(url, head)
+        && is_collection(&lane.client.http, &lane.source.url).await
+    {
+        return Err(End::Dead { error: is_directory(&lane.source.url), forget: false });
+    }
     match head.status.code() {
         206 => {
             if let Some(OverlongRange { size: size_bytes }) = head.overlong_range() {
@@ -401,6 +411,9 @@ async fn begin(
             // An answer without bytes: the request is done.
             connection.drain(ERROR_BODY_BYTES_MAX).await.map_err(|error| broken(error.endpoint(url)))?;
             Ok(Begun::Nothing)
+        }
+        _ if sends_to_directory(url, head) => {
+            Err(End::Dead { error: is_directory(&lane.source.url), forget: false })
         }
         _ => match lane.client.http.lead("GET", &lane.source.url, url, head) {
             Err(error) => Err(End::Dead { error, forget: false }),

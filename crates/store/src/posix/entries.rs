@@ -5,12 +5,13 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
+use gridlane_core::name::is_own;
 use rustix::fs::{Dir, DirEntry, FileType, OFlags};
 
 use super::Shared;
 use super::metadata::{kind_of, look_at, look_in, metadata_of};
 use crate::error::{StoreError, StoreResult};
-use crate::path::{ObjectPath, is_hidden};
+use crate::path::ObjectPath;
 use crate::storage::{DirectoryEntry, Metadata};
 
 /// Holds one descriptor and one buffer of names, however many entries there are.
@@ -52,7 +53,7 @@ impl PosixEntries {
             );
             let name = entry.file_name().to_bytes();
             // There is no path to what is hidden, to `.` and to `..`.
-            if !is_served || matches!(name, b"." | b"..") || is_hidden(name) {
+            if !is_served || matches!(name, b"." | b"..") || is_own(name) {
                 continue;
             }
             if let Some(found) = look(&self.shared, directory.fd()?, &entry, &self.path) {

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits;
+use gridlane_core::name::is_own;
 use rustix::fs::{
     AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, RenameFlags, Statx, StatxFlags, fchmod, flock, mkdirat,
     openat, readlinkat, renameat_with, statx,
@@ -23,7 +24,7 @@ use rustix::io::Errno;
 use super::metadata::{changed_of, look_at, look_in, modified_of};
 use super::{Shared, side_file, tree};
 use crate::error::{StoreError, StoreResult};
-use crate::path::{HIDDEN_NAME, ObjectPath, is_hidden};
+use crate::path::{HIDDEN_NAME, ObjectPath};
 
 /// Names of partial uploads begin and end like this.
 const PARTIAL: (&str, &str) = ("upload-", ".part");
@@ -67,7 +68,7 @@ pub(super) fn holds(root: &OwnedFd, found: &OwnedFd) -> Result<bool, Errno> {
         |open: &OwnedFd| readlinkat(CWD, format!("/proc/thread-self/fd/{}", open.as_raw_fd()), Vec::new());
     let (root, at) = (path_of(root)?, path_of(found)?);
     let inside = at.as_bytes().strip_prefix(root.as_bytes()).unwrap_or(at.as_bytes());
-    Ok(inside.split(|byte| *byte == b'/').any(is_hidden))
+    Ok(inside.split(|byte| *byte == b'/').any(is_own))
 }
 
 /// Within one of these a rename works. The device alone does not tell: a bind mount has its origin's.

@@ -21,7 +21,7 @@ pub(super) fn run(file: &Path, global: &Global) -> Result<()> {
     let now_s = now_s();
     match global.json {
         true => tell("proxy", shown.fields(file, now_s)),
-        false => crate::files::print(shown.text(file, now_s).as_bytes()).map(drop),
+        false => crate::output::print(shown.text(file, now_s).as_bytes()).map(drop),
     }
 }
 

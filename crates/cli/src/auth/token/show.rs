@@ -10,8 +10,7 @@ use serde_json::json;
 
 use super::read_stdin;
 use crate::args::{Global, WhoArgs};
-use crate::files::print;
-use crate::output::printable;
+use crate::output::{print, printable};
 use crate::pki::{moment, now_s, tell};
 
 pub(super) fn run(from: Option<&str>, who: &WhoArgs, global: &Global) -> Result<ExitCode> {
