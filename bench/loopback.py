@@ -22,7 +22,7 @@ import memory
 from pairs import Claim, Pairs, must_be_same
 from processes import Apache, Nginx, Sample, Xrootd, client_peak_kib, run_client
 from report import Page, write_page
-from running import Serve, generate, start
+from running import Serve, generate, make_old, start
 from small_files import FILES_PER_DIRECTORY, SmallFiles
 from tls_seen import Listener
 
@@ -107,6 +107,8 @@ class Bench:
         self.file = self.export / "big"
         generate(self.file, self.size)
         (self.export / "small").write_bytes(b"x" * SMALL_BYTES)
+        for served in (self.file, self.export / "small"):
+            make_old(served)
         # The memory that targets will use is touched once: the first touch is many times slower.
         for target in (self.target, self.put):
             generate(target, self.size)
@@ -450,7 +452,7 @@ class Bench:
         others = sorted({cipher for cipher in self.tls.values() if CIPHER not in cipher})
         ciphers = "\n  ".join(f"{pair}: {cipher}." for pair, cipher in self.tls.items() if cipher in others)
         caveats = [
-            f"One file of {self.size / 1e9:g} GB in tmpfs, read before the first run; targets (`to a file`, `PUT`) are in tmpfs too and "
+            f"One file of {self.size / 1e9:g} GB in tmpfs, an hour old and read before the first run; targets (`to a file`, `PUT`) are in tmpfs too and "
             "removed before every\n  run, so that each run pays for fresh pages, in memory that was touched before. The first run of every "
             "side is not\n  counted, and what it wrote is compared with the original.",
             "CPU is in CPU-seconds per GB (10^9 bytes), client + server, for requests in µs each. That of a client comes from\n  wait4, "

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from processes import run_client
-from running import generate
+from running import generate, make_old
 
 FILES_PER_DIRECTORY = 500
 
@@ -26,6 +26,7 @@ class SmallFiles:
             path = self.tree / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data[number:number + file_bytes])
+            make_old(path)
             self._names.append(name)
         self._file_bytes = file_bytes
         self._written = None

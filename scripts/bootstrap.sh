@@ -38,7 +38,7 @@
 #   python3-pymacaroons  reads and attenuates macaroons for the tests
 #   apache2-utils        its htpasswd hashes passwords for the tests
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
-#                        client of XRootD; SciTokens
+#                        client of XRootD; fsspec; SciTokens
 #   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`
 #   strace               counts the system calls of what the tests run
 #   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan` and `make bench-root`
@@ -262,6 +262,8 @@ if [ "$purpose" = --test ]; then
     need_environment wsgidav-4.3.3 bin/wsgidav wsgidav==4.3.3 cheroot==10.0.1
     # The newest that have wheels for every Python from 3.10 (Ubuntu 22.04) on.
     need_environment xrootd-6.2.1 complete xrootd==6.2.1 uproot==5.7.7 fsspec-xrootd==0.5.5 numpy==2.2.6 awkward==2.14.0
+    # What dask and pandas read from servers with.
+    need_environment fsspec-2026.9.0 complete fsspec==2026.9.0 aiohttp==3.14.5
     # The reference implementation of SciTokens, and what it signs with.
     need_environment tokens-1 complete scitokens==1.9.7 PyJWT==2.15.1 cryptography==50.0.2
 fi

@@ -167,15 +167,19 @@ impl ChunkedDecoder {
     }
 }
 
-/// `1*HEXDIG [chunk-ext]`; extensions mean nothing to us, but must not hide control characters.
+/// `1*HEXDIG [chunk-ext]`; extensions mean nothing to us. Blanks at the end are allowed: there are servers that fill sizes up.
 fn parse_size(line: &[u8]) -> Result<u64> {
     let end = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
-    let (digits, extension) = line.split_at(end);
-    let blank = extension.trim_ascii_start();
-    if !(blank.is_empty() || blank[0] == b';')
-        || extension.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t')
-    {
+    let (digits, extensions) = line.split_at(end);
+    let mut rest = trim_blanks(extensions);
+    if !(rest.is_empty() || rest[0] == b';') {
         return Err(malformed("a chunk size is not a hexadecimal number"));
+    }
+    while let Some(extension) = rest.strip_prefix(b";") {
+        rest = after_extension(extension).ok_or_else(|| malformed("a chunk extension is malformed"))?;
+    }
+    if !rest.is_empty() {
+        return Err(malformed("a chunk extension is malformed"));
     }
     let digits = std::str::from_utf8(digits).unwrap_or_default();
     // Sixteen digits always fit; leading zeros beyond that serve nobody.
@@ -183,6 +187,46 @@ fn parse_size(line: &[u8]) -> Result<u64> {
         return Err(malformed("a chunk size has no digits or too many"));
     }
     u64::from_str_radix(digits, 16).map_err(|_| malformed("a chunk size is not a hexadecimal number"))
+}
+
+/// What is behind an extension, `BWS token [ BWS "=" BWS ( token / quoted-string ) ] BWS` (RFC 9112, 7.1.1); `None` when
+/// there is none.
+fn after_extension(text: &[u8]) -> Option<&[u8]> {
+    let rest = trim_blanks(after_token(trim_blanks(text))?);
+    let Some(value) = rest.strip_prefix(b"=") else { return Some(rest) };
+    let value = trim_blanks(value);
+    let rest = match value.strip_prefix(b"\"") {
+        Some(quoted) => after_quoted(quoted)?,
+        None => after_token(value)?,
+    };
+    Some(trim_blanks(rest))
+}
+
+fn after_token(text: &[u8]) -> Option<&[u8]> {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let len = text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len());
+    (len > 0).then(|| &text[len..])
+}
+
+/// What is behind a quoted string, from behind its first quote.
+fn after_quoted(mut text: &[u8]) -> Option<&[u8]> {
+    loop {
+        text = match text {
+            [b'"', rest @ ..] => return Some(rest),
+            [b'\\', escaped, rest @ ..] | [escaped, rest @ ..]
+                if *escaped == b'\t' || !escaped.is_ascii_control() =>
+            {
+                rest
+            }
+            _ => return None,
+        };
+    }
+}
+
+/// Without the spaces and tabs in front.
+fn trim_blanks(text: &[u8]) -> &[u8] {
+    let len = text.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(text.len());
+    &text[len..]
 }
 
 fn parse_trailers(block: &[u8]) -> Result<Headers> {
@@ -228,6 +272,7 @@ mod tests {
             ("0\r\n\r\n", "", ""),
             ("3\r\nabc\r\n0\r\n\r\nGET /", "abc", "GET /"),
             ("00A\r\n0123456789\r\n1;name=\"v\"\r\nx\r\n0 ; last\r\nA: b\r\n\r\n", "0123456789x", ""),
+            ("1;a=b;c\t= \";\\\"\u{e9}\" ; d\r\nx\r\n1 \t\r\ny\r\n0\r\n\r\n", "xy", ""),
         ] {
             for piece in [1, 2, 3, 1000] {
                 let (got, left, _) = decode(wire.as_bytes(), piece).unwrap().unwrap();
@@ -258,6 +303,17 @@ mod tests {
             "1\r\na\n0\r\n\r\n",
             "10000000000000000\r\n",
             "1;\rx\r\n",
+            "1;\r\n",
+            "1;;a\r\n",
+            "1;a;\r\n",
+            "1;=b\r\n",
+            "1;a=\r\n",
+            "1;a=b c\r\n",
+            "1;a b\r\n",
+            "1;a=\"b\r\n",
+            "1;a=\"b\\\"\r\n",
+            "1;a=\"\u{1}\"\r\n",
+            "1;(\r\n",
             "0\r\nbad trailer\r\n\r\n",
             "0\r\nA: b\nB: c\r\n\r\n",
             "0\r\nA: b\r\n c\r\n\r\n",

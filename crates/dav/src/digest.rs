@@ -72,7 +72,7 @@ pub fn decode(text: &str) -> Vec<Checksum> {
     text.split(',')
         .filter_map(|element| {
             let (name, value) = trim(element).split_once('=')?;
-            decode_value(trim(name).parse().ok()?, trim(value))
+            decode_value(kind_of(trim(name))?, trim(value))
         })
         .collect()
 }
@@ -95,12 +95,13 @@ pub fn decode_repr(text: &str) -> Vec<Checksum> {
             let parameters = trim(parameters);
             let is_value = parameters.is_empty() || parameters.starts_with(';');
             let bytes = TOLERANT.decode(value).ok().filter(|_| is_value)?;
-            Checksum::from_bytes(repr_kind(trim(name))?, &bytes)
+            Checksum::from_bytes(kind_of(trim(name))?, &bytes)
         })
         .collect()
 }
 
-fn repr_kind(name: &str) -> Option<ChecksumKind> {
+/// By its name in either dialect: the grid's programs use adler32's names of both in both.
+fn kind_of(name: &str) -> Option<ChecksumKind> {
     if name.eq_ignore_ascii_case("adler") { Some(ChecksumKind::Adler32) } else { name.parse().ok() }
 }
 
@@ -149,7 +150,7 @@ pub fn negotiate(wants: &Headers, supported: &[ChecksumKind]) -> Option<Checksum
     let mut best: Option<(ChecksumKind, f64)> = None;
     for element in wants.list("want-digest") {
         let name = trim(element.split(';').next().unwrap_or_default());
-        let Ok(kind) = name.parse() else { continue };
+        let Some(kind) = kind_of(name) else { continue };
         let weight = weight(element);
         let better = best.is_none_or(|(_, weight_so_far)| weight > weight_so_far);
         if supported.contains(&kind) && weight > 0.0 && better {
@@ -170,7 +171,7 @@ pub fn negotiate_repr(wants: &Headers, supported: &[ChecksumKind]) -> Option<Che
     let mut preferences: Vec<(ChecksumKind, u8)> = Vec::new();
     for element in wants.list("want-repr-digest") {
         let (key, preference) = preference(element)?;
-        let Some(kind) = repr_kind(key) else { continue };
+        let Some(kind) = kind_of(key) else { continue };
         match preferences.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, before)) => *before = preference,
             None => preferences.push((kind, preference)),
@@ -212,6 +213,7 @@ mod tests {
         for (text, expected) in [
             ("adler32=091e01de", &[digits.0][..]),
             ("ADLER32=91E01DE", &[digits.0]),
+            ("adler=091e01de", &[digits.0]),
             ("crc32c=e3069283", &[digits.1]),
             ("crc32c=4waSgw==", &[digits.1]),
             ("md5=kAFQmDzST7DWlj99KOF/cg==", &["md5:900150983cd24fb0d6963f7d28e17f72"]),
@@ -393,6 +395,12 @@ mod tests {
             want(&ChecksumKind::ALL),
             "adler32;q=1,crc32c;q=0.9,sha-256;q=0.8,md5;q=0.7,sha;q=0.6,sha-512;q=0.5"
         );
+        for field in ["Want-Digest: adler", "Want-Digest: sha-512;q=0,ADLER;q=0.5,md5;q=0.1"] {
+            let (name, value) = field.split_once(": ").unwrap();
+            let mut headers = Headers::new();
+            headers.push(name, value.as_bytes());
+            assert_eq!(negotiate(&headers, &ChecksumKind::OFFERED), Some(ChecksumKind::Adler32), "{field}");
+        }
         for (at, kind) in ChecksumKind::ALL.into_iter().enumerate() {
             let mut headers = Headers::new();
             headers.push("Want-Digest", want(&ChecksumKind::ALL).as_bytes());

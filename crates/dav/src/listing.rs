@@ -75,10 +75,11 @@ pub fn render_html(path: &ResourcePath, entries: &[Entry], cut: bool) -> String 
             _ => "<td></td>".to_owned(),
         };
         let modified = entry.modified.map(date::format).unwrap_or_default();
-        // `./` keeps a name with a colon from being read as a scheme; colons are encoded as well.
+        // Nothing in front of it, not even `./`: there are programs that put it behind the URL of the page as it is. No name is
+        // read as a scheme (RFC 3986, 4.2), since its colons are encoded.
         let _ = writeln!(
             page,
-            "<tr><td><a href=\"./{href}{slash}\">{text}{slash}</a></td>{size}<td>{modified}</td></tr>"
+            "<tr><td><a href=\"{href}{slash}\">{text}{slash}</a></td>{size}<td>{modified}</td></tr>"
         );
     }
     page.push_str("</tbody>\n</table>\n");
@@ -170,7 +171,7 @@ mod tests {
         assert!(!page.contains("<script") && !page.contains("<b>"), "{page}");
         assert!(page.contains("&lt;script&gt;") && page.contains("<h1>/&lt;b&gt;/</h1>"), "{page}");
         assert!(page.contains("href=\"../\"") && page.contains("1.50 kB") && page.contains(DATE));
-        assert!(page.contains("href=\"./javascript%3Ax\"") && page.contains("only 2 are shown"));
+        assert!(page.contains("href=\"javascript%3Ax\"") && page.contains("only 2 are shown"));
         assert!(!render_html(&ResourcePath::root(), &[], false).contains("../"));
     }
 
@@ -183,6 +184,15 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn every_link_is_its_name_and_nothing_else(name in prop::collection::vec(1u8.., 1..30)) {
+            prop_assume!(!name.contains(&b'/') && name != b"." && name != b"..");
+            let page = render_html(&ResourcePath::root(), &[file(&name)], false);
+            let href = page.split("href=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap();
+            prop_assert_eq!(href, encode_name(&name));
+            prop_assert!(!href.contains([':', '/', '?', '#']) && !href.starts_with('.') || name.starts_with(b"."));
+        }
+
         #[test]
         fn no_name_makes_markup(name in prop::collection::vec(1u8.., 1..30)) {
             let plain = render_html(&ResourcePath::root(), &[file(b"x")], false);

@@ -1,15 +1,17 @@
 //! Request heads, as the server reads them: strictly, into a type that cannot be wrong.
 //!
 //! Everything that two programs in a row could read differently is refused rather than guessed: bare
-//! line feeds, folded lines, a length beside a transfer coding, two lengths (equal ones too), two hosts.
+//! line feeds, folded lines, a length beside a transfer coding, two lengths (equal ones too), two hosts, and a
+//! host that is none: it comes back in URLs.
 //! RFC 9112, sections 2.2, 5.2, 6.1 and 6.3; the answer to each is in a [`Rejection`].
 
 use std::borrow::Cow;
 use std::mem::MaybeUninit;
+use std::net::Ipv6Addr;
 
 use gridlane_core::limits;
 
-use crate::header::{Headers, number};
+use crate::header::{Headers, number, trim};
 use crate::method::{Method, Version};
 use crate::path::ResourcePath;
 use crate::status::Status;
@@ -46,6 +48,8 @@ pub struct RequestHead {
     pub method: Method,
     /// With what.
     pub target: Target,
+    /// The host, perhaps with a port, of a target that is a complete URL.
+    pub authority: Option<String>,
     /// The client's version of HTTP.
     pub version: Version,
     /// The fields.
@@ -100,6 +104,12 @@ impl RequestHead {
         let line = bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())?;
         let mut words = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
         Some((words.next()?, words.next().unwrap_or_default()))
+    }
+
+    /// What the client calls this server, perhaps with a port: the host of a complete URL counts, and not the `Host` beside it
+    /// (RFC 9112, 3.2.2). `None`: a client of HTTP/1.0 need not say.
+    pub fn host(&self) -> Option<&str> {
+        self.authority.as_deref().or_else(|| self.headers.single("host"))
     }
 
     /// The path, of a request that is about a resource.
@@ -181,7 +191,7 @@ fn parse_head(head: &[u8]) -> Result<RequestHead, Rejection> {
                 format!("the request has more than {max} header fields"),
             ));
         }
-        Err(httparse::Error::Version) => {
+        Err(httparse::Error::Version) if ends_with_version(head) => {
             return Err(Rejection::new(
                 Status::VERSION_NOT_SUPPORTED,
                 "the request's version is neither HTTP/1.0 nor HTTP/1.1",
@@ -198,7 +208,7 @@ fn parse_head(head: &[u8]) -> Result<RequestHead, Rejection> {
     let headers = Headers::from_parsed(parsed.headers);
     check_host(&headers, version)?;
     let method = Method::from_name(method);
-    let target = parse_target(target, &method)?;
+    let (target, authority) = parse_target(target, &method)?;
     let body = parse_body(&headers, version)?;
     let expects_continue = match headers.get("expect") {
         None => false,
@@ -216,35 +226,49 @@ fn parse_head(head: &[u8]) -> Result<RequestHead, Rejection> {
     // RFC 9112, 9.3: `close` counts, whatever stands beside it.
     let keeps_alive = !headers.has_token("connection", "close")
         && (version == Version::Http11 || headers.has_token("connection", "keep-alive"));
-    Ok(RequestHead { method, target, version, headers, body, expects_continue, keeps_alive })
+    Ok(RequestHead { method, target, authority, version, headers, body, expects_continue, keeps_alive })
 }
 
-/// RFC 9112, 3.2: exactly one `Host`, which may be missing in HTTP/1.0.
+/// Whether the request line ends with a version as there may be one (RFC 9112, 2.3): `HTTP/`, a digit, a full stop, a
+/// digit. Whatever else stands there is no version but a malformed line.
+fn ends_with_version(head: &[u8]) -> bool {
+    let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let word = line.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+    matches!(word.strip_prefix(b"HTTP/"), Some([major, b'.', minor])
+        if major.is_ascii_digit() && minor.is_ascii_digit())
+}
+
+/// RFC 9112, 3.2: exactly one `Host`, which may be missing in HTTP/1.0, and which is a host as URLs have them.
 fn check_host(headers: &Headers, version: Version) -> Result<(), Rejection> {
-    match headers.all("host").count() {
-        1 => Ok(()),
-        0 if version == Version::Http10 => Ok(()),
-        0 => Err(Rejection::bad_request("the request has no Host")),
-        _ => Err(Rejection::bad_request("the request has more than one Host")),
+    let mut hosts = headers.all("host");
+    match (hosts.next(), hosts.next()) {
+        (None, _) if version == Version::Http10 => Ok(()),
+        (None, _) => Err(Rejection::bad_request("the request has no Host")),
+        (Some(_), Some(_)) => Err(Rejection::bad_request("the request has more than one Host")),
+        // An empty one is that of a URL without a host, and no URL of HTTP is (RFC 9110, 4.2.1).
+        (Some(host), None) if is_authority(host) => Ok(()),
+        (Some(_), None) => {
+            Err(Rejection::bad_request("the Host is none: a name or address, perhaps with a port"))
+        }
     }
 }
 
-/// RFC 9112, 3.2: origin form, absolute form, and the asterisk.
-fn parse_target(target: &str, method: &Method) -> Result<Target, Rejection> {
+/// RFC 9112, 3.2: origin form, absolute form with its host, and the asterisk.
+fn parse_target(target: &str, method: &Method) -> Result<(Target, Option<String>), Rejection> {
     if target == "*" {
         return match method {
-            Method::Options => Ok(Target::Server),
+            Method::Options => Ok((Target::Server, None)),
             _ => Err(Rejection::bad_request("only OPTIONS may ask about '*'")),
         };
     }
     if *method == Method::Other("CONNECT") {
-        return Ok(Target::Server);
+        return Ok((Target::Server, None));
     }
     if target.contains('#') {
         return Err(Rejection::bad_request("the request target has a fragment"));
     }
-    let origin = if target.starts_with('/') {
-        target
+    let (authority, origin) = if target.starts_with('/') {
+        (None, target)
     } else {
         let (scheme, rest) = target.split_once("://").unwrap_or_default();
         if !["http", "https", "dav", "davs"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
@@ -254,7 +278,7 @@ fn parse_target(target: &str, method: &Method) -> Result<Target, Rejection> {
         if !is_authority(authority) {
             return Err(Rejection::bad_request("the request target has no host, or a user's name in it"));
         }
-        rest
+        (Some(authority.to_owned()), rest)
     };
     let (path, query) = match origin.split_once('?') {
         Some((path, query)) => (path, Some(query.to_owned())),
@@ -262,7 +286,7 @@ fn parse_target(target: &str, method: &Method) -> Result<Target, Rejection> {
     };
     // Behind a host, no path is the root (RFC 9112, 3.2.1).
     let path = if path.is_empty() { "/" } else { path };
-    Ok(Target::Resource { path: ResourcePath::parse(path)?, query })
+    Ok((Target::Resource { path: ResourcePath::parse(path)?, query }, authority))
 }
 
 /// Whether it is a host, perhaps with a port, as a URL has them (RFC 3986, 3.2). Whether they are ours is not
@@ -270,10 +294,7 @@ fn parse_target(target: &str, method: &Method) -> Result<Target, Rejection> {
 /// (RFC 9110, 4.2.4), and there is one (4.2.1).
 pub(crate) fn is_authority(text: &str) -> bool {
     let (is_host, port) = match text.strip_prefix('[').map(|bracketed| bracketed.split_once(']')) {
-        Some(Some((address, port))) => {
-            let plain = |byte: u8| byte.is_ascii_hexdigit() || b":.".contains(&byte);
-            (!address.is_empty() && address.bytes().all(plain), port)
-        }
+        Some(Some((address, port))) => (address.parse::<Ipv6Addr>().is_ok(), port),
         Some(None) => return false,
         None => {
             let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
@@ -307,13 +328,20 @@ fn parse_body(headers: &Headers, version: Version) -> Result<RequestBody, Reject
         // RFC 9112, 6.1: a message of HTTP/1.0 with a transfer coding has faulty framing.
         return Err(Rejection::bad_request("HTTP/1.0 has no Transfer-Encoding"));
     }
-    if codings.next().is_some() || !coding.eq_ignore_ascii_case("chunked") {
-        return Err(Rejection::new(
-            Status::NOT_IMPLEMENTED,
-            "the only transfer coding known is chunked, once",
-        ));
+    if codings.next().is_none() && coding.eq_ignore_ascii_case("chunked") {
+        return Ok(RequestBody::Chunked);
     }
-    Ok(RequestBody::Chunked)
+    let values = headers.all("transfer-encoding");
+    let mut codings: Vec<&str> = values.flat_map(|value| value.split(',')).map(trim).collect();
+    let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
+    // RFC 9112, 6.3: where a body ends that is not in chunks at last, nobody can tell.
+    if !codings.pop().is_some_and(is_chunked) {
+        return Err(Rejection::bad_request("the last transfer coding of the request is not chunked"));
+    }
+    if codings.iter().any(|coding| coding.is_empty() || is_chunked(coding)) {
+        return Err(Rejection::bad_request("the request's Transfer-Encoding is malformed, or chunked twice"));
+    }
+    Err(Rejection::new(Status::NOT_IMPLEMENTED, "the only transfer coding known is chunked"))
 }
 
 #[cfg(test)]
@@ -383,7 +411,20 @@ mod tests {
             ("GET /a#b HTTP/1.1", 400),
             ("GET /../a HTTP/1.1", 400),
             ("GET  /a HTTP/1.1", 400),
+            ("GET http://[::g]/a HTTP/1.1", 400),
             ("GET /a HTTP/2.0", 505),
+            ("GET /a HTTP/1.2", 505),
+            ("GET /a HTTP/0.9", 505),
+            ("GET /a HTTP/3", 400),
+            ("GET /a HTTP/1.1.1", 400),
+            ("GET /a HTTP/11.1", 400),
+            ("GET /a HTTP/1.", 400),
+            ("GET /a HTTP/a.b", 400),
+            ("GET /a http/1.1", 400),
+            ("GET /a FTP/1.1", 400),
+            ("GET /a HTTP/1.1 x", 400),
+            ("GET /a HTTP/2.0 ", 400),
+            ("GET", 400),
             ("GET /a", 400),
             ("G@T /a HTTP/1.1", 400),
         ] {
@@ -407,18 +448,22 @@ mod tests {
             ("Content-Length: +5\r\n", Err(400)),
             ("Content-Length : 5\r\n", Err(400)),
             ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Err(400)),
-            ("Transfer-Encoding: gzip\r\n", Err(501)),
+            ("Transfer-Encoding: gzip\r\n", Err(400)),
             ("Transfer-Encoding: gzip, chunked\r\n", Err(501)),
-            ("Transfer-Encoding: chunked, chunked\r\n", Err(501)),
-            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Err(501)),
+            ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", Err(501)),
+            ("Transfer-Encoding: chunked, gzip\r\n", Err(400)),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n", Err(400)),
+            ("Transfer-Encoding: chunked;q=1\r\n", Err(400)),
+            ("Transfer-Encoding: chunked, chunked\r\n", Err(400)),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Err(400)),
             ("Transfer-Encoding: \x0bchunked\r\n", Err(400)),
-            ("Transfer-Encoding:\r\n", Err(501)),
-            ("Transfer-Encoding: chunked,\r\n", Err(501)),
-            ("Transfer-Encoding: , chunked\r\n", Err(501)),
+            ("Transfer-Encoding:\r\n", Err(400)),
+            ("Transfer-Encoding: chunked,\r\n", Err(400)),
+            ("Transfer-Encoding: , chunked\r\n", Err(400)),
             ("Content-Length: 5\u{a0}\r\n", Err(400)),
             ("Content-Length: 5,\u{a0}5\r\n", Err(400)),
-            ("Transfer-Encoding: \u{a0}chunked\r\n", Err(501)),
-            ("Transfer-Encoding: chunked\u{85}\r\n", Err(501)),
+            ("Transfer-Encoding: \u{a0}chunked\r\n", Err(400)),
+            ("Transfer-Encoding: chunked\u{85}\r\n", Err(400)),
             ("X: a\r\n b\r\n", Err(400)),
             ("X: a\nY: b\r\n", Err(400)),
             ("X: a\rY: b\r\n", Err(400)),
@@ -431,6 +476,28 @@ mod tests {
         assert!(parse("\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n").is_ok());
         assert_eq!(parse("\r\n\r\n\r\n").err(), Some(400));
         assert_eq!(with("PUT /a HTTP/1.0", "Transfer-Encoding: chunked\r\n").err(), Some(400));
+    }
+
+    #[test]
+    fn hosts() {
+        let host = |value: &str| parse(&format!("GET /a HTTP/1.1\r\nHost: {value}\r\n\r\n"));
+        for good in ["h", "h:1094", "h:", "a.b-c_d.example", "192.0.2.1:80", "[::1]", "[2001:db8::7]:1094"] {
+            assert_eq!(host(good).unwrap().host(), Some(good));
+        }
+        for bad in [
+            "", ":1094", "h/a", "u@h", "u:p@h", "h a", "h,k", "h:1:2", "h:port", "[::1", "[::1]a", "[::g]",
+            "[]", "h?a", "h#a", "h\\a", "<h>", "\"h\"", "h%2fa", "http://h", "h\u{e9}",
+        ] {
+            let expected = if bad == "h,k" { None } else { Some(400) };
+            assert_eq!(host(bad).err(), expected, "{bad:?}");
+        }
+        let old = |fields: &str| parse(&format!("GET /a HTTP/1.0\r\n{fields}\r\n"));
+        assert_eq!(old("").unwrap().host(), None);
+        assert_eq!(old("Host: u@h\r\n").err(), Some(400));
+        // The one in a complete URL counts; the other has to be a host nevertheless.
+        assert_eq!(with("GET http://k:1/a HTTP/1.1", "").unwrap().host(), Some("k:1"));
+        assert_eq!(parse("GET http://k/a HTTP/1.1\r\nHost: u@h\r\n\r\n").err(), Some(400));
+        assert_eq!(parse("GET http://k/a HTTP/1.1\r\n\r\n").err(), Some(400));
     }
 
     #[test]

@@ -17,10 +17,11 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// The depth of a PROPFIND; without the field it is infinite (RFC 4918, 9.1). Whether that is done is
-    /// the server's decision: the answer for no is [`crate::multistatus::FINITE_DEPTH_ERROR`].
+    /// The depth of a PROPFIND; without the field it is 0. RFC 4918 (9.1) means infinity by that, which a server need not
+    /// do; XRootD's server means 0, and its clients ask so when they want to know of one thing. Whether an infinite
+    /// one is answered is the server's decision: the answer for no is [`crate::multistatus::FINITE_DEPTH_ERROR`].
     pub fn of_propfind(headers: &Headers) -> Result<Depth, Rejection> {
-        Ok(Depth::parse(headers)?.unwrap_or(Depth::Infinity))
+        Ok(Depth::parse(headers)?.unwrap_or(Depth::Zero))
     }
 
     /// The depth of a COPY: the collection without what is in it, or all (RFC 4918, 9.8.3).
@@ -31,11 +32,17 @@ impl Depth {
         }
     }
 
-    /// Checks that a DELETE or MOVE does not claim to be anything but infinite (RFC 4918, 9.6.1 and 9.9.2).
-    pub fn check_whole(headers: &Headers) -> Result<(), Rejection> {
-        match Depth::parse(headers)? {
-            None | Some(Depth::Infinity) => Ok(()),
-            Some(_) => Err(Rejection::bad_request("the Depth of a DELETE or MOVE is infinity")),
+    /// The depth of a DELETE or MOVE. Of a collection it has to be [whole](Depth::check_whole).
+    pub fn of_removal(headers: &Headers) -> Result<Depth, Rejection> {
+        Ok(Depth::parse(headers)?.unwrap_or(Depth::Infinity))
+    }
+
+    /// Checks that a DELETE or MOVE of a collection does not claim to be anything but infinite (RFC 4918, 9.6.1 and 9.9.2). A
+    /// file has nothing below it, and every depth is the same.
+    pub fn check_whole(self) -> Result<(), Rejection> {
+        match self {
+            Depth::Infinity => Ok(()),
+            _ => Err(Rejection::bad_request("the Depth of a DELETE or MOVE of a directory is infinity")),
         }
     }
 
@@ -203,7 +210,7 @@ mod tests {
         use Depth::{Infinity, One, Zero};
         // The field, then what PROPFIND, COPY and DELETE make of it.
         for (values, propfind, copy, whole) in [
-            (&[][..], Some(Infinity), Some(Infinity), true),
+            (&[][..], Some(Zero), Some(Infinity), true),
             (&["0"], Some(Zero), Some(Zero), false),
             (&["1"], Some(One), None, false),
             (&["infinity"], Some(Infinity), Some(Infinity), true),
@@ -218,7 +225,8 @@ mod tests {
             let headers = with("Depth", values);
             assert_eq!(Depth::of_propfind(&headers).ok(), propfind, "{values:?}");
             assert_eq!(Depth::of_copy(&headers).ok(), copy, "{values:?}");
-            assert_eq!(Depth::check_whole(&headers).is_ok(), whole, "{values:?}");
+            let is_whole = Depth::of_removal(&headers).and_then(Depth::check_whole).is_ok();
+            assert_eq!(is_whole, whole, "{values:?}");
         }
     }
 

@@ -131,6 +131,7 @@ pub fn server_config(
     asks_for_certificates: bool,
 ) -> Result<Arc<ServerConfig>> {
     let chain = read_certificates(cert_file)?;
+    refuse_readable_key(key_file)?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|cause| unusable(key_file, cause))?;
     let builder = ServerConfig::builder_with_provider(Arc::new(provider()))
         .with_safe_default_protocol_versions()
@@ -213,6 +214,18 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
         Ok(certificates) => Ok(certificates),
         Err(cause) => Err(unusable(file, cause)),
     }
+}
+
+/// Refuses a key that everybody on this machine may read: whoever has read it can be this server. A group may: on Debian
+/// that of all servers.
+fn refuse_readable_key(file: &Path) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let metadata = std::fs::metadata(file).map_err(|cause| unusable(file, cause))?;
+    if metadata.permissions().mode() & 0o007 != 0 {
+        let what = "it holds a private key, and everybody on this machine may read or replace it";
+        return Err(unusable(file, what).hint(format!("chmod o= {}", file.display())));
+    }
+    Ok(())
 }
 
 fn unusable(file: &Path, cause: impl std::fmt::Display) -> Error {
@@ -315,6 +328,21 @@ mod tests {
         let trust = Trust { ca_files: vec![dir.path().to_owned()], ..Trust::default() };
         let error = named_roots(&trust).unwrap_err();
         assert!(error.hint_text().unwrap().contains("X509_CERT_DIR"), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let (cert, key) = self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
+        for (mode, is_good) in [(0o600, true), (0o640, true), (0o644, false), (0o604, false), (0o602, false)]
+        {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+            let read = server_config(&cert, &key, false);
+            assert_eq!(read.is_ok(), is_good, "{mode:o}");
+            let Err(error) = read else { continue };
+            assert!(error.hint_text().unwrap().starts_with("chmod o= "), "{error}");
+        }
     }
 
     #[test]

@@ -263,7 +263,7 @@ pub(crate) struct Record<'a> {
     pub(crate) bytes_out: u64,
     pub(crate) seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) range: Option<&'a str>,
+    pub(crate) range: Option<String>,
     /// Who made it, as far as it was proved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) identity: Option<&'a Identity>,
@@ -280,7 +280,7 @@ pub(crate) struct Record<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) user: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) user_agent: Option<&'a str>,
+    pub(crate) user_agent: Option<String>,
     /// What the client calls the request (`X-Request-Id`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client_id: Option<String>,

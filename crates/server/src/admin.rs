@@ -82,7 +82,7 @@ async fn exchange(socket: TcpStream, shared: &Shared, phase: Phase) -> std::io::
 }
 
 async fn decide(head: &RequestHead, shared: &Shared, phase: Phase, is_local: bool) -> Reply {
-    if is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
+    if is_local && !head.host().is_none_or(|host| is_our_name(host, &shared.host_names)) {
         let what = "the Host is neither an address nor a name of this machine";
         return Reply::failure(Status::MISDIRECTED_REQUEST, what);
     }

@@ -7,7 +7,7 @@
 use gridlane_auth::Operation;
 use gridlane_dav::conditional::{self, Verdict};
 use gridlane_dav::if_header::IfHeader;
-use gridlane_dav::request::{Rejection, RequestHead};
+use gridlane_dav::request::{Rejection, RequestBody, RequestHead};
 use gridlane_dav::webdav::Destination;
 use gridlane_dav::{ETag, Status};
 use gridlane_store::{Expectation, Metadata, ObjectPath, Storage, StoreError};
@@ -75,6 +75,17 @@ pub(crate) fn check_if(
 /// The answer to a field or body that cannot be understood. The head as a whole was, so the connection goes on.
 pub(crate) fn refused(rejection: Rejection) -> Reply {
     Reply::failure(rejection.status, rejection.message)
+}
+
+/// Refuses a body where none means anything: who sends one means something by it (RFC 4918, 8.4).
+pub(crate) fn check_no_body(head: &RequestHead) -> Result<(), Reply> {
+    match head.body {
+        RequestBody::Absent | RequestBody::Known(0) => Ok(()),
+        RequestBody::Known(_) | RequestBody::Chunked => {
+            let what = format!("a {} with a body means nothing here", head.method.name());
+            Err(Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, what))
+        }
+    }
 }
 
 fn failed() -> Reply {

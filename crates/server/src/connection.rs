@@ -340,7 +340,7 @@ impl Connection {
     async fn admit(&mut self, head: &RequestHead) -> Result<(), Reply> {
         let shared = &*self.shared;
         let address = self.request.client.address;
-        if self.is_local && !head.headers.all("host").all(|host| is_our_name(host, &shared.host_names)) {
+        if self.is_local && !head.host().is_none_or(|host| is_our_name(host, &shared.host_names)) {
             let what = "the Host is neither an address nor a name of this machine";
             return Err(Reply::failure(Status::MISDIRECTED_REQUEST, what));
         }
@@ -599,6 +599,9 @@ impl Connection {
             None => RequestHead::glimpse(self.wire.inbox.unread()).unwrap_or_default(),
         };
         let path = path.split('?').next().unwrap_or_default();
+        // A path that was understood is encoded, and told whole; nothing else of a client's words is.
+        let (method, refused_path) = (told(method), head.is_none().then(|| told(path)));
+        let path = refused_path.as_deref().unwrap_or(path);
         let decided = self.request.client.decision();
         let failure = failure.map(ToString::to_string);
         let field = |name| head.and_then(|head| head.headers.get(name));
@@ -612,20 +615,20 @@ impl Connection {
             proxy: stream.proxy(),
             client: (client != stream.peer().ip().to_canonical()).then_some(client),
             tls: stream.tls_version(),
-            method,
+            method: &method,
             path,
             destination: destination.as_deref(),
             status: reply.status.code(),
             bytes_in,
             bytes_out,
             seconds: duration.as_secs_f64(),
-            range: field("range"),
+            range: field("range").map(told),
             identity: head.map(|_| &*self.request.client.identity),
             operation: decided.as_ref().and_then(Decided::operation),
             decision: decided.as_ref().map(|decided| decided.what.as_str()),
             decided_path: decided.as_ref().and_then(|decided| decided.path_beside(path)),
             user: None,
-            user_agent: field("user-agent"),
+            user_agent: field("user-agent").map(told),
             client_id: field("x-request-id").map(told),
             client_info: field("clientinfo").map(told),
             error: failure.as_deref().or(reply.cause.as_deref()),
@@ -711,6 +714,8 @@ pub(crate) fn is_our_name(host: &str, names: &[String]) -> bool {
 /// A URL or path as it may stand in a log: without a query, which may be a token, and without a password.
 fn without_secrets(target: &str) -> String {
     let target = target.split(['?', '#']).next().unwrap_or_default();
+    // As a path that was understood: nothing of it means anything to a terminal.
+    let target = &*percent_encoding::utf8_percent_encode(target, percent_encoding::CONTROLS).to_string();
     match target.split_once("://") {
         Some((scheme, rest)) => {
             let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));

@@ -12,9 +12,13 @@ use crate::shared::Shared;
 
 /// Removes what is there (RFC 4918, 9.6).
 pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
-    if let Err(rejection) = Depth::check_whole(&head.headers) {
-        return conditions::refused(rejection);
+    if let Err(reply) = conditions::check_no_body(head) {
+        return reply;
     }
+    let depth = match Depth::of_removal(&head.headers) {
+        Ok(depth) => depth,
+        Err(rejection) => return conditions::refused(rejection),
+    };
     if spot.object.is_root() {
         return Reply::failure(Status::FORBIDDEN, "an export itself cannot be removed, only what is in it");
     }
@@ -27,6 +31,9 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
             Some(_) => false,
             None => return Err(Reply::store_failure(&StoreError::NotFound)),
         };
+        if is_directory {
+            depth.check_whole().map_err(conditions::refused)?;
+        }
         let removed = match is_directory {
             true => remove_directory(&spot.export, spot.storage(), &spot.object),
             false => spot.storage().remove(&spot.object, &expectation),

@@ -84,7 +84,8 @@ struct Rules {
 }
 
 /// Why nobody may change anything in an export that is read-only, in words.
-pub const READ_ONLY: &str = "this server does not let anyone write here; its operator can with --allow-write";
+pub const READ_ONLY: &str = "nobody may change anything here: the export is read-only; its operator can change that, with \
+                             --allow-write, or by taking `read-only` out of its [[export]]";
 
 /// Why a client may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

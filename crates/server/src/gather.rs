@@ -14,10 +14,11 @@ use std::io;
 use std::ops::Range;
 
 use gridlane_core::{ByteRange, limits};
-use gridlane_dav::{Multipart, Status};
+use gridlane_dav::Multipart;
 use gridlane_store::{Object, StoreError};
 
 use crate::blocking::Disk;
+use crate::get::being_changed;
 use crate::reply::{Payload, Reply};
 use crate::transfer::{self, Sender};
 
@@ -236,7 +237,7 @@ impl<'a> SmallPayload<'a> {
             Err(cause) => return Err(Reply::store_failure(&StoreError::Io(cause))),
         };
         if !is_unchanged {
-            return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed"));
+            return Err(being_changed());
         }
         Ok(true)
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use gridlane_auth::Operation;
 use gridlane_core::{ByteRange, ChecksumKind, limits};
@@ -64,6 +64,17 @@ pub(crate) async fn answer(
     }
     match opened {
         Ok(Opened::File(_)) if path.is_directory_form() => Reply::store_failure(&StoreError::NotFound),
+        Ok(Opened::File(object))
+            if head.method == Method::Get && object.settles_in(SystemTime::now()).is_some() =>
+        {
+            match Box::pin(settled(shared, spot, object)).await {
+                Ok(object) => {
+                    recent.keep(spot, &object, began);
+                    Box::pin(file(shared, head, path, spot, origin, object)).await
+                }
+                Err(reply) => reply,
+            }
+        }
         Ok(Opened::File(object)) => file(shared, head, path, spot, origin, object).await,
         Ok(Opened::Directory) if !path.is_directory_form() => redirect_to_directory(head, path),
         Ok(Opened::Directory) if head.method == Method::Head => {
@@ -73,6 +84,41 @@ pub(crate) async fn answer(
         Ok(Opened::Directory) => Box::pin(list(shared, head, path, spot)).await,
         Err(error) => Reply::store_failure(&error),
     }
+}
+
+/// A file that was changed a moment ago, as it is when the change is over: what changes it from now on shows when its last
+/// byte has been read. One that grows all the time is taken as it is, for what is there of it stays.
+async fn settled(
+    shared: &Shared,
+    spot: &Spot,
+    mut object: Arc<dyn Object>,
+) -> Result<Arc<dyn Object>, Reply> {
+    let mut only_grows = true;
+    for _ in 0..limits::FILE_SETTLE_TRIES {
+        let Some(wait) = object.settles_in(SystemTime::now()) else { return Ok(object) };
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let look = || match object.settle() {
+            true => Ok(None),
+            false => spot.storage().open(&spot.object).map(Some),
+        };
+        object = match shared.disk.run(look).await {
+            Ok(None) => return Ok(object),
+            Ok(Some(Opened::File(now))) => {
+                only_grows &= now.metadata().size_bytes > object.metadata().size_bytes;
+                now
+            }
+            Ok(Some(Opened::Directory)) => return Err(Reply::store_failure(&StoreError::NotFound)),
+            Err(error) => return Err(Reply::store_failure(&error)),
+        };
+    }
+    if only_grows { Ok(object) } else { Err(being_changed()) }
+}
+
+/// The answer for a file of which nobody can tell what it holds.
+pub(crate) fn being_changed() -> Reply {
+    Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed")
 }
 
 /// A directory's listing, when it is its turn.

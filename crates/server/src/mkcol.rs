@@ -2,7 +2,7 @@
 
 use gridlane_auth::Operation;
 use gridlane_dav::Status;
-use gridlane_dav::request::{RequestBody, RequestHead};
+use gridlane_dav::request::RequestHead;
 use gridlane_store::{ObjectPath, StoreError};
 
 use crate::conditions;
@@ -13,8 +13,8 @@ use crate::shared::Shared;
 
 /// Makes a directory (RFC 4918, 9.3).
 pub(crate) async fn answer(shared: &Shared, head: &RequestHead, spot: Spot) -> Reply {
-    if !matches!(head.body, RequestBody::Absent | RequestBody::Known(0)) {
-        return Reply::failure(Status::UNSUPPORTED_MEDIA_TYPE, "a MKCOL with a body means nothing here");
+    if let Err(reply) = conditions::check_no_body(head) {
+        return reply;
     }
     let made = shared.disk.run(|| {
         let current = conditions::look(spot.storage(), &spot.object)?;

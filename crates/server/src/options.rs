@@ -22,23 +22,25 @@ const METHODS: [(&str, &[Operation]); 10] = [
     ("COPY", &[Operation::Read]),
 ];
 
-/// Those methods for which `may` says yes, for `Allow`.
-fn methods(may: impl Fn(Operation) -> bool) -> String {
+/// Those methods for which `may` says yes, for `Allow`. Without spaces: XRootD's client takes the list apart at its commas and
+/// nowhere else. With POST where macaroons are given, for whatever path.
+fn methods(shared: &Shared, may: impl Fn(Operation) -> bool) -> String {
     let is_allowed =
         |operations: &[Operation]| operations.is_empty() || operations.iter().any(|one| may(*one));
     let allowed = METHODS.iter().filter(|(_, operations)| is_allowed(operations));
-    allowed.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
+    let post = shared.auth.macaroons.is_some().then_some("POST");
+    allowed.map(|(name, _)| *name).chain(post).collect::<Vec<_>>().join(",")
 }
 
 /// What may be done at a place.
 fn allowed(shared: &Shared, place: &Place) -> String {
     match place {
-        Place::Inside(spot) => methods(|operation| match operation {
+        Place::Inside(spot) => methods(shared, |operation| match operation {
             // Of a COPY: what may be read can be copied to where something may be written.
             Operation::Read => shared.exports.allow_write() && spot.may(operation),
             _ => spot.may(operation),
         }),
-        Place::Above(_) | Place::Nowhere => methods(|_| false),
+        Place::Above(_) | Place::Nowhere => methods(shared, |_| false),
     }
 }
 
@@ -50,7 +52,7 @@ pub(crate) fn answer(shared: &Shared, place: &Place) -> Reply {
 
 /// `OPTIONS *`: what may be done somewhere.
 pub(crate) fn of_server(shared: &Shared) -> Reply {
-    reply(methods(|_| shared.exports.allow_write()))
+    reply(methods(shared, |_| shared.exports.allow_write()))
 }
 
 fn reply(allowed: String) -> Reply {

@@ -14,7 +14,7 @@ pub(crate) struct Origin<'a> {
 
 impl<'a> Origin<'a> {
     pub(crate) fn new(head: &'a RequestHead, is_tls: bool) -> Origin<'a> {
-        Origin { is_tls, host: head.headers.single("host") }
+        Origin { is_tls, host: head.host() }
     }
 
     /// Scheme and host: what stands in front of a path to make a URL of it. A client without a `Host` gets

@@ -44,9 +44,6 @@ impl Question {
     ) -> Result<Question, Reply> {
         let depth = Depth::of_propfind(&head.headers).map_err(conditions::refused)?;
         let bytes = body.read_whole(shared, wire, head, limits::DAV_REQUEST_BYTES_MAX).await?;
-        if depth == Depth::Infinity {
-            return Err(finite_depth());
-        }
         let request = PropfindRequest::parse(&bytes).map_err(conditions::refused)?;
         let origin = Origin::new(head, wire.stream.is_tls());
         Ok(Question { depth, request, writer: Multistatus::new(origin.url().as_deref()) })
@@ -92,6 +89,9 @@ pub(crate) async fn above(
         Ok(question) => question,
         Err(reply) => return reply,
     };
+    if depth == Depth::Infinity {
+        return finite_depth();
+    }
     let mut out = Vec::new();
     writer.open(&mut out);
     let children = if depth == Depth::Zero { &[] } else { names };
@@ -124,6 +124,10 @@ fn find(
     match (current.is_directory(), question.depth) {
         (true, Depth::Zero) | (false, _) => {}
         (true, _) => spot.check(Operation::List)?,
+    }
+    // RFC 4918, 9.1: only of collections. For a file, every depth is the same.
+    if current.is_directory() && question.depth == Depth::Infinity {
+        return Err(finite_depth());
     }
     // Only of the directory that was asked for: RFC 4331 wants it of collections only, and davix takes what is
     // used below a directory for its size.

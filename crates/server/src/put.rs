@@ -7,11 +7,12 @@
 use gridlane_auth::Operation;
 use gridlane_core::{Checksum, ChecksumKind, Hasher};
 use gridlane_dav::request::{RequestBody, RequestHead};
+use gridlane_dav::webdav::overwrites;
 use gridlane_dav::{ETag, ResourcePath, Status, digest, timestamp};
 use gridlane_store::{Expectation, Metadata, StoreError, StoreResult, Upload};
 
 use crate::body::{Body, BodyError, Wire, invite};
-use crate::conditions::{evaluate, look};
+use crate::conditions::{self, evaluate, look};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::prepare_parent;
 use crate::reply::Reply;
@@ -71,7 +72,8 @@ async fn receive(
 ) -> Result<Reply, Failure> {
     let upload_bytes_max = spot.export.upload_bytes_max;
     check_head(head, path, upload_bytes_max)?;
-    let target = shared.disk.run(|| Target::find(spot, head)).await?;
+    let overwrites = overwrites(&head.headers).map_err(conditions::refused)?;
+    let target = shared.disk.run(|| Target::find(spot, head, overwrites)).await?;
     let expected_bytes = match head.body {
         RequestBody::Known(len) => Some(len),
         RequestBody::Absent | RequestBody::Chunked => None,
@@ -132,28 +134,36 @@ struct Target {
     expectation: Expectation,
     /// It is expected because the client may do nothing else, and not because it says so.
     by_rules: Option<MayStore>,
+    /// The client says that it must not replace anything.
+    keeps: bool,
 }
 
 impl Target {
     /// Looks at what is there: what the client may do with it, and whether it is as the request demands.
-    fn find(spot: &Spot, head: &RequestHead) -> Result<Target, Reply> {
+    fn find(spot: &Spot, head: &RequestHead, overwrites: bool) -> Result<Target, Reply> {
         let current = look(spot.storage(), &spot.object)?;
+        let (was_there, keeps) = (current.is_some(), !overwrites);
         let may = spot.may_store(current.is_some()).map_err(|denial| spot.denied(denial))?;
         let expectation = evaluate(head, current.as_ref())?;
+        if keeps && was_there {
+            return Err(is_taken());
+        }
         Ok(match (may, expectation, current) {
+            _ if keeps => Target { expectation: Expectation::Absent, by_rules: None, keeps },
             (MayStore::New, Expectation::Anything, _) => {
-                Target { expectation: Expectation::Absent, by_rules: Some(may) }
+                Target { expectation: Expectation::Absent, by_rules: Some(may), keeps }
             }
             (MayStore::Instead, Expectation::Anything, Some(current)) => {
-                Target { expectation: Expectation::Tag(current.tag), by_rules: Some(may) }
+                Target { expectation: Expectation::Tag(current.tag), by_rules: Some(may), keeps }
             }
-            (_, expectation, _) => Target { expectation, by_rules: None },
+            (_, expectation, _) => Target { expectation, by_rules: None, keeps },
         })
     }
 
     /// The answer when somebody else has changed what is there meanwhile.
     fn unexpected(&self, spot: &Spot) -> Reply {
         match self.by_rules {
+            _ if self.keeps => is_taken(),
             Some(MayStore::New) => spot
                 .check(Operation::Overwrite)
                 .err()
@@ -162,6 +172,13 @@ impl Target {
             None => Reply::store_failure(&StoreError::Unexpected),
         }
     }
+}
+
+/// The answer to `Overwrite: F` where something is. The field is COPY's and MOVE's, for which it is 412; XRootD's clients send it
+/// with a PUT, and its server answers so, which they and gfal2 take for "exists".
+fn is_taken() -> Reply {
+    let what = "something has this name already, and the request does not overwrite";
+    Reply::failure(Status::CONFLICT, what)
 }
 
 /// The field of ownCloud's clients, and of rclone, that says when the file was last changed.

@@ -72,6 +72,7 @@ fn prepare<'a>(
     from: &'a Spot,
     origin: &Origin<'_>,
 ) -> Result<Task<'a>, Reply> {
+    conditions::check_no_body(head)?;
     let moves = head.method == Method::Move;
     let is_third_party = |name: &str| THIRD_PARTY.contains(&name) || name.starts_with(THIRD_PARTY_PREFIX);
     if !moves && head.headers.contains("source") {
@@ -90,7 +91,7 @@ fn prepare<'a>(
     }
     let target = destination.resource_path().map_err(refused)?;
     let depth = match moves {
-        true => Depth::check_whole(&head.headers).map(|()| Depth::Infinity),
+        true => Depth::of_removal(&head.headers),
         false => Depth::of_copy(&head.headers),
     };
     let task = Task {
@@ -200,6 +201,9 @@ impl Task<'_> {
         let expectation = conditions::evaluate(self.head, source.as_ref())?;
         let missing = || Reply::store_failure(&StoreError::NotFound);
         let source = source.ok_or_else(missing)?;
+        if self.moves && source.is_directory() {
+            self.depth.check_whole().map_err(refused)?;
+        }
         if self.forms.0 && !source.is_directory() {
             return Err(missing());
         }

@@ -14,15 +14,18 @@
 //! runtime whether it is somebody else's turn.
 //!
 //! A file that turns out shorter than it was ends the connection: the client was promised a length, and
-//! padding would be a lie. So does one that was written to: before the last step one `fstat` tells whether
-//! the bytes before it may be a mixture, and a client that misses the end will not take them for the file.
+//! padding would be a lie. So does one that was written to: when the last byte was read, and before it is
+//! sent, one `fstat` tells whether the bytes may be a mixture, and a client that misses the end will not take
+//! them for the file. That look would say nothing of a page that `sendfile` has put into the socket and that changes
+//! before it is on its way: so what was changed a moment ago is copied and not sent by the kernel, and of everything else
+//! the end is ([`COPIED_TAIL_BYTES_MAX`](limits::COPIED_TAIL_BYTES_MAX)). docs/reference/http.md says what that leaves.
 //!
 //! How long a client may take is [`Patience`]'s business.
 
 use std::fs::File;
 use std::future::Future;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_net::Stream;
@@ -63,34 +66,37 @@ impl<'a> Sender<'a> {
     /// Sends `range` of `object`.
     pub(crate) async fn send_object(&mut self, object: &dyn Object, range: ByteRange) -> io::Result<()> {
         let file = object.as_file().filter(|_| !self.stream.is_tls());
-        // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
-        let step_max = match (file, &self.shared.pace) {
-            (Some(_), None) => SENDFILE_BYTES,
-            _ => limits::IO_BYTES,
+        // From here on bytes are copied, and cannot change any more.
+        let copied_from = match file {
+            Some(_) if is_at_rest(object) => range.end() - tail_bytes(range.len()),
+            _ => range.start(),
         };
         let mut at = range.start();
         while at < range.end() {
             let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
-            let step = left.min(step_max);
+            let direct = usize::try_from(copied_from.saturating_sub(at)).unwrap_or(usize::MAX);
+            // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
+            let step = match (direct, &self.shared.pace) {
+                (0, _) => left.min(limits::IO_BYTES),
+                (_, None) => direct.min(SENDFILE_BYTES),
+                (_, Some(_)) => direct.min(limits::IO_BYTES),
+            };
             let step = match &self.shared.pace {
                 Some(pace) => pace.ready(step).await,
                 None => step,
             };
-            if step == left {
-                self.check_unchanged(object).await?;
-            }
             let moved = match file {
-                Some(file) if is_in_page_cache(object, at, step)? => {
+                Some(file) if direct > 0 && is_in_page_cache(object, at, step)? => {
                     self.send_file_step(file, at, step).await?
                 }
-                _ => self.send_buffered_step(object, Step { at, len: step }).await?,
+                _ => self.send_buffered_step(object, Step { at, len: step }, range.end()).await?,
             };
             at += moved as u64;
         }
         Ok(())
     }
 
-    /// Fails when the bytes sent so far may be a mixture of those that the file had and those it has now.
+    /// Fails when the bytes read so far may be a mixture of those that the file had and those it has now.
     pub(crate) async fn check_unchanged(&self, object: &dyn Object) -> io::Result<()> {
         // A file system that waited before may wait for this as well.
         let is_unchanged = match self.has_waited {
@@ -135,15 +141,16 @@ impl<'a> Sender<'a> {
         Ok(done)
     }
 
-    /// Sends a part of a step, as much as one read gives, through a buffer.
-    async fn send_buffered_step(&mut self, object: &dyn Object, step: Step) -> io::Result<usize> {
+    /// Sends a part of a step, as much as one read gives, through a buffer. What reaches `end` is sent only if the file was
+    /// not changed.
+    async fn send_buffered_step(&mut self, object: &dyn Object, step: Step, end: u64) -> io::Result<usize> {
         let shared = self.shared;
         let mut buffer = shared.buffers.lend();
         let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
         let mut done = 0;
         while done < len {
             let offset = at + done as u64;
-            let warm = (len - done).min(TLS_BYTES);
+            let warm = if self.stream.is_tls() { (len - done).min(TLS_BYTES) } else { len - done };
             let count = match object.read_at_nowait(&mut buffer[..warm], offset)? {
                 Some(count) => count,
                 None => {
@@ -154,11 +161,29 @@ impl<'a> Sender<'a> {
             if count == 0 {
                 return Err(shrunk());
             }
+            if offset + count as u64 == end {
+                self.check_unchanged(object).await?;
+            }
             write(self.stream, &buffer[..count], &mut self.patience, self.sent).await?;
             done += count;
         }
         Ok(done)
     }
+}
+
+/// Whether nobody has changed the file for so long that a change while it is sent is unlikely. A time to come is one that
+/// somebody set.
+fn is_at_rest(object: &dyn Object) -> bool {
+    match SystemTime::now().duration_since(object.metadata().modified) {
+        Ok(age) => age >= limits::FILE_AT_REST_MIN,
+        Err(_) => true,
+    }
+}
+
+/// How many bytes at the end of an answer of this length are copied.
+fn tail_bytes(len: u64) -> u64 {
+    let tail = (len / limits::COPIED_TAIL_FRACTION).min(limits::COPIED_TAIL_BYTES_MAX);
+    tail.max(limits::COPIED_TAIL_BYTES_MIN).min(len)
 }
 
 /// Whether a step can be read without waiting, as far as some of its bytes tell: what lies between two of

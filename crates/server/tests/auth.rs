@@ -192,13 +192,23 @@ fn a_bad_token_is_refused_wherever_it_is_shown() {
     }
     for fields in [
         "Authorization: Negotiate YII=\r\n".to_owned(),
-        format!("{}{}", bearer(&good), bearer(&good)),
+        format!("{}{}", bearer(&good), bearer("eyJ.a.b")),
         "Authorization: Bearer\r\n".to_owned(),
     ] {
         assert_eq!(site.ask("GET /public/f", &fields).status, 401, "{fields}");
     }
     let (_, log) = site.server.stop();
     assert!(log.iter().all(|record| record["identity"]["kind"] == "anonymous"));
+}
+
+/// The suite by which the field tests its servers says the same twice.
+#[test]
+fn the_same_credential_twice_is_one() {
+    let site = site(|_| {});
+    let good = bearer(&site.iam.token("storage.read:/", 600));
+    assert_eq!(site.ask("GET /data/in/f", &format!("{good}{good}")).status, 200);
+    let other = bearer(&site.iam.token("storage.read:/", 700));
+    assert_eq!(site.ask("GET /data/in/f", &format!("{good}{other}")).status, 401);
 }
 
 #[test]
@@ -246,6 +256,9 @@ fn macaroons_are_made_and_taken() {
     ] {
         let got = site.ask(line, &bearer(&text));
         assert_eq!(got.status, status, "{line}: {}", got.text);
+    }
+    for path in ["/public/f", "/", "*"] {
+        site.ask(&format!("OPTIONS {path}"), &bearer(&minted(READS, "/", 600, &[]))).has(",POST\r\n");
     }
     // Who has a certificate gets one for what the certificate may do, and for nothing else.
     let body = r#"{"caveats": ["activity:DOWNLOAD,LIST,UPLOAD"], "validity": "PT30M"}"#;

@@ -84,7 +84,7 @@ fn listings() {
             ("/d/a%20b", "0", &["http://h/d/a%20b"]),
             ("/d/a%20b", "1", &["http://h/d/a%20b"]),
             ("/", "1", &["http://h/", "http://h/d/"]),
-            ("http://other/d/sub", "1", &["http://h/d/sub/"]),
+            ("http://localhost/d/sub", "1", &["http://localhost/d/sub/"]),
         ] {
             let got = server.request(&format!("PROPFIND {target}"), &format!("Depth: {depth}\r\n"));
             assert_eq!((got.status(), sorted(&got.text())), (207, expected.to_vec()), "{target} {depth}");
@@ -103,11 +103,9 @@ fn listings() {
 #[test]
 fn what_propfind_refuses() {
     let server = TestServer::of(Arc::new(MemoryStorage::new()), |_| {});
-    for fields in ["", "Depth: infinity\r\n"] {
-        let got = server.request("PROPFIND /", fields);
-        assert_eq!((got.status(), got.field("content-type")), (403, Some("application/xml; charset=utf-8")));
-        assert!(got.text().contains("<D:propfind-finite-depth/>"));
-    }
+    let got = server.request("PROPFIND /", "Depth: infinity\r\n");
+    assert_eq!((got.status(), got.field("content-type")), (403, Some("application/xml; charset=utf-8")));
+    assert!(got.text().contains("<D:propfind-finite-depth/>"));
     server.request("PROPFIND /", "Depth: 2\r\n").assert_refused(Status::BAD_REQUEST, "Depth");
     let bad = with_body(&server, "PROPFIND /", "Depth: 0\r\n", "<a><b></a>");
     bad.assert_refused(Status::BAD_REQUEST, "XML");
@@ -130,6 +128,74 @@ fn what_propfind_refuses() {
     let got = client.response(false);
     assert!(got.text().contains("<D:prop><D:resourcetype/><D:displayname/>"), "{}", got.text());
     assert_eq!(client.request("PROPFIND /", "Depth: 0\r\n").status(), 207);
+}
+
+/// RFC 4918, 9.1, lets a server refuse an infinite depth of collections, and of nothing else.
+#[test]
+fn any_depth_of_a_file_and_of_nothing() {
+    for server in servers(|_| {}) {
+        put(&server, "/f", "x");
+        make(&server, &["/d"]);
+        put(&server, "/d/g", "x");
+        for depth in ["", "Depth: 0\r\n", "Depth: 1\r\n", "Depth: infinity\r\n"] {
+            let file = server.request("PROPFIND /f", depth);
+            assert_eq!((file.status(), hrefs(&file.text()).len()), (207, 1), "{depth}");
+            for missing in ["/none", "/none/f", "/f/", "/f/g"] {
+                assert_eq!(server.request(&format!("PROPFIND {missing}"), depth).status(), 404, "{depth}");
+            }
+        }
+        // What XRootD's client asks to know of one directory.
+        let itself = server.request("PROPFIND /d", "");
+        assert_eq!((itself.status(), hrefs(&itself.text())), (207, vec!["http://h/d/"]));
+        for directory in ["/", "/d", "/d/"] {
+            let refused = server.request(&format!("PROPFIND {directory}"), "Depth: infinity\r\n");
+            assert_eq!(refused.status(), 403, "{directory}");
+            assert!(refused.text().contains("<D:propfind-finite-depth/>"), "{directory}");
+        }
+    }
+}
+
+/// RFC 4918, 8.4: a body that nobody reads is refused, and nothing is done.
+#[test]
+fn bodies_that_mean_nothing() {
+    for server in servers(|_| {}) {
+        put(&server, "/f", "x");
+        for (line, fields) in [
+            ("DELETE /f", ""),
+            ("COPY /f", "Destination: /g\r\n"),
+            ("MOVE /f", "Destination: /g\r\n"),
+            ("MKCOL /g", ""),
+        ] {
+            for body in
+                ["Content-Length: 1\r\n\r\nx", "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"]
+            {
+                let got = server.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}{body}"));
+                got.assert_refused(Status::UNSUPPORTED_MEDIA_TYPE, "body");
+            }
+            assert_eq!((get(&server, "/f"), get(&server, "/g")), (Some("x".into()), None), "{line}");
+        }
+        assert_eq!(server.request("DELETE /f", "Content-Length: 0\r\n").status(), 204);
+    }
+}
+
+/// RFC 4918, 9.6.1 and 9.9.2, are about collections.
+#[test]
+fn files_have_no_depth() {
+    for server in servers(|_| {}) {
+        make(&server, &["/d"]);
+        for depth in ["0", "1", "infinity"] {
+            put(&server, "/f", "x");
+            let depth = format!("Depth: {depth}\r\n");
+            let moved = server.request("MOVE /f", &format!("Destination: /g\r\n{depth}"));
+            assert_eq!(moved.status(), 201, "{depth}");
+            assert_eq!(server.request("DELETE /g", &depth).status(), 204, "{depth}");
+        }
+        put(&server, "/f", "x");
+        server.request("DELETE /f", "Depth: 2\r\n").assert_refused(Status::BAD_REQUEST, "Depth");
+        server.request("DELETE /d", "Depth: 1\r\n").assert_refused(Status::BAD_REQUEST, "Depth");
+        let moved = server.request("MOVE /d", "Destination: /e\r\nDepth: 0\r\n");
+        moved.assert_refused(Status::BAD_REQUEST, "Depth");
+    }
 }
 
 #[test]
@@ -443,10 +509,10 @@ fn directories_above_the_exports() {
         assert_eq!(server.request(line, "Depth: infinity\r\n").status(), status, "{line}");
     }
     for (target, allowed) in [
-        ("/two", "GET, HEAD, OPTIONS, PROPFIND"),
-        ("/two/readable/f", "GET, HEAD, OPTIONS, PROPFIND, COPY"),
-        ("/one/f", "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, MOVE, COPY"),
-        ("*", "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, MOVE, COPY"),
+        ("/two", "GET,HEAD,OPTIONS,PROPFIND"),
+        ("/two/readable/f", "GET,HEAD,OPTIONS,PROPFIND,COPY"),
+        ("/one/f", "GET,HEAD,PUT,DELETE,OPTIONS,PROPFIND,PROPPATCH,MKCOL,MOVE,COPY"),
+        ("*", "GET,HEAD,PUT,DELETE,OPTIONS,PROPFIND,PROPPATCH,MKCOL,MOVE,COPY"),
     ] {
         let got = server.request(&format!("OPTIONS {target}"), "");
         assert_eq!(got.field("allow"), Some(allowed), "{target}");

@@ -430,7 +430,7 @@ fn a_name_that_points_here_from_elsewhere_is_refused() {
         ("[::1]", 200),
         ("evil.example", 421),
         ("evil.example:1094", 421),
-        ("", 421),
+        ("", 400),
     ] {
         let got = server.ask(&format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert_eq!(got.status(), status, "{host:?}");
@@ -541,9 +541,9 @@ fn directories() {
     assert!(page.field("content-security-policy").unwrap().starts_with("default-src 'none'"));
     let text = page.text();
     assert!(!text.contains("<script>") && text.contains("&lt;script&gt;alert(1)&lt;"), "{text}");
-    assert!(text.contains("href=\"../\"") && text.contains("href=\"./a%26b%20%22c%22\""), "{text}");
+    assert!(text.contains("href=\"../\"") && text.contains("href=\"a%26b%20%22c%22\""), "{text}");
     let root = server.request("GET /", "").text();
-    assert!(root.contains("1.50 MB") && root.contains("href=\"./sub%20dir/\""), "{root}");
+    assert!(root.contains("1.50 MB") && root.contains("href=\"sub%20dir/\""), "{root}");
     assert!(!root.contains("href=\"../\"") && !root.contains(".gridlane"), "{root}");
     let json = server.request("GET /", "Accept: text/html;q=0.1, application/json\r\n");
     let rows: serde_json::Value = serde_json::from_slice(&json.body).unwrap();

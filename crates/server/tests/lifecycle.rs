@@ -94,6 +94,33 @@ fn the_log_says_what_happened() {
 }
 
 #[test]
+fn what_clients_fill_is_cut_and_plain_in_the_log() {
+    let server = TestServer::start();
+    let long = format!("\u{202e}{}\u{9b}31m", "x".repeat(4000));
+    let mut client = server.connect();
+    client.request("GET /none", &format!("User-Agent: {long}\r\nRange: {long}\r\nDestination: /{long}\r\n"));
+    let method = "M".repeat(4000);
+    client.request(&format!("{method} /none"), "");
+    client.send(format!("GET /{long} HTTP/1.1\r\nBad\r\n\r\n"));
+    client.response(false);
+    drop(client);
+    let (_, log) = server.stop();
+    assert_eq!(log.len(), 3);
+    let max = gridlane_core::limits::LOGGED_FIELD_BYTES_MAX;
+    for (record, key) in [(0, "user_agent"), (0, "range"), (1, "method"), (2, "path")] {
+        let text = log[record][key].as_str().unwrap();
+        assert!((200..=max).contains(&text.len()), "{key}: {} bytes", text.len());
+    }
+    let is_plain =
+        |text: &str| text.chars().all(|character| character.is_ascii_graphic() || character == ' ');
+    assert!(
+        log.iter()
+            .flat_map(|record| record.as_object().unwrap().values())
+            .all(|value| { value.as_str().is_none_or(is_plain) })
+    );
+}
+
+#[test]
 fn a_stop_lets_running_requests_finish_and_closes_idle_connections() {
     let storage = MemoryStorage::new();
     let bytes = noise(1_000_000, 1);

@@ -43,6 +43,14 @@ fn requests_that_two_programs_could_read_differently() {
         ("GET /f HTTP/1.1\r\nHost: h\r\nHost: i\r\n\r\n", 400),
         ("GET /f HTTP/3.0\r\nHost: h\r\n\r\n", 505),
         ("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: more\r\n\r\n", 417),
+        ("GET /f HTTP/1.1\r\nHost: u@h\r\n\r\n", 400),
+        ("GET /f HTTP/1.1\r\nHost: h/x\r\n\r\n", 400),
+        ("GET /f HTTP/1.1\r\nHost:\r\n\r\n", 400),
+        ("GET http://h/f HTTP/1.1\r\nHost: u@h\r\n\r\n", 400),
+        ("GET /f HTTP/3\r\nHost: h\r\n\r\n", 400),
+        ("GET /f HTTP/2.0\r\nHost: h\r\n\r\n", 505),
+        ("PUT /f HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked, gzip\r\n\r\n", 400),
+        ("PUT /f HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3;\r\nnew\r\n0\r\n\r\n", 400),
         ("\x16\x03\x01\x00\x05hello", 400),
     ] {
         let mut client = server.connect();
@@ -68,15 +76,20 @@ fn methods() {
     for target in ["*", "/", "/none"] {
         let got = server.request(&format!("OPTIONS {target}"), "");
         assert_eq!((got.status(), got.field("dav")), (200, Some("1")));
-        let all = "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, MOVE, COPY";
+        let all = "GET,HEAD,PUT,DELETE,OPTIONS,PROPFIND,PROPPATCH,MKCOL,MOVE,COPY";
         assert_eq!(got.field("allow"), Some(all));
         assert_eq!((got.field("ms-author-via"), got.field("accept-ranges")), (Some("DAV"), Some("bytes")));
     }
     let readable = TestServer::with(|_| {});
     for target in ["*", "/"] {
         let got = readable.request(&format!("OPTIONS {target}"), "");
-        assert_eq!(got.field("allow"), Some("GET, HEAD, OPTIONS, PROPFIND"));
+        assert_eq!(got.field("allow"), Some("GET,HEAD,OPTIONS,PROPFIND"));
     }
+    // The host of a complete URL counts, also for what is ours.
+    let redirected = "PROPFIND http://localhost:7/ HTTP/1.1\r\nHost: h\r\nDepth: 0\r\n\r\n";
+    assert!(server.ask(redirected).text().contains("<D:href>http://localhost:7/</D:href>"));
+    let elsewhere = server.ask("GET http://elsewhere.example/ HTTP/1.1\r\nHost: h\r\n\r\n");
+    elsewhere.assert_refused(Status::MISDIRECTED_REQUEST, "Host");
     // What such a request carries does not become the next request.
     let mut client = server.connect();
     client.send(

@@ -216,6 +216,34 @@ fn conditions_protect_files() {
 }
 
 #[test]
+fn nothing_is_replaced_where_the_client_says_so() {
+    let server = TestServer::start();
+    let put = |field: &str| {
+        server.ask(&format!("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nOverwrite: {field}\r\n\r\nx"))
+    };
+    assert_eq!(put("F").status(), 201);
+    server.write("f", "old");
+    put("F").assert_refused(Status::CONFLICT, "does not overwrite");
+    put("no").assert_refused(Status::BAD_REQUEST, "Overwrite");
+    assert_eq!(server.read("f").unwrap(), b"old");
+    assert_eq!(put("T").status(), 204);
+    // Of two at once, one wins.
+    std::fs::remove_file(server.path("f")).unwrap();
+    let mut clients = [server.connect(), server.connect()];
+    for client in &mut clients {
+        client.send(
+            "PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nOverwrite: F\r\nExpect: 100-continue\r\n\r\n",
+        );
+        assert_eq!(client.head().status, Status::CONTINUE);
+    }
+    let statuses = clients.map(|mut client| {
+        client.send("x");
+        client.response(false).status()
+    });
+    assert_eq!(statuses, [201, 409]);
+}
+
+#[test]
 fn what_the_client_says_of_its_bytes_is_checked() {
     let server = TestServer::start();
     let put = |fields: &str| {

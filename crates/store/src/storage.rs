@@ -116,8 +116,20 @@ pub trait Object: Send + Sync {
     fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Whether the bytes are, as far as can be told without reading them, still those of
-    /// [`metadata`](Object::metadata).
+    /// [`metadata`](Object::metadata). What becomes of the file's names, of its mode and of its owner changes none.
     fn is_unchanged(&self) -> bool;
+
+    /// How long to wait before [`settle`](Object::settle) is called, where that is needed for
+    /// [`is_unchanged`](Object::is_unchanged) to tell of every change that begins later; `None` where it does so already.
+    fn settles_in(&self, now: SystemTime) -> Option<Duration> {
+        let _ = now;
+        None
+    }
+
+    /// Waits for whoever is changing the bytes by a system call at this moment; returns whether they are unchanged.
+    fn settle(&self) -> bool {
+        self.is_unchanged()
+    }
 
     /// Whether [`is_still_at`](Object::is_still_at) can tell.
     fn can_be_found_again(&self) -> bool {

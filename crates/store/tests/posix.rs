@@ -247,6 +247,7 @@ fn any_change_changes_the_tag() {
         }
     }
     assert_ne!(export.storage.stat(&path("f")).unwrap().tag, object.metadata().tag);
+    fs::write(&file, b"three").unwrap();
     assert!(!object.is_unchanged());
 }
 

@@ -54,6 +54,11 @@ fn check_request(head: &RequestHead) {
     check_fields(&head.headers, limits::REQUEST_HEADERS_MAX);
     let hosts = head.headers.all("host").count();
     assert!(hosts == 1 || (hosts == 0 && head.version == Version::Http10));
+    // It stands in URLs that others read.
+    assert!(
+        head.host()
+            .is_none_or(|host| !host.is_empty() && !host.contains(['/', '@', '?', '#', '\\', '<', '"', ' ']))
+    );
     if head.headers.contains("transfer-encoding") {
         assert!(!head.headers.contains("content-length") && head.version == Version::Http11);
         assert_eq!(head.body, RequestBody::Chunked);
@@ -63,7 +68,9 @@ fn check_request(head: &RequestHead) {
         Target::Resource { path, query } => {
             check_path(path);
             let query = query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-            format!("{path}{query}")
+            // A host that was in the target is what counts.
+            let origin = head.authority.as_ref().map(|host| format!("http://{host}")).unwrap_or_default();
+            format!("{origin}{path}{query}")
         }
         Target::Server if head.method == Method::Options => "*".to_owned(),
         Target::Server => "h:1".to_owned(),

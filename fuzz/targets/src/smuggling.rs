@@ -75,12 +75,15 @@ const REFUSED_BY_US: &[(&str, &str)] = &[
     ("the request has too many empty lines in front", "RFC 9112, 2.2: at least one is skipped; two are here"),
     ("the request has no Host", "RFC 9112, 3.2, demands the 400"),
     ("the request has more than one Host", "RFC 9112, 3.2, demands the 400"),
+    ("the Host is none", "RFC 9112, 3.2, demands the 400"),
     (
         "the request has more than one Content-Length",
         "RFC 9110, 8.6: equal ones may be taken, and need not be",
     ),
     ("the request has both Content-Length and Transfer-Encoding", "RFC 9112, 6.1: the way to smuggle"),
     ("the only transfer coding known is chunked", "hyper leaves other codings to the application"),
+    ("the last transfer coding of the request is not chunked", "RFC 9112, 6.3, demands the 400"),
+    ("the request's Transfer-Encoding is malformed", "RFC 9112, 6.1: chunked twice; and empty elements"),
     ("the only expectation known is 100-continue", "RFC 9110, 10.1.1, allows the 417"),
     ("only OPTIONS may ask about '*'", "RFC 9112, 3.2.4"),
     ("the request target", "RFC 9112, 3.2: hyper leaves targets to the application, and drops fragments"),
@@ -90,7 +93,11 @@ const REFUSED_BY_US: &[(&str, &str)] = &[
     ("a chunk size line of more than", "a limit of ours"),
     ("a trailer of more than", "a limit of ours"),
     ("a chunk size has no digits or too many", "more than sixteen digits, zeros in front included"),
-    ("a chunk size is not a hexadecimal number", "control characters in a chunk extension"),
+    ("a chunk size is not a hexadecimal number", "characters that are no blanks behind a size"),
+    (
+        "a chunk extension is malformed",
+        "hyper passes over extensions; RFC 9112, 7.1.1, has a grammar for them",
+    ),
     ("a line of a chunked body does not end in CRLF", "a bare LF in a chunk extension or a trailer"),
 ];
 

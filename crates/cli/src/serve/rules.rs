@@ -119,6 +119,11 @@ impl RuleTable {
                 )));
             }
         }
+        if self.subject.is_some() && self.issuer.is_none() {
+            let what =
+                "`subject` without `issuer`: another issuer may give the same subject to somebody else";
+            return Err(wrong(what.to_owned()).hint("add `issuer`, as it stands in [[auth.issuer]]"));
+        }
         let networks = match self.addresses.map(Words::all) {
             Some(none) if none.is_empty() => {
                 return Err(wrong(
@@ -190,6 +195,7 @@ mod tests {
             ("addresses = \"10.0.0.1/8\"\nmay = []", "10.0.0.1/8"),
             ("addresses = []\nmay = []", "nobody"),
             ("vo = \"atlas\"", "may"),
+            ("subject = \"ada\"\nmay = []", "without `issuer`"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.to_string().contains(word), "{text}: {error}");

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -24,9 +24,12 @@ const FILE_MIB: u64 = 256;
 const SENDS: [&str; 4] = ["write", "writev", "sendto", "sendmsg"];
 const FUTEX: [&str; 1] = ["futex"];
 
-/// A file without blocks on the disk: reading it costs what reading from the page cache costs.
+/// A file without blocks on the disk: reading it costs what reading from the page cache costs. It is at rest, as nearly all
+/// that is served: what was changed a moment ago is copied before it is sent.
 fn large_file(dir: &Path, mib: u64) {
-    fs::File::create(dir.join("big")).unwrap().set_len(mib * MIB as u64).unwrap();
+    let file = fs::File::create(dir.join("big")).unwrap();
+    file.set_len(mib * MIB as u64).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
 }
 
 /// What a server asks of the kernel from its start to its end, while something is done with it.

@@ -90,8 +90,12 @@ pub(crate) fn of(head: &RequestHead) -> Result<Option<Presented>, Bad> {
     let bad = |kind, message: &str| Bad { kind, refusal: Refusal::new(Cause::Malformed, message) };
     let mut fields = head.headers.all("authorization");
     if let Some(field) = fields.next() {
-        if fields.next().is_some() {
-            return Err(bad(Kind::Other, "the request has several credentials: more than one Authorization"));
+        // Programs that set a credential twice say the same twice. Two different ones are no answer.
+        if fields.any(|other| other != field) {
+            return Err(bad(
+                Kind::Other,
+                "the request has several credentials: more than one Authorization, and they differ",
+            ));
         }
         return in_field(field).map(Some);
     }
@@ -208,6 +212,8 @@ mod tests {
             ("/f", "Authorization: Bearer\r\n", "neither Bearer nor Basic"),
             ("/f", "Authorization: Negotiate abc\r\n", "neither Bearer nor Basic"),
             ("/f", "Authorization: Bearer a\r\nAuthorization: Bearer b\r\n", "several credentials"),
+            ("/f", "Authorization: Bearer MDAx\r\nauthorization: Bearer MDAx \r\n", "macaroon MDAx"),
+            ("/f", "Authorization: Bearer a\r\nAuthorization: bearer a\r\n", "several credentials"),
             ("/f?authz=a&authz=b", "", "several credentials"),
             ("/f?authz=%ff", "", "no text"),
         ] {

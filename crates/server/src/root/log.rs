@@ -12,7 +12,7 @@ use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId, ztn};
 
 use super::answer::{Failure, shown};
 use super::context::{Context, Link, Session};
-use crate::access_log::{Record, timestamp};
+use crate::access_log::{Record, timestamp, told};
 use crate::client::{Client, Decided};
 use crate::connection::request_id;
 use crate::settings::LogLevel;
@@ -133,7 +133,7 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
     let id = request_id(shared.started_s, shared.metrics.began.next());
     let session = by.map(|(context, _)| &*context.session);
     let decided = by.and_then(|(_, client)| client.decision());
-    let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let told = |text: &str| Some(told(text)).filter(|text| !text.is_empty());
     let record = Record {
         time: timestamp(SystemTime::now()),
         id: &id,
@@ -155,7 +155,7 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
         decision: decided.as_ref().map(|decided| decided.what.as_str()),
         decided_path: decided.as_ref().and_then(|decided| decided.path_beside(line.path)),
         user: session.and_then(|session| told(&session.user)),
-        user_agent: session.map(|session| session.agent.as_str()).filter(|agent| !agent.is_empty()),
+        user_agent: session.and_then(|session| told(&session.agent)),
         client_id: None,
         client_info: session.and_then(|session| told(&session.purpose())),
         error: line.failure.map(|failure| failure.cause.as_deref().unwrap_or(&failure.text)),

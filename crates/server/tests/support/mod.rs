@@ -122,6 +122,11 @@ impl TestServer {
         self.ask(&format!("{line} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
     }
 
+    /// How many requests were answered to their end.
+    pub(crate) fn answered(&self) -> usize {
+        self.log.records().len()
+    }
+
     /// What changes the server while it runs.
     pub(crate) fn control(&self) -> Control {
         self.control.clone()

@@ -33,8 +33,8 @@ pub(super) fn identity_of(stat: &Statx) -> FileIdentity {
     FileIdentity { device: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor), number: stat.stx_ino }
 }
 
-/// What tells whether a file's bytes are still the same: what its tag is made of, but not as text, since every answer
-/// to a read ends with a comparison.
+/// What tells whether a file is still the same: what its tag is made of, but not as text, since every answer to a read
+/// ends with a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     number: u64,
@@ -59,6 +59,15 @@ impl Stamp {
         fstat(file).is_ok_and(|stat| Stamp::of_plain(&stat) == *self)
     }
 
+    /// Whether an open file still has the bytes that it had. The time of the last change of the inode says nothing of that:
+    /// a name more or less, another mode and another owner change it too.
+    pub(super) fn has_bytes_of(&self, file: impl AsFd) -> bool {
+        fstat(file).is_ok_and(|stat| {
+            let now = Stamp::of_plain(&stat);
+            (now.size_bytes, now.modified_ns) == (self.size_bytes, self.modified_ns)
+        })
+    }
+
     /// Whether it is the stamp of what is at `path` below `directory`, on `device`; never of a link.
     #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
     pub(super) fn is_at(&self, directory: impl AsFd, path: &Path, device: u64) -> bool {
@@ -76,6 +85,13 @@ impl Stamp {
             changed_ns: ns(stat.st_ctime as i64, stat.st_ctime_nsec as u64),
         }
     }
+}
+
+/// The distance of two times that the kernel's clock of files can tell apart: 1 to 10 ms, by how it was built. Linux 6.13
+/// and later tell more, for who has looked in between.
+pub(super) fn tick() -> Duration {
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::RealtimeCoarse);
+    Duration::from_nanos(tick.tv_nsec.unsigned_abs())
 }
 
 /// The metadata of a file or directory; `None` for everything else.
@@ -170,6 +186,27 @@ mod tests {
                 assert_eq!(tag(inode, size, modified, later), expected);
             }
         }
+    }
+
+    #[test]
+    fn names_and_modes_are_no_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        std::fs::write(at("a"), b"0123").unwrap();
+        let file = std::fs::File::open(at("a")).unwrap();
+        let stamp = Stamp::of(&look_at(&file).unwrap());
+        std::fs::hard_link(at("a"), at("b")).unwrap();
+        std::fs::set_permissions(at("a"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        std::fs::rename(at("a"), at("c")).unwrap();
+        std::fs::write(at("new"), b"4567").unwrap();
+        std::fs::rename(at("new"), at("c")).unwrap();
+        std::fs::remove_file(at("b")).unwrap();
+        assert!(stamp.has_bytes_of(&file));
+        std::fs::write(at("d"), b"0123").unwrap();
+        let file = std::fs::File::options().read(true).write(true).open(at("d")).unwrap();
+        let stamp = Stamp::of(&look_at(&file).unwrap());
+        file.set_len(3).unwrap();
+        assert!(!stamp.has_bytes_of(&file));
     }
 
     #[test]

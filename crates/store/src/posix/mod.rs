@@ -34,12 +34,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::{Checksum, ChecksumKind};
+use gridlane_core::{Checksum, ChecksumKind, limits};
 use gridlane_sys::file::CacheProbe;
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstatvfs, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, SeekFrom, fstatvfs, openat2};
 use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
@@ -221,6 +222,7 @@ impl Shared {
                 probe: self.probe(metadata.identity.device, &descriptor),
                 metadata,
                 stamp: Stamp::of(&stat),
+                is_settled: AtomicBool::new(false),
                 epoch,
                 file: File::from(descriptor),
                 shared: Arc::clone(self),
@@ -389,6 +391,8 @@ struct PosixObject {
     metadata: Metadata,
     /// Of `metadata`.
     stamp: Stamp,
+    /// Whether every change that began before it was opened is over.
+    is_settled: AtomicBool,
     /// Of in-place [changes] when it was opened.
     epoch: u64,
     shared: Arc<Shared>,
@@ -424,7 +428,28 @@ impl Object for PosixObject {
     }
 
     fn is_unchanged(&self) -> bool {
-        self.stamp.is_of(&self.file)
+        self.stamp.has_bytes_of(&self.file)
+    }
+
+    fn settles_in(&self, now: SystemTime) -> Option<Duration> {
+        if self.is_settled.load(Ordering::Relaxed) {
+            return None;
+        }
+        // A time to come was set by somebody: a write would have set the present one.
+        let age = now.duration_since(self.metadata.modified).ok()?;
+        (age < limits::FILE_AT_REST_MIN).then(|| metadata::tick().saturating_sub(age))
+    }
+
+    /// A write sets the time first and changes the bytes then, for as long as it takes: who looks and reads meanwhile gets
+    /// a mixture that no later look tells of. The kernel holds the inode's lock all that time, and asking where data are
+    /// takes it as well (ext4, tmpfs, Btrfs, F2FS; on XFS reads wait for writes by themselves).
+    fn settle(&self) -> bool {
+        let _ = rustix::fs::seek(&self.file, SeekFrom::Data(0));
+        let is_unchanged = self.is_unchanged();
+        if is_unchanged {
+            self.is_settled.store(true, Ordering::Relaxed);
+        }
+        is_unchanged
     }
 
     fn can_be_found_again(&self) -> bool {
@@ -442,7 +467,9 @@ impl Object for PosixObject {
     }
 
     fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
-        if !self.is_unchanged() {
+        // What stays has to be right for longer than an answer: bytes that were changed and got their old time back are
+        // seen by nothing else than this.
+        if !self.stamp.is_of(&self.file) {
             return Ok(());
         }
         checksums::keep(&self.shared, &self.file, &self.metadata, self.epoch, checksum)

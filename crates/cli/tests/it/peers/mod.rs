@@ -7,6 +7,7 @@ mod aria2;
 mod cadaver;
 mod curl_forms;
 mod davix;
+mod fsspec;
 mod gfal;
 mod litmus;
 mod rclone;

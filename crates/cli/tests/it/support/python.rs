@@ -20,6 +20,11 @@ pub(crate) fn tokens(script: &str) -> Command {
     of_environment("tokens-1", script)
 }
 
+/// Python with fsspec and what it speaks HTTP with.
+pub(crate) fn fsspec(script: &str) -> Command {
+    of_environment("fsspec-2026.9.0", script)
+}
+
 fn of_environment(name: &str, script: &str) -> Command {
     let environment = cached(name);
     let complete = environment.join("complete");
