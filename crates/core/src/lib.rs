@@ -10,6 +10,7 @@ pub mod error;
 pub mod limits;
 pub mod network;
 pub mod pacer;
+mod posix_crc;
 pub mod range;
 pub mod secret;
 pub mod time;
