@@ -84,7 +84,8 @@ struct Rules {
 }
 
 /// Why nobody may change anything in an export that is read-only, in words.
-pub const READ_ONLY: &str = "this server does not let anyone write here; its operator can with --allow-write";
+pub const READ_ONLY: &str = "this export is read-only: nobody may write here, unless its operator says --allow-write, or \
+    `allow-write = true` instead of `read-only` where a file has the exports";
 
 /// Why a client may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
