@@ -9,6 +9,7 @@ use std::str::FromStr;
 use md5::Digest as _;
 
 use crate::error::{Error, ErrorKind, Fault};
+use crate::posix_crc::PosixCrc;
 
 /// An algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,10 +26,13 @@ pub enum ChecksumKind {
     Sha1,
     /// SHA-512 (FIPS 180-4).
     Sha512,
+    /// The CRC of POSIX' `cksum`, as XRootD's `crc32`. Nobody else means that by the name, so it is not one of those that
+    /// can be named: neither on the command line nor in a metalink.
+    PosixCrc,
 }
 
 impl ChecksumKind {
-    /// Every algorithm, cheapest first.
+    /// Every algorithm that can be named, cheapest first.
     pub const ALL: [ChecksumKind; 6] = [
         ChecksumKind::Adler32,
         ChecksumKind::Crc32c,
@@ -36,6 +40,17 @@ impl ChecksumKind {
         ChecksumKind::Md5,
         ChecksumKind::Sha1,
         ChecksumKind::Sha512,
+    ];
+
+    /// Every algorithm whose value may be kept with a file.
+    pub const KEPT: [ChecksumKind; 7] = [
+        ChecksumKind::Adler32,
+        ChecksumKind::Crc32c,
+        ChecksumKind::Sha256,
+        ChecksumKind::Md5,
+        ChecksumKind::Sha1,
+        ChecksumKind::Sha512,
+        ChecksumKind::PosixCrc,
     ];
 
     /// What our server computes for whoever asks: those that the grid uses. The others it would compute for
@@ -52,13 +67,14 @@ impl ChecksumKind {
             ChecksumKind::Sha256 => "sha256",
             ChecksumKind::Sha1 => "sha1",
             ChecksumKind::Sha512 => "sha512",
+            ChecksumKind::PosixCrc => "crc32",
         }
     }
 
     /// Length of a value in bytes.
     pub fn value_len(self) -> usize {
         match self {
-            ChecksumKind::Adler32 | ChecksumKind::Crc32c => 4,
+            ChecksumKind::Adler32 | ChecksumKind::Crc32c | ChecksumKind::PosixCrc => 4,
             ChecksumKind::Md5 => 16,
             ChecksumKind::Sha256 => 32,
             ChecksumKind::Sha1 => 20,
@@ -70,7 +86,7 @@ impl ChecksumKind {
     pub fn strength(self) -> u8 {
         match self {
             ChecksumKind::Adler32 => 0,
-            ChecksumKind::Crc32c => 1,
+            ChecksumKind::Crc32c | ChecksumKind::PosixCrc => 1,
             ChecksumKind::Md5 => 2,
             ChecksumKind::Sha1 => 3,
             ChecksumKind::Sha256 => 4,
@@ -200,6 +216,7 @@ enum State {
     Sha256(sha2::Sha256),
     Sha1(sha1::Sha1),
     Sha512(sha2::Sha512),
+    PosixCrc(PosixCrc),
 }
 
 impl Hasher {
@@ -212,6 +229,7 @@ impl Hasher {
             ChecksumKind::Sha256 => State::Sha256(sha2::Sha256::new()),
             ChecksumKind::Sha1 => State::Sha1(sha1::Sha1::new()),
             ChecksumKind::Sha512 => State::Sha512(sha2::Sha512::new()),
+            ChecksumKind::PosixCrc => State::PosixCrc(PosixCrc::default()),
         })
     }
 
@@ -224,6 +242,7 @@ impl Hasher {
             State::Sha256(state) => state.update(bytes),
             State::Sha1(state) => state.update(bytes),
             State::Sha512(state) => state.update(bytes),
+            State::PosixCrc(state) => state.update(bytes),
         }
     }
 
@@ -236,6 +255,7 @@ impl Hasher {
             State::Sha256(state) => (ChecksumKind::Sha256, state.finalize().to_vec()),
             State::Sha1(state) => (ChecksumKind::Sha1, state.finalize().to_vec()),
             State::Sha512(state) => (ChecksumKind::Sha512, state.finalize().to_vec()),
+            State::PosixCrc(state) => (ChecksumKind::PosixCrc, state.finish().to_be_bytes().to_vec()),
         };
         Checksum { kind, value }
     }
@@ -291,6 +311,8 @@ mod tests {
             assert_eq!(of(kind, b"").len(), 2 * kind.value_len());
             assert_eq!(kind.name().parse::<ChecksumKind>().unwrap(), kind);
         }
+        assert_eq!(of(ChecksumKind::PosixCrc, b"abc"), "48aa78a2");
+        assert!("crc32".parse::<ChecksumKind>().is_err(), "everybody else means zlib's by that");
         assert_eq!("SHA".parse::<ChecksumKind>().unwrap(), ChecksumKind::Sha1);
     }
 

@@ -11,6 +11,7 @@ pub mod limits;
 pub mod name;
 pub mod network;
 pub mod pacer;
+mod posix_crc;
 pub mod range;
 pub mod secret;
 pub mod text;

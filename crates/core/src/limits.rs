@@ -174,7 +174,7 @@ pub const THROTTLED_CLIENTS_MAX: usize = 65_536;
 pub const ADMIN_CONNECTIONS_MAX: usize = 16;
 /// After a connection there could not be accepted.
 pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long the metrics wait for an export to tell how much room it has.
+/// How long the metrics wait for an export to tell how much room it has, and `/readyz` whether it is where it was.
 pub const ADMIN_SPACE_MAX: Duration = Duration::from_secs(1);
 /// How long a request on the admin address may take, from connecting to the end of the answer.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
@@ -559,6 +559,9 @@ pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Bytes of a path over root://: twice what Linux opens (`PATH_MAX`), for slashes that do not count. Over HTTP a request
 /// line has no more.
 pub const ROOT_PATH_BYTES_MAX: usize = 8192;
+/// Paths of one question for what has become of their staging (`query prepare`): each is looked at. gfal2 asks for a few
+/// hundred at a time.
+pub const ROOT_PREPARED_PATHS_MAX: usize = 1024;
 /// Connections that join a session, beside the one that it began with: what XRootD's servers announce as `bind_max`.
 pub const ROOT_BOUND_MAX: usize = 15;
 /// Requests on one connection over root:// that have no answer yet: a client asks for no more, a server reads no more.

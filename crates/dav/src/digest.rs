@@ -32,6 +32,7 @@ pub fn name(kind: ChecksumKind) -> &'static str {
         ChecksumKind::Sha256 => "sha-256",
         ChecksumKind::Sha1 => "sha",
         ChecksumKind::Sha512 => "sha-512",
+        ChecksumKind::PosixCrc => "unixcksum",
     }
 }
 

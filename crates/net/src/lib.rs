@@ -29,4 +29,5 @@ pub mod tls;
 pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
 pub use dial::{Dialer, Dialled, Reached, Route};
 pub use proxy::{Proxies, Proxy, ProxyKind};
+pub use records::RecordEnds;
 pub use stream::Stream;

@@ -59,6 +59,51 @@ pub(crate) struct Records {
     is_ended: bool,
 }
 
+/// Where the records end that bytes are sent in: a peer may want to find whole units of what is sent in each of them.
+/// A unit is at most [`TLS_RECORD_BYTES_MAX`] long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecordEnds {
+    /// The first one, in bytes of plaintext from here.
+    pub first: usize,
+    /// Each further one, in bytes behind the one before.
+    pub each: usize,
+}
+
+impl RecordEnds {
+    /// Where nothing but the size of a record bounds them.
+    pub const FULL: RecordEnds = RecordEnds { first: TLS_RECORD_BYTES_MAX, each: TLS_RECORD_BYTES_MAX };
+
+    /// What no peer would refuse: a record has a byte at least, and as many as it may have at most.
+    fn bounded(self) -> RecordEnds {
+        let bounded = |bytes: usize| bytes.clamp(1, TLS_RECORD_BYTES_MAX);
+        RecordEnds { first: bounded(self.first), each: bounded(self.each) }
+    }
+
+    /// The last end that is not behind `bytes`; `bytes` itself where the first one is behind it.
+    pub fn last_within(self, bytes: usize) -> usize {
+        let RecordEnds { first, each } = self.bounded();
+        match bytes.checked_sub(first) {
+            Some(behind) => first + behind / each * each,
+            None => bytes,
+        }
+    }
+
+    /// The first end that is not in front of `bytes`.
+    pub fn next_from(self, bytes: usize) -> usize {
+        let RecordEnds { first, each } = self.bounded();
+        match bytes.checked_sub(first) {
+            Some(behind) => first.saturating_add(behind.div_ceil(each).saturating_mul(each)),
+            None => first,
+        }
+    }
+
+    /// How many records that many bytes take.
+    fn count(self, bytes: usize) -> usize {
+        let RecordEnds { first, each } = self.bounded();
+        1 + bytes.saturating_sub(first).div_ceil(each)
+    }
+}
+
 /// What the handshake has left.
 pub(crate) enum Keys {
     Client(KernelConnection<ClientConnectionData>),
@@ -195,20 +240,23 @@ impl Records {
     }
 
     /// Bytes that [`Records::seal`] may need for so much plaintext.
-    pub(crate) fn sealed_bytes(plain_bytes: usize) -> usize {
-        let records = plain_bytes.div_ceil(TLS_RECORD_BYTES_MAX).max(1);
+    pub(crate) fn sealed_bytes(plain_bytes: usize, ends: RecordEnds) -> usize {
+        let records = ends.count(plain_bytes);
         // Each may have to follow a change of keys.
         plain_bytes + records * (2 * OVERHEAD_BYTES + KEY_UPDATE_MESSAGE.len())
     }
 
     /// Encrypts `plain` into the front of `out`, which has [enough room](Records::sealed_bytes); returns how many bytes
-    /// that takes. New keys come first when they are due.
-    pub(crate) fn seal(&mut self, plain: &[u8], out: &mut [u8]) -> Result<usize, Error> {
+    /// that takes. Records end where `ends` says. New keys come first when they are due.
+    pub(crate) fn seal(&mut self, plain: &[u8], ends: RecordEnds, out: &mut [u8]) -> Result<usize, Error> {
         if self.is_ended {
             return Err(Error::General("nothing may follow the end of TLS".into()));
         }
         let mut filled = 0;
-        for part in plain.chunks(TLS_RECORD_BYTES_MAX) {
+        let RecordEnds { first, each } = ends.bounded();
+        let (first, rest) = plain.split_at(plain.len().min(first));
+        let first = Some(first).filter(|first| !first.is_empty());
+        for part in first.into_iter().chain(rest.chunks(each)) {
             if self.owes_update || self.sealer.sequence >= self.sealed_max {
                 filled += self.seal_update(&mut out[filled..])?;
             }

@@ -27,7 +27,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
 };
 
-use crate::records::{HEADER_BYTES, Keys, OVERHEAD_BYTES, Opened, Records, Stop, first_record};
+use crate::records::{HEADER_BYTES, Keys, OVERHEAD_BYTES, Opened, RecordEnds, Records, Stop, first_record};
 
 /// Room for one partial record: its 5-byte header, 16 KiB, and what a cipher may add (RFC 8446, 5.2).
 const HEADROOM: usize = 20 * 1024;
@@ -370,16 +370,29 @@ impl Session {
     /// Encrypts the front of `bytes` (at most [`ENCRYPT_BYTES`]) behind what waits to be sent; returns
     /// how many bytes that was. Nothing may wait in [`Session::output`].
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_in(bytes, RecordEnds::FULL)
+    }
+
+    /// The same in records that end where `ends` says, or where `bytes` do.
+    pub(crate) fn write_in(&mut self, bytes: &[u8], ends: RecordEnds) -> io::Result<usize> {
         if let Some(cause) = &self.failed {
             return Err(invalid(cause.clone()));
         }
-        let part = &bytes[..bytes.len().min(ENCRYPT_BYTES)];
+        let part = match bytes.len() <= ENCRYPT_BYTES {
+            true => bytes,
+            false => &bytes[..ends.last_within(ENCRYPT_BYTES)],
+        };
         if let Layer::Ours(records) = &mut self.layer {
             let outgoing = &mut Outgoing { buf: &mut self.outgoing, filled: &mut self.filled };
-            let room = outgoing.room(Records::sealed_bytes(part.len()));
-            self.filled += records.seal(part, room).map_err(invalid)?;
+            let room = outgoing.room(Records::sealed_bytes(part.len(), ends));
+            self.filled += records.seal(part, ends, room).map_err(invalid)?;
             return Ok(part.len());
         }
+        // A record at a time where they are not of full size: rustls fills those that it makes.
+        let part = match ends == RecordEnds::FULL {
+            true => part,
+            false => &part[..part.len().min(ends.next_from(1))],
+        };
         let mut written = false;
         loop {
             match self.step(&mut [], Some((part, &mut written)))? {

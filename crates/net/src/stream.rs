@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::coop::consume_budget;
 
 use crate::gather::Gather;
+use crate::records::RecordEnds;
 use crate::session::{Need, Session, Side};
 
 /// How often to look for the end of a connection behind bytes that nobody reads for the moment.
@@ -271,6 +272,11 @@ impl Stream {
     /// The same as [`write_some`](Stream::write_some) without waiting: `None` when the socket is full. With `more`,
     /// the kernel may keep what is not a whole packet until what follows at once.
     pub fn try_write(&mut self, bytes: &[u8], more: bool) -> io::Result<Option<usize>> {
+        self.try_write_in(bytes, more, RecordEnds::FULL)
+    }
+
+    /// The same; over TLS in records that end where `ends` says, or where `bytes` do.
+    pub fn try_write_in(&mut self, bytes: &[u8], more: bool, ends: RecordEnds) -> io::Result<Option<usize>> {
         let Some(session) = &mut self.session else {
             return unless_would_block(self.try_send(bytes, more));
         };
@@ -279,7 +285,7 @@ impl Stream {
             if bytes.is_empty() {
                 return Ok(Some(0));
             }
-            taken = session.write(bytes)?;
+            taken = session.write_in(bytes, ends)?;
         }
         match self.socket.try_write(session.output()) {
             Ok(0) => Err(io::ErrorKind::WriteZero.into()),

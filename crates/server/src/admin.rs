@@ -103,7 +103,16 @@ async fn decide(head: &RequestHead, shared: &Shared, phase: Phase, is_local: boo
     match path.as_str() {
         "/healthz" => text(Status::OK, "alive"),
         "/readyz" => match phase {
-            Phase::Serving => text(Status::OK, "ready"),
+            Phase::Serving => match displaced(shared).await {
+                None => text(Status::OK, "ready"),
+                Some(export) => {
+                    let what = format!(
+                        "the directory that is served at {export} is not the one that is there now: what is there is served \
+                         when the server has looked again, or at SIGHUP"
+                    );
+                    text(Status::SERVICE_UNAVAILABLE, &what)
+                }
+            },
             Phase::Draining | Phase::Stopping => text(Status::SERVICE_UNAVAILABLE, "stopping"),
         },
         _ => metrics(shared, phase).await,
@@ -139,6 +148,29 @@ async fn spaces(shared: &Shared) -> Vec<(String, Space)> {
         }
     }
     spaces
+}
+
+/// The first export whose storage is not what is found in its place, as far as that is told in time: of a storage that
+/// does not answer nobody knows.
+async fn displaced(shared: &Shared) -> Option<String> {
+    let looking = &shared.looking;
+    for export in shared.exports.iter() {
+        let path = export.path.to_string();
+        let name = format!("place of {path}");
+        if !lock(looking).insert(name.clone()) {
+            continue;
+        }
+        let (storage, looked) = (Arc::clone(&export.storage), Arc::clone(looking));
+        let asked = tokio::task::spawn_blocking(move || {
+            let is_in_place = storage.is_in_place();
+            lock(&looked).remove(&name);
+            is_in_place
+        });
+        if let Ok(Ok(false)) = timeout(limits::ADMIN_SPACE_MAX, asked).await {
+            return Some(path);
+        }
+    }
+    None
 }
 
 /// The exports whose storage was asked and has not answered yet: each blocks a thread, and one is enough.

@@ -84,7 +84,7 @@ struct Rules {
 }
 
 /// Why nobody may change anything in an export that is read-only, in words.
-pub const READ_ONLY: &str = "nobody may change anything here: the export is read-only; its operator can change that, with \
+pub const READ_ONLY: &str = "this export is read-only: nobody may change anything here; its operator can change that, with \
                              --allow-write, or by taking `read-only` out of its [[export]]";
 
 /// Why a client may not do something.

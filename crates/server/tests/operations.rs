@@ -297,6 +297,15 @@ fn the_admin_address_tells_how_it_goes() {
     };
     let get = |path: &str| ask(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
     assert_eq!((get("/healthz").status(), get("/readyz").status()), (200, 200));
+    // Another directory where the served one was.
+    let place = server.path("f").parent().unwrap().to_owned();
+    let aside = place.with_extension("aside");
+    std::fs::rename(&place, &aside).unwrap();
+    let unready = get("/readyz");
+    assert_eq!((unready.status(), get("/healthz").status()), (503, 200));
+    assert!(unready.text().contains("served at / is not the one"), "{}", unready.text());
+    std::fs::rename(&aside, &place).unwrap();
+    assert_eq!(get("/readyz").status(), 200);
     assert_eq!(server.request("GET /f", "").status(), 200);
     assert_eq!(server.request("GET /none", "").status(), 404);
     // A request is counted when its answer is out, which the client may see a moment earlier.

@@ -80,8 +80,10 @@ fn every_request_is_answered() {
     assert_eq!(session.ok(Chmod { about: arg("/a/g h"), mode: 0o444 }), b"");
     assert_eq!(session.stat("/a/g h").unwrap().flags, StatFlags::READABLE);
     assert_eq!(session.code(Rmdir { about: arg("/a") }), ErrorCode::ITEM_EXISTS);
-    assert_eq!(session.code(Rm { about: arg("/a/b") }), ErrorCode::IS_DIRECTORY);
-    assert_eq!(session.ok(Rmdir { about: arg("/a/b") }), b"");
+    // As `rmdir`: clients that remove trees send nothing else.
+    assert_eq!(session.code(Rm { about: arg("/a") }), ErrorCode::ITEM_EXISTS);
+    assert_eq!(session.ok(Rm { about: arg("/a/b") }), b"");
+    assert_eq!(session.stat("/a/b"), None);
     let port = server.address.port();
     let options = LocateOptions(0x0501);
     let found = session.ok(Locate { about: arg("*/a"), options });
@@ -95,14 +97,16 @@ fn every_request_is_answered() {
     let lines = vec![b"/a/g h".to_vec()];
     let options = PrepareOptions::STAGE;
     let prepare = Prepare { options, priority: 0, port: 0, evicts: false, lines };
-    assert_eq!(session.code(prepare), ErrorCode::UNSUPPORTED);
+    let name = String::from_utf8(session.ok(prepare)).unwrap();
+    let told = session.query(QueryKind::PREPARE, &format!("{name}\n/a/g h"));
+    assert!(told.contains("\"online\":true") && told.contains("\"on_tape\":false"), "{told}");
     assert_eq!(session.ok(Rm { about: arg("/a/g h?authz=secret") }), b"");
     assert_eq!(session.code(Rm { about: arg("/a/g h") }), ErrorCode::NOT_FOUND);
     drop(session);
     let (_, records) = server.stop();
     let of = |method: &str| records.iter().find(|record| record["method"] == method).unwrap().clone();
     let removed = of("root:rm");
-    assert_eq!((&removed["path"], &removed["status"]), (&"/a/b".into(), &3016.into()));
+    assert_eq!((&removed["path"], &removed["status"]), (&"/a".into(), &3018.into()));
     assert_eq!(removed["user"], "tester");
     assert_eq!(of("root:login")["status"], 0);
     assert!(removed["user_agent"].as_str().unwrap().contains("probe"), "{removed}");

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use gridlane_core::limits;
@@ -11,7 +12,7 @@ use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{Durability, PosixStorage};
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::{Ping, Read, ReadV, Segment};
-use gridlane_xrd::{ErrorCode, Handle, PathId, Status};
+use gridlane_xrd::{ErrorCode, Handle, PathId, RequestId, Status};
 use support::crowd::{PATIENCE, metrics};
 use support::root::RootClient;
 use support::{TestServer, noise};
@@ -306,6 +307,37 @@ fn answers_come_on_the_connection_that_they_are_wanted_on() {
     }
     // And its place is there for another.
     assert_eq!(client.bind().1, path_id);
+}
+
+/// XRootD takes the data of a write from the connection that it names. Here it is refused, and nothing else ends but that
+/// connection.
+#[test]
+fn data_that_come_elsewhere_are_refused() {
+    let server = TestServer::with(|settings| settings.exports[0].allow_write = true);
+    server.write("f", b"0123456789");
+    let mut client = RootClient::connect(server.address);
+    let handle = client.open("/f", OpenOptions::UPDATE).unwrap();
+    let (mut bound, path_id) = client.bind();
+    for request in [RequestId::WRITE, RequestId::PGWRITE] {
+        let mut head = match request {
+            RequestId::WRITE => {
+                client.encode(&gridlane_xrd::request::Write { handle, offset: 0, path_id }.into(), 0)
+            }
+            _ => {
+                let write = gridlane_xrd::request::PgWrite { handle, offset: 0, path_id, is_retry: false };
+                client.encode(&write.into(), 0)
+            }
+        };
+        head[20..24].copy_from_slice(&9_u32.to_be_bytes());
+        client.send_bytes(&head);
+        assert_eq!(client.answer().status, Status::ERROR);
+    }
+    // Whether or not the data find somebody.
+    let _ = bound.stream.write_all(b"some data");
+    client.ask(Ping, &[]).unwrap();
+    client.write(handle, 2, b"ab").unwrap();
+    client.close(handle).unwrap();
+    assert_eq!(server.read("f").unwrap(), b"01ab456789");
 }
 
 #[test]

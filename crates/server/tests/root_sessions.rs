@@ -16,11 +16,12 @@ use gridlane_net::tls::{self, Trust};
 use gridlane_server::{ClientLimits, RootAuth};
 use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{Durability, PosixStorage};
-use gridlane_xrd::answer::{ErrorAnswer, ProtocolAnswer};
+use gridlane_xrd::answer::{ErrorAnswer, ProtocolAnswer, StatusAnswer};
 use gridlane_xrd::flags::{ClientFlags, OpenOptions, ServerFlags};
 use gridlane_xrd::frame::HANDSHAKE;
+use gridlane_xrd::pages;
 use gridlane_xrd::request::{
-    About, Auth, Bind, Call, Endsess, Expect, Login, Ping, Protocol, Read, Rm, Sigver, Stat,
+    About, Auth, Bind, Call, Endsess, Expect, Login, PgRead, Ping, Protocol, Read, Rm, Sigver, Stat,
 };
 use gridlane_xrd::{
     ErrorCode, Handle, PathArg, PathId, Request, RequestHead, RequestId, SessionId, Status, StreamId,
@@ -435,6 +436,53 @@ fn tls_begins_in_place() {
     assert_eq!(bound.ask(bind, &[]).unwrap().body, [1]);
     let read = client.send(Read { handle, offset: 5, len: 1_000_000, path_id: PathId(1) }, &[]);
     assert!(bound.answer_to(read).unwrap().body == bytes[5..1_000_005]);
+}
+
+/// XRootD's clients misread a page that crosses records: each record has whole pages, each with its checksum.
+#[test]
+fn records_end_where_pages_do() {
+    let keys = tempfile::tempdir().unwrap();
+    let (certificate, key) = tls::self_signed(keys.path(), &["localhost".to_owned()]).unwrap();
+    let config = tls::server_config(&certificate, &key, false).unwrap();
+    let trust = Trust { ca_files: vec![certificate], ..Trust::default() };
+    let ours = tls::client_config(&trust).unwrap();
+    // Neither what may be sent at a time nor a limit of the rate ends a record in the middle.
+    for limit in [None, Some(30_000_000)] {
+        let server = TestServer::with(|settings| {
+            settings.tls = Some(config.clone());
+            settings.limit_rate_bytes_per_s = limit;
+        });
+        let bytes = noise(5_000_000, 4);
+        server.write("f", &bytes);
+        let mut client = RootClient::stranger(server.address);
+        flags(&mut client, ClientFlags::CAN_TLS | ClientFlags::WANTS_TLS);
+        let mut client = client.start_tls(ours.clone());
+        client.login();
+        let handle = client.open("/f", OpenOptions::READ).unwrap();
+        for (offset, len) in [(0, 4_999_999), (100, 3_000_000), (4090, 12), (4095, 70_000), (8192, 12_288)] {
+            let read = PgRead { handle, offset, len, path_id: PathId::MAIN, is_retry: false };
+            client.send(read, &[]);
+            let (mut at, end) = (offset, offset + u64::from(len));
+            while at < end {
+                let mut record = client.next_record();
+                while record.is_empty() {
+                    record = client.next_record();
+                }
+                let mut rest = record.as_slice();
+                // A message begins with a record.
+                if rest[2..8] == [0x0f, 0xa7, 0, 0, 0, 24] {
+                    rest = &rest[StatusAnswer::BYTES..];
+                }
+                while !rest.is_empty() {
+                    let page = pages::page_len(at, end - at);
+                    assert!(rest.len() >= 4 + page, "a page at {at} is cut: {} bytes are left", rest.len());
+                    assert!(rest[4..4 + page] == bytes[at as usize..at as usize + page], "{at}");
+                    rest = &rest[4 + page..];
+                    at += page as u64;
+                }
+            }
+        }
+    }
 }
 
 #[test]

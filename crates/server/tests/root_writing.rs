@@ -46,7 +46,7 @@ fn what_is_there_and_what_is_asked_for_decide_what_opens() {
         ("/none", OpenOptions::WRITE, ErrorCode::NOT_FOUND),
         ("/no/parent", NEW, ErrorCode::NOT_FOUND),
         ("/there/below", NEW, ErrorCode::NOT_FOUND),
-        ("/dir", NEW, ErrorCode::IS_DIRECTORY),
+        ("/dir", NEW, ErrorCode::ITEM_EXISTS),
         ("/dir", REPLACE, ErrorCode::IS_DIRECTORY),
         ("/dir", UPDATE, ErrorCode::IS_DIRECTORY),
         ("/dir", READ, ErrorCode::IS_DIRECTORY),
@@ -335,6 +335,14 @@ fn one_writes_or_many_read() {
     assert_eq!(server.read("g").unwrap(), b"BYTES");
     first.close(pending).unwrap();
     assert_eq!(server.read("p").unwrap(), b"by root");
+    // Who makes a file without a bit that says to change it counts as a reader, and may write, as in XRootD.
+    let makes = OpenOptions::DELETE;
+    let (making, reading) = (first.open("/f", makes).unwrap(), second.open("/f", READ).unwrap());
+    refused(second.open("/f", UPDATE), "Output file /f is already opened by 2 readers; open denied.");
+    first.write(making, 0, b"new").unwrap();
+    assert_eq!(second.read(reading, 0, 10).unwrap(), b"new");
+    second.close(reading).unwrap();
+    first.close(making).unwrap();
 }
 
 #[test]

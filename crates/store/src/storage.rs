@@ -330,6 +330,12 @@ pub trait Storage: Send + Sync {
         Ok(false)
     }
 
+    /// Whether what is served is still found where the storage was told that it is: another directory may have been put, or
+    /// mounted, there. May wait for a disk.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
     /// Opens what is at `path` for reading. Never waits for a peer of a pipe or for a device to be ready.
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened>;
 

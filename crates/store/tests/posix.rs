@@ -306,3 +306,23 @@ fn a_file_is_still_at_its_path_until_something_changed() {
     std::os::unix::fs::symlink("../../g", at("d/e/f")).unwrap();
     assert!(!file.is_still_at(&path), "a link");
 }
+
+/// Another directory where the exported one was, or none, is noticed; what was opened goes on being served.
+#[test]
+fn a_directory_that_is_not_in_its_place() {
+    let scratch = tempfile::tempdir().unwrap();
+    let place = scratch.path().join("data");
+    std::fs::create_dir(&place).unwrap();
+    let storage = PosixStorage::open(&place, Durability::None).unwrap();
+    assert!(storage.is_in_place());
+    std::fs::rename(&place, scratch.path().join("old")).unwrap();
+    assert!(!storage.is_in_place());
+    std::fs::create_dir(&place).unwrap();
+    assert!(!storage.is_in_place());
+    let again = PosixStorage::open(&place, Durability::None).unwrap();
+    assert!(again.is_in_place());
+    // The next one may get its number.
+    std::fs::remove_dir(&place).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    assert!(!again.is_in_place());
+}

@@ -62,6 +62,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;
     watch.follow(watched(global, &tables, &certificate));
+    watch.follow_exports(tables.plans.iter().map(|plan| plan.directory.clone()));
     let mut kept = Kept::default();
     let mut settings = settings::settings(args, global, &tables, &certificate, &mut kept)?;
     let asked = args.max_connections as usize;
@@ -237,6 +238,7 @@ fn reload(
         return Err(usage("the command is another one now".to_owned()));
     };
     let tables = settings::tables(args, &parsed.global)?;
+    watch.follow_exports(tables.plans.iter().map(|plan| plan.directory.clone()));
     settings::check_directories(&tables.plans)?;
     let certificate = settings::certificate(args)?;
     certificate.make(args)?;

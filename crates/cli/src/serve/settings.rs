@@ -203,7 +203,9 @@ fn export(plan: &Plan, kept: &Kept, next: &mut Kept) -> Result<Export> {
         options: plan.options.clone(),
         quota_bytes: plan.quota_bytes,
     };
-    let open = next.storages.iter().chain(&kept.storages).find(|(open, _)| *open == key);
+    // One that was removed is none, although the one that was made in its place may have got its number.
+    let open = next.storages.iter().chain(&kept.storages);
+    let open = open.filter(|(open, _)| *open == key).find(|(_, storage)| storage.is_in_place());
     let storage = match open.map(|(_, storage)| Arc::clone(storage)) {
         Some(storage) => storage,
         None => open_storage(plan)?,

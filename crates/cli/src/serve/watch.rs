@@ -11,6 +11,9 @@ use std::hash::{Hash, Hasher as _};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 /// Directories below a directory that is watched: `vomsdir/VO`.
 const DEPTH_MAX: usize = 1;
@@ -19,12 +22,45 @@ const DEPTH_MAX: usize = 1;
 /// not keep a list of what was revoked from being read.
 const CHANGING_LOOKS_MAX: u32 = 20;
 
+/// How long a look at a directory that is served is waited for: where its file system is dead, nothing else is to be
+/// missed.
+const EXPORT_LOOK_MAX: Duration = Duration::from_secs(1);
+
 /// What is looked at, and what was seen.
 #[derive(Default)]
 pub(super) struct Watch {
     seen: HashMap<PathBuf, u64>,
+    /// Directories that are served: what is in them is no business of ours, but which they are.
+    exports: HashMap<PathBuf, Seen>,
     /// Looks since something has changed, which may not be complete; 0: nothing has.
     changing_looks: u32,
+}
+
+/// What was seen of a directory that is served.
+struct Seen {
+    print: u64,
+    /// A look that has not come back.
+    looking: Option<Receiver<u64>>,
+}
+
+impl Seen {
+    /// Looks; whether another one is there now.
+    fn look(&mut self, place: &Path) -> bool {
+        let looking = self.looking.take().unwrap_or_else(|| {
+            let (tell, told) = mpsc::channel();
+            let place = place.to_owned();
+            thread::spawn(move || tell.send(print_of_export(&place)));
+            told
+        });
+        match looking.recv_timeout(EXPORT_LOOK_MAX) {
+            Ok(now) => std::mem::replace(&mut self.print, now) != now,
+            Err(RecvTimeoutError::Timeout) => {
+                self.looking = Some(looking);
+                false
+            }
+            Err(RecvTimeoutError::Disconnected) => false,
+        }
+    }
 }
 
 impl Watch {
@@ -38,6 +74,18 @@ impl Watch {
                 let seen = before.remove(slot.key()).unwrap_or_else(|| print_of(slot.key(), DEPTH_MAX));
                 slot.insert(seen);
             }
+        }
+    }
+
+    /// The same of directories that are served: only whether another one is there.
+    pub(super) fn follow_exports(&mut self, places: impl IntoIterator<Item = PathBuf>) {
+        let mut before = std::mem::take(&mut self.exports);
+        for place in places {
+            let seen = before.remove(&place).unwrap_or_else(|| {
+                // They are opened now, which waits for them as well.
+                Seen { print: print_of_export(&place), looking: None }
+            });
+            self.exports.insert(place, seen);
         }
     }
 
@@ -64,8 +112,22 @@ impl Watch {
             has_changed |= now != *seen;
             *seen = now;
         }
+        for (place, seen) in &mut self.exports {
+            has_changed |= seen.look(place);
+        }
         has_changed
     }
+}
+
+/// A number that is another one when another directory is there, by whatever way.
+fn print_of_export(place: &Path) -> u64 {
+    let mut print = DefaultHasher::new();
+    match fs::metadata(place) {
+        // Numbers of what was removed are given again.
+        Ok(it) => (it.dev(), it.ino(), it.created().ok()).hash(&mut print),
+        Err(cause) => cause.raw_os_error().hash(&mut print),
+    }
+    print.finish()
 }
 
 /// A number that is another one when a file, or what is in a directory, has changed.
@@ -168,6 +230,31 @@ mod tests {
         });
         is_seen("something new", &|| fs::write(at("missing"), "").unwrap());
         is_seen("nothing any longer", &|| fs::remove_file(at("missing")).unwrap());
+    }
+
+    #[test]
+    fn an_export_is_another_directory() {
+        let scratch = tempfile::tempdir().unwrap();
+        let at = |name: &str| scratch.path().join(name);
+        fs::create_dir(at("data")).unwrap();
+        let mut watch = Watch::default();
+        watch.follow_exports([at("data")]);
+        let mut is_seen = |change: &dyn Fn(), expected: bool| {
+            assert!(!watch.has_settled());
+            change();
+            assert!(!watch.has_settled());
+            assert_eq!(watch.has_settled(), expected);
+        };
+        is_seen(&|| fs::write(at("data/f"), "1").unwrap(), false);
+        is_seen(&|| fs::rename(at("data"), at("old")).unwrap(), true);
+        is_seen(&|| fs::create_dir(at("data")).unwrap(), true);
+        is_seen(
+            &|| {
+                fs::remove_dir(at("data")).unwrap();
+                symlink(at("old"), at("data")).unwrap();
+            },
+            true,
+        );
     }
 
     #[test]

@@ -214,3 +214,23 @@ fn a_service_manager_is_told() {
     assert_eq!(server.stop("TERM").code(), Some(0));
     assert_eq!(told(), "STOPPING=1");
 }
+
+/// Without a signal: what was mounted, or made again, where an export is.
+#[test]
+fn a_directory_that_is_made_again_is_served() {
+    let scratch = Scratch::new();
+    let data = scratch.dir("data");
+    scratch.file("data/f", b"old");
+    let mut server = Server::with(&data, &["--admin", "127.0.0.1:0", "--watch-interval", "0.05"]);
+    let ready = format!("{}readyz", server.admin());
+    let get = |url: &str| status(url, None);
+    assert_eq!((get(&server.url("f")), get(&ready)), ("200".to_owned(), "200".to_owned()));
+    fs::remove_dir_all(&data).unwrap();
+    assert_eq!(server.next_event()["type"], "reload.failed");
+    assert_eq!(get(&ready), "503");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("g"), b"new").unwrap();
+    assert_eq!(server.next_event()["type"], "reloaded");
+    assert_eq!((get(&server.url("g")), get(&ready)), ("200".to_owned(), "200".to_owned()));
+    assert_eq!(get(&server.url_over("http", "f")), "404");
+}

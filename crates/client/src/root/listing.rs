@@ -128,6 +128,12 @@ impl Names {
 
     /// What an entry is; `None` when it has vanished meanwhile.
     async fn item(&self, found: Entry) -> Option<Item> {
+        if found.is_unlistable() {
+            let message = "its name has a line break in it, which a listing over root:// cannot tell";
+            let error = Error::new(ErrorKind::Unsupported, message)
+                .hint("copy it by https:// if the server has that, or give it another name there");
+            return Some(Item::Odd { name: found.name, kind: OddKind::Unknown(error) });
+        }
         let known = match found.stat {
             Some(known) => Ok(known),
             // Some servers give names only.

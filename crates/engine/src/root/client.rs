@@ -63,8 +63,8 @@ enum Came {
 /// Takes the bytes of an answer as they come, and whether they are the last ones.
 type Take<'a> = dyn FnMut(&[u8], bool) -> Result<()> + Send + 'a;
 
-/// Makes the request for a path: redirects change its CGI.
-type Make<'a> = dyn Fn(PathArg) -> Vec<u8> + Send + Sync + 'a;
+/// Makes the request for a path, whose CGI redirects change; and for one that a redirect has led to, if so.
+type Make<'a> = dyn Fn(PathArg, bool) -> Vec<u8> + Send + Sync + 'a;
 
 impl Client {
     /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
@@ -84,7 +84,7 @@ impl Client {
         url: &Url,
         make: impl Fn(PathArg) -> C + Send + Sync,
     ) -> Result<Answered> {
-        let make = move |path| make(path).to_bytes(StreamId::default());
+        let make = move |path, _: bool| make(path).to_bytes(StreamId::default());
         let mut body = Vec::new();
         let mut take = |bytes: &[u8], _| {
             body.extend_from_slice(bytes);
@@ -102,7 +102,7 @@ impl Client {
         make: impl Fn(PathArg) -> C + Send + Sync,
         part: &mut (dyn FnMut(&[u8], bool) -> Result<()> + Send),
     ) -> Result<Url> {
-        let make = move |path| make(path).to_bytes(StreamId::default());
+        let make = move |path, _: bool| make(path).to_bytes(StreamId::default());
         let expect = Expect::Text { bytes_max: u64::MAX };
         let (_, url) = self.exchange(url, "", Purpose::Question, &make, expect, part).await?;
         Ok(url)
@@ -110,8 +110,11 @@ impl Client {
 
     /// Opens the file of `url`, with `more_cgi` in its CGI (`oss.asize=5&…`). `mode` is for one that is made.
     pub async fn open(&self, url: &Url, options: OpenOptions, mode: u16, more_cgi: &str) -> Result<OpenFile> {
-        let make = |about| {
+        let make = |about, was_led: bool| {
             let (more, template) = (OpenMore::NONE, Handle::default());
+            // The servers behind a manager have one tree together, and each a part of its directories: the one that gets a new
+            // file makes those that it lacks, as for xrdcp.
+            let options = options.with_if(was_led && options.creates(), OpenOptions::MKPATH);
             Open { mode, options, more, template, about }.to_bytes(StreamId::default())
         };
         let purpose = if options.is_write() { Purpose::Upload } else { Purpose::Lane };
@@ -210,7 +213,7 @@ impl Client {
         loop {
             let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
             let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
-            let request = make(PathArg::with_cgi(way.at.wire_path(), cgi));
+            let request = make(PathArg::with_cgi(way.at.wire_path(), cgi), way.was_led());
             let came = self.ask(&way, purpose, (&request, expect), take, &mut was_sent, &mut has_taken).await;
             let (error, code) = match came {
                 Ok(Came::Done(connection)) => return Ok((*connection, way.at)),

@@ -20,7 +20,7 @@ pub struct Greeting {
 impl Client {
     /// Makes sure that a server is there and takes us.
     pub async fn greet(&self, url: &Url) -> Result<Greeting> {
-        let make = |_| Ping.to_bytes(StreamId::default());
+        let make = |_, _: bool| Ping.to_bytes(StreamId::default());
         let mut take = |_: &[u8], _| Ok(());
         let (connection, _) = self.exchange(url, "", Purpose::Question, &make, COLLECTED, &mut take).await?;
         Ok(Greeting { session: connection.session(), text: connection.describe() })

@@ -93,6 +93,11 @@ impl Way {
         self.step()
     }
 
+    /// Whether a redirect has led to who is asked now.
+    pub(super) fn was_led(&self) -> bool {
+        self.manager.as_ref().is_some_and(|manager| !self.at.same_endpoint(manager))
+    }
+
     fn step(&mut self) -> Result<()> {
         self.hops += 1;
         if self.hops > ROOT_REDIRECTS_MAX || !self.seen.insert(self.at.as_str().to_owned()) {

@@ -9,19 +9,26 @@
 //! those are sent again. TLS protects them without.
 //!
 //! The file is opened so that it vanishes unless it is closed in good order (POSC), and is closed when the whole
-//! object is known to be right. Servers keep such a file for some minutes when its writer has gone: an upload
+//! object is known to be right.
+//!
+//! XRootD keeps a file's checksum for as long as the file's time of change is the same second. Of a file that was replaced
+//! within the second that the old one was written in, its word may be about the old one: the bytes are read back instead.
+//!
+//! Servers keep such a file for some minutes when its writer has gone: an upload
 //! that is given up removes it.
 
 mod writing;
 
 use std::time::Duration;
 
+use gridlane_core::checksum::Hasher;
 use gridlane_core::limits::SMALL_UPLOAD_BYTES_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_xrd::PathId;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::{OpenOptions, ServerFlags, StatFlags};
-use gridlane_xrd::request::{About, Rm, Stat};
-use tokio::time::{sleep, timeout};
+use gridlane_xrd::request::{About, Read, Rm, Stat};
+use tokio::time::timeout;
 
 use crate::digests;
 use crate::root::Client;
@@ -29,8 +36,8 @@ use writing::Writing;
 
 /// Permissions of a file that is made. The server takes away from them what it does not allow.
 const FILE_MODE: u16 = 0o644;
-/// What files' times are told in.
-const SECOND: Duration = Duration::from_secs(1);
+/// Bytes of a file that are read back at a time.
+const READ_BYTES: u32 = 4 * 1024 * 1024;
 /// How long giving up may take.
 const ABANDON_MAX: Duration = Duration::from_secs(5);
 
@@ -43,6 +50,8 @@ pub(crate) struct Upload {
     kind: ChecksumKind,
     /// How long silence is borne.
     patience: Duration,
+    /// The second that the file was written in that this one replaces, if it may be this one's as well.
+    replaced_s: Option<i64>,
     state: State,
 }
 
@@ -64,7 +73,7 @@ impl Upload {
         kind: ChecksumKind,
         patience: Duration,
     ) -> Upload {
-        Upload { client, url, overwrite, kind, patience, state: State::New }
+        Upload { client, url, overwrite, kind, patience, replaced_s: None, state: State::New }
     }
 
     /// Opens the file, unless it is small; does nothing the second time.
@@ -79,7 +88,7 @@ impl Upload {
         Ok(())
     }
 
-    async fn open(&self, size_bytes: u64, overwrite: bool) -> Result<Box<Writing>> {
+    async fn open(&mut self, size_bytes: u64, overwrite: bool) -> Result<Box<Writing>> {
         let there = if overwrite { self.look(&self.url).await } else { None };
         // XRootD 5.5 refuses to put a file in the place of a directory, and removes that if it is empty.
         if there.as_ref().is_some_and(StatText::is_directory) {
@@ -99,13 +108,8 @@ impl Upload {
             Ok(file) => file,
             Err(error) => return Err(self.refused(error, overwrite).await),
         };
-        // A checksum that XRootD has of the old file counts for the new one, unless that was changed in a later
-        // second.
-        if let (Some(old), Some(new)) = (there, &file.stat)
-            && old.modified_s >= new.modified_s
-        {
-            sleep(SECOND).await;
-        }
+        let opened_s = file.stat.as_ref().map_or(i64::MIN, |stat| stat.modified_s);
+        self.replaced_s = there.map(|old| old.modified_s).filter(|old_s| *old_s >= opened_s);
         Ok(Box::new(Writing::new(file, size_bytes)))
     }
 
@@ -125,8 +129,8 @@ impl Upload {
     /// What a refusal to open the file means.
     async fn refused(&self, error: Error, overwrite: bool) -> Error {
         if error.kind() == ErrorKind::NotFound {
-            let message = format!("the server cannot put a file there: {}", error.message());
             if self.has_directory().await {
+                let message = format!("the server cannot put a file there: {}", error.message());
                 // A manager that has nobody to send to.
                 return Error::new(ErrorKind::Network, message)
                     .fault(Fault::Peer)
@@ -135,6 +139,8 @@ impl Upload {
                     )
                     .endpoint(&self.url);
             }
+            let directory = self.url.join("./").map_or_else(|_| String::new(), |url| format!(" {url}"));
+            let message = format!("the directory{directory} is not there: {}", error.message());
             return Error::new(ErrorKind::Precondition, message)
                 .fault(Fault::Caller)
                 .hint("make the directory first")
@@ -183,6 +189,7 @@ impl Upload {
         if let State::Held(bytes) = &mut self.state {
             let bytes = std::mem::take(bytes);
             self.put(&bytes).await?;
+            drop(bytes);
         } else {
             self.close().await?;
         }
@@ -190,7 +197,31 @@ impl Upload {
         let (at, size_bytes) = (writing.file().url.clone(), writing.written_bytes());
         // Its connection is free now.
         drop(writing);
-        Ok(self.checksum(&at, size_bytes).await)
+        let max = digests::wait_max(self.patience, size_bytes);
+        if let Some(replaced_s) = self.replaced_s
+            && self.look(&at).await.is_none_or(|now| now.modified_s <= replaced_s)
+        {
+            return Ok(timeout(max, self.read_back(&at, size_bytes)).await.ok().and_then(Result::ok));
+        }
+        Ok(self.checksum(&at, max).await)
+    }
+
+    /// The checksum of the bytes that are `at` a URL now: as many as were written, within a second.
+    async fn read_back(&self, at: &Url, size_bytes: u64) -> Result<Checksum> {
+        let mut file = self.client.open(at, OpenOptions::READ, 0, "").await?;
+        let mut hasher = Hasher::new(self.kind);
+        let mut offset = 0;
+        // A byte behind the end is read as well: there must be none.
+        while offset <= size_bytes {
+            let (len, path_id) = (READ_BYTES, PathId::MAIN);
+            let part = file.call(|handle| Read { handle, offset, len, path_id }).await?;
+            if part.is_empty() {
+                break;
+            }
+            hasher.update(&part);
+            offset += part.len() as u64;
+        }
+        Ok(hasher.finish())
     }
 
     /// Writes a small file. What closes it goes out together with its bytes.
@@ -223,9 +254,9 @@ impl Upload {
     }
 
     /// The server's word for the checksum of what is `at` a URL now, if it has one.
-    async fn checksum(&self, at: &Url, size_bytes: u64) -> Option<Checksum> {
+    async fn checksum(&self, at: &Url, max: Duration) -> Option<Checksum> {
         let mut client = self.client.clone();
-        client.answer_max = digests::wait_max(self.patience, size_bytes);
+        client.answer_max = max;
         // Nor does a server make it longer by saying that the answer comes later.
         timeout(client.answer_max, client.checksum(at, self.kind)).await.ok()?.ok().flatten()
     }

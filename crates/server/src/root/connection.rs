@@ -696,8 +696,14 @@ impl Connection {
             let allowed = self.clock.allowed.min(4 * limits::IO_BYTES);
             let mut moved = 0;
             let sent = self.outbox.send(&mut self.wire.stream, allowed, &mut moved)?;
-            if self.shared.pace.is_some() {
+            if let Some(pace) = &self.shared.pace {
+                let beyond = moved.saturating_sub(self.clock.allowed);
                 self.clock.allowed -= moved.min(self.clock.allowed);
+                // What cannot be cut was sent before it was due.
+                let wait = if beyond > 0 { pace.owe(beyond as u64) } else { Duration::ZERO };
+                if !wait.is_zero() {
+                    self.clock.held_until = Some(now + wait);
+                }
             }
             let sent_bytes = self.outbox.sent_bytes();
             while let Some((delegation, _)) = self.unsent.pop_front_if(|(_, end)| *end <= sent_bytes) {
@@ -710,7 +716,7 @@ impl Connection {
                 if !self.paces.are_none() {
                     let wait = self.paces.owe(moved as u64);
                     if !wait.is_zero() {
-                        self.clock.held_until = Some(now + wait);
+                        self.clock.held_until = self.clock.held_until.max(Some(now + wait));
                     }
                 }
             }

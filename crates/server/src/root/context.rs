@@ -141,7 +141,13 @@ pub(crate) fn allowed(spot: &Spot, about: &PathArg, act: &str, operation: Operat
 
 /// The failure of what a client may not do.
 pub(crate) fn denied(spot: &Spot, about: &PathArg, act: &str, denial: Denial) -> Failure {
-    let mut text = format!("Unable to {act} {}; permission denied: {denial}", shown(&about.path));
+    // Scripts look for either of the two.
+    let why = if denial == Denial::ReadOnly {
+        "permission denied: file path marked read/only: "
+    } else {
+        "permission denied: "
+    };
+    let mut text = format!("Unable to {act} {}; {why}{denial}", shown(&about.path));
     if let (Denial::ByRules(_), Some(doubt)) = (denial, &spot.client.doubt) {
         text = format!("{text}; {doubt}");
     }

@@ -6,7 +6,9 @@ use gridlane_auth::Operation;
 use gridlane_core::{ChecksumKind, limits};
 use gridlane_store::{Metadata, ObjectPath, StoreResult};
 use gridlane_xrd::PathArg;
-use gridlane_xrd::answer::{STAT_SENTINEL, StatText, finish_dirlist, is_listable, write_entry, write_name};
+use gridlane_xrd::answer::{
+    STAT_SENTINEL, StatText, finish_dirlist, listable, unlistable, write_entry, write_name,
+};
 use gridlane_xrd::flags::DirlistOptions;
 use gridlane_xrd::request::Dirlist;
 use tokio::sync::OwnedSemaphorePermit;
@@ -32,7 +34,7 @@ pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let form = Form { has_stat, checksum };
     let mut first = if has_stat { STAT_SENTINEL.to_vec() } else { Vec::new() };
     if let Place::Above(names) = context.place(&request.about)? {
-        for name in names.iter().filter(|name| is_listable(name)) {
+        for name in names.iter().filter(|name| listable(name).is_none()) {
             form.write(&mut first, name, text_above, "none");
         }
         finish_dirlist(&mut first);
@@ -126,15 +128,15 @@ impl Lister {
         Ok(false)
     }
 
-    /// The next entry that can be listed.
+    /// The next entry.
     fn advance(&mut self) -> StoreResult<Option<Entry>> {
-        self.listed
-            .by_ref()
-            .find(|entry| entry.as_ref().map_or(true, |(name, _)| is_listable(name)))
-            .transpose()
+        self.listed.next().transpose()
     }
 
     fn write(&self, out: &mut Vec<u8>, (name, metadata): &Entry) {
+        if let Some(instead) = listable(name) {
+            return self.form.write(out, &instead, unlistable, "none");
+        }
         let Some(metadata) = metadata else { return write_name(name, out) };
         let kind = self.form.checksum.filter(|_| !metadata.is_directory());
         let checksum = kind.and_then(|kind| self.checksum(kind, &self.spot.object.join(name)?, metadata));
@@ -258,7 +260,10 @@ mod tests {
             }
             assert_eq!(piece.iter().position(|byte| *byte == 0), Some(piece.len() - 1));
             reader.read(&piece, true, &mut found).unwrap();
-            assert_eq!(found.len(), 30_000);
+            assert_eq!(found.len(), 30_001);
+            let odd: Vec<_> = found.iter().filter(|entry| entry.name.starts_with(b"two")).collect();
+            assert!(odd.len() == 1 && odd[0].name == "two\u{fffd}lines".as_bytes());
+            assert_eq!(odd[0].is_unlistable(), options == DirlistOptions::STAT);
         }
     }
 }

@@ -36,7 +36,7 @@ impl Connection {
             Request::Ping(_) => self.answered(&asked, Ok(Answer::done())),
             Request::Read(read) => {
                 let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
-                match context.session.files.get(handle) {
+                match context.session.files.get(handle, "read") {
                     Ok(file) => {
                         self.begin_read(ReadJob::new(asked, file, Kind::Plain, offset, len), path_id, all)
                     }
@@ -45,7 +45,7 @@ impl Connection {
             }
             Request::PgRead(read) => {
                 let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
-                match context.session.files.get(handle) {
+                match context.session.files.get(handle, "pgread") {
                     Ok(file) => {
                         self.begin_read(ReadJob::new(asked, file, Kind::Pages, offset, len), path_id, all)
                     }

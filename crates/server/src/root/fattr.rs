@@ -27,7 +27,7 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
     let about = match &request.about {
         FattrAbout::Path(about) => about.clone(),
         FattrAbout::Handle(handle) => {
-            let file = context.session.files.get(*handle)?;
+            let file = context.session.files.get(*handle, "fattr")?;
             if changes && !file.is_changing() {
                 let text = format!("Unable to {act} {}; it is open for reading only", shown(&file.path));
                 return Err(Failure::new(ErrorCode::INVALID_REQUEST, text));

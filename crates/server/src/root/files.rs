@@ -350,9 +350,10 @@ impl Object for Readable {
 }
 
 impl Files {
-    /// The file that a request means.
-    pub(crate) fn get(&self, handle: Handle) -> Result<Arc<OpenFile>, Failure> {
-        self.lock().open.get(&handle).map(|entry| Arc::clone(&entry.file)).ok_or_else(not_open)
+    /// The file that a request means, which is called `act` in a message that there is none.
+    pub(crate) fn get(&self, handle: Handle, act: &str) -> Result<Arc<OpenFile>, Failure> {
+        let file = self.lock().open.get(&handle).map(|entry| Arc::clone(&entry.file));
+        file.ok_or_else(|| not_open(act))
     }
 
     /// How many there are.
@@ -429,7 +430,7 @@ impl Entry {
 
 /// Closes a file, after the requests that use it: those must be able to come to their end meanwhile.
 pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
-    let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(not_open)?;
+    let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(|| not_open("close"))?;
     let state = entry.settled().await;
     let outcome = match state.is_changing() {
         true => context.shared.disk.run(|| state.close(&context.shared)).await,
@@ -459,7 +460,7 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
 
 /// Brings what was written to the device.
 pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
-    let file = context.session.files.get(request.handle)?;
+    let file = context.session.files.get(request.handle, "sync")?;
     if let Ok(changing) = file.changing("sync") {
         let synced = context.shared.disk.run(|| changing.file.sync()).await;
         synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
@@ -482,8 +483,9 @@ pub(crate) async fn end_all(context: &Context) {
     }
 }
 
-fn not_open() -> Failure {
-    Failure::new(ErrorCode::FILE_NOT_OPEN, "the request does not refer to an open file")
+/// In XRootD's words.
+fn not_open(act: &str) -> Failure {
+    Failure::new(ErrorCode::FILE_NOT_OPEN, format!("{act} does not refer to an open file"))
 }
 
 fn too_many(who: &str) -> Failure {

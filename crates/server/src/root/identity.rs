@@ -216,6 +216,8 @@ fn cgis(request: &Request) -> Vec<&[u8]> {
         Request::Prepare(prepare) => prepare.lines.iter().map(|line| cgi_of(line)).collect(),
         Request::Query(query) => match query.kind {
             QueryKind::CHECKSUM | QueryKind::SPACE | QueryKind::XATTR => vec![cgi_of(&query.argument)],
+            // Behind the name of the request, a path in each line.
+            QueryKind::PREPARE => query.argument.split(|byte| *byte == b'\n').skip(1).map(cgi_of).collect(),
             // Keys and letters are no paths, and what is opaque may be anything.
             _ => Vec::new(),
         },

@@ -112,7 +112,7 @@ impl Intake {
                 let write = Write::parse(body, &[])?;
                 check_path_id(write.path_id)?;
                 let element = (write.handle, ByteRange::at(write.offset, self.left));
-                let elements = elements(&self.context, [element])?;
+                let elements = elements(&self.context, "write", [element])?;
                 Ok(Work::Bytes { elements, syncs: Vec::new() })
             }
             RequestId::PGWRITE => {
@@ -247,7 +247,7 @@ fn list(context: &Context, body: &[u8; 16], list: &[u8]) -> Result<(Work, u64), 
     let request = WriteV::parse(body, list)?;
     let ranges = request.segments.iter();
     let ranges = ranges.map(|segment| (segment.handle, ByteRange::at(segment.offset, segment.len.into())));
-    let elements = elements(context, ranges)?;
+    let elements = elements(context, "writev", ranges)?;
     let mut syncs = Vec::new();
     if request.syncs {
         syncs.extend(elements.iter().map(|(file, _)| Arc::clone(file)));
@@ -286,10 +286,11 @@ fn check_path_id(path_id: PathId) -> Result<(), Failure> {
 /// What is to be written where: nothing, if one of them cannot be.
 fn elements(
     context: &Context,
+    act: &str,
     ranges: impl IntoIterator<Item = (Handle, ByteRange)>,
 ) -> Result<VecDeque<Element>, Failure> {
     let element = |(handle, range)| {
-        let file = context.session.files.get(handle)?;
+        let file = context.session.files.get(handle, act)?;
         writable(&file, range)?;
         Ok((file, range))
     };
@@ -340,7 +341,7 @@ impl Pages {
             let what = "pgwrite retry of more than one page not allowed";
             return Err(Failure::new(ErrorCode::ARG_INVALID, what));
         }
-        let file = context.session.files.get(request.handle)?;
+        let file = context.session.files.get(request.handle, "pgwrite")?;
         let range = ByteRange::at(request.offset, len);
         writable(&file, range)?;
         // A page is short.

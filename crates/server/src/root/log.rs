@@ -208,7 +208,7 @@ fn method(request: &Request) -> String {
 fn what(session: &Session, request: &Request) -> (String, Option<String>) {
     let path = |about: &PathArg| (shown(&about.path), None);
     let file = |handle: Handle| {
-        let file = session.files.get(handle);
+        let file = session.files.get(handle, "");
         (file.map(|file| shown(&file.path)).unwrap_or_default(), None)
     };
     let either = |about: &About| match about {

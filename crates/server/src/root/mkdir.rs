@@ -30,8 +30,9 @@ pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
             Err(error) => return failed(error),
         }
     }
+    // A client that does not ask for parents means it, whatever `create-parents` is for those that cannot ask.
     if let Some((parent, _)) = spot.object.split_last()
-        && (request.parents || spot.export.compat.create_parents)
+        && request.parents
     {
         match missing_that_may_not_be_made(&spot, &parent) {
             Ok(None) => {}

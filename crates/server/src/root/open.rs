@@ -92,6 +92,13 @@ impl How<'_> {
         }
     }
 
+    /// As whom others see its opener. Who makes a file without a bit that says to change it counts as a reader, as in XRootD,
+    /// although it may write.
+    fn usage(&self) -> Usage {
+        let changes = OpenOptions::UPDATE | OpenOptions::WRITE;
+        if self.request.options.has_any(changes) { Usage::Changing } else { Usage::Reading }
+    }
+
     /// For messages.
     fn verb(&self) -> &'static str {
         if self.request.options.creates() { "create" } else { "open" }
@@ -144,17 +151,20 @@ async fn open_to_change(
     let mut options = WriteOptions {
         disposition,
         visibility: if is_pending { Visibility::WhenClosed } else { Visibility::AtOnce },
-        parents: request.options.makes_parents() || spot.export.compat.create_parents,
+        // Asked for or not: `create-parents` is for those that cannot ask.
+        parents: request.options.makes_parents(),
         mode: Some((u32::from(request.mode) & MODE_MAX) | MODE_MIN),
         expected_bytes,
     };
     let path_key = Key::Path(spot.export.path.clone(), spot.object.clone());
-    let mut locks: Vec<Lock> = how.lock(context, path_key, Usage::Changing)?.into_iter().collect();
+    let usage = how.usage();
+    let mut locks: Vec<Lock> = how.lock(context, path_key, usage)?.into_iter().collect();
     let open = || {
         // What is to be changed in place is locked before: opening may take its bytes away.
         let before = match spot.storage().look(&spot.object) {
-            Ok(metadata) if metadata.is_directory() => return Err(how.failed(&StoreError::NotAFile)),
+            // A directory as well, as in XRootD.
             Ok(_) if disposition == Disposition::New => return Err(how.failed(&StoreError::Unexpected)),
+            Ok(metadata) if metadata.is_directory() => return Err(how.failed(&StoreError::NotAFile)),
             Ok(metadata) => Some(file_key(spot, &metadata)),
             Err(StoreError::NotFound | StoreError::ParentMissing) => None,
             Err(error) => return Err(how.failed(&error)),
@@ -178,7 +188,7 @@ async fn open_to_change(
         // What is there stays for its readers when another file takes its place.
         let before = before.filter(|_| !is_pending);
         if let Some(key) = before.clone() {
-            locks.extend(how.lock(context, key, Usage::Changing)?);
+            locks.extend(how.lock(context, key, usage)?);
         }
         let file = match spot.storage().open_writable(&spot.object, &options) {
             Err(StoreError::Unexpected) if may == MayStore::New => {
@@ -190,7 +200,7 @@ async fn open_to_change(
         let metadata = file.metadata().map_err(|error| how.failed(&error))?;
         let key = file_key(spot, &metadata);
         if before.as_ref() != Some(&key) {
-            locks.extend(how.lock(context, key, Usage::Changing)?);
+            locks.extend(how.lock(context, key, usage)?);
         }
         Ok((file, metadata))
     };

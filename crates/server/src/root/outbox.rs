@@ -3,16 +3,20 @@
 //! Small answers are put together in one buffer, as long as they wait: a client that asks for much at once gets much
 //! with one write. What was promised by a message's length stays together; in between, the length of which is known,
 //! come bytes of files that are read when it is their turn ([`Source`]).
+//!
+//! Over TLS, records end with a message; and those of pages with their checksums end with a page ([`Pages`]).
 
 use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gridlane_net::Stream;
+use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
+use gridlane_net::{RecordEnds, Stream};
 use gridlane_xrd::Status;
-use gridlane_xrd::answer;
+use gridlane_xrd::answer::{self, StatusAnswer};
 use gridlane_xrd::frame::{RESPONSE_HEAD_BYTES, ResponseHead, StreamId};
+use gridlane_xrd::pages::{self, UNIT_BYTES};
 
 use super::answer::Failure;
 use super::reading::Source;
@@ -28,8 +32,17 @@ const FIRST_AT: usize = 64 - RESPONSE_HEAD_BYTES;
 /// Where what is read for a message begins whose head is sent already.
 const SOURCE_AT: usize = 32;
 
-/// Bytes that are read and encrypted at a time, with their checksums: they stay in the second-level cache.
+/// Bytes of a file that are read and encrypted at a time: they stay in the second-level cache.
 const TLS_BYTES: usize = 68 * 1024;
+
+/// Pages with their checksums that a record has: four would be 16 bytes more than it may have.
+const RECORD_PAGES: usize = TLS_RECORD_BYTES_MAX / UNIT_BYTES;
+
+/// The same of pages with their checksums: what is encrypted by one call and sent by another, in whole records.
+const TLS_PAGES_BYTES: usize = SOURCE_AT + 4 * TLS_RECORD_BYTES_MAX / UNIT_BYTES * UNIT_BYTES;
+
+// The head of a message goes along with its first pages.
+const _: () = assert!(StatusAnswer::BYTES + RECORD_PAGES * UNIT_BYTES <= TLS_RECORD_BYTES_MAX);
 
 /// Larger answers are sent from where they are.
 const COPIED_MAX: usize = 32 * 1024;
@@ -48,8 +61,49 @@ pub(crate) struct Outbox {
     pushed_bytes: u64,
     /// Bytes that were sent.
     sent_bytes: u64,
-    /// Where messages begin that are not sent, as `pushed_bytes` counts.
-    begins: VecDeque<u64>,
+    /// The message that is being sent.
+    current: Message,
+    /// Those behind it.
+    begins: VecDeque<Message>,
+}
+
+/// A message among what is sent.
+#[derive(Clone, Copy, Default)]
+struct Message {
+    /// Where it begins, as `pushed_bytes` counts.
+    at: u64,
+    pages: Option<Pages>,
+}
+
+/// That a message is one of pages with their checksums.
+///
+/// XRootD's clients (5.5.3, 6.2.1) take what they read over TLS for a page although it is a part of one, the rest of which
+/// the next record has: they ask for such pages again, or give wrong bytes to their caller. So a record ends where a page
+/// does.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages {
+    /// Bytes of the first page, which may begin in the middle, with its checksum.
+    first_bytes: usize,
+}
+
+impl Pages {
+    /// Pages of a file from `offset` on.
+    pub(crate) fn from(offset: u64) -> Pages {
+        let len = pages::page_len(offset, pages::PAGE_BYTES as u64);
+        Pages { first_bytes: pages::CRC_BYTES + len }
+    }
+
+    /// Where records end, from a place in the message on where one ends, or in its head.
+    fn ends_from(self, at: u64) -> RecordEnds {
+        let each = RECORD_PAGES * UNIT_BYTES;
+        let first = StatusAnswer::BYTES + self.first_bytes + (RECORD_PAGES - 1) * UNIT_BYTES;
+        let first = match usize::try_from(at).unwrap_or(usize::MAX).checked_sub(first) {
+            // What is left up to there.
+            None => first - at as usize,
+            Some(behind) => each - behind % each,
+        };
+        RecordEnds { first, each }
+    }
 }
 
 enum Item {
@@ -85,6 +139,7 @@ impl Outbox {
             held_bytes: 0,
             pushed_bytes: 0,
             sent_bytes: 0,
+            current: Message::default(),
             begins: VecDeque::new(),
         }
     }
@@ -122,7 +177,13 @@ impl Outbox {
     /// 6.2.1) take one message out of a record and go to sleep until more comes from the network, whatever else
     /// the record had.
     pub(crate) fn begin(&mut self) {
-        self.begins.push_back(self.pushed_bytes);
+        self.begins.push_back(Message { at: self.pushed_bytes, pages: None });
+    }
+
+    /// The same of a message that has pages with checksums behind its head, which is a [`StatusAnswer`]. What is appended
+    /// of it at a time, its head aside, ends with a page.
+    pub(crate) fn begin_pages(&mut self, pages: Pages) {
+        self.begins.push_back(Message { at: self.pushed_bytes, pages: Some(pages) });
     }
 
     /// Appends bytes.
@@ -221,7 +282,8 @@ impl Outbox {
         self.items.push_front(Item::Buffer(buffer, part));
     }
 
-    /// Sends up to `allowed` bytes, as far as the socket takes them without a wait; counts them in `moved`.
+    /// Sends up to `allowed` bytes, as far as the socket takes them without a wait; counts them in `moved`. May send a
+    /// record more of pages over TLS, which cannot be cut anywhere.
     pub(crate) fn send(
         &mut self,
         stream: &mut Stream,
@@ -239,20 +301,25 @@ impl Outbox {
                 }
                 return Ok(Sent::All);
             };
-            while self.begins.front().is_some_and(|at| *at <= self.sent_bytes) {
-                self.begins.pop_front();
+            while let Some(begun) = self.begins.pop_front_if(|next| next.at <= self.sent_bytes) {
+                self.current = begun;
             }
-            let message = match self.begins.front() {
-                Some(next) if stream.is_tls() => {
-                    usize::try_from(next - self.sent_bytes).unwrap_or(usize::MAX)
+            let (mut allowance, mut ends) = (allowed - *moved, RecordEnds::FULL);
+            if stream.is_tls() {
+                if let Some(pages) = self.current.pages {
+                    ends = pages.ends_from(self.sent_bytes - self.current.at);
+                    allowance = ends.next_from(allowance);
                 }
-                _ => usize::MAX,
-            };
-            let allowance = (allowed - *moved).min(message);
+                if let Some(next) = self.begins.front() {
+                    let message = next.at - self.sent_bytes;
+                    allowance = allowance.min(usize::try_from(message).unwrap_or(usize::MAX));
+                }
+            }
             let (left, count) = match item {
                 Item::Buffer(buffer, part) => {
                     let end = part.end.min(part.start.saturating_add(allowance));
-                    let Some(count) = stream.try_write(&buffer[part.start..end], has_more)? else {
+                    let bytes = &buffer[part.start..end];
+                    let Some(count) = stream.try_write_in(bytes, has_more, ends)? else {
                         return Ok(self.full());
                     };
                     part.start += count;
@@ -284,7 +351,11 @@ impl Outbox {
                         }
                     } else {
                         let mut buffer = self.buffers.lend();
-                        let room = if stream.is_tls() { TLS_BYTES } else { buffer.len() };
+                        let room = match (stream.is_tls(), source.has_pages()) {
+                            (false, _) => buffer.len(),
+                            (true, false) => TLS_BYTES,
+                            (true, true) => TLS_PAGES_BYTES,
+                        };
                         // Not just behind a page's begin, as above.
                         if let Some(part) = source.fill_nowait(&mut buffer[..room], SOURCE_AT)? {
                             self.held_bytes += part.len();

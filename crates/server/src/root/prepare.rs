@@ -1,22 +1,34 @@
 //! Files are brought to disk, or may leave it: here all of them are on disk, for good.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use gridlane_auth::Operation;
+use gridlane_core::limits;
 use gridlane_xrd::flags::PrepareOptions;
 use gridlane_xrd::request::Prepare;
 use gridlane_xrd::{ErrorCode, PathArg};
+use serde_json::json;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
+use super::stat;
 
 const ACT: &str = "prepare";
 
-/// Answers `prepare`. As in XRootD nobody looks whether the paths are there.
+/// What the names of this server's requests begin with.
+const OURS: &str = "gridlane";
+
+/// Requests that were given a name.
+static REQUESTS: AtomicU64 = AtomicU64::new(0);
+
+/// Answers `prepare`. As in XRootD nobody looks whether the paths are there, and staging gets a name by which clients ask
+/// what has become of it: it is done.
 pub(crate) fn prepare(context: &Context, request: &Prepare) -> Outcome {
-    if request.lines.is_empty() {
+    let Some(first) = request.lines.first() else {
         return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
-    }
+    };
     if request.options.has(PrepareOptions::CANCEL) {
-        return Err(unknown());
+        return if is_ours(first) { Ok(Answer::done()) } else { Err(unknown()) };
     }
     if request.options.has(PrepareOptions::STAGE) || request.evicts {
         for line in &request.lines {
@@ -24,26 +36,60 @@ pub(crate) fn prepare(context: &Context, request: &Prepare) -> Outcome {
         }
     }
     if request.options.has(PrepareOptions::STAGE) {
-        let text =
-            "prepare with staging is not supported: this server has no tape, all its files are on disk";
-        return Err(Failure::new(ErrorCode::UNSUPPORTED, text));
+        let number = REQUESTS.fetch_add(1, Ordering::Relaxed);
+        // Without a NUL, as in XRootD.
+        return Ok(Answer::Ok(format!("{OURS}:{:08x}.{number}", context.shared.started_s).into_bytes()));
     }
     // "Will be written", "may leave the disk": hints that nothing follows from.
     Ok(Answer::done())
 }
 
+/// Answers what has become of a request: its name and paths, a line each. As the servers do that have tape, in JSON, which
+/// gfal2 reads. May wait for the disk.
+pub(crate) fn progress(context: &Context, argument: &[u8]) -> Outcome {
+    let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
+    let mut lines = argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let name = lines.next().filter(|name| is_ours(name)).ok_or_else(unknown)?;
+    let paths: Vec<PathArg> =
+        lines.by_ref().take(limits::ROOT_PREPARED_PATHS_MAX).map(PathArg::parse).collect();
+    if lines.next().is_some() {
+        let text = format!("more than {} paths in one question", limits::ROOT_PREPARED_PATHS_MAX);
+        return Err(Failure::new(ErrorCode::ARG_TOO_LONG, text));
+    }
+    let responses = paths.iter().map(|about| {
+        let failure = stat::look(context, about).err();
+        json!({
+            "path": String::from_utf8_lossy(&about.path),
+            "path_exists": failure.is_none(),
+            "on_tape": false,
+            "online": failure.is_none(),
+            "requested": false,
+            "has_reqid": false,
+            "req_time": "",
+            "error_text": failure.map(|failure| failure.text).unwrap_or_default(),
+        })
+    });
+    let responses: Vec<_> = responses.collect();
+    let answer = json!({ "request_id": String::from_utf8_lossy(name), "responses": responses });
+    Ok(Answer::text(answer.to_string()))
+}
+
+fn is_ours(name: &[u8]) -> bool {
+    name.strip_prefix(OURS.as_bytes()).is_some_and(|rest| rest.starts_with(b":"))
+}
+
 /// Of a request that this server never gave a name.
-pub(crate) fn unknown() -> Failure {
+fn unknown() -> Failure {
     Failure::new(ErrorCode::ARG_INVALID, "Prepare requestid owned by an unknown server")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{bytes, code, context};
+    use crate::root::testing::{bytes, code, context, text};
 
     #[test]
-    fn there_is_no_tape() {
+    fn what_is_on_disk_is_staged() {
         let context = context();
         let ask = |options: PrepareOptions, evicts| {
             let lines = vec![b"/d/f".to_vec()];
@@ -51,7 +97,28 @@ mod tests {
         };
         assert_eq!(bytes(ask(PrepareOptions::NONE, false)), b"");
         assert_eq!(bytes(ask(PrepareOptions::WRITE, true)), b"");
-        assert_eq!(code(ask(PrepareOptions::STAGE, false)), ErrorCode::UNSUPPORTED);
         assert_eq!(code(ask(PrepareOptions::CANCEL, false)), ErrorCode::ARG_INVALID);
+        let name = text(ask(PrepareOptions::STAGE, false));
+        assert_ne!(text(ask(PrepareOptions::STAGE, false)), name);
+        let told = text(progress(&context, format!("{name}\n/d/f\n/nope\0").as_bytes()));
+        let told: serde_json::Value = serde_json::from_str(told.trim_end_matches('\0')).unwrap();
+        assert_eq!(told["request_id"], name);
+        assert_eq!(
+            (&told["responses"][0]["path"], &told["responses"][0]["online"]),
+            (&"/d/f".into(), &true.into())
+        );
+        assert_eq!(told["responses"][1]["path_exists"], false);
+        assert!(told["responses"][1]["error_text"].as_str().unwrap().contains("no such file"), "{told}");
+        let cancelled = Prepare {
+            options: PrepareOptions::CANCEL,
+            priority: 0,
+            port: 0,
+            evicts: false,
+            lines: vec![name.clone().into_bytes()],
+        };
+        assert_eq!(bytes(prepare(&context, &cancelled)), b"");
+        assert_eq!(code(progress(&context, b"1:2\n/d/f")), ErrorCode::ARG_INVALID);
+        let many = format!("{name}{}", "\n/x".repeat(limits::ROOT_PREPARED_PATHS_MAX + 1));
+        assert_eq!(code(progress(&context, many.as_bytes())), ErrorCode::ARG_TOO_LONG);
     }
 }

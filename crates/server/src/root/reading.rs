@@ -33,7 +33,7 @@ use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
 
 use super::answer::{Failure, shown};
 use super::files::{Files, OpenFile};
-use super::outbox::Outbox;
+use super::outbox::{Outbox, Pages};
 use super::session::Delegation;
 use crate::buffers::Lent;
 use crate::client::Client;
@@ -85,6 +85,11 @@ impl Source {
             Kind::Plain => self.left(),
             Kind::Pages => pages::framed_len(self.at, self.left()),
         }
+    }
+
+    /// Whether they travel as pages with checksums.
+    pub(crate) fn has_pages(&self) -> bool {
+        self.kind == Kind::Pages
     }
 
     /// Whether the kernel can move them.
@@ -326,7 +331,7 @@ impl ReadJob {
         let left = self.source.left();
         if left == 0 {
             let head = self.head(0, self.source.at, true);
-            outbox.begin();
+            self.begin_message(outbox, self.source.at);
             outbox.push(head.bytes());
             return Ok(Progress::Done);
         }
@@ -429,8 +434,16 @@ impl ReadJob {
         let head = self.head(promised - begin, begin, promised == self.source.end);
         let from = part.start - head.bytes().len();
         buffer[from..part.start].copy_from_slice(head.bytes());
-        outbox.begin();
+        self.begin_message(outbox, begin);
         outbox.push_buffer(buffer, from..part.end);
+    }
+
+    /// What is appended next is a message, whose bytes begin at `offset` in the file.
+    fn begin_message(&self, outbox: &mut Outbox, offset: u64) {
+        match self.source.kind {
+            Kind::Plain => outbox.begin(),
+            Kind::Pages => outbox.begin_pages(Pages::from(offset)),
+        }
     }
 
     /// Appends what was promised up to there and is not read yet, and goes on behind it.
@@ -517,7 +530,7 @@ impl VectorJob {
             let at = match files.iter().position(|(handle, ..)| *handle == segment.handle) {
                 Some(at) => at,
                 None => {
-                    let file = open.get(segment.handle)?;
+                    let file = open.get(segment.handle, "readv")?;
                     sizes.push(size_of(&file)?);
                     let object = Arc::clone(file.object()?);
                     files.push((segment.handle, file, object));

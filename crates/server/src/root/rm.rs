@@ -9,12 +9,17 @@ use super::context::Context;
 
 const ACT: &str = "remove";
 
-/// Answers `rm`: a directory is `isDirectory`. May wait for the disk.
+/// Answers `rm`: of a directory as `rmdir` does, as in XRootD, since clients that remove trees send nothing else. May wait
+/// for the disk.
 pub(crate) fn rm(context: &Context, request: &Rm) -> Outcome {
     let spot = context.spot(&request.about, ACT, Operation::Delete)?;
+    let storage = spot.storage();
     let removed = match spot.object.is_root() {
-        true => Err(StoreError::NotAFile),
-        false => spot.storage().remove(&spot.object, &Expectation::Anything),
+        true => Err(StoreError::InUse),
+        false => match storage.remove(&spot.object, &Expectation::Anything) {
+            Err(StoreError::NotAFile) => storage.remove_directory(&spot.object),
+            removed => removed,
+        },
     };
     removed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
     Ok(Answer::done())
@@ -34,24 +39,27 @@ pub(crate) fn rmdir(context: &Context, request: &Rmdir) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, error, export_at, stat_of};
     use gridlane_xrd::ErrorCode;
 
     #[test]
-    fn files_by_one_and_directories_by_the_other() {
+    fn files_by_one_and_directories_by_either() {
         let context = context();
         let file = |path: &str| rm(&context, &Rm { about: arg(path) });
         let directory = |path: &str| rmdir(&context, &Rmdir { about: arg(path) });
-        for path in ["/d", "/d/e", "/"] {
-            assert_eq!(code(file(path)), ErrorCode::IS_DIRECTORY, "{path}");
-        }
+        let (kind, text) = error(file("/d"));
+        assert_eq!(
+            (kind, text.as_str()),
+            (ErrorCode::ITEM_EXISTS, "Unable to remove /d; directory not empty")
+        );
+        assert_eq!(code(file("/")), ErrorCode::NOT_AUTHORIZED);
         assert_eq!(code(file("/nope")), ErrorCode::NOT_FOUND);
         assert_eq!(code(directory("/nope")), ErrorCode::NOT_FOUND);
         assert_eq!(code(directory("/d")), ErrorCode::ITEM_EXISTS);
         assert_eq!(code(directory("/d/f")), ErrorCode::FS_ERROR);
         assert_eq!(code(directory("/")), ErrorCode::NOT_AUTHORIZED);
         assert_eq!(bytes(file("/d/f?x=y")), b"");
-        assert_eq!(bytes(directory("/d/e")), b"");
+        assert_eq!(bytes(file("/d/e")), b"");
         assert_eq!(bytes(directory("/d/")), b"");
         assert_eq!(stat_of(&context, "/d"), None);
     }

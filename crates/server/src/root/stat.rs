@@ -110,7 +110,7 @@ pub(crate) fn stat(context: &Context, request: &Stat) -> Outcome {
         (About::Path(about), true) => return vfs(context, about),
         (About::Path(about), false) => look(context, about)?,
         (About::Handle(handle), false) => {
-            let file = context.session.files.get(*handle)?;
+            let file = context.session.files.get(*handle, "stat")?;
             let metadata = file.metadata().map_err(|error| Failure::of_store("stat", &file.path, &error))?;
             stat_text(&metadata, Rights::of(&file.spot), file.is_pending())
         }

@@ -12,7 +12,7 @@ pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
     let size_bytes = request.size_bytes;
     match &request.about {
         About::Handle(handle) => {
-            let file = context.session.files.get(*handle)?;
+            let file = context.session.files.get(*handle, "trunc")?;
             let changing = file.changing("truncate")?;
             file.check_size("truncate", size_bytes)?;
             changing.cut();

@@ -101,6 +101,24 @@ impl RootClient {
         }
     }
 
+    /// The plaintext of the next record of TLS; empty, of one about TLS itself. Not beside what reads answers.
+    pub(crate) fn next_record(&mut self) -> Vec<u8> {
+        let tls = self.tls.as_mut().unwrap();
+        let mut record = vec![0; 5];
+        self.stream.read_exact(&mut record).unwrap();
+        let len = usize::from(u16::from_be_bytes([record[3], record[4]]));
+        record.resize(5 + len, 0);
+        self.stream.read_exact(&mut record[5..]).unwrap();
+        let mut rest = record.as_slice();
+        while !rest.is_empty() {
+            tls.read_tls(&mut rest).unwrap();
+        }
+        let came = tls.process_new_packets().unwrap().plaintext_bytes_to_read();
+        let mut plain = vec![0; came];
+        tls.reader().read_exact(&mut plain).unwrap();
+        plain
+    }
+
     /// The bytes of a request but for its data.
     pub(crate) fn encode(&mut self, request: &Request, data_len: usize) -> Vec<u8> {
         self.next = self.next.wrapping_add(1);

@@ -107,7 +107,7 @@ pub(super) fn forget(shared: &Shared, file: impl AsFd) -> StoreResult<Forgotten>
     if !shared.options.without_attributes {
         for (prefix, kind) in [ATTRIBUTE, XROOTD_ATTRIBUTE]
             .into_iter()
-            .flat_map(|prefix| ChecksumKind::ALL.into_iter().map(move |kind| (prefix, kind)))
+            .flat_map(|prefix| ChecksumKind::KEPT.into_iter().map(move |kind| (prefix, kind)))
         {
             let name = attribute(prefix, kind);
             // Who may set the times, as the owner, may not write to a read-only file. That matters only where

@@ -289,6 +289,14 @@ impl Storage for PosixStorage {
         Ok(kind_of(&stat) == FileType::Symlink)
     }
 
+    fn is_in_place(&self) -> bool {
+        // One that was removed is none, although another one may have its number by now.
+        let Ok(served) = rustix::fs::fstat(&self.shared.root) else { return false };
+        let there = rustix::fs::stat(self.shared.root_path.as_path());
+        served.st_nlink > 0
+            && there.is_ok_and(|there| (there.st_dev, there.st_ino) == (served.st_dev, served.st_ino))
+    }
+
     fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
         Ok(Box::new(self.shared.read_directory(path)?))
     }

@@ -80,7 +80,7 @@ pub(super) fn forget(shared: &Shared, stat: &Statx) -> StoreResult<Option<File>>
         Err(cause) => return Err(cause.into()),
     };
     let mut found_any = false;
-    for kind in ChecksumKind::ALL {
+    for kind in ChecksumKind::KEPT {
         let Some(key) = key_of(stat, kind) else { continue };
         let bucket_at = bucket_of(&key);
         for (index, found) in read_bucket(&table, bucket_at).iter().enumerate() {
@@ -126,6 +126,7 @@ fn key_of(stat: &Statx, kind: ChecksumKind) -> Option<Slot> {
         ChecksumKind::Md5 => 3,
         ChecksumKind::Sha256 => 4,
         ChecksumKind::Sha1 => 5,
+        ChecksumKind::PosixCrc => 6,
         // Longer than a slot has room for; nobody is offered it.
         ChecksumKind::Sha512 => return None,
     };

@@ -325,6 +325,10 @@ impl Storage for QuotaStorage {
         self.inner.set_modified(path, modified)
     }
 
+    fn is_in_place(&self) -> bool {
+        self.inner.is_in_place()
+    }
+
     fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
         let inner = self.inner.space(path)?;
         let state = self.account.lock();

@@ -2,11 +2,17 @@
 //!
 //! A listing with stat texts begins with `.` and `0 0 0 0`. With checksums, each stat text is followed by ` [ kind:value ]`.
 //! Servers cut long listings between entries.
+//!
+//! A name with a line break would be two lines. XRootD's servers write it as it is: with stat texts behind the names it can
+//! be told from two, by the line behind its first one that is no stat text. gridlane's server writes [another
+//! name](listable) instead, of something that is neither a file nor a directory, so that whoever copies or removes a tree
+//! finds that there is something that it cannot reach.
 
 use gridlane_core::limits::ROOT_LISTING_LINE_BYTES_MAX;
 
 use crate::Malformed;
 use crate::answer::StatText;
+use crate::flags::StatFlags;
 use crate::registry::ErrorCode;
 
 /// What a listing with stat texts begins with.
@@ -23,9 +29,28 @@ pub struct Entry {
     pub checksum: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Whether a name can be listed: a line break would make two of it.
-pub fn is_listable(name: &[u8]) -> bool {
-    !name.contains(&b'\n') && !name.contains(&0)
+/// What stands for a line break: no name has it unless some program could not read what it was given.
+const REPLACEMENT: &str = "\u{fffd}";
+
+/// What is told instead of a name with a line break or a NUL in it; `None`: the name can be told.
+pub fn listable(name: &[u8]) -> Option<Vec<u8>> {
+    let is_end = |byte: &u8| matches!(byte, b'\n' | 0);
+    let parts: Vec<&[u8]> = name.split(is_end).collect();
+    (parts.len() > 1).then(|| parts.join(REPLACEMENT.as_bytes()))
+}
+
+/// What is told of something whose name cannot be told.
+pub fn unlistable() -> StatText {
+    StatText { id: 0, size_bytes: 0, flags: StatFlags::OTHER, modified_s: 0, more: None }
+}
+
+impl Entry {
+    /// Whether it stands for something whose name cannot be told.
+    pub fn is_unlistable(&self) -> bool {
+        let has_replacement =
+            || self.name.windows(REPLACEMENT.len()).any(|part| part == REPLACEMENT.as_bytes());
+        self.stat.as_ref().is_some_and(|stat| stat.flags == StatFlags::OTHER) && has_replacement()
+    }
 }
 
 /// Appends an entry of a plain listing.
@@ -112,13 +137,21 @@ impl DirlistReader {
             }
             State::Stat if line.is_empty() => State::Stat,
             State::Stat => State::Named(line),
-            State::Named(name) => {
-                let stat = Some(StatText::parse(&line)?);
-                if name != b"." && name != b".." {
-                    entries.push(Entry { name, stat, checksum: checksum_of(&line) });
+            State::Named(mut name) => match StatText::parse(&line) {
+                Ok(stat) => {
+                    if name != b"." && name != b".." {
+                        entries.push(Entry { name, stat: Some(stat), checksum: checksum_of(&line) });
+                    }
+                    State::Stat
                 }
-                State::Stat
-            }
+                // The rest of a name with a line break in it.
+                Err(wrong) if name.len() + line.len() >= ROOT_LISTING_LINE_BYTES_MAX => return Err(wrong),
+                Err(_) => {
+                    name.push(b'\n');
+                    name.extend_from_slice(&line);
+                    State::Named(name)
+                }
+            },
         };
         Ok(())
     }
@@ -168,6 +201,23 @@ mod tests {
                 .read(&[b'x'; ROOT_LISTING_LINE_BYTES_MAX + 1], false, &mut Vec::new())
                 .is_err()
         );
+    }
+
+    #[test]
+    fn names_with_line_breaks() {
+        assert_eq!(listable(b"two lines"), None);
+        assert_eq!(listable(b"two\nlines").unwrap(), "two\u{fffd}lines".as_bytes());
+        let mut text = STAT_SENTINEL.to_vec();
+        write_entry(&listable(b"two\nlines").unwrap(), &unlistable(), None, &mut text);
+        write_entry("an odd \u{fffd}".as_bytes(), &StatText::parse(b"1 5 48 100").unwrap(), None, &mut text);
+        finish(&mut text);
+        let entries = read(&[&text]);
+        assert_eq!(entries.iter().map(Entry::is_unlistable).collect::<Vec<_>>(), [true, false]);
+        // As XRootD's servers write it.
+        let entries = read(&[b".\n0 0 0 0\ntwo\n\nlines\n1 100 48 5\nb\n2 0 51 5\0"]);
+        let names: Vec<_> = entries.iter().map(|entry| entry.name.as_slice()).collect();
+        assert_eq!(names, [&b"two\n\nlines"[..], b"b"]);
+        assert_eq!(entries[0].stat.as_ref().unwrap().size_bytes, 100);
     }
 
     proptest! {

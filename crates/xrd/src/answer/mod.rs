@@ -15,7 +15,8 @@ mod stat;
 mod status;
 
 pub use dirlist::{
-    DirlistReader, Entry, STAT_SENTINEL, finish as finish_dirlist, is_listable, write_entry, write_name,
+    DirlistReader, Entry, STAT_SENTINEL, finish as finish_dirlist, listable, unlistable, write_entry,
+    write_name,
 };
 pub use fattr::{
     Attribute, FattrAnswer, Outcome, parse_list as parse_fattr_list, write_list as write_fattr_list,

@@ -100,3 +100,19 @@ fn commands() {
     gfal(&site, "gfal-rm", &["-r", &url("made")]).ok();
     assert!(!site.exported("made").exists());
 }
+
+/// Nothing is on tape, so everything is online.
+#[test]
+fn files_are_brought_online() {
+    let site = Site::new();
+    site.put("d/f", b"x");
+    let said = gfal(&site, "gfal-bringonline", &[&site.url("d/f")]).ok().text();
+    assert!(said.contains("QUEUED") || said.contains("ONLINE"), "{said}");
+    if site.is_ours() {
+        // XRootD's answer is none that gfal2 understands.
+        let asked = ["--polling-timeout", "30", &site.url("d/f")];
+        let said = gfal(&site, "gfal-bringonline", &asked).ok().text();
+        assert!(!said.contains("FAILED"), "{said}");
+    }
+    gfal(&site, "gfal-evict", &[&site.url("d/f")]).ok();
+}

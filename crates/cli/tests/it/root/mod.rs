@@ -10,6 +10,7 @@ mod pyxrootd;
 mod refusals;
 mod roots;
 mod uproot;
+mod xcache;
 mod xrdcp;
 mod xrdfs;
 

@@ -160,3 +160,22 @@ fn a_metalink_leads_to_root_replicas_and_may_be_at_one() {
     run(plain).ok();
     assert_eq!(fs::read(scratch.join("b")).unwrap(), text.as_bytes());
 }
+
+/// A listing over root:// has a name on each line. XRootD's servers write such names as they are, and they can be made out;
+/// ours tells that there is one.
+#[test]
+fn a_name_with_a_line_break_is_not_left_out_in_silence() {
+    let (scratch, server) = (Scratch::new(), Xrootd::start());
+    for name in ["t/a", "t/two\nlines", "t/z"] {
+        server.put(name, name.as_bytes());
+    }
+    run(cp_r(server.url("t"), scratch.join("t"))).ok();
+    assert_eq!(fs::read(scratch.join("t/two\nlines")).unwrap(), b"t/two\nlines");
+    let ours = Server::start(scratch.path());
+    let failed = run(cp_r(ours.url_over("root", "t"), scratch.join("u"))).exits(10);
+    failed.says(&["has a line break in it"]);
+    assert_eq!(names(&scratch.join("u")), ["a", "z"]);
+    // By HTTP it has one.
+    run(cp_r(ours.url("t"), scratch.join("v"))).ok();
+    assert_eq!(names(&scratch.join("v")).len(), 3);
+}

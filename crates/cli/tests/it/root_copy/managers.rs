@@ -36,4 +36,9 @@ fn files_behind_a_manager() {
     command.arg("cp").arg(&source).arg(cluster.url("dir/up")).arg("--json");
     run(command).ok();
     assert_copied(&cluster.exported("dir/up"), &bytes);
+    // Where the directory is not there, it is made, as for xrdcp: no server has all directories of a cluster.
+    let mut command = gridlane();
+    command.arg("cp").arg(&source).arg(cluster.url("not/there/up")).arg("--json");
+    run(command).ok();
+    assert_copied(&cluster.exported("not/there/up"), &bytes);
 }

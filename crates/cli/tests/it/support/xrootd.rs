@@ -80,6 +80,18 @@ impl Xrootd {
         Xrootd::set_up(prefix, &Setup { lines, env: Vec::new(), host: "127.0.0.1" })
     }
 
+    /// A read cache (XCache) of what is at this origin, `roots://HOST:PORT`, for which this certificate vouches.
+    pub(crate) fn cache_of(origin: &str, ca: &Path) -> Xrootd {
+        let prefix = Scratch::new();
+        let authorities = hashed_authorities(&prefix, ca);
+        let lines = format!(
+            "ofs.osslib libXrdPss.so\npss.cachelib libXrdPfc.so\npss.origin {origin}\n\
+             pfc.ram 1g\npfc.blocksize 1m\npfc.diskusage 0.98 0.99\n"
+        );
+        let env = vec![("X509_CERT_DIR", authorities)];
+        Xrootd::set_up(prefix, &Setup { lines, env, host: "127.0.0.1" })
+    }
+
     /// Starts one in a directory with everything that it needs, which becomes its own.
     pub(super) fn set_up(prefix: Scratch, setup: &Setup) -> Xrootd {
         for dir in ["export", "admin"] {

@@ -374,6 +374,7 @@ async fn a_missing_directory_is_named() {
     })
     .await;
     let error = send(&mut server.upload(false), b"x").await.unwrap_err();
+    assert!(error.message().contains("//d/ is not there"), "{error}");
     assert_eq!(
         (error.kind(), error.hint_text()),
         (ErrorKind::Precondition, Some("make the directory first"))
@@ -425,21 +426,64 @@ async fn a_directory_that_another_server_of_a_cluster_has_is_made() {
 
 /// The server may have a checksum of what was there before, and take it for that of what is there now.
 #[tokio::test]
-async fn a_file_is_not_replaced_in_the_second_that_it_was_written_in() {
-    for (old, waits) in [(100, true), (99, false)] {
+async fn the_bytes_of_a_file_replaced_within_a_second_are_read_back() {
+    // The second that the old file was written in; that of the new one at its open; and at its end.
+    for (old, opened, closed, is_read) in
+        [(100, 100, 100, true), (100, 100, 101, false), (99, 100, 100, false)]
+    {
+        let mut has_closed = false;
+        let mut has_opened = false;
         let server = Server::start(PAGES, move |stream, request, _| match request {
-            Request::Stat(_) => Some(ok(stream, format!("1 5 48 {old}\0").as_bytes())),
+            Request::Stat(_) => {
+                let at = if has_closed { closed } else { old };
+                Some(ok(stream, format!("1 5 48 {at}\0").as_bytes()))
+            }
             Request::Open(_) => {
+                has_opened = true;
                 let mut body = Vec::new();
-                let stat = StatText::parse(b"1 0 48 100").ok();
+                let stat = StatText::parse(format!("1 0 48 {opened}").as_bytes()).ok();
                 OpenAnswer { handle: Handle([1, 2, 3, 4]), stat }.encode(&mut body);
                 Some(ok(stream, &body))
             }
+            Request::Close(_) => {
+                has_closed |= has_opened;
+                None
+            }
+            Request::Read(read) => Some(ok(stream, if read.offset == 0 { &b"new"[..] } else { b"" })),
+            // Of the old one.
+            Request::Query(_) => Some(ok(stream, b"adler32 353ad728\0")),
             _ => None,
         })
         .await;
-        let begun = std::time::Instant::now();
-        send(&mut server.upload(true), b"x").await.unwrap();
-        assert!(!waits || begun.elapsed() >= SECOND, "{old}");
+        let said = send(&mut server.upload(true), b"new").await.unwrap().unwrap();
+        let read = Checksum::adler32(gridlane_core::checksum::adler32(b"new"));
+        assert_eq!(said == read, is_read, "{old} {opened} {closed}");
+        assert_eq!(server.ids().contains(&RequestId::QUERY), !is_read, "{old} {opened} {closed}");
     }
+}
+
+/// The server that a manager names makes the directories that it lacks, at once: a second question to the manager would be
+/// answered by what it believes since the first.
+#[tokio::test]
+async fn behind_a_manager_directories_are_made() {
+    let member = Server::start(PAGES, |stream, request, _| match request {
+        Request::Open(open) if !open.options.has(OpenOptions::MKPATH) => {
+            Some(error(stream, ErrorCode::NOT_FOUND, "no such file or directory"))
+        }
+        _ => None,
+    })
+    .await;
+    let (host, port) = (member.url.host().to_owned(), member.url.port());
+    let manager = Server::start(PAGES, move |stream, request, _| match request {
+        Request::Protocol(_) | Request::Login(_) => None,
+        _ => {
+            let body = [&u32::from(port).to_be_bytes()[..], host.as_bytes()].concat();
+            let len = (body.len() as u32).to_be_bytes();
+            Some([&stream.0[..], &4004_u16.to_be_bytes(), &len, &body].concat())
+        }
+    })
+    .await;
+    send(&mut manager.upload(false), b"x").await.unwrap();
+    assert_eq!(*member.bytes.lock().unwrap(), b"x");
+    assert!(!manager.open().options.makes_parents() && member.open().options.has(OpenOptions::MKPATH));
 }

@@ -91,7 +91,7 @@ mod tests {
         let (options, more, about) = (OpenOptions::READ, OpenMore::NONE, arg("/d/f"));
         let request = Open { mode: 0, options, more, template: Handle::default(), about };
         let Ok(Answer::Ok(body)) = open::open(&context, &request).await else { panic!() };
-        let file = context.session.files.get(Handle(*body.first_chunk().unwrap())).unwrap();
+        let file = context.session.files.get(Handle(*body.first_chunk().unwrap()), "").unwrap();
 
         let ((to_main, mut main), (to_bound, bound)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let (sessions, client) = (Arc::new(Sessions::default()), context.client.clone());

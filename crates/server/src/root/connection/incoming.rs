@@ -3,14 +3,15 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use gridlane_xrd::request::WriteV;
-use gridlane_xrd::{Request, RequestHead, RequestId};
+use gridlane_xrd::request::{PgWrite, Write, WriteV};
+use gridlane_xrd::{Call as _, ErrorCode, Request, RequestHead, RequestId};
 
-use super::Connection;
 use super::limited::{client_of, take_request};
-use crate::root::answer::Outcome;
+use super::{Connection, Event, Role};
+use crate::root::answer::{Failure, Outcome};
 use crate::root::intake::Intake;
 use crate::root::reading::Asked;
+use crate::root::session::Inbox;
 use crate::transfer::Patience;
 
 /// A write that takes longer has waited for a device.
@@ -43,6 +44,13 @@ impl Connection {
     /// A request whose bytes follow.
     pub(super) fn begin_intake(&mut self, head: &RequestHead) {
         self.renew();
+        if let Some(path) = self.path_of_data(head) {
+            // They come there, as they are and for nobody: that connection ends, and the session goes on.
+            path.into_iter().for_each(|path| drop(path.send(Event::End)));
+            let what = "data are taken on the connection that says what to do with them: name path 0";
+            self.unanswered += 1;
+            return self.refuse_data(head, Failure::new(ErrorCode::UNSUPPORTED, what));
+        }
         let Some(context) = self.context() else { return };
         let intake = Box::new(Intake::new(context, head));
         self.unanswered += 1;
@@ -58,6 +66,24 @@ impl Connection {
             held_until: None,
             is_fast: false,
         });
+    }
+
+    /// Where the data of a request come that names another connection of the session: what is told to that one, if it is
+    /// still there. `None`: they come behind the request, or nobody knows where.
+    fn path_of_data(&self, head: &RequestHead) -> Option<Option<Inbox>> {
+        let Role::Main(main, _) = &self.role else { return None };
+        let path_id = match head.id {
+            RequestId::WRITE => Write::parse(&head.body, &[]).ok()?.path_id,
+            RequestId::PGWRITE => PgWrite::parse(&head.body, &[]).ok()?.path_id,
+            _ => return None,
+        };
+        main.all.was_bound(path_id).then(|| main.all.path(path_id))
+    }
+
+    /// Answers a request whose data do not come here.
+    fn refuse_data(&mut self, head: &RequestHead, failure: Failure) {
+        let asked = asked_with(head, Instant::now());
+        self.answered(&asked, Err(failure));
     }
 
     /// Takes what has come for the request in hand; whether anything happened.
@@ -136,10 +162,14 @@ impl Connection {
     pub(super) fn taken(&mut self, outcome: Outcome) {
         let Some(incoming) = self.incoming.take() else { return };
         let Incoming { head, began, .. } = incoming;
-        let request = Request::parse(head.id, &head.body, &[]);
-        // A list of ranges is not kept for the log.
-        let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
-        let asked = Asked { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 };
-        self.answered(&asked, outcome);
+        self.answered(&asked_with(&head, began), outcome);
     }
+}
+
+/// A request that brings data, for the log.
+fn asked_with(head: &RequestHead, began: Instant) -> Asked {
+    let request = Request::parse(head.id, &head.body, &[]);
+    // A list of ranges is not kept for it.
+    let request = request.unwrap_or(Request::WriteV(WriteV { syncs: false, segments: Vec::new() }));
+    Asked { stream: head.stream, request, client: None, len: 0, began, parts_bytes: 0 }
 }

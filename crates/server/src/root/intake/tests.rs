@@ -119,7 +119,7 @@ proptest! {
                 prop_assert!(outcome.is_ok());
                 prop_assert_eq!(taken, sent);
             }
-            let file = context.session.files.get(handle).unwrap();
+            let file = context.session.files.get(handle, "").unwrap();
             prop_assert_eq!(file.metadata().unwrap().size_bytes, model.len() as u64);
             let mut read = vec![0; model.len()];
             let count = file.object().unwrap().read_at(&mut read, 0).unwrap();
@@ -164,7 +164,7 @@ fn a_close_waits_for_those_who_use_the_file() {
     runtime().block_on(async {
         let context = context();
         let handle = opened(&context, "/d/new", NEW).await;
-        let user = context.session.files.get(handle).unwrap();
+        let user = context.session.files.get(handle, "").unwrap();
         let request = Close { handle };
         let mut closing = std::pin::pin!(files::close(&context, &request));
         tokio::select! {
@@ -173,14 +173,14 @@ fn a_close_waits_for_those_who_use_the_file() {
             () = tokio::task::yield_now() => {}
         }
         // To others it is closed already.
-        assert!(context.session.files.get(handle).is_err());
+        assert!(context.session.files.get(handle, "").is_err());
         drop(user);
         assert!(closing.await.is_ok());
         // Nobody has it locked any longer.
         opened(&context, "/d/new", OpenOptions::UPDATE).await;
         let reader = opened(&context, "/d/f", OpenOptions::READ).await;
         files::end_all(&context).await;
-        assert!(context.session.files.get(reader).is_err());
+        assert!(context.session.files.get(reader, "").is_err());
         assert_eq!(context.session.files.len(), 0);
     });
 }

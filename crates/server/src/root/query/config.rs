@@ -1,6 +1,6 @@
 //! Settings of the server, by name.
 
-use gridlane_core::{ChecksumKind, limits};
+use gridlane_core::limits;
 use gridlane_xrd::ErrorCode;
 
 use super::super::answer::{Answer, Failure, Outcome};
@@ -36,7 +36,7 @@ fn value(context: &Context, key: &str) -> Option<String> {
     Some(match key {
         "bind_max" => limits::ROOT_BOUND_MAX.to_string(),
         "chksum" => {
-            let named = ChecksumKind::OFFERED.iter().enumerate();
+            let named = super::offered().enumerate();
             named.map(|(index, kind)| format!("{index}:{}", kind.name())).collect::<Vec<_>>().join(",")
         }
         "cid" => id(),

@@ -21,8 +21,7 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     let by_handle = matches!(request.kind, QueryKind::VISA | QueryKind::OPAQUE_HANDLE);
     if request.argument.is_empty() || by_handle && QueryKind::KNOWN.contains(&request.kind) {
         // XRootD takes a question without an argument for one about a handle.
-        let file = context.session.files.get(request.handle);
-        file.map_err(|_| Failure::new(ErrorCode::FILE_NOT_OPEN, "query does not refer to an open file"))?;
+        context.session.files.get(request.handle, "query")?;
         return match by_handle {
             true => Err(Failure::new(ErrorCode::UNSUPPORTED, "Unable to fctl; operation not supported")),
             false => Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present")),
@@ -35,7 +34,7 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
         QueryKind::SPACE => context.shared.disk.run(|| space::space(context, &about())).await,
         QueryKind::XATTR => context.shared.disk.run(|| xattr::xattr(context, &about())).await,
         QueryKind::STATS => Ok(stats::stats(context, &request.argument)),
-        QueryKind::PREPARE => Err(prepare::unknown()),
+        QueryKind::PREPARE => context.shared.disk.run(|| prepare::progress(context, &request.argument)).await,
         // Computations end by themselves when nobody waits for them any longer.
         QueryKind::CHECKSUM_CANCEL => Ok(Answer::done()),
         QueryKind::OPAQUE | QueryKind::OPAQUE_FILE => {
@@ -45,13 +44,19 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     }
 }
 
-/// The checksum that `cks.type` names, in any case; Adler-32 where it is not said.
+/// What clients can ask for: that of HTTP, and what XRootD calls `crc32`.
+fn offered() -> impl Iterator<Item = ChecksumKind> {
+    ChecksumKind::OFFERED.into_iter().chain([ChecksumKind::PosixCrc])
+}
+
+/// The checksum that `cks.type` names, in any case; Adler-32 where it is not said, or `default`.
 pub(super) fn kind_named(about: &PathArg) -> Result<ChecksumKind, Failure> {
-    let Some(name) = about.value("cks.type").filter(|name| !name.is_empty()) else {
+    let said = about.value("cks.type").filter(|name| !name.is_empty());
+    let Some(name) = said.filter(|name| !name.eq_ignore_ascii_case(b"default")) else {
         return Ok(ChecksumKind::Adler32);
     };
-    let named = |kind: &&ChecksumKind| kind.name().as_bytes().eq_ignore_ascii_case(name);
-    ChecksumKind::OFFERED.iter().find(named).copied().ok_or_else(|| {
+    let named = |kind: &ChecksumKind| kind.name().as_bytes().eq_ignore_ascii_case(name);
+    offered().find(named).ok_or_else(|| {
         Failure::new(ErrorCode::SERVER_ERROR, format!("{} checksum not supported.", shown(name)))
     })
 }
@@ -75,7 +80,7 @@ mod tests {
         let config = async |keys: &str| text(ask(&context, QueryKind::CONFIG, keys).await);
         assert_eq!(config("readv_iov_max readv_ior_max").await, "1024\n2097136\n");
         assert_eq!(config("foo\ntpc tpcdlg\nvnid").await, "foo\ntpc\ntpcdlg\nvnid\n");
-        assert_eq!(config("chksum").await, "0:adler32,1:crc32c,2:sha256,3:md5\n");
+        assert_eq!(config("chksum").await, "0:adler32,1:crc32c,2:sha256,3:md5,4:crc32\n");
         assert_eq!(config("bind_max\npio_max\nrole\nfattr").await, "15\n5\nserver\n248 65536\n");
         assert_eq!(config("sitename cms start").await, "SITE-X\nnone|\n261122:061050.0\n");
         assert!(config("version").await.starts_with("v5."));
@@ -89,6 +94,9 @@ mod tests {
         let context = context();
         let of = async |path: &str| ask(&context, QueryKind::CHECKSUM, path).await;
         assert_eq!(bytes(of("/d/f").await), b"adler32 062c0215\0");
+        assert_eq!(bytes(of("/d/f?cks.type=default").await), b"adler32 062c0215\0");
+        // `printf hello | cksum` says 3287646509.
+        assert_eq!(bytes(of("/d/f?cks.type=crc32").await), b"crc32 c3f5812d\0");
         let md5 = bytes(of("/d/f?cks.type=MD5&authz=x").await);
         assert_eq!(md5, b"md5 5d41402abc4b2a76b9719d911017c592\0");
         let (kind, text) = error(of("/d/f?cks.type=sha1").await);
