@@ -27,6 +27,8 @@ pub enum Cause {
     Unavailable,
     /// The password is not the user's, or there is no such user.
     WrongPassword,
+    /// Too many wrong passwords came before from the same place: this one was not looked at.
+    Guessing,
 }
 
 /// Why a credential is not believed. Its words are for whoever presented it: they say what is wrong, never what the
@@ -37,12 +39,20 @@ pub struct Refusal {
     pub cause: Cause,
     /// One sentence without a full stop: "the proxy certificate expired 2026-01-02T03:04:05Z".
     pub message: String,
+    /// After how many seconds another try makes sense, if that is known.
+    pub retry_after_s: Option<u64>,
 }
 
 impl Refusal {
     /// A refusal in words.
     pub fn new(cause: Cause, message: impl Into<String>) -> Refusal {
-        Refusal { cause, message: message.into() }
+        Refusal { cause, message: message.into(), retry_after_s: None }
+    }
+
+    /// The same, with the seconds after which another try makes sense.
+    pub fn retry_after_s(mut self, seconds: u64) -> Refusal {
+        self.retry_after_s = Some(seconds);
+        self
     }
 
     /// The same, with where it happened in front.

@@ -301,9 +301,14 @@ pub(crate) struct ServeArgs {
     /// (repeatable)
     #[arg(long, value_name = "NETWORK", env = "GRIDLANE_TRUST_FORWARDED", value_delimiter = ',')]
     pub(crate) trust_forwarded: Vec<String>,
-    /// Open connections of one client (an IPv4 address, 64 bits of an IPv6 one); beyond it the answer is 429
+    /// Open connections of one client (an IPv4 address, 64 bits of an IPv6 one); beyond it the answer is 429 [default: a
+    /// quarter of --max-connections]
     #[arg(long, value_name = "N", env = "GRIDLANE_CLIENT_CONNECTIONS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) client_connections: Option<u32>,
+    /// Files of one client that are open over root:// [default: a quarter of what all may have open, which is 16384 or half
+    /// of what the process may]
+    #[arg(long, value_name = "N", env = "GRIDLANE_CLIENT_FILES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) client_files: Option<u32>,
     /// Requests of one client per second, and as many at once; beyond it the answer is 429
     #[arg(long, value_name = "N", env = "GRIDLANE_CLIENT_REQUESTS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) client_requests: Option<u32>,
@@ -313,7 +318,8 @@ pub(crate) struct ServeArgs {
     /// Go on accepting connections for so long after SIGTERM, while /readyz says 503
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = parse_delay, env = "GRIDLANE_DRAIN_DELAY")]
     pub(crate) drain_delay: f64,
-    /// Open connections at the same time; beyond it the answer is 503
+    /// Open connections at the same time; beyond it the answer is 503. One client has a quarter of them unless
+    /// --client-connections says otherwise, HTTP and root:// seven eighths each
     #[arg(long, value_name = "N", default_value_t = gridlane_core::limits::CONNECTIONS_MAX as u32, value_parser = clap::value_parser!(u32).range(1..=1_000_000), env = "GRIDLANE_MAX_CONNECTIONS")]
     pub(crate) max_connections: u32,
     /// Largest upload; beyond it the answer is 413

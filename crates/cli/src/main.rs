@@ -22,13 +22,17 @@ mod wan;
 mod who;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::FromArgMatches;
 use gridlane_core::text::printable_lines;
-use gridlane_core::{Error, ErrorKind, Result, limits};
+use gridlane_core::{Error, ErrorKind, Result};
 
 use crate::args::{Cli, Command};
 use crate::output::{Output, tell, to_stderr};
+
+/// How long a server's thread for work that blocks is kept when there is none: for good.
+const KEPT_FOR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 fn main() -> ExitCode {
     let cli = match parse() {
@@ -107,14 +111,19 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
         _ => 1,
     };
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let mut kept = 0;
     if matches!(command, Command::Serve(_)) {
-        builder.max_blocking_threads(limits::BLOCKING_THREADS_MAX);
+        let blocking = serve::room::Threads::to_be_had(threads)?;
+        builder.max_blocking_threads(blocking.blocking).thread_keep_alive(KEPT_FOR);
+        kept = blocking.kept;
     }
-    builder
+    let runtime = builder
         .worker_threads(threads)
         .enable_all()
         .build()
-        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot start: {cause}")))
+        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot start: {cause}")))?;
+    runtime.block_on(serve::room::keep_threads(kept))?;
+    Ok(runtime)
 }
 
 async fn run(cli: Cli, output: Output) -> Result<ExitCode> {

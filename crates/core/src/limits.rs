@@ -74,10 +74,14 @@ pub const BODY_STALL_MAX: Duration = Duration::from_secs(60);
 pub const BODY_RATE_BYTES_PER_S_MIN: u64 = 1000;
 /// How long a body was waited for before that average counts.
 pub const BODY_RATE_GRACE: Duration = Duration::from_secs(60);
-/// Bytes of a rejected upload that are read and thrown away so that the client sees the answer.
-pub const BODY_DRAIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How long such bytes are waited for.
+/// Bytes of a rejected upload that are read and thrown away so that the client sees the answer. Many clients look at it
+/// only when all was sent: what is not read makes the kernel reset the connection, and the answer is lost with it. To throw
+/// away this much takes a second of a processor at most.
+pub const BODY_DRAIN_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// How long the next of such bytes is waited for.
 pub const BODY_DRAIN_MAX: Duration = Duration::from_secs(5);
+/// How long such bytes are read altogether: shorter than a graceful stop waits.
+pub const BODY_DRAIN_WHOLE_MAX: Duration = Duration::from_secs(20);
 /// Bytes of one upload unless the operator says otherwise: 413 beyond it. 16 TiB is ext4's own limit.
 pub const UPLOAD_BYTES_MAX: u64 = 16 << 40;
 /// Bytes of a line that gives the size of a chunk, extensions included.
@@ -86,6 +90,8 @@ pub const CHUNK_LINE_BYTES_MAX: usize = 1024;
 pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
 /// Open connections: beyond it the answer is 503 with `Retry-After`.
 pub const CONNECTIONS_MAX: usize = 4096;
+/// Connections that are being told that there are too many; more are dropped without a word.
+pub const TURNED_AWAY_MAX: usize = 256;
 /// How often a server looks whether a crowd has left, to give back its memory.
 pub const SHRINK_INTERVAL: Duration = Duration::from_secs(1);
 /// Connections that make a crowd, of which half have to leave: their tasks take a few megabytes.
@@ -94,8 +100,9 @@ pub const SHRINK_CONNECTIONS_MIN: u64 = 256;
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long a graceful stop waits for running requests.
 pub const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// Checksums computed on demand at the same time: each reads a whole file.
-pub const DIGESTS_RUNNING_MAX: usize = 2;
+/// Checksums computed on demand at the same time: each reads a whole file. One client has
+/// [`DIGESTS_PER_CLIENT_MAX`] of them.
+pub const DIGESTS_RUNNING_MAX: usize = 4;
 /// Remembered checksums (about 150 bytes each).
 pub const DIGESTS_KEPT_MAX: usize = 65_536;
 /// How long a request waits for such a checksum: gfal2's shipped configuration gives up then as well.
@@ -130,10 +137,17 @@ pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
 pub const OPEN_RACES_MAX: usize = 64;
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
-/// Listings in memory at the same time, from making to the end of sending: each is up to 20 MB.
-pub const LISTINGS_MAX: usize = 16;
-/// How long a request waits for its turn to be one of them: then the answer is 503.
+/// Bytes of the largest listing that is made as a whole, a page of [`LISTING_ENTRIES_MAX`] lines: room for so many is kept
+/// while one is made, and for as many as it has until it is sent.
+pub const LISTING_PAGE_BYTES: usize = 20 * 1024 * 1024;
+/// Bytes of listings in memory at the same time: sixteen of the largest.
+pub const LISTINGS_BYTES_MAX: usize = 16 * LISTING_PAGE_BYTES;
+/// How long a request waits for room for one of them: then the answer is 503.
 pub const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Without one byte of progress while a listing is sent: it is in memory as long, and was asked for to be read.
+pub const LISTING_STALL_MAX: Duration = Duration::from_secs(10);
+/// How fast it has to be taken on average: the largest in less than seven minutes, over half a megabit per second.
+pub const LISTING_RATE_BYTES_PER_S_MIN: u64 = 50_000;
 /// Directories inside each other that one COPY copies: each holds a descriptor.
 pub const COPY_DEPTH_MAX: usize = 128;
 /// Failures that the answer to one COPY or MOVE names; with more it is given up.
@@ -170,8 +184,12 @@ pub const ACCESS_LOG_STOP_MAX: Duration = Duration::from_secs(5);
 pub const LOGGED_FIELD_BYTES_MAX: usize = 256;
 /// Clients whose requests and bytes are counted, for limits of each: about 200 bytes of memory for one.
 pub const THROTTLED_CLIENTS_MAX: usize = 65_536;
+/// How long a client with a limit of requests waits at most for the next one after a request that counts as many.
+pub const REQUESTS_OWED_MAX: Duration = Duration::from_secs(60);
 /// Requests on the admin address at the same time: whoever scrapes it is one or two.
 pub const ADMIN_CONNECTIONS_MAX: usize = 16;
+/// Connections to it that wait to be one of those; more are closed.
+pub const ADMIN_WAITING_MAX: usize = 64;
 /// After a connection there could not be accepted.
 pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the metrics wait for an export to tell how much room it has, and `/readyz` whether it is where it was.
@@ -224,10 +242,67 @@ pub const DISK_OPERATIONS_MAX: usize = 64;
 /// busy, however short it is. Room for all that may hang at once: disk operations, checksums, and as many exports
 /// that were asked for their space.
 pub const BLOCKING_THREADS_MAX: usize = 128;
+/// Threads that a server keeps at hand for work that blocks, from its start on: when no others can be had, checksums,
+/// passwords and waits for disks go on with these, and nothing waits for ever.
+pub const BLOCKING_THREADS_KEPT: usize = 8;
+/// Threads for work that blocks without which a server does not start.
+pub const BLOCKING_THREADS_MIN: usize = 16;
+/// How long the threads of a server may take to begin. On a machine that has a lot else to do it is seconds.
+pub const THREADS_BEGIN_MAX: Duration = Duration::from_secs(30);
 /// Age of an abandoned partial upload before it is removed.
 pub const PARTIAL_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// How often a running server looks for such uploads.
 pub const PARTIAL_INTERVAL: Duration = Duration::from_secs(3600);
+
+// --- What one client may have of it ------------------------------------------------------------
+
+/// One client has at most the fourth part of what all share: of connections, open files, memory. A machine with an IPv4
+/// and an IPv6 address is two clients, and leaves half.
+pub const CLIENT_PART: usize = 4;
+/// Connections that one client may have where there are so few that a quarter of them were less: a copy of one file has as
+/// many lanes. Never more than three quarters of all.
+pub const CLIENT_CONNECTIONS_MIN: usize = 16;
+/// The part of all connections that is left to the other protocol: HTTP alone has no more than seven eighths of them, and
+/// root:// neither.
+pub const PROTOCOL_PART: usize = 8;
+/// Blocking disk operations of one client at the same time: more of them make no disk faster.
+pub const DISK_OPERATIONS_PER_CLIENT_MAX: usize = DISK_OPERATIONS_MAX / 2;
+/// Checksums computed on demand for one client at the same time.
+pub const DIGESTS_PER_CLIENT_MAX: usize = 2;
+/// Copies and moves of trees, within the server, at the same time: each holds up to [`COPY_DEPTH_MAX`] descriptors and a
+/// turn at the disk nearly all the time.
+pub const COPIES_MAX: usize = 16;
+/// How long a request waits for its turn to be one of them: then the answer is 503.
+pub const COPY_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Descriptors that a process needs beside those of connections and their files, where there are enough: a runtime's,
+/// listeners, logs, exports, keys.
+pub const DESCRIPTORS_KEPT: u64 = 64;
+/// The same where there are few.
+pub const DESCRIPTORS_KEPT_MIN: u64 = 24;
+/// Descriptors for each connection: one is its socket, two are for files over root://, of which some sessions have many and
+/// most have none, and one for what HTTP has open meanwhile: a file, or a directory and the partial file of an upload.
+pub const DESCRIPTORS_PER_CONNECTION: u64 = 4;
+/// Connections that a server has to be able to have, or it does not start.
+pub const CONNECTIONS_MIN: usize = 4;
+
+// --- What guesses passwords --------------------------------------------------------------------
+
+/// Wrong passwords of one user from one address, before that address waits for this user's next one.
+pub const GUESSES_FREE_MAX: u32 = 5;
+/// Wrong passwords of all users from one address, before it waits for the next one of anybody: behind one address there
+/// may be many people, and who guesses tries many names.
+pub const GUESSES_OF_ADDRESS_FREE_MAX: u32 = 50;
+/// Wrong passwords of one user from all addresses: beyond it each address has one guess instead of
+/// [`GUESSES_FREE_MAX`]. It is never none: others' guesses keep no user out.
+pub const GUESSES_OF_USER_FREE_MAX: u32 = 50;
+/// How long an address waits after the first guess too many; each further one doubles it.
+pub const GUESS_WAIT_MIN: Duration = Duration::from_secs(2);
+/// How long it waits at most: with four guesses an hour nobody comes far.
+pub const GUESS_WAIT_MAX: Duration = Duration::from_secs(900);
+/// After this time without a wrong one all are forgotten.
+pub const GUESSES_AGE_MAX: Duration = Duration::from_secs(4 * 3600);
+/// Addresses and users that are kept in mind because of wrong passwords: about 50 bytes each.
+pub const GUESSES_KEPT_MAX: usize = 65_536;
 
 // --- What a client accepts ---------------------------------------------------------------------
 
@@ -473,6 +548,19 @@ const _: () = {
     assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
     // Beyond it, threads that serve connections would wait for those that wait for a dead disk.
     assert!(DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX < BLOCKING_THREADS_MAX / 4 * 3);
+    // What is waited for is not forgotten meanwhile.
+    assert!(GUESS_WAIT_MAX.as_secs() < GUESSES_AGE_MAX.as_secs());
+    // Where there are few threads, half of them at least are for disks.
+    assert!(DIGESTS_RUNNING_MAX + PASSWORDS_CHECKED_MAX + 2 <= BLOCKING_THREADS_KEPT);
+    assert!(BLOCKING_THREADS_KEPT * 2 <= BLOCKING_THREADS_MIN && BLOCKING_THREADS_MIN < BLOCKING_THREADS_MAX);
+    // One client alone takes neither all turns at the disk nor all threads.
+    assert!(DISK_OPERATIONS_PER_CLIENT_MAX < DISK_OPERATIONS_MAX);
+    assert!(DIGESTS_PER_CLIENT_MAX < DIGESTS_RUNNING_MAX);
+    // A graceful stop does not cut those that read their answer.
+    assert!(BODY_DRAIN_WHOLE_MAX.as_secs() < DRAIN_MAX.as_secs());
+    // A listing of the largest kind can be made within one client's part, and a few requests of the longest can be taken.
+    assert!(LISTING_PAGE_BYTES <= LISTINGS_BYTES_MAX / CLIENT_PART);
+    assert!(ROOT_ASKED_BYTES_MAX * 4 <= ROOT_MEMORY_BYTES_MAX / CLIENT_PART);
     // A body that is refused for its size is drained, so that the client sees the answer.
     assert!(DAV_REQUEST_BYTES_MAX as u64 <= BODY_DRAIN_BYTES_MAX);
     assert!(XML_NAME_BYTES_MAX < DAV_REQUEST_BYTES_MAX && XML_NAME_BYTES_MAX < MULTISTATUS_TOKEN_BYTES_MAX);
@@ -553,9 +641,27 @@ pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
 /// Bytes of the arguments of a request of somebody who is not logged in: names, and credentials. Tokens and proxies'
 /// certificates have some kilobytes.
 pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
-/// Without a request from a session: its clients keep connections that they may use again for 5 to 20 minutes, and
-/// open files for as long as an event takes to be looked at.
+/// Without a request from a session that has a file open: as long as an event takes to be looked at.
 pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
+/// Without a request from a session that has none open, and whose client has proved who it is: XRootD's clients keep a
+/// connection to a server for 5 minutes, those to a redirector for 20. Of anybody else such a session ends like an idle
+/// connection of HTTP, after [`IDLE_MAX`]: clients make another one when they need it.
+pub const ROOT_IDLE_PROVED_MAX: Duration = Duration::from_secs(1200);
+/// Memory for requests over root:// that are half there, or wait for their turn, and for answers that were not taken, of all
+/// connections together, beside what each has without being counted.
+pub const ROOT_MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of requests that each connection may have without being counted: a path of the longest kind, or the list of a
+/// `readv`, and what was read ahead.
+pub const ROOT_INPUT_BYTES_FREE: usize = 32 * 1024;
+/// Bytes of answers that each connection may have without being counted: what is made ahead of a socket when there is no
+/// memory for more.
+pub const ROOT_OUTPUT_BYTES_FREE: usize = 64 * 1024;
+/// In such steps it is counted.
+pub const ROOT_MEMORY_STEP_BYTES: usize = 64 * 1024;
+/// Between two looks at whether there is memory again for a request that waits for some.
+pub const ROOT_MEMORY_PAUSE: Duration = Duration::from_millis(100);
+/// Paths of one `statx` or `prepare` that are looked at in one turn at the disk; then others have theirs.
+pub const ROOT_PATHS_PER_TURN: usize = 64;
 /// Bytes of a path over root://: twice what Linux opens (`PATH_MAX`), for slashes that do not count. Over HTTP a request
 /// line has no more.
 pub const ROOT_PATH_BYTES_MAX: usize = 8192;

@@ -10,13 +10,16 @@ use std::io::{self, BufWriter, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_auth::Identity;
 use gridlane_core::text::printable_json;
 use gridlane_core::{Error, Result, limits};
+
+use crate::budget::{self, Budget, Lease};
+use crate::settings::Share;
 
 /// Where requests are recorded. Clones write to the same place.
 #[derive(Clone)]
@@ -27,6 +30,12 @@ pub struct AccessLog {
 struct Writer {
     messages: SyncSender<Message>,
     lost: Arc<Lost>,
+    /// Records that wait.
+    waiting: Arc<AtomicUsize>,
+    /// When more of them wait than this, one client has a part of the room: else whoever asks often enough would keep
+    /// others' records out.
+    freely_max: usize,
+    crowd: Arc<Budget>,
 }
 
 /// Records that found the queue full.
@@ -39,7 +48,7 @@ struct Lost {
 }
 
 enum Message {
-    Line(String),
+    Line(String, Option<Lease>),
     /// Open the file again, which somebody may have moved away.
     Reopen,
     /// Hang up when everything before it is written.
@@ -102,25 +111,33 @@ impl AccessLog {
 
     fn to_file_of(path: &Path, is_synced: bool) -> Result<AccessLog> {
         let target = Target::File { path: path.to_owned(), file: Target::open(path)?, is_synced };
-        Ok(AccessLog::with_queue(target, limits::ACCESS_RECORDS_MAX))
+        AccessLog::with_queue(target, limits::ACCESS_RECORDS_MAX)
     }
 
-    /// On the standard error output.
-    pub fn to_stderr() -> AccessLog {
-        AccessLog::to_writer(io::stderr())
+    /// On the standard error output. Fails when no thread can be had.
+    pub fn to_stderr() -> Result<AccessLog> {
+        AccessLog::with_queue(Target::Other(Box::new(io::stderr())), limits::ACCESS_RECORDS_MAX)
     }
 
-    /// Wherever `target` leads.
+    /// Wherever `target` leads; nowhere when no thread can be had.
     pub fn to_writer(target: impl Write + Send + 'static) -> AccessLog {
-        AccessLog::with_queue(Target::Other(Box::new(target)), limits::ACCESS_RECORDS_MAX)
+        let log = AccessLog::with_queue(Target::Other(Box::new(target)), limits::ACCESS_RECORDS_MAX);
+        log.unwrap_or_else(|_| AccessLog::off())
     }
 
-    fn with_queue(target: Target, records_max: usize) -> AccessLog {
+    fn with_queue(target: Target, records_max: usize) -> Result<AccessLog> {
         let (messages, queue) = sync_channel(records_max);
         let lost = Arc::<Lost>::default();
         let lost_too = Arc::clone(&lost);
-        std::thread::spawn(move || write_lines(&queue, &lost_too, BufWriter::new(target)));
-        AccessLog { writer: Some(Arc::new(Writer { messages, lost })) }
+        // Half of the room is for whoever comes first, and of the rest one client has a part.
+        let all = records_max / 2;
+        let crowd = Budget::new("log_records", Share { all, one: (all / limits::CLIENT_PART).max(1) });
+        let waiting = Arc::<AtomicUsize>::default();
+        let waiting_too = Arc::clone(&waiting);
+        std::thread::Builder::new()
+            .spawn(move || write_lines(&queue, &lost_too, &waiting_too, BufWriter::new(target)))
+            .map_err(|cause| Error::local_io("there is no thread for a log", &cause))?;
+        Ok(AccessLog { writer: Some(Arc::new(Writer { messages, lost, waiting, freely_max: all, crowd })) })
     }
 
     /// Opens the file again: whoever rotates logs has given the old one another name. When that fails the old
@@ -150,7 +167,17 @@ impl AccessLog {
     fn write_line(&self, record: &impl serde::Serialize) {
         let Some(writer) = &self.writer else { return };
         let Some(line) = line_of(record) else { return };
-        if let Err(TrySendError::Full(_)) = writer.messages.try_send(Message::Line(line)) {
+        let lease = match writer.waiting.load(Ordering::Relaxed) < writer.freely_max {
+            true => Ok(None),
+            false => writer.crowd.try_take(budget::current(), 1).map(Some),
+        };
+        // Before it can be written.
+        writer.waiting.fetch_add(1, Ordering::Relaxed);
+        let has_room = lease.is_ok_and(|lease| {
+            !matches!(writer.messages.try_send(Message::Line(line, lease)), Err(TrySendError::Full(_)))
+        });
+        if !has_room {
+            writer.waiting.fetch_sub(1, Ordering::Relaxed);
             writer.lost.untold.fetch_add(1, Ordering::Relaxed);
             writer.lost.total.fetch_add(1, Ordering::Relaxed);
         }
@@ -190,7 +217,7 @@ fn line_of(record: &impl serde::Serialize) -> Option<String> {
     Some(line)
 }
 
-fn write_lines(queue: &Receiver<Message>, lost: &Lost, mut target: BufWriter<Target>) {
+fn write_lines(queue: &Receiver<Message>, lost: &Lost, lines: &AtomicUsize, mut target: BufWriter<Target>) {
     let note = |target: &mut BufWriter<Target>, error: &str| {
         let line = line_of(&Note { time: timestamp(SystemTime::now()), error });
         let _ = target.write_all(line.unwrap_or_default().as_bytes());
@@ -200,7 +227,11 @@ fn write_lines(queue: &Receiver<Message>, lost: &Lost, mut target: BufWriter<Tar
         for message in std::iter::once(first).chain(std::iter::from_fn(|| queue.try_recv().ok())) {
             match message {
                 // A log that fails (a full disk) must not end the service; what can be written later is.
-                Message::Line(line) => drop(target.write_all(line.as_bytes())),
+                Message::Line(line, lease) => {
+                    lines.fetch_sub(1, Ordering::Relaxed);
+                    let _ = target.write_all(line.as_bytes());
+                    drop(lease);
+                }
                 Message::Reopen => {
                     let _ = target.flush();
                     if let Target::File { path, file, .. } = target.get_mut() {
@@ -323,6 +354,7 @@ pub(crate) fn timestamp(moment: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Holder;
     use std::sync::{Condvar, Mutex};
 
     /// A reader that has stopped reading, until it goes on.
@@ -360,10 +392,34 @@ mod tests {
         }
     }
 
+    /// A client that asks all the time loses records of its own, and none of others'.
+    #[test]
+    fn one_client_does_not_fill_the_queue_of_all() {
+        let reader = Stalled::default();
+        let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 80).unwrap();
+        let note = |last: u8, what: &str| {
+            let holder = Holder::of(IpAddr::from([192, 0, 2, last]));
+            let mut noting = Box::pin(budget::on_behalf(holder, async { log.note(what) }));
+            let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(noting.as_mut().poll(waker).is_ready());
+        };
+        // What the writer has taken before it was stalled is not in the queue.
+        while log.lost() == 0 {
+            note(1, "one");
+        }
+        (0..1000).for_each(|_| note(1, "one"));
+        (2..5).for_each(|last| note(last, "other"));
+        // The queue became empty once, when the writer began.
+        assert!(log.lost() > 500);
+        reader.go_on();
+        assert!(log.finish(Duration::from_secs(60)));
+        assert_eq!(reader.lines().iter().filter(|line| line["error"] == "other").count(), 3);
+    }
+
     #[test]
     fn who_does_not_read_the_log_loses_records_and_stops_nothing() {
         let reader = Stalled::default();
-        let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10);
+        let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10).unwrap();
         for _ in 0..100 {
             log.note("x");
         }
@@ -406,7 +462,7 @@ mod tests {
     #[test]
     fn a_stop_does_not_wait_for_a_reader_that_never_comes_back() {
         let reader = Stalled::default();
-        let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10);
+        let log = AccessLog::with_queue(Target::Other(Box::new(reader.clone())), 10).unwrap();
         log.note("x");
         assert!(!log.finish(Duration::from_millis(10)));
         reader.go_on();

@@ -14,9 +14,10 @@ use gridlane_net::Stream;
 use gridlane_store::{ObjectPath, Space};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use crate::budget::{self, Holder};
 use crate::connection::is_our_name;
 use crate::metrics::{CONTENT_TYPE, Kind, Page, Process};
 use crate::reply::{Payload, Reply};
@@ -27,11 +28,9 @@ const READ_BYTES: usize = 4096;
 
 /// Answers until it is aborted.
 pub(crate) async fn serve(listener: TcpListener, current: Current, phase: watch::Receiver<Phase>) {
-    let room = Arc::new(Semaphore::new(limits::ADMIN_CONNECTIONS_MAX));
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        let socket = match listener.accept().await {
-            Ok((socket, _)) => socket,
+        let (socket, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             // For want of descriptors, or a client that left: trying again at once would only spin.
             Err(_) => {
                 sleep(limits::ADMIN_ACCEPT_PAUSE).await;
@@ -39,12 +38,18 @@ pub(crate) async fn serve(listener: TcpListener, current: Current, phase: watch:
             }
         };
         let shared = Arc::clone(&current.borrow());
-        let phase = *phase.borrow();
-        tokio::spawn(async move {
-            // Whoever does not finish in time is cut.
+        let phase = phase.clone();
+        let holder = Holder::of(peer.ip());
+        let Ok(waiting) = shared.budgets.admin_waiting.try_take(holder, 1) else { continue };
+        tokio::spawn(budget::on_behalf(holder, async move {
+            // Whoever does not finish in time is cut; and one client alone does not hold up another.
+            let turn = shared.budgets.admin.take(holder, 1);
+            let Ok(turn) = timeout(limits::ADMIN_REQUEST_MAX, turn).await else { return };
+            drop(waiting);
+            let phase = *phase.borrow();
             let _ = timeout(limits::ADMIN_REQUEST_MAX, exchange(socket, &shared, phase)).await;
-            drop(permit);
-        });
+            drop(turn);
+        }));
     }
 }
 
@@ -194,6 +199,7 @@ async fn page(shared: &Shared, phase: Phase) -> String {
     page.family("ready", Kind::Gauge, "", "1 while the server takes new work, 0 once it was told to stop.");
     page.sample("", &[], u8::from(phase == Phase::Serving));
     shared.metrics.render(&mut page);
+    budgets(&mut page, shared);
     page.family("root_sessions_open", Kind::Gauge, "", "Sessions over root:// now.");
     page.sample("", &[], shared.root_sessions.count());
     page.family("root_files_open", Kind::Gauge, "", "Files that are open over root:// now.");
@@ -315,6 +321,35 @@ async fn page(shared: &Shared, phase: Phase) -> String {
     page.family("threads", Kind::Gauge, "", "Threads of the process.");
     sample_if_known(&mut page, process.threads);
     page.finish()
+}
+
+/// What clients share: how much there is, how much of it one client has at most, how much is taken, and how often it was
+/// not enough.
+fn budgets(page: &mut Page, shared: &Shared) {
+    let all = shared.budgets.all();
+    page.family("budget_limit", Kind::Gauge, "", "How much there is of what clients share.");
+    for budget in all {
+        page.sample("", &[("budget", budget.name())], budget.share().all);
+    }
+    page.family("budget_share", Kind::Gauge, "", "How much of it one client has at most.");
+    for budget in all {
+        page.sample("", &[("budget", budget.name())], budget.share().one);
+    }
+    page.family("budget_used", Kind::Gauge, "", "How much of it is taken now.");
+    for budget in all {
+        page.sample("", &[("budget", budget.name())], budget.used());
+    }
+    page.family(
+        "budget_short",
+        Kind::Counter,
+        "",
+        "How often nothing was left at once: of one client's share, or of all.",
+    );
+    for budget in all {
+        let (one, all) = budget.refused();
+        page.sample("_total", &[("budget", budget.name()), ("of", "client")], one);
+        page.sample("_total", &[("budget", budget.name()), ("of", "all")], all);
+    }
 }
 
 fn sample_if_known(page: &mut Page, value: Option<u64>) {

@@ -6,33 +6,37 @@
 //! takes over this one's tasks. With it around every `open`, small GETs came at half the rate (75 instead of
 //! 150 thousand a second), so they try [`open_nowait`](gridlane_store::Storage::open_nowait) first.
 //!
-//! The bound keeps a dead disk from eating a thread per client: the others wait as tasks.
+//! The bound keeps a dead disk from eating a thread per client: the others wait as tasks. Half of it is for one client at
+//! most, and clients that wait have their turns one after the other.
 
-use gridlane_core::limits;
+use std::sync::Arc;
+
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::Semaphore;
 
+use crate::budget::{self, Budget};
 use crate::metrics::Gauge;
 
 /// Permission to block.
 pub(crate) struct Disk {
-    running: Semaphore,
+    running: Arc<Budget>,
     waiting: Gauge,
 }
 
 impl Disk {
-    pub(crate) fn new() -> Disk {
-        Disk { running: Semaphore::new(limits::DISK_OPERATIONS_MAX), waiting: Gauge::default() }
+    /// So many operations at the same time.
+    pub(crate) fn of(running: Arc<Budget>) -> Disk {
+        Disk { running, waiting: Gauge::default() }
     }
 
     /// Runs something that may wait for a disk.
     pub(crate) async fn run<T>(&self, operation: impl FnOnce() -> T) -> T {
-        let _permit = match self.running.try_acquire() {
-            Ok(permit) => Ok(permit),
+        let holder = budget::current();
+        let _turn = match self.running.try_take(holder, 1) {
+            Ok(turn) => turn,
             Err(_) => {
                 let _waiting = self.waiting.one();
                 // Kept elsewhere: every operation's future would have room for this.
-                Box::pin(self.running.acquire()).await
+                Box::pin(self.running.take(holder, 1)).await
             }
         };
         in_place(operation)
@@ -40,7 +44,7 @@ impl Disk {
 
     /// How many operations run.
     pub(crate) fn running(&self) -> usize {
-        limits::DISK_OPERATIONS_MAX.saturating_sub(self.running.available_permits())
+        self.running.used()
     }
 
     /// How many wait for their turn.

@@ -72,11 +72,24 @@ impl Inbox {
 
     /// Where the next bytes go; followed by [`received`](Inbox::received). It grows with what has come.
     pub(crate) fn room(&mut self) -> &mut [u8] {
+        self.room_of(usize::MAX)
+    }
+
+    /// The same where so many bytes are needed altogether: it does not become larger than that for nothing.
+    pub(crate) fn room_of(&mut self, needed: usize) -> &mut [u8] {
+        let len = self.len_with_room(needed);
         self.bytes.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        let len = self.bytes.len().max(self.end + READ_BYTES.max(self.end / 2));
+        self.bytes.reserve_exact(len.saturating_sub(self.bytes.len()));
         self.bytes.resize(len, 0);
         &mut self.bytes[self.end..]
+    }
+
+    /// How much memory it takes once it has [such room](Inbox::room_of).
+    pub(crate) fn len_with_room(&self, needed: usize) -> usize {
+        let unread = self.end - self.start;
+        let ahead = READ_BYTES.max((unread / 2).min(needed.saturating_sub(unread)));
+        self.bytes.len().max(unread + ahead)
     }
 
     /// So many bytes came into the room.

@@ -27,17 +27,19 @@ use gridlane_dav::{Method, ResourcePath, Status, Version};
 use gridlane_net::Stream;
 use gridlane_store::StoreError;
 use tokio::sync::watch;
-use tokio::time::{Instant as Deadline, timeout, timeout_at};
+use tokio::time::{Instant as Deadline, timeout_at};
 
 use crate::access_log::{Record, timestamp, told};
 use crate::auth;
 use crate::auth::certificates::Shown;
 use crate::auth::keys::now_s;
 use crate::body::{Body, Inbox, Wire};
+use crate::budget::{self, Holder};
 use crate::client::{Client, Decided};
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
 use crate::idle::{Idle, Interruption, Watched};
+use crate::linger::linger;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
 use crate::recent::Recent;
@@ -147,6 +149,7 @@ impl Connection {
                     let peer = self.request.client.address;
                     let address = forwarded::client(&head.headers, peer, &self.shared.trusted_forwarders);
                     self.request.client.address = address;
+                    budget::go_on_as(Holder::of(address));
                     let admitted = self.admit(&head).await;
                     let paces = self.paces(address);
                     // Made where it stays: it has room for every method's state, and would be copied.
@@ -173,6 +176,10 @@ impl Connection {
         let reply = match why {
             Excess::Server => {
                 Reply::failure(Status::SERVICE_UNAVAILABLE, "the server has too many connections open")
+            }
+            Excess::Protocol => {
+                let what = "the server has too many connections open for HTTP";
+                Reply::failure(Status::SERVICE_UNAVAILABLE, what)
             }
             Excess::Party(by) => too_many(by),
         };
@@ -479,7 +486,10 @@ impl Connection {
         (head_len, is_whole): (usize, bool),
         sent: &mut u64,
     ) -> io::Result<Option<io::Error>> {
-        let mut patience = Patience::new(&self.shared.deadlines);
+        let mut patience = match reply.lease {
+            None => Patience::new(&self.shared.deadlines),
+            Some(_) => Patience::of_memory(&self.shared.deadlines),
+        };
         let stream = &mut self.wire.stream;
         // The head and each step would end in a packet that is not full, and a large file is many steps.
         let fills_packets = matches!(reply.payload, Payload::File { .. })
@@ -553,20 +563,10 @@ impl Connection {
 
     /// Ends our direction, then reads and drops what the client still sends.
     async fn close(mut self) {
-        let linger = async {
-            self.wire.stream.shutdown().await?;
-            let mut buffer = [0; 4096];
-            let mut dropped = 0;
-            while dropped < limits::BODY_DRAIN_BYTES_MAX {
-                match self.wire.stream.read(&mut buffer).await? {
-                    0 => break,
-                    count => dropped += count as u64,
-                }
-            }
-            Ok::<(), io::Error>(())
-        };
-        // Whatever comes of it, the connection ends now.
-        let _ = timeout(self.shared.deadlines.linger, linger).await;
+        // What was read ahead, and what the last request opened, is of no use any longer.
+        self.wire.inbox = Inbox::default();
+        self.recent.forget();
+        linger(&mut self.wire.stream, &self.shared.deadlines).await;
     }
 
     fn record(
@@ -661,6 +661,8 @@ pub(crate) fn request_id(started_s: u64, number: u64) -> String {
 pub(crate) enum Excess {
     /// Connections altogether.
     Server,
+    /// Connections by one protocol: the rest is the other's.
+    Protocol,
     /// Connections of one client, user or virtual organisation.
     Party(By),
 }

@@ -4,7 +4,7 @@
 //! that keep nothing.
 //!
 //! Whoever asks first starts the computation, which then belongs to nobody: it goes on while anybody
-//! waits for it. Few run at a time, since each reads a whole file.
+//! waits for it. Few run at a time, since each reads a whole file; and of one client not all of those.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -16,9 +16,10 @@ use gridlane_core::{Checksum, ChecksumKind, Hasher, limits};
 use gridlane_store::storage::FileIdentity;
 use gridlane_store::{Metadata, Object, ObjectPath, Opened, Storage};
 use gridlane_sys::AlignedBuf;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::blocking::Disk;
+use crate::budget::{self, Budget};
 use crate::buffers::Buffers;
 
 /// Which bytes, by which algorithm.
@@ -70,7 +71,7 @@ pub(crate) struct Progress {
 #[derive(Clone)]
 pub(crate) struct Digests {
     state: Arc<Mutex<State>>,
-    permits: Arc<Semaphore>,
+    permits: Arc<Budget>,
     hashed_bytes: Arc<AtomicU64>,
     kept_max: usize,
 }
@@ -82,10 +83,11 @@ const TRIES_MAX: usize = 8;
 const SETTLED: Duration = Duration::from_millis(100);
 
 impl Digests {
-    pub(crate) fn new() -> Digests {
+    /// So many computations at the same time.
+    pub(crate) fn new(permits: Arc<Budget>) -> Digests {
         Digests {
             state: Arc::default(),
-            permits: Arc::new(Semaphore::new(limits::DIGESTS_RUNNING_MAX)),
+            permits,
             hashed_bytes: Arc::default(),
             kept_max: limits::DIGESTS_KEPT_MAX,
         }
@@ -197,7 +199,8 @@ impl Digests {
                         let size_bytes = object.metadata().size_bytes;
                         let computation = Computation { outcome: outcome.clone(), size_bytes, done_bytes };
                         state.running.insert(key.clone(), computation);
-                        tokio::spawn(self.clone().compute(key.clone(), reading, may_keep, sender));
+                        let computing = self.clone().compute(key.clone(), reading, may_keep, sender);
+                        tokio::spawn(budget::on_behalf(budget::current(), computing));
                         outcome
                     }
                 }
@@ -252,7 +255,7 @@ impl Digests {
     async fn compute(self, key: Key, reading: Reading, may_keep: bool, sender: watch::Sender<Outcome>) {
         // Removes the entry also when this task ends early; waiters then see a closed channel.
         let running = Running { digests: &self, key: &key };
-        let Ok(_permit) = self.permits.acquire().await else { return };
+        let _permit = self.permits.take(budget::current(), 1).await;
         let kind = key.kind;
         let sender = Arc::new(sender);
         let interest = Arc::clone(&sender);
@@ -359,10 +362,19 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Share;
+
+    fn permits(all: usize) -> Arc<Budget> {
+        Budget::new("test", Share { all, one: 1 })
+    }
+
+    fn digests() -> Digests {
+        Digests::new(permits(2))
+    }
 
     #[test]
     fn progress_is_told() {
-        let digests = Digests::new();
+        let digests = digests();
         let key = Key {
             identity: FileIdentity { device: 0, number: 1 },
             tag: String::new(),
@@ -387,7 +399,7 @@ mod tests {
             let Ok(Opened::File(object)) = storage.open(&path) else { panic!("a file") };
             object
         };
-        let (digests, disk, buffers) = (Digests::new(), Disk::new(), Arc::default());
+        let (digests, disk, buffers) = (digests(), Disk::of(permits(2)), Arc::default());
         for (len, kind, is_quick) in [
             (0, ChecksumKind::Adler32, true),
             (limits::IO_BYTES, ChecksumKind::Crc32c, true),

@@ -19,6 +19,7 @@ use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
 use crate::auth::presented::without_credential;
+use crate::budget;
 use crate::export::Spot;
 use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
@@ -123,15 +124,22 @@ pub(crate) fn being_changed() -> Reply {
 
 /// A directory's listing, when it is its turn.
 async fn list(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
-    let turn = Arc::clone(&shared.listings).acquire_owned();
-    let Ok(Ok(permit)) = timeout(limits::LISTING_WAIT_MAX, turn).await else {
+    let turn = shared.budgets.listings.take(budget::current(), limits::LISTING_PAGE_BYTES);
+    let Ok(mut lease) = timeout(limits::LISTING_WAIT_MAX, turn).await else {
         return Reply::failure(Status::SERVICE_UNAVAILABLE, "too many listings are being sent");
     };
     // The page as well: a hundred thousand lines take a tenth of a second.
     let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
     let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
     // A small one takes no memory worth counting: slow readers of those hinder nobody.
-    reply.permit = (reply.payload.len() > SMALL_BYTES).then_some(permit);
+    if let Payload::Bytes(page) = &mut reply.payload
+        && page.len() as u64 > SMALL_BYTES
+    {
+        page.shrink_to_fit();
+        // One that has become larger than any was thought to be is sent all the same.
+        let _ = lease.try_resize(page.len());
+        reply.lease = Some(lease);
+    }
     reply
 }
 

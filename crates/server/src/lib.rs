@@ -26,7 +26,7 @@
 //! What it guarantees: a client costs a task and never a thread, however slow or silent; every wait has a
 //! deadline; a disk never stalls another client; nothing half-written is visible, but what a client of XRootD's protocol
 //! writes in place; an answer is never padded.
-//! Every limit is in [`gridlane_core::limits`].
+//! Every limit is in [`gridlane_core::limits`]. Of all that there is so much of, one client has a part at most (`budget`).
 //!
 //! What an operator decides is one generation of settings; a reload makes the next, with which requests that begin
 //! afterwards are served. What the server does is counted and told on an address of its own (`admin`, `metrics`).
@@ -40,6 +40,7 @@ mod admin;
 mod auth;
 mod blocking;
 mod body;
+mod budget;
 mod buffers;
 mod client;
 mod conditions;
@@ -53,6 +54,7 @@ mod forwarded;
 mod gather;
 mod get;
 mod idle;
+mod linger;
 mod macaroons;
 mod metrics;
 mod mirrors;
@@ -76,7 +78,9 @@ mod wanted;
 pub use access_log::AccessLog;
 pub use export::{Compat, Export, READ_ONLY, open_to_anyone};
 pub use server::{Control, Server, Summary};
-pub use settings::{AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings};
+pub use settings::{
+    AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings, Share, Shares,
+};
 pub use throttle::ClientLimits;
 
 /// What the server calls itself.

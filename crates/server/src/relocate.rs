@@ -6,11 +6,14 @@
 use std::sync::Arc;
 
 use gridlane_auth::Operation;
+use gridlane_core::limits;
 use gridlane_dav::request::RequestHead;
 use gridlane_dav::webdav::{Depth, Destination, overwrites};
 use gridlane_dav::{Method, Multistatus, ResourcePath, Status, multistatus};
 use gridlane_store::{Expectation, Metadata, ObjectPath, Overwrite, Storage, StoreError};
+use tokio::time::timeout;
 
+use crate::budget;
 use crate::conditions::{self, refused};
 use crate::copying::{Copying, End, Outcome, Trouble};
 use crate::delete::remove_directory;
@@ -124,7 +127,7 @@ fn prepare<'a>(
 impl Task<'_> {
     async fn run(&self, origin: &Origin<'_>) -> Result<Reply, Reply> {
         let disk = &self.shared.disk;
-        let before = disk.run(|| self.look()).await?;
+        let mut before = disk.run(|| self.look()).await?;
         if self.moves && self.is_within_export() {
             match disk.run(|| self.rename(&before)).await {
                 Err(StoreError::AcrossDevices) => {}
@@ -139,6 +142,18 @@ impl Task<'_> {
                     return Ok(done(replaced || before.target.is_some()));
                 }
             }
+        }
+        // A tree holds descriptors, and a turn at the disk again and again, for as long as it takes.
+        let mut turn = None;
+        if before.source.is_directory() {
+            let copies = &self.shared.budgets.copies;
+            let Ok(taken) = timeout(limits::COPY_WAIT_MAX, copies.take(budget::current(), 1)).await else {
+                let what = "too many directories are being copied";
+                return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
+            };
+            turn = Some(taken);
+            // Others may have changed it meanwhile.
+            before = disk.run(|| self.look()).await?;
         }
         let copying = Copying {
             shared: self.shared,
@@ -187,6 +202,7 @@ impl Task<'_> {
                 return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
             }
         }
+        drop(turn);
         Ok(done(replaced))
     }
 

@@ -9,8 +9,8 @@ use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::Rejection;
 use gridlane_dav::{Multipart, Status, Version, date, multistatus};
 use gridlane_store::{Object, StoreError};
-use tokio::sync::OwnedSemaphorePermit;
 
+use crate::budget::Lease;
 use crate::gather::STATUS_TRAILER;
 
 /// What follows the head.
@@ -91,7 +91,7 @@ pub(crate) struct Reply {
     /// For the log.
     pub(crate) cause: Option<String>,
     /// Held until the answer is sent, by a payload that takes much memory.
-    pub(crate) permit: Option<OwnedSemaphorePermit>,
+    pub(crate) lease: Option<Lease>,
 }
 
 impl Reply {
@@ -104,7 +104,7 @@ impl Reply {
             closes: false,
             tells_status: false,
             cause: None,
-            permit: None,
+            lease: None,
         }
     }
 

@@ -10,20 +10,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use gridlane_core::{Error, Result, limits};
 use gridlane_net::{Acceptor, Opening};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Deadline, sleep_until, timeout};
 
 use crate::admin;
 use crate::blocking;
+use crate::budget::{self, Holder, Lease, Short};
 use crate::connection::{Connection, Excess};
-use crate::metrics::Metrics;
+use crate::metrics::{CountedIn, Metrics};
 use crate::root;
 use crate::settings::Settings;
 use crate::shared::{Current, Lasting, Phase, Shared};
-
-/// Connections that are being told that there are too many; more are dropped without a word.
-const TURNED_AWAY_MAX: usize = 256;
+use crate::throttle::By;
 
 /// For connections that are cut to end: longer only when a disk operation hangs.
 const CUT_MAX: Duration = Duration::from_secs(5);
@@ -150,7 +149,6 @@ impl Server {
         let shared = || Arc::clone(&current.borrow());
         let phase = watch::Sender::new(Phase::Serving);
         let mut crowd = Crowd { connections: JoinSet::new(), panicked: 0 };
-        let turned_away = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         let tidying = tokio::spawn(tidy(current.clone()));
         let issuer_keys = Arc::clone(&shared().issuer_keys);
         let refreshing = tokio::spawn(async move { issuer_keys.refresh().await });
@@ -173,7 +171,7 @@ impl Server {
                 }
                 accepted = accept_any(&self.listeners) => match accepted {
                     Ok((socket, peer)) => {
-                        admit(socket, peer, &current, &mut crowd.connections, &turned_away, &phase);
+                        admit(socket, peer, &current, &mut crowd.connections, &phase);
                     }
                     // A client that left while it waited is no trouble; a lack of descriptors passes.
                     Err(cause) => {
@@ -246,40 +244,26 @@ fn admit(
     peer: SocketAddr,
     current: &Current,
     connections: &mut JoinSet<()>,
-    turned_away: &Arc<Semaphore>,
     phase: &watch::Sender<Phase>,
 ) {
     let shared = Arc::clone(&current.borrow());
     let metrics = &shared.metrics;
     metrics.accepted.add(1);
     let open = metrics.one(|metrics| &metrics.open);
-    // A proxy's connections are counted for whom they come from, once that is known.
-    let of_client = match shared.acceptor.is_proxy(peer.ip()) {
-        true => None,
-        false => Some(shared.count_connection(peer.ip())),
+    // A proxy's connections are those of the clients that it names, once that is known.
+    let holder = match shared.acceptor.is_proxy(peer.ip()) {
+        true => Holder::SERVER,
+        false => shared.holder(peer.ip()),
     };
-    let mut excess = None;
-    let served = metrics.open.get().saturating_sub(metrics.turned_away.get());
-    if served > shared.connections_max as u64 {
-        metrics.refused_server.add(1);
-        excess = Some(Excess::Server);
-    } else if let Some(Err(by)) = of_client {
-        metrics.refused(by);
-        excess = Some(Excess::Party(by));
+    let mut admission = Admission::of(&shared, holder);
+    if matches!(admission, Admission::TurnedAway(_, None)) {
+        return;
     }
-    let permit = match excess {
-        None => None,
-        Some(_) => match Arc::clone(turned_away).try_acquire_owned() {
-            Ok(permit) => Some((permit, metrics.one(|metrics| &metrics.turned_away))),
-            Err(_) => return,
-        },
-    };
     // What cannot be told is treated as the more dangerous.
     let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
     let (current, mut phase) = (current.clone(), phase.subscribe());
-    connections.spawn(async move {
-        // Dropped in this order: in between, one more seems to be served, never one less.
-        let _counted = (permit, open);
+    connections.spawn(budget::on_behalf(Holder::of(peer.ip()), async move {
+        let _open = open;
         let stream = tokio::select! {
             stream = shared.acceptor.accept(socket) => stream,
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
@@ -291,28 +275,94 @@ fn admit(
         };
         // No web page can have itself passed on by a proxy that says so.
         let is_local = is_local && stream.proxy().is_none();
-        let of_client = match of_client {
-            Some(counted) => counted,
-            None => shared.count_connection(stream.peer().ip()),
-        };
-        if let (Err(by), None) = (&of_client, excess) {
-            shared.metrics.refused(*by);
-            excess = Some(Excess::Party(*by));
+        if stream.proxy().is_some() {
+            budget::go_on_as(Holder::of(stream.peer().ip()));
+            admission = admission.handed_to(&shared, shared.holder(stream.peer().ip()));
         }
+        admission = admission.speaking(&shared, opening);
         let speaks_root = shared.root.is_enabled;
         drop(shared);
-        match (opening, excess) {
+        match (opening, &admission) {
             (Opening::Root, _) if !speaks_root => {}
-            (Opening::Root, None) => root::connection::Connection::new(current, stream, phase).serve().await,
+            (Opening::Root, Admission::In(..)) => {
+                root::connection::Connection::new(current, stream, phase).serve().await;
+            }
             // Its client tries again by itself after a while.
-            (Opening::Root, Some(_)) => {}
-            (Opening::Http, None) => Connection::new(current, stream, phase, is_local).serve().await,
-            (Opening::Http, Some(excess)) => {
-                Connection::new(current, stream, phase, is_local).turn_away(excess).await;
+            (Opening::Root, Admission::TurnedAway(..)) => {}
+            (Opening::Http, Admission::In(..)) => {
+                Connection::new(current, stream, phase, is_local).serve().await;
+            }
+            (Opening::Http, Admission::TurnedAway(excess, _)) => {
+                Connection::new(current, stream, phase, is_local).turn_away(*excess).await;
             }
         }
-        drop(of_client);
-    });
+    }));
+}
+
+/// Whether there is room for a connection, for as long as it is open.
+enum Admission {
+    /// There is: among all connections, and among those that speak its protocol once that is known.
+    In(Lease, Option<Lease>),
+    /// There is none; it is told so, if there is room for that.
+    TurnedAway(Excess, Option<(Lease, CountedIn)>),
+}
+
+impl Admission {
+    fn of(shared: &Shared, holder: Holder) -> Admission {
+        match shared.budgets.connections.try_take(holder, 1) {
+            Ok(lease) => Admission::In(lease, None),
+            Err(short) => Admission::turned_away(shared, holder, short),
+        }
+    }
+
+    fn turned_away(shared: &Shared, holder: Holder, short: Short) -> Admission {
+        match short {
+            Short::All => {
+                shared.metrics.refused_server.add(1);
+                Admission::told(shared, holder, Excess::Server)
+            }
+            Short::Holder => {
+                shared.metrics.refused(By::Client);
+                Admission::told(shared, holder, Excess::Party(By::Client))
+            }
+        }
+    }
+
+    fn told(shared: &Shared, holder: Holder, excess: Excess) -> Admission {
+        let room = shared.budgets.turned_away.try_take(holder, 1).ok();
+        let room = room.map(|room| (room, shared.metrics.one(|metrics| &metrics.turned_away)));
+        Admission::TurnedAway(excess, room)
+    }
+
+    /// It is somebody else's than it seemed.
+    fn handed_to(self, shared: &Shared, holder: Holder) -> Admission {
+        let Admission::In(mut lease, speaks) = self else { return self };
+        match lease.try_hand_to(holder) {
+            Ok(()) => Admission::In(lease, speaks),
+            Err(short) => {
+                drop(lease);
+                Admission::turned_away(shared, holder, short)
+            }
+        }
+    }
+
+    /// It speaks this protocol.
+    fn speaking(self, shared: &Shared, opening: Opening) -> Admission {
+        let Admission::In(lease, _) = self else { return self };
+        let budget = match opening {
+            Opening::Http => &shared.budgets.http,
+            Opening::Root => &shared.budgets.root,
+        };
+        // All clients together: each has its share of all connections already.
+        match budget.try_take(Holder::SERVER, 1) {
+            Ok(speaks) => Admission::In(lease, Some(speaks)),
+            Err(_) => {
+                shared.metrics.refused_server.add(1);
+                drop(lease);
+                Admission::told(shared, budget::current(), Excess::Protocol)
+            }
+        }
+    }
 }
 
 /// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.

@@ -44,9 +44,12 @@ pub struct Settings {
     pub access_log_level: LogLevel,
     /// Where requests that change something, or wanted to, are recorded as well.
     pub audit_log: AccessLog,
-    /// Open connections: beyond it the answer is 503.
+    /// Open connections: beyond it the answer is 503. Of one client a [part](Shares::connections) at most, unless
+    /// `client_limits` say otherwise.
     pub connections_max: usize,
-    /// What one client may take.
+    /// How much there is of everything else that clients share, and the part of it that one has at most.
+    pub shares: Shares,
+    /// The limits of one client.
     pub client_limits: ClientLimits,
     /// Who says by the PROXY protocol where connections come from.
     pub proxies: TrustedProxies,
@@ -87,6 +90,7 @@ impl Settings {
             access_log_level: LogLevel::All,
             audit_log: AccessLog::off(),
             connections_max: limits::CONNECTIONS_MAX,
+            shares: Shares::default(),
             client_limits: ClientLimits::default(),
             proxies: TrustedProxies::default(),
             trusted_forwarders: Vec::new(),
@@ -95,6 +99,67 @@ impl Settings {
             root: RootSettings::default(),
             deadlines: Deadlines::default(),
         }
+    }
+}
+
+/// How much there is of something, and how much of it one client has at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// For all.
+    pub all: usize,
+    /// For one client.
+    pub one: usize,
+}
+
+impl Share {
+    /// So much, and the usual part of it for one client.
+    pub fn of(all: usize) -> Share {
+        Share { all, one: (all / limits::CLIENT_PART).max(1) }
+    }
+}
+
+/// What clients share beside connections; by default what the limits say. Tests make it less.
+#[derive(Clone, Copy, Debug)]
+pub struct Shares {
+    /// Files and listed directories that are open over root://.
+    pub open_files: Share,
+    /// Bytes of memory for requests and answers over root://.
+    pub root_memory_bytes: Share,
+    /// Bytes of listings that were made and not sent.
+    pub listing_bytes: Share,
+    /// Disk operations at the same time.
+    pub disk_operations: Share,
+    /// Checksums computed on demand at the same time.
+    pub digests: Share,
+    /// Copies and moves within the server at the same time.
+    pub copies: Share,
+}
+
+impl Default for Shares {
+    fn default() -> Shares {
+        let part = |all, one| Share { all, one };
+        Shares {
+            open_files: Share::of(limits::ROOT_OPEN_FILES_MAX),
+            root_memory_bytes: Share::of(limits::ROOT_MEMORY_BYTES_MAX),
+            listing_bytes: Share::of(limits::LISTINGS_BYTES_MAX),
+            disk_operations: part(limits::DISK_OPERATIONS_MAX, limits::DISK_OPERATIONS_PER_CLIENT_MAX),
+            digests: part(limits::DIGESTS_RUNNING_MAX, limits::DIGESTS_PER_CLIENT_MAX),
+            copies: Share::of(limits::COPIES_MAX),
+        }
+    }
+}
+
+impl Shares {
+    /// The part of so many connections that one client has, where nobody says otherwise.
+    pub fn connections(all: usize) -> Share {
+        let few = limits::CLIENT_CONNECTIONS_MIN.min(all.saturating_mul(3) / 4);
+        Share { all, one: (all / limits::CLIENT_PART).max(few).max(1) }
+    }
+
+    /// What one protocol has of so many connections: the rest is the other's.
+    pub(crate) fn protocol(all: usize) -> Share {
+        let most = all - all / limits::PROTOCOL_PART;
+        Share { all: most, one: most }
     }
 }
 
@@ -214,16 +279,22 @@ pub struct Deadlines {
     pub head: Duration,
     /// Without a byte of a request.
     pub idle: Duration,
-    /// Without a request from a session of XRootD's protocol.
+    /// Without a request from a session of XRootD's protocol that has a file open.
     pub root_idle: Duration,
+    /// The same of one that has none open, and whose client has proved who it is. Of others `idle` holds.
+    pub root_idle_proved: Duration,
     /// Without a byte of progress in a body, sent or received.
     pub body_stall: Duration,
+    /// The same in a listing.
+    pub listing_stall: Duration,
     /// Waiting for a body, sent or received, before the average rate counts.
     pub body_grace: Duration,
     /// Between two looks for abandoned uploads.
     pub tidy: Duration,
-    /// Reading what a client still sends after its request was refused.
+    /// Waiting for the next of what a client still sends after its request was refused.
     pub linger: Duration,
+    /// Reading all of that.
+    pub linger_whole: Duration,
     /// From being told to stop to not accepting connections any longer: time for a load balancer to notice.
     pub drain_delay: Duration,
     /// For running requests, once no connection is accepted any longer.
@@ -237,10 +308,13 @@ impl Default for Deadlines {
             head: limits::REQUEST_HEAD_MAX,
             idle: limits::IDLE_MAX,
             root_idle: limits::ROOT_IDLE_MAX,
+            root_idle_proved: limits::ROOT_IDLE_PROVED_MAX,
             body_stall: limits::BODY_STALL_MAX,
+            listing_stall: limits::LISTING_STALL_MAX,
             body_grace: limits::BODY_RATE_GRACE,
             tidy: limits::PARTIAL_INTERVAL,
             linger: limits::BODY_DRAIN_MAX,
+            linger_whole: limits::BODY_DRAIN_WHOLE_MAX,
             drain_delay: Duration::ZERO,
             drain: limits::DRAIN_MAX,
         }

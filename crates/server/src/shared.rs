@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::{Error, Network, Pacer, Time, limits};
 use gridlane_net::Acceptor;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::access_log::AccessLog;
 use crate::admin::Looking;
@@ -15,6 +15,7 @@ use crate::auth::challenge::Asking;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
 use crate::blocking::Disk;
+use crate::budget::{Budget, Holder};
 use crate::buffers::Buffers;
 use crate::digests::Digests;
 use crate::export::Exports;
@@ -22,7 +23,7 @@ use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
-use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings};
+use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings, Share, Shares};
 use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
@@ -31,7 +32,6 @@ pub(crate) struct Shared {
     pub(crate) exports: Exports,
     pub(crate) acceptor: Acceptor,
     pub(crate) certificate_expires: Option<std::time::SystemTime>,
-    pub(crate) connections_max: usize,
     pub(crate) limits: AllLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
     pub(crate) host_names: Vec<String>,
@@ -52,8 +52,7 @@ pub(crate) struct Shared {
     pub(crate) disk: Arc<Disk>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) digests: Digests,
-    /// One for each listing in memory.
-    pub(crate) listings: Arc<Semaphore>,
+    pub(crate) budgets: Arc<Budgets>,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
     pub(crate) metrics: Arc<Metrics>,
@@ -73,7 +72,7 @@ pub(crate) struct Lasting {
     disk: Arc<Disk>,
     buffers: Arc<Buffers>,
     digests: Digests,
-    listings: Arc<Semaphore>,
+    budgets: Arc<Budgets>,
     open_files: Arc<OpenFiles>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
@@ -85,16 +84,17 @@ impl Lasting {
     pub(crate) fn new(started_s: u64) -> gridlane_core::Result<Lasting> {
         let passwords =
             Passwords::new().map_err(|cause| Error::local_io("the system has no random numbers", &cause))?;
+        let budgets = Arc::new(Budgets::new());
         Ok(Lasting {
             issuer_keys: Arc::default(),
             passwords: Arc::new(passwords),
             looking: Looking::default(),
             generation: 0,
-            disk: Arc::new(Disk::new()),
+            disk: Arc::new(Disk::of(Arc::clone(&budgets.disk_operations))),
             buffers: Arc::default(),
-            digests: Digests::new(),
-            listings: Arc::new(Semaphore::new(limits::LISTINGS_MAX)),
-            open_files: Arc::default(),
+            digests: Digests::new(Arc::clone(&budgets.digests)),
+            open_files: Arc::new(OpenFiles::of(Arc::clone(&budgets.open_files))),
+            budgets,
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
             root_sessions: Arc::default(),
@@ -112,8 +112,13 @@ impl Shared {
             user: settings.auth.user_limits,
             vo: settings.auth.vo_limits,
         };
+        let one = limits.client.connections_max.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
+        let connections = Shares::connections(settings.connections_max);
+        let connections = Share { one: one.unwrap_or(connections.one), ..connections };
         let asking = Arc::new(Asking::of(&settings.auth));
         let exports = Exports::new(settings.exports, settings.policy, Arc::clone(&asking))?;
+        // Nothing fails from here on.
+        lasting.budgets.resize(connections, settings.root.is_enabled, &settings.shares);
         Ok(Shared {
             exports,
             asking,
@@ -123,7 +128,6 @@ impl Shared {
             looking: lasting.looking,
             acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
             certificate_expires: settings.certificate_expires,
-            connections_max: settings.connections_max,
             limits,
             trusted_forwarders: settings.trusted_forwarders,
             host_names: settings.host_names,
@@ -137,7 +141,7 @@ impl Shared {
             disk: lasting.disk,
             buffers: lasting.buffers,
             digests: lasting.digests,
-            listings: lasting.listings,
+            budgets: lasting.budgets,
             open_files: lasting.open_files,
             throttle: lasting.throttle,
             metrics: lasting.metrics,
@@ -161,7 +165,7 @@ impl Shared {
             disk: Arc::clone(&self.disk),
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),
-            listings: Arc::clone(&self.listings),
+            budgets: Arc::clone(&self.budgets),
             open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.metrics),
@@ -170,9 +174,13 @@ impl Shared {
         }
     }
 
-    /// Counts a connection from an address while what is returned lives; fails when there are too many from there.
-    pub(crate) fn count_connection(&self, from: IpAddr) -> Result<Connected, By> {
-        self.count(from, &self.limits.at(from))
+    /// In whose name a connection from an address is. Those of a proxy that speaks for many by its requests are in the
+    /// server's.
+    pub(crate) fn holder(&self, from: IpAddr) -> Holder {
+        match forwarded::is_forwarder(from, &self.trusted_forwarders) {
+            true => Holder::SERVER,
+            false => Holder::of(from),
+        }
     }
 
     /// Counts a connection from an address for these as well. Those of a proxy that speaks for many by its requests are
@@ -190,6 +198,87 @@ impl Shared {
             export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
         }
         Ok(())
+    }
+}
+
+/// All that clients share, for all generations.
+pub(crate) struct Budgets {
+    pub(crate) connections: Arc<Budget>,
+    /// Of those, the ones that speak HTTP.
+    pub(crate) http: Arc<Budget>,
+    /// And those that speak XRootD's protocol.
+    pub(crate) root: Arc<Budget>,
+    /// Connections beside those, which are told that there are too many.
+    pub(crate) turned_away: Arc<Budget>,
+    pub(crate) open_files: Arc<Budget>,
+    pub(crate) root_memory: Arc<Budget>,
+    pub(crate) listings: Arc<Budget>,
+    pub(crate) disk_operations: Arc<Budget>,
+    pub(crate) digests: Arc<Budget>,
+    pub(crate) copies: Arc<Budget>,
+    pub(crate) admin: Arc<Budget>,
+    /// Connections there that wait to be one of those.
+    pub(crate) admin_waiting: Arc<Budget>,
+}
+
+impl Budgets {
+    fn new() -> Budgets {
+        let shares = Shares::default();
+        let connections = Shares::connections(limits::CONNECTIONS_MAX);
+        let protocol = Shares::protocol(connections.all);
+        Budgets {
+            connections: Budget::new("connections", connections),
+            http: Budget::new("http_connections", protocol),
+            root: Budget::new("root_connections", protocol),
+            turned_away: Budget::new("turned_away", Share::of(limits::TURNED_AWAY_MAX)),
+            open_files: Budget::new("root_files", shares.open_files),
+            root_memory: Budget::new("root_memory_bytes", shares.root_memory_bytes),
+            listings: Budget::new("listing_bytes", shares.listing_bytes),
+            disk_operations: Budget::new("disk_operations", shares.disk_operations),
+            digests: Budget::new("digests", shares.digests),
+            copies: Budget::new("copies", shares.copies),
+            admin: Budget::new("admin_connections", Share::of(limits::ADMIN_CONNECTIONS_MAX)),
+            admin_waiting: Budget::new("admin_waiting", Share::of(limits::ADMIN_WAITING_MAX)),
+        }
+    }
+
+    /// All of them, in the order of the documentation.
+    pub(crate) fn all(&self) -> [&Budget; 12] {
+        [
+            &self.connections,
+            &self.http,
+            &self.root,
+            &self.turned_away,
+            &self.open_files,
+            &self.root_memory,
+            &self.listings,
+            &self.disk_operations,
+            &self.digests,
+            &self.copies,
+            &self.admin,
+            &self.admin_waiting,
+        ]
+    }
+
+    fn resize(&self, connections: Share, has_root: bool, shares: &Shares) {
+        // Without the other protocol there is nobody to leave anything to.
+        let protocol = match has_root {
+            true => Shares::protocol(connections.all),
+            false => Share { one: connections.all, ..connections },
+        };
+        for (budget, share) in [
+            (&self.connections, connections),
+            (&self.http, protocol),
+            (&self.root, protocol),
+            (&self.open_files, shares.open_files),
+            (&self.root_memory, shares.root_memory_bytes),
+            (&self.listings, shares.listing_bytes),
+            (&self.disk_operations, shares.disk_operations),
+            (&self.digests, shares.digests),
+            (&self.copies, shares.copies),
+        ] {
+            budget.resize(share);
+        }
     }
 }
 

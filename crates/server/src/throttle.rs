@@ -1,4 +1,5 @@
-//! What clients may take of the server: connections at a time, requests per second, bytes per second.
+//! What clients may take of the server: connections at a time, requests per second, bytes per second. (Connections of an
+//! address are counted where all of them are: [`budget`](crate::budget).)
 //!
 //! What one does counts for its address, for the user that it has proved to be, and for that one's virtual organisation:
 //! each is a `Party` with limits of its own, and the narrowest holds. An address is an IPv4 one or the first 64 bits of an
@@ -261,6 +262,21 @@ impl Throttle {
             self.entry(&mut known, party, now).full_at = full_at;
         }
         Ok(())
+    }
+
+    /// Takes so many requests from the allowance of each, left or not: later ones wait, though not for longer than
+    /// [`limits::REQUESTS_OWED_MAX`].
+    pub(crate) fn owe(&self, parties: &Parties, count: u32) {
+        if count == 0 || parties.are_none() {
+            return;
+        }
+        let (now, mut known) = (self.now(), self.lock());
+        for one in parties.iter() {
+            let Some(rate) = one.limits.requests_per_s else { continue };
+            let taken = self.entry(&mut known, one.party, now);
+            let owed = (Duration::from_secs(1) / rate.max(1)).saturating_mul(count);
+            taken.full_at = taken.full_at.max(now) + owed.min(limits::REQUESTS_OWED_MAX);
+        }
     }
 
     /// The rate limits of the bytes that count for these.

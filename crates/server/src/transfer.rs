@@ -298,6 +298,7 @@ tokio::task_local! {
 pub(crate) struct Patience {
     stall: Duration,
     grace: Duration,
+    rate_bytes_per_s_min: u64,
     waited: Duration,
     moved: u64,
     /// The client's rate limits.
@@ -320,10 +321,18 @@ impl Patience {
         Patience {
             stall: deadlines.body_stall,
             grace: deadlines.body_grace,
+            rate_bytes_per_s_min: limits::BODY_RATE_BYTES_PER_S_MIN,
             waited: Duration::ZERO,
             moved: 0,
             paces: CLIENT_PACES.try_with(Clone::clone).unwrap_or_default(),
         }
+    }
+
+    /// With somebody for whom much memory is held until the last byte is taken.
+    pub(crate) fn of_memory(deadlines: &Deadlines) -> Patience {
+        let stall = deadlines.listing_stall.min(deadlines.body_stall);
+        let rate_bytes_per_s_min = limits::LISTING_RATE_BYTES_PER_S_MIN;
+        Patience { stall, grace: stall, rate_bytes_per_s_min, ..Patience::new(deadlines) }
     }
 
     /// Whether a rate limit of the client makes pauses between bytes.
@@ -357,7 +366,7 @@ impl Patience {
     pub(crate) fn note(&mut self, moved: u64, waited: Duration) -> Result<(), Impatience> {
         self.moved += moved;
         self.waited += waited;
-        let expected = self.waited.as_secs_f64() * limits::BODY_RATE_BYTES_PER_S_MIN as f64;
+        let expected = self.waited.as_secs_f64() * self.rate_bytes_per_s_min as f64;
         if self.waited > self.grace && (self.moved as f64) < expected {
             return Err(Impatience::Slow);
         }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use gridlane_core::checksum::adler32;
 use gridlane_core::limits;
 use gridlane_dav::Status;
+use gridlane_server::Share;
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{MemoryStorage, ObjectPath};
 use support::{Client, TestServer, noise};
@@ -454,9 +455,11 @@ fn large_listings_take_turns_and_are_whole() {
     for number in 0..4000 {
         storage.add_file(&path(&format!("{number:04}-{}", "x".repeat(200))), *b"");
     }
-    let server = TestServer::of(Arc::new(storage), |_| {});
+    let server = TestServer::of(Arc::new(storage), |settings| {
+        settings.shares.listing_bytes = Share { all: 4 << 20, one: 2 << 20 };
+    });
     std::thread::scope(|scope| {
-        let readers: Vec<_> = (0..limits::LISTINGS_MAX + 8)
+        let readers: Vec<_> = (0..24)
             .map(|_| scope.spawn(|| server.request("GET /", "Accept: application/json\r\n").body))
             .collect();
         for reader in readers {

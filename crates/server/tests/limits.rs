@@ -182,6 +182,7 @@ fn silence_is_closed_without_a_word() {
 fn beyond_the_last_connection_there_is_503() {
     let server = TestServer::with(|settings| {
         settings.connections_max = 2;
+        settings.client_limits.connections_max = Some(2);
         settings.deadlines.linger = SHORT;
     });
     let mut kept = [server.connect(), server.connect()];

@@ -30,12 +30,15 @@ const MARGIN_BYTES: u64 = 40 << 20;
 const SESSIONS: usize = CROWD / 10 * 6;
 const FILES: usize = CROWD / 10 * 4 - CROWD / 100 * 9;
 
+/// Connections that are enough for a crowd of four addresses that speaks one protocol.
+const ROOM: usize = CROWD / 3 * 4;
+
 #[test]
 fn a_crowd_leaves_no_trace() {
     let server = TestServer::with(|settings| {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
         settings.exports[0].allow_write = true;
-        settings.connections_max = CROWD + 100;
+        settings.connections_max = ROOM;
         set_deadlines(settings, Duration::from_secs(4));
     });
     raise_descriptors();
@@ -58,7 +61,7 @@ fn a_crowd_leaves_no_trace() {
         gridlane_server::Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
     next.exports[0].allow_write = true;
     next.host_names = vec!["h".to_owned()];
-    next.connections_max = CROWD + 100;
+    next.connections_max = ROOM;
     set_deadlines(&mut next, deadline);
     server.control().reload(next).unwrap();
     crowd.say("round");

@@ -238,7 +238,7 @@ fn who_says_nothing_or_half_of_something_is_not_waited_for() {
     let server = TestServer::with(|settings| {
         with_admin(settings);
         (settings.deadlines.head, settings.deadlines.detect) = (SOON, SOON);
-        settings.deadlines.root_idle = SOON;
+        settings.deadlines.idle = SOON;
     });
     let mut half = RootClient::connect(server.address);
     half.send_bytes(&Ping.to_bytes(StreamId::default())[..10]);

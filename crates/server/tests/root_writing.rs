@@ -502,7 +502,11 @@ fn a_full_quota_is_told_from_a_full_disk() {
 fn a_session_has_its_share_of_open_files() {
     // In memory: no descriptors, of which there may be fewer.
     let storage = std::sync::Arc::new(gridlane_store::MemoryStorage::default());
-    let server = TestServer::of(storage, |settings| settings.exports[0].allow_write = true);
+    let server = TestServer::of(storage, |settings| {
+        settings.exports[0].allow_write = true;
+        // Of one client this is as much as of one session.
+        settings.shares.open_files.one = settings.shares.open_files.all;
+    });
     assert_eq!(server.ask("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nbytes").status(), 201);
     let mut client = RootClient::connect(server.address);
     let handles: Vec<Handle> =

@@ -10,7 +10,7 @@ use gridlane_auth::policy::Class;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::x509::Trust;
 use gridlane_core::units::format_bytes;
-use gridlane_core::{Error, ErrorKind, Result};
+use gridlane_core::{Error, ErrorKind, Result, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_net::tls;
 use gridlane_server::{AuthSettings, RootAuth, RootSettings, RootTls};
@@ -21,9 +21,9 @@ use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
 use super::auth::{self, GoodFiles};
+use super::room::Room;
 use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
-use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
 use crate::args::{Global, ServeArgs};
 use crate::output::{print_event, show};
 
@@ -358,10 +358,15 @@ impl Findings {
 
     fn descriptors(&mut self, args: &ServeArgs) {
         let asked = u64::from(args.max_connections);
-        let needed = asked * DESCRIPTORS_PER_CONNECTION + DESCRIPTORS_KEPT;
-        match getrlimit(Resource::Nofile).maximum {
-            Some(most) if most < needed => self.warnings.push(format!(
-                "{most} files may be open, which is enough for fewer than {asked} connections: {needed} are needed (ulimit -n)",
+        let needed = asked * limits::DESCRIPTORS_PER_CONNECTION + limits::DESCRIPTORS_KEPT;
+        let most = getrlimit(Resource::Nofile).maximum;
+        let enough = Room::of(most).connections;
+        match most {
+            Some(most) if enough < limits::CONNECTIONS_MIN => {
+                self.errors.push(format!("{most} files may be open, which is not enough to serve anything (ulimit -n)"));
+            }
+            Some(most) if (enough as u64) < asked => self.warnings.push(format!(
+                "{most} files may be open, which is enough for {enough} connections and not for {asked}: {needed} are needed (ulimit -n)",
             )),
             _ => self.facts.push(format!("files that may be open: enough for {asked} connections")),
         }

@@ -4,6 +4,7 @@ mod auth;
 mod check;
 mod keys;
 mod notify;
+pub(crate) mod room;
 mod rules;
 mod settings;
 mod tables;
@@ -22,23 +23,18 @@ use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::ResourcePath;
 use gridlane_server::{Control, READ_ONLY, Server};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
+use self::room::Room;
 use self::settings::{Certificate, Kept, host_name};
 use self::tables::Tables;
 use self::watch::Watch;
 use crate::args::{Cli, Command, Global, ServeArgs};
 use crate::config;
 use crate::output::{self, error_value, print_event};
-
-/// Descriptors that the process needs beside those of connections.
-const DESCRIPTORS_KEPT: u64 = 64;
-
-/// Descriptors of one connection at most: its socket, and a file, a directory and a partial of an upload.
-const DESCRIPTORS_PER_CONNECTION: u64 = 4;
 
 /// How long a word to people may take: who reads it may have stopped reading.
 const SAY_MAX: Duration = Duration::from_secs(1);
@@ -53,6 +49,8 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     };
     // First of all: whoever rotates logs while directories are counted must not end the server by it.
     let mut hang_up = listen_to(SignalKind::hangup())?;
+    // Where files may have a certain size only, a larger upload is refused, and nothing ends by it.
+    let _file_size = listen_to(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut watch = Watch::default();
     watch.follow(global.config.clone());
     let tables = settings::tables(args, global)?;
@@ -66,14 +64,11 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let mut kept = Kept::default();
     let mut settings = settings::settings(args, global, &tables, &certificate, &mut kept)?;
     let asked = args.max_connections as usize;
-    let descriptors = raise_descriptors();
-    settings.connections_max = connections_for(descriptors, asked);
-    if settings.connections_max < asked && !global.quiet {
-        say(format!(
-            "gridlane: at most {} connections instead of {asked}: the process may have {} files open (ulimit -n)",
-            settings.connections_max,
-            descriptors.unwrap_or_default(),
-        ));
+    let descriptors = room::raise_descriptors();
+    let room = Room::of(descriptors);
+    room.apply(&mut settings, args.client_files, descriptors)?;
+    for line in room.told(asked, descriptors).into_iter().filter(|_| !global.quiet) {
+        say(line);
     }
 
     let server = Server::bind(settings).await?;
@@ -248,7 +243,7 @@ fn reload(
     // What is open stays so unless the server really goes on by what is new.
     let mut next_kept = kept.clone();
     let mut next = settings::settings(args, &parsed.global, &tables, &certificate, &mut next_kept)?;
-    next.connections_max = connections_for(descriptors, next.connections_max);
+    Room::of(descriptors).apply(&mut next, args.client_files, descriptors)?;
     let unchanged = control.reload(next)?;
     let warnings = next_kept.news_since(kept);
     *kept = next_kept;
@@ -295,30 +290,13 @@ impl Speaks {
 /// Writes a line to standard error. Nobody reading it is no reason to fail, nor to wait for ever.
 fn say(line: String) {
     let (done, said) = std::sync::mpsc::channel::<()>();
-    std::thread::spawn(move || {
+    // Without a thread it is not said.
+    let _ = std::thread::Builder::new().spawn(move || {
         let _done = done;
         output::tell!("{line}");
     });
     // Nothing is ever sent: it hangs up when the line is written.
     let _ = said.recv_timeout(SAY_MAX);
-}
-
-/// Lets the process have as many files open as it may; returns how many, `None` when there is no limit.
-fn raise_descriptors() -> Option<u64> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    // Some systems allow less than they say; then what was there stays.
-    match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    }
-}
-
-/// How many connections that many descriptors are enough for, at most as many as were asked for.
-fn connections_for(descriptors: Option<u64>, asked: usize) -> usize {
-    let Some(descriptors) = descriptors else { return asked };
-    let enough = descriptors.saturating_sub(DESCRIPTORS_KEPT) / DESCRIPTORS_PER_CONNECTION;
-    usize::try_from(enough).unwrap_or(usize::MAX).clamp(1, asked.max(1))
 }
 
 /// Says where it listens, and how to copy from it.
@@ -390,19 +368,6 @@ fn reachable(address: SocketAddr, host: Option<String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn connections_leave_room_for_their_files() {
-        for (descriptors, asked, expected) in [
-            (None, 4096, 4096),
-            (Some(1 << 20), 4096, 4096),
-            (Some(1024), 4096, 240),
-            (Some(1024), 100, 100),
-            (Some(10), 100, 1),
-        ] {
-            assert_eq!(connections_for(descriptors, asked), expected, "{descriptors:?}");
-        }
-    }
 
     #[test]
     fn the_announced_address_can_be_connected_to() {

@@ -142,11 +142,11 @@ pub(super) fn settings(
         tables.plans.iter().map(|plan| export(plan, kept, &mut next)).collect::<Result<Vec<_>>>()?;
     let access_log = match args.access_log.as_str() {
         "-" if global.quiet => AccessLog::off(),
-        "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
+        "-" => log("-", kept, &mut next, |_| AccessLog::to_stderr())?,
         path => log(path, kept, &mut next, AccessLog::to_file)?,
     };
     let audit_log = match args.audit_log.as_str() {
-        "-" => log("-", kept, &mut next, |_| Ok(AccessLog::to_stderr()))?,
+        "-" => log("-", kept, &mut next, |_| AccessLog::to_stderr())?,
         path => log(path, kept, &mut next, AccessLog::to_synced_file)?,
     };
     let listen = addresses(args, tables.auth.asks())?;

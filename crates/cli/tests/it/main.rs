@@ -38,6 +38,7 @@ mod root_identity;
 mod rules;
 mod serve;
 mod server_killed;
+mod shortage;
 mod small_files;
 mod statuses;
 mod stubborn;

@@ -192,6 +192,15 @@ fn the_example_configuration_and_the_unit_are_sound() {
         assert!(unit.lines().any(|other| other == line), "{line}");
     }
     assert!(unit.contains("serve --config /etc/gridlane/serve.toml"));
+    // What bounds it, with room for what the example asks for: four descriptors for each connection, and 64.
+    let bound = |name: &str| {
+        let value = unit.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{name}"));
+        value.trim_end_matches('%').parse::<u64>().unwrap()
+    };
+    let connections = example.lines().find_map(|line| line.strip_prefix("max-connections = ")).unwrap();
+    assert!(bound("LimitNOFILE=") >= 4 * connections.parse::<u64>().unwrap() + 64);
+    assert!((50..=90).contains(&bound("MemoryMax=")));
+    assert!(bound("TasksMax=") >= 512);
 }
 
 #[test]

@@ -197,7 +197,8 @@ fn requests_that_are_too_big_or_no_requests_get_the_right_answer() {
 #[test]
 fn beyond_its_connections_it_says_when_to_come_back() {
     let scratch = export(10);
-    let server = Server::with(&scratch.join("export"), &["--max-connections", "4"]);
+    let server =
+        Server::with(&scratch.join("export"), &["--max-connections", "4", "--client-connections", "4"]);
     let address = server.url("").trim_start_matches("http://").trim_end_matches('/').to_owned();
     let held: Vec<TcpStream> = (0..4).map(|_| TcpStream::connect(&address).unwrap()).collect();
     until("the fifth is told to come back", || {

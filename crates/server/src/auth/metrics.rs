@@ -9,7 +9,7 @@ use crate::metrics::{self, Counter, Page};
 const METHODS: [&str; 5] = ["anonymous", "x509", "token", "macaroon", "password"];
 
 /// Why credentials are refused.
-const CAUSES: [(Cause, &str); 11] = [
+const CAUSES: [(Cause, &str); 12] = [
     (Cause::Malformed, "malformed"),
     (Cause::Unacceptable, "unacceptable"),
     (Cause::Untrusted, "untrusted"),
@@ -21,6 +21,7 @@ const CAUSES: [(Cause, &str); 11] = [
     (Cause::UnknownKey, "unknown-key"),
     (Cause::Unavailable, "unavailable"),
     (Cause::WrongPassword, "wrong-password"),
+    (Cause::Guessing, "guessing"),
 ];
 
 /// What is counted.

@@ -17,6 +17,7 @@
 
 pub(crate) mod certificates;
 pub(crate) mod challenge;
+mod guesses;
 pub(crate) mod keys;
 pub(crate) mod metrics;
 pub(crate) mod passwords;
@@ -95,6 +96,10 @@ pub(crate) async fn who(
             Err(match refusal.cause {
                 // Another one would fare no better.
                 Cause::Unavailable => Reply::failure(Status::SERVICE_UNAVAILABLE, refusal.message),
+                Cause::Guessing => {
+                    let wait_s = refusal.retry_after_s.unwrap_or(1).to_string();
+                    Reply::failure(Status::TOO_MANY_REQUESTS, refusal.message).field("Retry-After", wait_s)
+                }
                 _ if !by.is_secure => Reply::failure(Status::FORBIDDEN, refusal.message),
                 _ => asking.invalid(kind, &refusal),
             })

@@ -1,7 +1,8 @@
 //! Users' passwords, checked where blocking is allowed, a few at a time: a check takes a tenth of a second of a processor.
 //!
 //! Of one client one at a time, so that whoever guesses holds up nobody but those who share its lane: clients are dealt to
-//! lanes by a hash that nobody knows.
+//! lanes by a hash that nobody knows. After some wrong ones the next is not looked at for a while
+//! ([`guesses`](super::guesses)).
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -16,6 +17,7 @@ use gridlane_core::{Secret, limits};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use super::guesses::Guesses;
 use crate::throttle::Party;
 
 /// Checks passwords, and knows those that were right again.
@@ -24,6 +26,7 @@ pub(crate) struct Passwords {
     turns: Arc<Semaphore>,
     lanes: Vec<Arc<Semaphore>>,
     deal: RandomState,
+    guesses: Arc<Guesses>,
 }
 
 impl Passwords {
@@ -35,6 +38,7 @@ impl Passwords {
             turns: Arc::new(Semaphore::new(limits::PASSWORDS_CHECKED_MAX)),
             lanes: (0..limits::PASSWORD_LANES).map(|_| Arc::new(Semaphore::new(1))).collect(),
             deal: RandomState::new(),
+            guesses: Arc::new(Guesses::new()),
         })
     }
 
@@ -49,6 +53,7 @@ impl Passwords {
         if let Some(user) = self.seen.recall(users, name, password.expose()) {
             return Ok(user);
         }
+        self.check(address, name)?;
         let busy = || Refusal::new(Cause::Unavailable, "too many passwords are being checked");
         let lane = Arc::clone(&self.lanes[self.lane_of(address)]);
         let turns = async {
@@ -59,14 +64,31 @@ impl Passwords {
         if let Some(user) = self.seen.recall(users, name, password.expose()) {
             return Ok(user);
         }
-        let (seen, users) = (Arc::clone(&self.seen), Arc::clone(users));
+        // Others of its guesses may have been looked at while this one waited.
+        self.check(address, name)?;
+        let (seen, users, guesses) = (Arc::clone(&self.seen), Arc::clone(users), Arc::clone(&self.guesses));
         let (name, password) = (name.to_owned(), password.clone());
         let checked = tokio::task::spawn_blocking(move || {
             // Held by the check and not by who waits for it, and may leave.
             let _held = held;
-            seen.verify(&users, &name, password.expose())
+            let verified = seen.verify(&users, &name, password.expose());
+            match &verified {
+                Ok(_) => guesses.right(address, &name),
+                Err(_) => guesses.wrong(address, &name),
+            }
+            verified
         });
         checked.await.unwrap_or_else(|_| Err(busy()))
+    }
+
+    /// Refuses the next password of a user from an address that has guessed too often.
+    fn check(&self, address: IpAddr, name: &str) -> Result<(), Refusal> {
+        let Some(wait) = self.guesses.wait(address, name) else { return Ok(()) };
+        // In whole seconds, and never too early.
+        let wait_s = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let what =
+            format!("too many wrong passwords came from this address; the next is looked at in {wait_s} s");
+        Err(Refusal::new(Cause::Guessing, what).retry_after_s(wait_s))
     }
 
     fn lane_of(&self, address: IpAddr) -> usize {
@@ -98,7 +120,9 @@ mod tests {
                     (Arc::clone(&passwords), Arc::clone(&users), Arc::clone(&done));
                 tokio::spawn(async move {
                     let guess = Secret::new(format!("wrong {number}"));
-                    assert!(passwords.verify(&users, "ada", &guess, guesser).await.is_err());
+                    // Of many, so that it need not wait.
+                    let name = format!("user{number}");
+                    assert!(passwords.verify(&users, &name, &guess, guesser).await.is_err());
                     done.fetch_add(1, Ordering::SeqCst);
                 })
             })
@@ -112,6 +136,13 @@ mod tests {
         for guess in guesses {
             guess.await.unwrap();
         }
+        // What of one user was wrong too often is not looked at.
+        for _ in 0..limits::GUESSES_FREE_MAX {
+            let refused = passwords.verify(&users, "ada", &Secret::new("no"), guesser).await.unwrap_err();
+            assert_eq!(refused.cause, Cause::WrongPassword);
+        }
+        let refused = passwords.verify(&users, "ada", &Secret::new("no"), guesser).await.unwrap_err();
+        assert_eq!((refused.cause, refused.retry_after_s), (Cause::Guessing, Some(2)));
         assert_eq!(
             passwords.lane_of("2001:db8::1".parse().unwrap()),
             passwords.lane_of("2001:db8::2".parse().unwrap())

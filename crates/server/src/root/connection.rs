@@ -17,6 +17,7 @@ mod ending;
 mod entry;
 mod incoming;
 pub(super) mod limited;
+mod memory;
 
 use std::collections::VecDeque;
 use std::io;
@@ -35,8 +36,9 @@ use tokio::task::JoinSet;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant as Deadline, sleep_until};
 
-use self::ending::{hand_back, linger};
+use self::ending::hand_back;
 use self::incoming::Incoming;
+use self::memory::Memory;
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
 use super::intake::Intake;
@@ -48,6 +50,7 @@ use crate::auth::certificates::Shown;
 use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::client::Client;
+use crate::linger::linger;
 use crate::reply::Pieces;
 use crate::shared::{Current, Phase, Shared};
 use crate::throttle::{Connected, Paces, Parties};
@@ -137,8 +140,11 @@ pub(crate) struct Connection {
     pub(super) unanswered: usize,
     /// Those of them that have a task.
     pub(super) asking: usize,
-    /// Bytes of requests that wait, or have a task.
-    asked_bytes: usize,
+    /// Bytes of requests that wait, or have a task, or are lists of reads that go on.
+    pub(super) asked_bytes: usize,
+    /// Bytes that the request that comes has to have before anything else happens.
+    awaited_bytes: usize,
+    memory: Memory,
     /// Parts of answers that have one.
     pub(super) cold: usize,
     /// Of a bound connection: the reads whose answer was made, and where in all that it sends each ends.
@@ -209,6 +215,8 @@ impl Connection {
             unanswered: 0,
             asking: 0,
             asked_bytes: 0,
+            awaited_bytes: 0,
+            memory: Memory::default(),
             cold: 0,
             unsent: VecDeque::new(),
             is_ending: false,
@@ -219,7 +227,7 @@ impl Connection {
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         let outcome = self.run().await;
-        let Connection { wire, shared, role, jobs, told, outbox, mut tasks, unsent, incoming, .. } = self;
+        let Connection { mut wire, shared, role, jobs, told, outbox, mut tasks, unsent, incoming, .. } = self;
         // What waits for files to be let go of must not be waited for by what holds them.
         tasks.shutdown().await;
         drop(incoming);
@@ -234,7 +242,7 @@ impl Connection {
             Role::Stranger => {}
         }
         if outcome.is_ok() {
-            linger(wire.stream, shared.deadlines.linger).await;
+            linger(&mut wire.stream, &shared.deadlines).await;
         }
     }
 
@@ -256,6 +264,8 @@ impl Connection {
             }
             is_busy |= self.take_requests().await?;
             is_busy |= self.take_data().await?;
+            let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
+            self.memory.cover(&self.shared, input_bytes, self.outbox.held_bytes());
             let was_overfull = self.is_overfull();
             self.make_answers();
             let is_full = self.send()?;
@@ -266,10 +276,10 @@ impl Connection {
             }
             let wants_input = match &self.incoming {
                 Some(incoming) => incoming.wants_input(),
-                None => self.wants_input(),
+                None => self.wants_input() && !self.memory.lacks_input,
             };
             if wants_input && self.incoming.is_none() {
-                match self.wire.stream.try_read(self.wire.inbox.room())? {
+                match self.wire.stream.try_read(self.wire.inbox.room_of(self.awaited_bytes))? {
                     Some(0) => return Ok(()),
                     Some(count) => {
                         self.wire.inbox.received(count);
@@ -341,7 +351,8 @@ impl Connection {
         let mut has_asked = false;
         while self.wants_input() && self.incoming.is_none() {
             let (used, step) = self.machine.step(self.wire.inbox.unread());
-            if let Step::More(_) = step {
+            if let Step::More(needed) = step {
+                self.awaited_bytes = needed;
                 let has_begun = !self.wire.inbox.unread().is_empty();
                 if !has_begun {
                     self.clock.request_began = None;
@@ -458,7 +469,7 @@ impl Connection {
                 job.count_since(&self.shared, before);
                 self.went_on_with_vector(job, progress);
             }
-            Event::Vector(job, Err(cause)) => self.answered(&job.asked, Err(job.failure(&cause))),
+            Event::Vector(job, Err(cause)) => self.failed_with_vector(&job, &cause),
             Event::Refilled(read) => {
                 let (buffer, part, source) = read?;
                 self.outbox.refill(buffer, part, source);
@@ -596,14 +607,17 @@ impl Connection {
 
     /// Whether a request can be begun with that has to be a task. Each may have an answer that is long.
     fn may_begin(&self) -> bool {
-        self.asking < limits::ROOT_TASKS_MAX && self.outbox.held_bytes() < limits::ROOT_ANSWERS_BYTES_MAX
+        let ahead = match self.memory.lacks_output {
+            true => limits::ROOT_OUTPUT_BYTES_FREE,
+            false => limits::ROOT_ANSWERS_BYTES_MAX,
+        };
+        self.asking < limits::ROOT_TASKS_MAX && self.outbox.held_bytes() < ahead
     }
 
     /// Whether the next answer can be gone on with.
     fn has_room(&self) -> bool {
-        self.outbox.held_bytes() < AHEAD_BYTES
-            && !self.outbox.has_sources()
-            && self.cold < limits::ROOT_TASKS_MAX
+        let ahead = if self.memory.lacks_output { limits::ROOT_OUTPUT_BYTES_FREE } else { AHEAD_BYTES };
+        self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.cold < limits::ROOT_TASKS_MAX
     }
 
     pub(super) fn advance(&mut self, job: Job) {
@@ -624,7 +638,7 @@ impl Connection {
                 job.count_since(&self.shared, before);
                 match outcome {
                     Ok(progress) => self.went_on_with_vector(job, progress),
-                    Err(cause) => self.answered(&job.asked, Err(job.failure(&cause))),
+                    Err(cause) => self.failed_with_vector(&job, &cause),
                 }
             }
             Job::Pieces(asked, rest) => self.make_piece(asked, rest),
@@ -659,9 +673,15 @@ impl Connection {
             Progress::Cold => self.read_vector_cold(job),
             Progress::Done => {
                 self.unanswered -= 1;
+                self.asked_bytes -= job.asked.len;
                 self.record(&job.asked, None, 0);
             }
         }
+    }
+
+    fn failed_with_vector(&mut self, job: &VectorJob, cause: &io::Error) {
+        self.asked_bytes -= job.asked.len;
+        self.answered(&job.asked, Err(job.failure(cause)));
     }
 
     /// Sends what there is, as far as the socket takes it; whether it is full.

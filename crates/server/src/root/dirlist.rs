@@ -11,12 +11,12 @@ use gridlane_xrd::answer::{
 };
 use gridlane_xrd::flags::DirlistOptions;
 use gridlane_xrd::request::Dirlist;
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::context::{Context, allowed};
 use super::query::kind_named;
 use super::stat::{Rights, stat_text, text_above};
+use crate::budget::Lease;
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
 use crate::reply::Pieces;
@@ -105,7 +105,7 @@ struct Lister {
     next: Option<Entry>,
     /// It is more than one part.
     goes_on: bool,
-    _room: OwnedSemaphorePermit,
+    _room: Lease,
 }
 
 impl Lister {

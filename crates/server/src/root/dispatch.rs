@@ -21,6 +21,7 @@ use super::{
     chmod, dirlist, fattr, files, identity, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx,
     truncate,
 };
+use crate::budget;
 use crate::reply::Pieces;
 use crate::shared::Shared;
 
@@ -55,7 +56,11 @@ impl Connection {
             Request::ReadV(vector) => {
                 let segments = std::mem::take(&mut vector.segments);
                 match VectorJob::new(asked, &context.session.files, segments) {
-                    Ok(job) => self.jobs.push_back(Job::Vector(job)),
+                    Ok(job) => {
+                        // A list waits for as long as its client takes.
+                        self.asked_bytes += job.asked.len;
+                        self.jobs.push_back(Job::Vector(job));
+                    }
                     Err(refused) => self.answered(&refused.asked, Err(refused.failure)),
                 }
             }
@@ -82,6 +87,11 @@ impl Connection {
             _ => return Some(asked),
         }
         None
+    }
+
+    /// Begins a task of the connection, on its client's behalf.
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(budget::on_behalf(budget::current(), task));
     }
 
     fn begin_read(&mut self, job: Result<ReadJob, Box<Refused>>, path_id: PathId, all: &Arc<Connections>) {
@@ -123,7 +133,7 @@ impl Connection {
         }
         self.asking += 1;
         let events = self.events.clone();
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let known = match asked.client.take() {
                 Some(client) => Ok(client),
                 None if identity::is_asked(&asked.request) => {
@@ -155,7 +165,7 @@ impl Connection {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
         self.cold += 1;
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
             let _ = events.send(Event::Read(job, read.map(|(part, begin)| (buffer, part, begin))));
         });
@@ -166,7 +176,7 @@ impl Connection {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
         self.cold += 1;
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let before = job.next();
             let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
             let _ = events.send(Event::Vector(job, read.map(|end| (buffer, end, before))));
@@ -178,7 +188,7 @@ impl Connection {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
         self.cold += 1;
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 32)).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
         });
@@ -187,7 +197,7 @@ impl Connection {
     /// Writes what has come where blocking is allowed.
     pub(super) fn write_elsewhere(&mut self, mut intake: Box<Intake>) {
         let events = self.events.clone();
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let began = Instant::now();
             intake.write().await;
             let _ = events.send(Event::Written(intake, began.elapsed()));
@@ -197,7 +207,7 @@ impl Connection {
     /// Finishes with what has come where blocking is allowed.
     pub(super) fn finish_elsewhere(&mut self, intake: Intake) {
         let events = self.events.clone();
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let _ = events.send(Event::Taken(intake.finish().await));
         });
     }
@@ -206,7 +216,7 @@ impl Connection {
     pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
         self.cold += 1;
-        self.tasks.spawn(async move {
+        self.spawn(async move {
             let mut piece = Vec::new();
             let made = shared.disk.run(|| rest.next(&mut piece)).await;
             let _ = events.send(Event::Piece(asked, rest, made.map(|has_more| (piece, has_more))));
@@ -224,7 +234,7 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Truncate(request) => truncate::truncate(context, request).await,
         Request::Query(request) => query::query(context, request).await,
         Request::Stat(request) => disk.run(|| stat::stat(context, request)).await,
-        Request::Statx(request) => disk.run(|| statx::statx(context, request)).await,
+        Request::Statx(request) => statx::statx(context, request).await,
         Request::Dirlist(request) => disk.run(|| dirlist::dirlist(context, request)).await,
         Request::Mkdir(request) => disk.run(|| mkdir::mkdir(context, request)).await,
         Request::Rm(request) => disk.run(|| rm::rm(context, request)).await,
@@ -233,7 +243,7 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Chmod(request) => disk.run(|| chmod::chmod(context, request)).await,
         Request::Locate(request) => disk.run(|| locate::locate(context, request)).await,
         Request::Fattr(request) => disk.run(|| fattr::fattr(context, request)).await,
-        Request::Prepare(request) => prepare::prepare(context, request),
+        Request::Prepare(request) => prepare::prepare(context, request).await,
         Request::Set(request) => set::set(context, request),
         Request::Endsess(request) => end_session(context, &context.shared, request).await,
         // It is not in the version of the protocol that is announced.

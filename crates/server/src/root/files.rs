@@ -18,13 +18,14 @@ use gridlane_core::{ByteRange, Checksum, RangeSet, limits};
 use gridlane_store::{Metadata, Object, StoreError, StoreResult, WritableFile};
 use gridlane_xrd::request::{Close, Sync};
 use gridlane_xrd::{ErrorCode, Handle};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 
 use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::Context;
 use super::locks::{Lock, Locks};
 use super::log::{self, Closed};
 use super::written::Written;
+use crate::budget::{self, Budget, Lease, Short};
 use crate::export::Spot;
 use crate::metrics::CountedIn;
 use crate::shared::Shared;
@@ -33,24 +34,26 @@ use crate::shared::Shared;
 pub(crate) struct OpenFiles {
     /// Who may open what.
     pub(crate) locks: Arc<Locks>,
-    room: Arc<Semaphore>,
-}
-
-impl Default for OpenFiles {
-    fn default() -> OpenFiles {
-        OpenFiles { locks: Arc::default(), room: Arc::new(Semaphore::new(limits::ROOT_OPEN_FILES_MAX)) }
-    }
+    room: Arc<Budget>,
 }
 
 impl OpenFiles {
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        limits::ROOT_OPEN_FILES_MAX.saturating_sub(self.room.available_permits())
+    /// So many.
+    pub(crate) fn of(room: Arc<Budget>) -> OpenFiles {
+        OpenFiles { locks: Arc::default(), room }
     }
 
-    /// Permission to have one more.
-    pub(crate) fn room(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        Arc::clone(&self.room).try_acquire_owned().map_err(|_| too_many("the server has"))
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.room.used()
+    }
+
+    /// Permission to have one more, on behalf of the client of this task.
+    pub(crate) fn room(&self) -> Result<Lease, Failure> {
+        self.room.try_take(budget::current(), 1).map_err(|short| match short {
+            Short::Holder => too_many("this client has"),
+            Short::All => too_many("the server has"),
+        })
     }
 }
 
@@ -104,7 +107,7 @@ pub(crate) struct FileState {
     changing: Option<Changing>,
     /// Given back when it is closed.
     _locks: Vec<Lock>,
-    _room: OwnedSemaphorePermit,
+    _room: Lease,
     /// One of the uploads, while it may be written to.
     _upload: Option<CountedIn>,
 }
@@ -115,7 +118,7 @@ pub(crate) struct New {
     pub(crate) spot: Spot,
     pub(crate) content: Content,
     pub(crate) locks: Vec<Lock>,
-    pub(crate) room: OwnedSemaphorePermit,
+    pub(crate) room: Lease,
     /// Of a file that is to be changed: counted as an upload.
     pub(crate) upload: Option<CountedIn>,
 }

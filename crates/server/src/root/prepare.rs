@@ -10,6 +10,7 @@ use gridlane_xrd::{ErrorCode, PathArg};
 use serde_json::json;
 
 use super::answer::{Answer, Failure, Outcome};
+use super::connection::limited::count_paths;
 use super::context::Context;
 use super::stat;
 
@@ -23,15 +24,20 @@ static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
 /// Answers `prepare`. As in XRootD nobody looks whether the paths are there, and staging gets a name by which clients ask
 /// what has become of it: it is done.
-pub(crate) fn prepare(context: &Context, request: &Prepare) -> Outcome {
+pub(crate) async fn prepare(context: &Context, request: &Prepare) -> Outcome {
     let Some(first) = request.lines.first() else {
         return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
     };
     if request.options.has(PrepareOptions::CANCEL) {
         return if is_ours(first) { Ok(Answer::done()) } else { Err(unknown()) };
     }
+    count_paths(context, request.lines.len());
     if request.options.has(PrepareOptions::STAGE) || request.evicts {
-        for line in &request.lines {
+        for (number, line) in (1..).zip(&request.lines) {
+            if number % limits::ROOT_PATHS_PER_TURN == 0 {
+                // Nothing here waits, and others have their turn.
+                tokio::task::yield_now().await;
+            }
             context.spot(&PathArg::parse(line), ACT, Operation::Stage)?;
         }
     }
@@ -88,18 +94,18 @@ mod tests {
     use super::*;
     use crate::root::testing::{bytes, code, context, text};
 
-    #[test]
-    fn what_is_on_disk_is_staged() {
+    #[tokio::test]
+    async fn what_is_on_disk_is_staged() {
         let context = context();
-        let ask = |options: PrepareOptions, evicts| {
+        let ask = async |options: PrepareOptions, evicts| {
             let lines = vec![b"/d/f".to_vec()];
-            prepare(&context, &Prepare { options, priority: 0, port: 0, evicts, lines })
+            prepare(&context, &Prepare { options, priority: 0, port: 0, evicts, lines }).await
         };
-        assert_eq!(bytes(ask(PrepareOptions::NONE, false)), b"");
-        assert_eq!(bytes(ask(PrepareOptions::WRITE, true)), b"");
-        assert_eq!(code(ask(PrepareOptions::CANCEL, false)), ErrorCode::ARG_INVALID);
-        let name = text(ask(PrepareOptions::STAGE, false));
-        assert_ne!(text(ask(PrepareOptions::STAGE, false)), name);
+        assert_eq!(bytes(ask(PrepareOptions::NONE, false).await), b"");
+        assert_eq!(bytes(ask(PrepareOptions::WRITE, true).await), b"");
+        assert_eq!(code(ask(PrepareOptions::CANCEL, false).await), ErrorCode::ARG_INVALID);
+        let name = text(ask(PrepareOptions::STAGE, false).await);
+        assert_ne!(text(ask(PrepareOptions::STAGE, false).await), name);
         let told = text(progress(&context, format!("{name}\n/d/f\n/nope\0").as_bytes()));
         let told: serde_json::Value = serde_json::from_str(told.trim_end_matches('\0')).unwrap();
         assert_eq!(told["request_id"], name);
@@ -116,7 +122,7 @@ mod tests {
             evicts: false,
             lines: vec![name.clone().into_bytes()],
         };
-        assert_eq!(bytes(prepare(&context, &cancelled)), b"");
+        assert_eq!(bytes(prepare(&context, &cancelled).await), b"");
         assert_eq!(code(progress(&context, b"1:2\n/d/f")), ErrorCode::ARG_INVALID);
         let many = format!("{name}{}", "\n/x".repeat(limits::ROOT_PREPARED_PATHS_MAX + 1));
         assert_eq!(code(progress(&context, many.as_bytes())), ErrorCode::ARG_TOO_LONG);

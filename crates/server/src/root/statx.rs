@@ -6,40 +6,84 @@ use gridlane_xrd::request::Statx;
 use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::answer::{Answer, Failure, Outcome};
+use super::connection::limited::count_paths;
 use super::context::Context;
 use super::stat;
 
-/// Answers `statx`: a byte of flags for each path, and if one is missing a failure for all. May wait for the disk.
-pub(crate) fn statx(context: &Context, request: &Statx) -> Outcome {
+/// Answers `statx`: a byte of flags for each path, and if one is missing a failure for all. A few paths are looked at in
+/// each turn at the disk, however many there are.
+pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
     if request.paths.is_empty() {
         return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
     }
     if request.paths.len() > limits::ROOT_PATHS_MAX {
         return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "too many paths in one request"));
     }
+    count_paths(context, request.paths.len());
     let kind = |path: &Vec<u8>| {
         let text = stat::look(context, &PathArg::parse(path))?;
         // Of the low byte's flags XRootD tells only those of the kind.
         let kinds = StatFlags::DIRECTORY | StatFlags::OTHER | StatFlags::OFFLINE;
         Ok((text.flags.0 & kinds.0) as u8)
     };
-    request.paths.iter().map(kind).collect::<Result<Vec<u8>, Failure>>().map(Answer::Ok)
+    let mut kinds = Vec::with_capacity(request.paths.len());
+    for paths in request.paths.chunks(limits::ROOT_PATHS_PER_TURN) {
+        let look = || paths.iter().map(kind).collect::<Result<Vec<u8>, Failure>>();
+        kinds.extend(context.shared.disk.run(look).await?);
+    }
+    Ok(Answer::Ok(kinds))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{bytes, code, context};
+    use crate::budget::Holder;
+    use crate::root::testing::{bytes, code, context, context_of, export_at};
+    use crate::settings::Share;
 
-    #[test]
-    fn a_byte_for_each() {
+    async fn of(context: &Context, paths: &[&str]) -> Outcome {
+        let paths = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
+        statx(context, &Statx { paths }).await
+    }
+
+    #[tokio::test]
+    async fn a_byte_for_each() {
         let context = context();
-        let of = |paths: &[&str]| {
-            statx(&context, &Statx { paths: paths.iter().map(|path| path.as_bytes().to_vec()).collect() })
-        };
-        assert_eq!(bytes(of(&["/d", "/d/f?a=b"])), [2, 0]);
-        assert_eq!(code(of(&["/d", "/nope"])), ErrorCode::NOT_FOUND);
-        assert_eq!(code(of(&[])), ErrorCode::ARG_MISSING);
-        assert_eq!(code(of(&["/d"; limits::ROOT_PATHS_MAX + 1])), ErrorCode::ARG_TOO_LONG);
+        assert_eq!(bytes(of(&context, &["/d", "/d/f?a=b"]).await), [2, 0]);
+        assert_eq!(code(of(&context, &["/d", "/nope"]).await), ErrorCode::NOT_FOUND);
+        assert_eq!(code(of(&context, &[]).await), ErrorCode::ARG_MISSING);
+        assert_eq!(code(of(&context, &["/d"; limits::ROOT_PATHS_MAX + 1]).await), ErrorCode::ARG_TOO_LONG);
+        let many = ["/d/f"; 3 * limits::ROOT_PATHS_PER_TURN + 1];
+        assert_eq!(bytes(of(&context, &many).await), [0; 3 * limits::ROOT_PATHS_PER_TURN + 1]);
+    }
+
+    /// Of a long list a part is looked at in each turn at the disk, and others have theirs in between.
+    #[tokio::test]
+    async fn a_long_list_leaves_turns_to_others() {
+        let one = Share { all: 1, one: 1 };
+        let context = context_of(vec![export_at("/")], |settings| settings.shares.disk_operations = one);
+        let many = ["/f"; 16 * limits::ROOT_PATHS_PER_TURN];
+        let mut list = std::pin::pin!(of(&context, &many));
+        let mut other = std::pin::pin!(context.shared.disk.run(|| ()));
+        let held = context.shared.budgets.disk_operations.try_take(Holder::SERVER, 1).ok().unwrap();
+        let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(list.as_mut().poll(waker).is_pending() && other.as_mut().poll(waker).is_pending());
+        drop(held);
+        // The list has its turn, and does not have the next one before somebody else had one.
+        assert!(list.as_mut().poll(waker).is_pending());
+        assert!(other.as_mut().poll(waker).is_ready());
+        assert_eq!(bytes(list.await), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
+    }
+
+    #[tokio::test]
+    async fn paths_count_as_requests() {
+        let context = context_of(vec![export_at("/")], |settings| {
+            settings.client_limits.requests_per_s = Some(10);
+        });
+        let address = context.client.address;
+        let ask = || context.shared.throttle.request(&context.shared.limits.at(address));
+        assert_eq!(bytes(of(&context, &["/f"; 15]).await), [0; 15]);
+        let (_, wait) = ask().unwrap_err();
+        assert!(wait > std::time::Duration::from_millis(300), "{wait:?}");
     }
 }

@@ -62,6 +62,12 @@ impl RootClient {
         client
     }
 
+    /// The same after the handshake and its answer.
+    pub(crate) fn shaken(stream: TcpStream) -> RootClient {
+        stream.set_nodelay(true).unwrap();
+        RootClient { stream, tls: None, next: 0, session: SessionId::default() }
+    }
+
     /// Says who it is.
     pub(crate) fn login(&mut self) -> RootAnswer {
         let cgi = b"xrd.appname=probe&xrd.rn=v5.5.3".to_vec();

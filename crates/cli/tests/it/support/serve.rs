@@ -145,6 +145,16 @@ impl Server {
         status.unwrap()
     }
 
+    /// The same; returns what it said to people.
+    pub(crate) fn stop_and_hear(mut self, name: &str) -> String {
+        self.look();
+        signal(&self.child.id().to_string(), name);
+        until("the server stops", || self.child.try_wait().unwrap().is_some());
+        let said = self.stderr.take_soon();
+        secrets::check("what a server prints on standard error", &said);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
     /// Kills it as a crash would.
     pub(crate) fn kill(&mut self) {
         self.look();

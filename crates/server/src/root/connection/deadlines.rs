@@ -3,6 +3,8 @@
 use std::io;
 use std::time::{Duration, Instant};
 
+use gridlane_core::limits;
+
 use super::{Connection, Role};
 
 /// Without a request for this long, a connection gives back its buffers.
@@ -39,6 +41,10 @@ impl Connection {
             }
             earliest(end);
         }
+        if self.memory.lacks_input {
+            // Nobody tells when there is some again.
+            earliest(now + limits::ROOT_MEMORY_PAUSE);
+        }
         if let Some(since) = self.clock.full_since {
             let end = since + deadlines.body_stall;
             if now >= end {
@@ -70,13 +76,14 @@ impl Connection {
                     self.clock.has_released = true;
                     self.wire.inbox.release();
                     self.wire.stream.release_buffers();
+                    self.memory.release();
                 } else {
                     earliest(end);
                 }
             }
             // One that was joined lives as long as its session.
             if matches!(self.role, Role::Main(..)) {
-                let end = self.clock.active + deadlines.root_idle;
+                let end = self.clock.active + self.idle_max();
                 if now >= end {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
@@ -84,5 +91,15 @@ impl Connection {
             }
         }
         Ok(next)
+    }
+
+    /// How long the session may be idle: what it holds for its client, and what is known of that, are worth waiting.
+    fn idle_max(&self) -> Duration {
+        let deadlines = &self.shared.deadlines;
+        match self.context() {
+            Some(context) if context.session.files.len() > 0 => deadlines.root_idle,
+            Some(context) if !context.client.identity.is_anonymous() => deadlines.root_idle_proved,
+            _ => deadlines.idle,
+        }
     }
 }

@@ -1,13 +1,8 @@
 //! What is left to do when a connection has ended.
 
 use std::collections::VecDeque;
-use std::io;
-use std::time::Duration;
 
-use gridlane_core::limits;
-use gridlane_net::Stream;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
 
 use super::{Event, Job};
 use crate::root::reading::ReadJob;
@@ -52,24 +47,6 @@ pub(super) fn hand_back(
         let _ = main.send(Event::Returned(job));
         delegation.into_iter().for_each(Delegation::settle);
     }
-}
-
-/// Ends our direction, then reads and drops what the client still sends.
-pub(super) async fn linger(mut stream: Stream, deadline: Duration) {
-    let drained = async {
-        stream.shutdown().await?;
-        let mut buffer = [0; 4096];
-        let mut dropped = 0;
-        while dropped < limits::BODY_DRAIN_BYTES_MAX {
-            match stream.read(&mut buffer).await? {
-                0 => break,
-                count => dropped += count as u64,
-            }
-        }
-        Ok::<(), io::Error>(())
-    };
-    // Whatever comes of it, the connection ends now.
-    let _ = timeout(deadline, drained).await;
 }
 
 #[cfg(test)]

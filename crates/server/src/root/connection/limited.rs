@@ -42,6 +42,15 @@ pub(in crate::root) fn own_allowance(context: &Context, client: &Client) -> Resu
     taken.inspect_err(|(by, _)| shared.metrics.throttled(*by)).map_err(|(by, wait)| asks_too_often(by, wait))
 }
 
+/// Counts each path of a request as a request of its own: the first one is counted already. It is answered all the same,
+/// and its client waits with the next one.
+pub(in crate::root) fn count_paths(context: &Context, paths: usize) {
+    let (limits, throttle) = (&context.shared.limits, &context.shared.throttle);
+    let more = u32::try_from(paths.saturating_sub(1)).unwrap_or(u32::MAX);
+    throttle.owe(&limits.at(context.client.address), more);
+    throttle.owe(&limits.who(&context.client.identity), more);
+}
+
 fn asks_too_often(by: By, wait: Duration) -> Outcome {
     let seconds = u32::try_from(wait.as_secs() + 1).unwrap_or(u32::MAX);
     Ok(Answer::Wait(seconds, format!("{} asks too often", by.named())))
