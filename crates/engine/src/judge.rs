@@ -434,7 +434,7 @@ impl Run<'_> {
             done_bytes,
             rate_bytes_per_s: rate,
             eta_s: left.filter(|_| rate > 0.0).map(|left| left as f64 / rate),
-            elapsed_s: self.pace.now().since_origin().as_secs_f64(),
+            elapsed_s: self.pace.elapsed().as_secs_f64(),
             verifying: self.verifying,
             sources: sources.collect(),
         }
@@ -461,8 +461,7 @@ impl Run<'_> {
 
     /// What was done.
     pub(crate) fn report(&mut self) -> Report {
-        let now = self.pace.now();
-        let seconds = now.since_origin().as_secs_f64();
+        let seconds = self.pace.elapsed().as_secs_f64();
         let snapshot = self.snapshot();
         let fetched_bytes: u64 = self.replicas.iter().map(|replica| replica.received_bytes).sum();
         let sources: Vec<SourceReport> = self

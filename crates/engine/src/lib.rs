@@ -28,6 +28,7 @@
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
 
 mod asking;
+mod awake;
 mod client;
 mod credentials;
 mod digests;
