@@ -33,6 +33,7 @@ mod client;
 mod credentials;
 mod digests;
 pub mod events;
+mod fit;
 pub mod http;
 mod judge;
 mod keeping;
@@ -79,6 +80,8 @@ pub use known::{Known, PieceHashes};
 pub use pace::RateLimit;
 pub use served::FoundMetalink;
 pub use verdict::Basis;
+
+pub use gridlane_store::journal_key::JournalKeys;
 
 /// What to copy, to where, and how.
 #[derive(Debug)]
@@ -136,6 +139,8 @@ pub struct Options {
     /// How long an upload's server may be silent after the last byte, over HTTP: it may sync and read again all of the
     /// file.
     pub upload_answer_max: Duration,
+    /// Where the key is that makes journals of partial files the user's own. Without one nothing is left to go on with.
+    pub journal_keys: JournalKeys,
 }
 
 impl Default for Options {
@@ -149,6 +154,7 @@ impl Default for Options {
             limit: None,
             patience: Duration::from_secs(60),
             upload_answer_max: UPLOAD_ANSWER_MAX,
+            journal_keys: JournalKeys::default(),
         }
     }
 }

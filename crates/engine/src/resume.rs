@@ -206,7 +206,9 @@ impl Run<'_> {
                 ledger.verify(*range, epoch);
             }
             self.resumed_bytes = ledger.pieces().map(|piece| piece.range.len()).sum();
+            self.earlier.ranges = ledger.pieces().map(|piece| piece.range).collect();
         }
+        self.ask_strong();
         self.journal_base =
             journaled.sources.iter().map(|source| source.id.saturating_add(1)).max().unwrap_or(1);
         self.resume_with(journaled.size_bytes);

@@ -11,11 +11,12 @@ use gridlane_core::{
     ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
 };
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
-use gridlane_store::partial::{Found, PartialFile, exists};
+use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use crate::events::{Event, Observer};
+use crate::fit::Earlier;
 use crate::http::Purpose;
 use crate::lane::{Command, Lane, Running, lanes_near};
 use crate::ledger::{Piece, Sender};
@@ -104,6 +105,10 @@ pub(crate) struct Run<'a> {
     pub(crate) notify: mpsc::UnboundedSender<Notice>,
     /// A lane has become ready since idle ones were last told to ask for the checksum.
     pub(crate) has_new_lanes: bool,
+    /// What an earlier run has left.
+    pub(crate) earlier: Earlier,
+    /// The strongest checksum that the bytes were compared with, where it is not the kind of `checksum`.
+    pub(crate) verified_with: Option<ChecksumKind>,
 }
 
 /// Runs a copy; see [`copy`](crate::copy).
@@ -148,9 +153,11 @@ impl<'a> Run<'a> {
         let (sink, overwrite, upload_url) = match spec.target {
             TargetSpec::File { path, overwrite } => {
                 if !overwrite && path.symlink_metadata().is_ok() {
+                    // Perhaps an earlier run was killed when all was there.
+                    sweep(&path);
                     return Err(exists(&path));
                 }
-                let (partial, earlier) = PartialFile::open(&path)?;
+                let (partial, earlier) = PartialFile::open(&path, &options.journal_keys)?;
                 found = earlier;
                 (Sink::Partial(partial), overwrite, None)
             }
@@ -208,6 +215,8 @@ impl<'a> Run<'a> {
             notices,
             notify,
             has_new_lanes: false,
+            earlier: Earlier::default(),
+            verified_with: None,
         };
         Ok((run, found))
     }
@@ -239,7 +248,7 @@ impl<'a> Run<'a> {
                     }
                     outcome => outcome?,
                 }
-                if self.plan.is_complete() && self.judge().await? {
+                if self.plan.is_complete() && self.judge().await? && self.is_fit().await? {
                     return self.finish().await;
                 }
             }
@@ -657,7 +666,9 @@ impl<'a> Run<'a> {
         let _ = self.journal();
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
-        let nothing_to_keep = has_none && !self.earlier_kept;
+        let is_recorded = self.target.partial().is_some_and(PartialFile::is_recorded);
+        let nothing_to_keep =
+            has_none && !self.earlier_kept || !is_recorded && self.target.pieces().is_none();
         self.is_worthless |= error.kind() == ErrorKind::ChecksumMismatch && self.has_no_right_piece();
         if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, partial.partial()) {
             partial.discard();
