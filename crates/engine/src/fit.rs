@@ -7,7 +7,7 @@
 //! What an earlier run left is vouched for by adler32, for which other bytes are made up in no time. Where a source has a
 //! stronger checksum of the file, the file is compared with that.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{LONG_COPY_MIN, READ_BACK_BYTES_PER_S, READ_BACK_SHARE, READ_BACKS_MAX};
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
@@ -24,6 +24,9 @@ use crate::verdict::{Basis, Vote};
 const STRONG: [ChecksumKind; 4] =
     [ChecksumKind::Sha512, ChecksumKind::Sha256, ChecksumKind::Sha1, ChecksumKind::Md5];
 
+/// How long a source that has had its time is waited for all the same.
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
+
 /// What is known of the bytes that an earlier run has left.
 #[derive(Default)]
 pub(crate) struct Earlier {
@@ -31,6 +34,8 @@ pub(crate) struct Earlier {
     pub(crate) ranges: Vec<ByteRange>,
     /// Sources that are being asked for a strong checksum.
     asked: JoinSet<(u32, Option<Checksum>)>,
+    /// Since when.
+    asked_at: Option<Instant>,
     /// What they have said.
     said: Vec<Checksum>,
     /// They were thrown away because strong checksums contradict them.
@@ -69,6 +74,7 @@ impl Run<'_> {
         if told || self.target.pieces().is_some() {
             return;
         }
+        self.earlier.asked_at = Some(Instant::now());
         for replica in &self.replicas {
             let (client, source) = (self.client.clone(), replica.source.clone());
             self.earlier.asked.spawn(async move {
@@ -129,7 +135,8 @@ impl Run<'_> {
             return Ok(true);
         }
         let wait = digests::wait_max(self.options.patience, self.size_bytes.unwrap_or(0));
-        let mut patience = Patience::new(wait);
+        let waited = self.earlier.asked_at.map_or(Duration::ZERO, |at| at.elapsed());
+        let mut patience = Patience::new(wait.saturating_sub(waited).max(LAST_WORD_MAX));
         while let Ok(Some(Ok((number, said)))) = patience.bear(self.earlier.asked.join_next()).await {
             let is_believed = !self.replicas[number as usize].distrusted;
             self.earlier.said.extend(said.filter(|_| is_believed));

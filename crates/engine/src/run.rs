@@ -15,6 +15,7 @@ use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
+use crate::descriptors::{Descriptors, RunningCopy};
 use crate::events::{Event, Observer};
 use crate::fit::Earlier;
 use crate::http::Purpose;
@@ -107,6 +108,7 @@ pub(crate) struct Run<'a> {
     pub(crate) has_new_lanes: bool,
     /// What an earlier run has left.
     pub(crate) earlier: Earlier,
+    _counted: RunningCopy,
     /// The strongest checksum that the bytes were compared with, where it is not the kind of `checksum`.
     pub(crate) verified_with: Option<ChecksumKind>,
 }
@@ -216,6 +218,7 @@ impl<'a> Run<'a> {
             notify,
             has_new_lanes: false,
             earlier: Earlier::default(),
+            _counted: RunningCopy::new(),
             verified_with: None,
         };
         Ok((run, found))
@@ -307,6 +310,7 @@ impl<'a> Run<'a> {
     pub(crate) fn new_plan(&mut self) {
         let streams = self.options.streams;
         let defaults = Settings::default();
+        let descriptors = Descriptors::of_process().lanes_max();
         // A piece that comes from one source tells who lied, and needs no reading back.
         let piece_bytes = self.target.pieces().map(|pieces| pieces.hashes.piece_bytes());
         let request_bytes_min = match piece_bytes {
@@ -319,10 +323,10 @@ impl<'a> Run<'a> {
         let settings = Settings {
             request_bytes_min,
             align_bytes: piece_bytes.filter(is_round).unwrap_or(defaults.align_bytes),
-            lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max),
+            lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max).min(descriptors),
             lanes_fixed: streams.is_some(),
             lanes_near: if self.may_share_work() { lanes_near() } else { 1 },
-            lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)),
+            lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)).min(descriptors),
             window_bytes: self.target.partial().is_none().then_some(REORDER_BYTES_MAX),
             patience: self.options.patience,
             ..defaults
