@@ -16,6 +16,8 @@ use gridlane_core::{Checksum, ChecksumKind, Result};
 use gridlane_net::tls::Trust;
 use gridlane_store::posix::Durability;
 
+use crate::output::tell;
+
 pub(crate) use filter::FilterArgs;
 pub(crate) use paths::Paths;
 pub(crate) use who::WhoArgs;
@@ -69,9 +71,7 @@ impl Global {
     /// Whom to trust, as these options and the environment say.
     pub(crate) fn trust(&self) -> Trust {
         if self.insecure {
-            eprintln!(
-                "gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes"
-            );
+            tell!("gridlane: --insecure: no certificate is checked; anyone on the path can change the bytes");
         }
         Trust { insecure: self.insecure, ..self.authorities() }
     }
@@ -120,7 +120,8 @@ pub(crate) enum Command {
 /// SRC and DST are URLs (http, https, root, roots, file) or paths. DST may be `-` for standard output, or a
 /// directory, which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes
 /// are collected beside it (`.NAME.gridlane-part`) and the name appears when all of them are there and
-/// compared with their checksum; after an interruption the same command continues. Pipes and devices are
+/// compared with their checksum; after an interruption the same command continues, for the same user: a key in
+/// `$XDG_STATE_HOME/gridlane` (`~/.local/state/gridlane`) shows whose partial file it is. Pipes and devices are
 /// written directly.
 ///
 /// Every replica is asked for its checksum: the majority decides, or --checksum. Wrong bytes are fetched

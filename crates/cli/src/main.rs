@@ -3,6 +3,8 @@
 //! Data goes to standard output, everything else to standard error; with `--json`, events go to standard
 //! output, one object a line. The exit code says what kind of failure it was.
 
+#![deny(clippy::print_stdout, clippy::print_stderr)] // they panic when nobody reads: `output` has others
+
 mod args;
 mod auth;
 mod completion;
@@ -16,6 +18,7 @@ mod output;
 mod pki;
 mod progress;
 mod serve;
+mod threads;
 mod wan;
 mod who;
 
@@ -25,9 +28,10 @@ use clap::FromArgMatches;
 use gridlane_core::{Error, ErrorKind, Result, limits};
 
 use crate::args::{Cli, Command};
-use crate::output::Output;
+use crate::output::{Output, tell};
 
 fn main() -> ExitCode {
+    gridlane_sys::process::hear_of_file_size_limit();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return code,
@@ -81,7 +85,7 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
         ExitCode::from(error.exit_code() as u8)
     };
     let command = config::command_with_file().map_err(|error| {
-        eprintln!("gridlane: {error}");
+        tell!("gridlane: {error}");
         ExitCode::from(error.kind().exit_code())
     })?;
     let matches = command.try_get_matches().map_err(failed)?;
@@ -98,11 +102,11 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    if matches!(command, Command::Serve(_)) {
-        builder.max_blocking_threads(limits::BLOCKING_THREADS_MAX);
+    if !matches!(command, Command::Serve(_)) {
+        return threads::runtime(threads);
     }
-    builder
+    tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(limits::BLOCKING_THREADS_MAX)
         .worker_threads(threads)
         .enable_all()
         .build()

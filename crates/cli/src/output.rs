@@ -1,5 +1,6 @@
 //! Where text and JSON go.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -11,6 +12,31 @@ use crate::args::Global;
 
 /// Version of the JSON events.
 const EVENTS_VERSION: u32 = 1;
+
+/// Writes a line for people to standard error. Nobody reading it is no reason to fail: the standard library's macros would
+/// panic.
+macro_rules! tell {
+    ($($text:tt)*) => { $crate::output::to_stderr(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+/// Writes a line that was asked for to standard output, in the same way.
+macro_rules! show {
+    ($($text:tt)*) => { $crate::output::to_stdout(format_args!("{}\n", format_args!($($text)*))) };
+}
+
+pub(crate) use {show, tell};
+
+/// Writes text to standard error; a failure is of no consequence.
+pub(crate) fn to_stderr(text: fmt::Arguments<'_>) {
+    // One write: nobody else's words come in between.
+    let _ = io::stderr().lock().write_all(text.to_string().as_bytes());
+}
+
+/// Writes text to standard output; a failure is of no consequence.
+pub(crate) fn to_stdout(text: fmt::Arguments<'_>) {
+    let mut stdout = io::stdout().lock();
+    let _ = stdout.write_all(text.to_string().as_bytes()).and_then(|()| stdout.flush());
+}
 
 /// How this run of the command speaks.
 #[derive(Clone, Debug)]
@@ -27,7 +53,7 @@ impl Output {
 
     /// An error, for people.
     pub(crate) fn error(&self, error: &Error) {
-        eprintln!("gridlane: {error}");
+        tell!("gridlane: {error}");
     }
 
     /// Something that a person should know, and that ends nothing.
@@ -37,7 +63,7 @@ impl Output {
             true if data_on_stdout => print_event(&mut std::io::stderr().lock(), "warning", fields),
             true => print_event(&mut std::io::stdout().lock(), "warning", fields),
             false if self.quiet => {}
-            false => eprintln!("gridlane: {}", warning_text(warning)),
+            false => tell!("gridlane: {}", warning_text(warning)),
         }
     }
 

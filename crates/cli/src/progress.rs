@@ -12,7 +12,7 @@ use gridlane_engine::{Event, Observer, Report, Snapshot};
 
 use crate::args::Progress;
 use crate::events::basis_text;
-use crate::output::{Output, warning_text};
+use crate::output::{Output, tell, to_stderr, warning_text};
 use crate::who::Warns;
 
 /// Where there is no terminal, a line this often, when asked for.
@@ -53,7 +53,7 @@ impl Canvas {
     pub(crate) fn clear(&mut self) {
         if self.drawn > 0 {
             // Up, then erase from there to the end of the screen (ECMA-48: CUU, ED).
-            eprint!("\x1b[{}A\r\x1b[J", self.drawn);
+            to_stderr(format_args!("\x1b[{}A\r\x1b[J", self.drawn));
             self.drawn = 0;
         }
     }
@@ -61,7 +61,7 @@ impl Canvas {
     /// Prints a line that stays.
     pub(crate) fn say(&mut self, text: &str) {
         self.clear();
-        eprintln!("gridlane: {text}");
+        tell!("gridlane: {text}");
     }
 
     /// Shows the total, and on a screen as many of the `details` as fit, each made for so many columns.
@@ -75,7 +75,7 @@ impl Canvas {
             Mode::Lines => {
                 if self.plain_at.elapsed() >= PLAIN_INTERVAL {
                     self.plain_at = Instant::now();
-                    eprintln!("gridlane: {}", total());
+                    tell!("gridlane: {}", total());
                 }
             }
             Mode::Redraw => {

@@ -9,7 +9,7 @@ use gridlane_engine::{Client, Event, Observer};
 
 use crate::args::{Global, WhoArgs};
 use crate::files::parse;
-use crate::output::Output;
+use crate::output::{Output, tell};
 
 /// A client, and what is to be known of its credentials.
 pub(crate) struct Session {
@@ -55,9 +55,9 @@ pub(crate) fn connect_saying<'a>(
         found.warnings.iter().for_each(|warning| output.warning(warning, data_on_stdout));
         if output.verbose {
             for name in found.names() {
-                eprintln!("gridlane: shown to the servers that are named here: {name}");
+                tell!("gridlane: shown to the servers that are named here: {name}");
             }
-            found.passed_over.iter().for_each(|text| eprintln!("gridlane: passed over: {text}"));
+            found.passed_over.iter().for_each(|text| tell!("gridlane: passed over: {text}"));
         }
     }
     let client = gridlane_client::connect_as(global.trust(), &found, who.forward_credentials_to.clone());

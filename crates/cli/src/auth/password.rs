@@ -11,6 +11,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use crate::files::print;
+use crate::output::to_stderr;
 use crate::pki::usage;
 
 /// Make a user's line for the file that `users` in the server's `[auth]` names.
@@ -68,7 +69,7 @@ fn unseen(prompt: &str) -> Result<Secret> {
     let mut silent = before.clone();
     silent.local_modes.remove(LocalModes::ECHO);
     silent.local_modes.insert(LocalModes::ECHONL);
-    eprint!("{prompt}");
+    to_stderr(format_args!("{prompt}"));
     let _ = std::io::stderr().flush();
     tcsetattr(&terminal, OptionalActions::Flush, &silent).map_err(failed)?;
     let read = line();

@@ -20,6 +20,7 @@ use ring::rand::SystemRandom;
 use serde_json::json;
 
 use crate::args::Global;
+use crate::output::tell;
 use crate::pki::{moment, now_s, quoted, say, tell, usage};
 
 const HOUR_S: i64 = 3600;
@@ -113,7 +114,7 @@ fn make(args: &ProxyArgs, global: &Global) -> Result<()> {
     let not_after_s = contents.validity.not_after_s;
     if own.not_after_s < terms.validity.not_after_s && !global.quiet {
         let ends = moment(not_after_s);
-        eprintln!("gridlane: the proxy ends with {}, {ends}, before {} hours", cert.display(), args.hours);
+        tell!("gridlane: the proxy ends with {}, {ends}, before {} hours", cert.display(), args.hours);
     }
     if global.json {
         let fields = json!({

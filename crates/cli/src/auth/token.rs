@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Global, WhoArgs};
 use crate::files::{parse, print};
+use crate::output::tell;
 use crate::pki::{now_s, tell, usage};
 use crate::who::connect;
 
@@ -120,11 +121,7 @@ fn ask(typed: &String, args: &TokenArgs, global: &Global) -> Result<ExitCode> {
         return Err(usage("a macaroon is a secret: it is asked for over https".into()).endpoint(&url));
     }
     let session = connect([typed], &args.who, global)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot start: {cause}")))?;
+    let runtime = crate::threads::runtime(1)?;
     let given = runtime.block_on(request(&session.client, &url, args));
     // A name service that does not answer must not keep the process.
     runtime.shutdown_background();
@@ -196,7 +193,7 @@ fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
 fn read_stdin() -> Result<Secret> {
     let mut stdin = std::io::stdin();
     if stdin.is_terminal() {
-        eprintln!("gridlane: reading a token from the terminal; end it with a line end and Ctrl-D");
+        tell!("gridlane: reading a token from the terminal; end it with a line end and Ctrl-D");
     }
     let mut text = String::new();
     let bytes_max = 2 * MACAROON_BYTES_MAX as u64;

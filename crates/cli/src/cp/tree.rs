@@ -11,7 +11,7 @@ use super::{command_line, current_dir, existing, options, stop_signal};
 use crate::args::{CpArgs, Links, Preserve};
 use crate::events::tree::TreeJson;
 use crate::files::parse;
-use crate::output::Output;
+use crate::output::{Output, tell, to_stderr};
 use crate::progress::tree::{TreeScreen, tree_summary_text};
 use crate::who::{Watch, Watched};
 
@@ -83,7 +83,7 @@ pub(super) async fn run(
     let report = copy_tree(spec, lister, &mut Watched { observer: &mut screen, watch }, stop).await;
     screen.clear();
     if !output.quiet {
-        eprint!("{}", tree_summary_text(&report, &target_name, args.dry_run));
+        to_stderr(format_args!("{}", tree_summary_text(&report, &target_name, args.dry_run)));
     }
     Ok(end(&report, &hint, args, output))
 }
@@ -100,7 +100,7 @@ fn end(report: &TreeReport, hint: &str, args: &CpArgs, output: &Output) -> ExitC
         || error.is_retryable()
         || report.common_kind == Some(ErrorKind::Precondition);
     if is_worth_it && !args.dry_run {
-        eprintln!("gridlane: this continues with what is missing: {hint}");
+        tell!("gridlane: this continues with what is missing: {hint}");
     }
     super::code(Some(&error))
 }

@@ -7,7 +7,7 @@ use gridlane_core::units::{format_bytes, format_rate, format_seconds};
 
 use super::{Canvas, shortened};
 use crate::args::Progress;
-use crate::output::{Output, printable, warning_text};
+use crate::output::{Output, printable, show, warning_text};
 use crate::who::Warns;
 
 /// A file smaller than this is not shown while it is copied.
@@ -96,7 +96,7 @@ impl TreeObserver for TreeScreen {
             }
             TreeEvent::Would { action, sources, target, size_bytes, .. } => {
                 self.canvas.clear();
-                println!("{}", would_text(*action, sources, target, *size_bytes));
+                show!("{}", would_text(*action, sources, target, *size_bytes));
             }
             TreeEvent::FileDone { name, report } if self.verbose => {
                 let verified = if report.verified.is_some() { "verified" } else { "unverified" };

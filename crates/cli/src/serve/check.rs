@@ -25,7 +25,7 @@ use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
 use super::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_CONNECTION};
 use crate::args::{Global, ServeArgs};
-use crate::output::print_event;
+use crate::output::{print_event, show};
 
 /// A certificate that expires sooner is worth a warning.
 const EXPIRY_DAYS_MIN: u64 = 14;
@@ -376,15 +376,15 @@ impl Findings {
             return print_event(&mut std::io::stdout().lock(), "check", fields);
         }
         for fact in &self.facts {
-            println!("{fact}");
+            show!("{fact}");
         }
         for warning in &self.warnings {
-            println!("warning: {warning}");
+            show!("warning: {warning}");
         }
         for error in &self.errors {
-            println!("error: {error}");
+            show!("error: {error}");
         }
-        println!("{}", if is_ok { "ok" } else { "not ok" });
+        show!("{}", if is_ok { "ok" } else { "not ok" });
     }
 }
 
