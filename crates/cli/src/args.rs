@@ -120,7 +120,8 @@ pub(crate) enum Command {
 /// SRC and DST are URLs (http, https, root, roots, file) or paths. DST may be `-` for standard output, or a
 /// directory, which gets the source's name. Several SRC go into a directory DST. Into a regular file, bytes
 /// are collected beside it (`.NAME.gridlane-part`) and the name appears when all of them are there and
-/// compared with their checksum; after an interruption the same command continues. Pipes and devices are
+/// compared with their checksum; after an interruption the same command continues, for the same user: a key in
+/// `$XDG_STATE_HOME/gridlane` (`~/.local/state/gridlane`) shows whose partial file it is. Pipes and devices are
 /// written directly.
 ///
 /// Every replica is asked for its checksum: the majority decides, or --checksum. Wrong bytes are fetched

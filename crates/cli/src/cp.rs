@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use gridlane_client::{
@@ -17,7 +18,8 @@ use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::Client;
 use gridlane_engine::{
-    CopySpec, FoundMetalink, Known, Observer, Options, Outcome, RateLimit, Report, TargetSpec, copy,
+    CopySpec, FoundMetalink, JournalKeys, Known, Observer, Options, Outcome, RateLimit, Report, TargetSpec,
+    copy,
 };
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -111,8 +113,20 @@ fn options(args: &CpArgs) -> Options {
         limit: args.limit_rate.map(RateLimit::new),
         patience: given.unwrap_or(usual.patience),
         upload_answer_max: given.unwrap_or(usual.upload_answer_max),
+        journal_keys: journal_keys(),
         ..usual
     }
+}
+
+/// Where the key of the user's journals is kept: XDG's directory for what a program wants to find again.
+fn journal_keys() -> JournalKeys {
+    static KEYS: OnceLock<JournalKeys> = OnceLock::new();
+    let keys = KEYS.get_or_init(|| {
+        let set = |name| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")));
+        state.map_or_else(JournalKeys::default, |state| JournalKeys::at(state.join("gridlane/journal.key")))
+    });
+    keys.clone()
 }
 
 fn existing(args: &CpArgs) -> Existing {
@@ -275,6 +289,10 @@ async fn copy_one(
             };
         }
         if action == Action::Skip {
+            if let TargetSpec::File { path, .. } = &job.target.spec {
+                // Perhaps an earlier run was killed when all was there.
+                gridlane_store::partial::sweep(path);
+            }
             tell_skipped(&job.target.name, output);
             return Ended::Well;
         }
@@ -284,6 +302,7 @@ async fn copy_one(
     }
     let urls: Vec<String> = job.sources.iter().map(|url| url.to_string()).collect();
     let Destination { spec, name, is_resumable } = job.target;
+    let keys = Some(journal_keys());
     let options = Options { known: job.known, stop_at_metalink: job.stop_at_metalink, ..options(args) };
     let spec = CopySpec { sources: job.sources, target: spec, options };
     let keeps = target_url.as_ref().filter(|_| preserves);
@@ -316,7 +335,7 @@ async fn copy_one(
     match &outcome.result {
         Ok(()) if !output.quiet => to_stderr(format_args!("{}", summary_text(&outcome.report, &name))),
         Ok(()) => {}
-        Err(error) => failed(error, &outcome.report, is_resumable, output),
+        Err(error) => failed(error, &outcome.report, keys.filter(|_| is_resumable), output),
     }
     outcome.result.map_or_else(Ended::Badly, |()| Ended::Well)
 }
@@ -389,7 +408,8 @@ fn code(error: Option<&Error>) -> ExitCode {
     error.map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code()))
 }
 
-fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
+/// Says how a copy failed; with `keys`, what was to be kept of it.
+fn failed(error: &Error, report: &Report, keys: Option<JournalKeys>, output: &Output) {
     output.error(error);
     if !output.quiet {
         for source in &report.sources {
@@ -402,7 +422,10 @@ fn failed(error: &Error, report: &Report, is_resumable: bool, output: &Output) {
     }
     let may_go_on = error.is_retryable()
         || matches!(error.kind(), ErrorKind::LocalIo | ErrorKind::Interrupted | ErrorKind::Denied);
-    if is_resumable && may_go_on && report.done_bytes > 0 {
+    let Some(keys) = keys.filter(|_| may_go_on && report.done_bytes > 0) else { return };
+    if let Err(why) = keys.key() {
+        tell!("gridlane: nothing of it is kept: {why}; set XDG_STATE_HOME to a directory that lasts");
+    } else {
         let done = gridlane_core::units::format_bytes(report.done_bytes);
         let words = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
         tell!("gridlane: {done} are kept; this continues: {}", command_line(words));

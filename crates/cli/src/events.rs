@@ -88,6 +88,7 @@ fn summary(report: &Report) -> Value {
         "verification": if report.verified.is_some() { "verified" } else { "unverified" },
         "verified_by": report.verified.map(basis_text),
         "checksum": report.checksum.as_ref().map(|checksum| checksum.to_string()),
+        "verified_with": report.verified_with.map(|kind| kind.name()),
         "sources": sources,
     })
 }

@@ -18,6 +18,7 @@ mod output;
 mod pki;
 mod progress;
 mod serve;
+mod threads;
 mod wan;
 mod who;
 
@@ -35,6 +36,7 @@ use crate::output::{Output, tell, to_stderr};
 const KEPT_FOR: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 fn main() -> ExitCode {
+    gridlane_sys::process::hear_of_file_size_limit();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(code) => return code,
@@ -110,14 +112,14 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let mut kept = 0;
-    if matches!(command, Command::Serve(_)) {
-        let blocking = serve::room::Threads::to_be_had(threads)?;
-        builder.max_blocking_threads(blocking.blocking).thread_keep_alive(KEPT_FOR);
-        kept = blocking.kept;
+    if !matches!(command, Command::Serve(_)) {
+        return threads::runtime(threads);
     }
-    let runtime = builder
+    let blocking = serve::room::Threads::to_be_had(threads)?;
+    let kept = blocking.kept;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .max_blocking_threads(blocking.blocking)
+        .thread_keep_alive(KEPT_FOR)
         .worker_threads(threads)
         .enable_all()
         .build()

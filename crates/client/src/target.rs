@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url, name};
 use gridlane_engine::TargetSpec;
+use gridlane_store::links::refuse_planted;
 use percent_encoding::percent_decode_str;
 
 /// A destination that has been looked at.
@@ -69,6 +70,7 @@ pub fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: bool) ->
             Err(Error::new(ErrorKind::Precondition, message).fault(Fault::Caller))
         }
         Ok(meta) if !meta.is_file() => {
+            refuse_planted(&path, &meta)?;
             let file = File::options().write(true).open(&path);
             let file = file.map_err(|cause| Error::local_io(format!("cannot open {name}"), &cause))?;
             Ok(Destination { spec: TargetSpec::Stream(file), name, is_resumable: false })

@@ -286,6 +286,9 @@ impl Error {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 error.no_space().hint("free some space, then run the same command: it continues")
             }
+            std::io::ErrorKind::FileTooLarge => error.hint(
+                "raise the limit on the size of files (ulimit -f), or use a file system for larger ones",
+            ),
             _ => error,
         }
     }

@@ -25,5 +25,5 @@ pub use network::Network;
 pub use pacer::Pacer;
 pub use range::{ByteRange, RangeSet};
 pub use secret::Secret;
-pub use time::Time;
+pub use time::{Time, WakingClock};
 pub use url::{Endpoint, Scheme, Url};

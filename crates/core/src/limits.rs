@@ -377,6 +377,20 @@ pub const SMALL_UPLOAD_BYTES_PER_S_MIN: u64 = 100_000;
 /// Bytes of a file that is uploaded in one piece: the round trip that `Expect` costs is dearer than sending
 /// this much in vain, and it is held in memory.
 pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;
+/// Descriptors that a client has open whatever it does: standard input and output, what waits for events and signals, a list
+/// of what a tree has, a name service.
+pub const DESCRIPTORS_KEPT: usize = 14;
+/// Descriptors of a copy beside its lanes: its partial file, its journal, those through which the file is read back, a
+/// question to a source, the directory that is synced.
+pub const DESCRIPTORS_PER_COPY: usize = 6;
+/// How fast a file that was just written is thought to be read back, when it is decided whether that is worth it.
+pub const READ_BACK_BYTES_PER_S: u64 = 1_000_000_000;
+/// A copy that took so many times as long as reading its bytes back is followed by that: it costs 2 %.
+pub const READ_BACK_SHARE: u32 = 50;
+/// After a copy that took so long its bytes are read back whatever that costs: other programs had the time to change them.
+pub const LONG_COPY_MIN: Duration = Duration::from_secs(600);
+/// How often bytes that the file has lost are fetched again.
+pub const READ_BACKS_MAX: u32 = 2;
 /// Bytes of a file that is known to be larger: its checksum is asked for beside the data. A server may have
 /// to read all of it first.
 pub const SMALL_DOWNLOAD_BYTES_MAX: u64 = 1024 * 1024;

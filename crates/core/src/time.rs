@@ -44,9 +44,57 @@ impl std::ops::Add<Duration> for Time {
     }
 }
 
+/// A clock that stands still while nobody looks at it: of a clock on the wall it takes the time between two looks, but no
+/// more than so much at once.
+///
+/// For the patience of a process that looks many times a second: when it was stopped, the time since its last look is not
+/// that of others who were silent.
+#[derive(Clone, Debug)]
+pub struct WakingClock {
+    step_max: Duration,
+    looked_at: Time,
+    lost: Duration,
+}
+
+impl WakingClock {
+    /// A clock of whose time at most `step_max` passes between two looks.
+    pub fn new(step_max: Duration) -> WakingClock {
+        WakingClock { step_max, looked_at: Time::ZERO, lost: Duration::ZERO }
+    }
+
+    /// Looks at it when the clock on the wall shows `wall`.
+    pub fn now(&mut self, wall: Time) -> Time {
+        self.lost += wall.since(self.looked_at).saturating_sub(self.step_max);
+        self.looked_at = self.looked_at.max(wall);
+        Time::from_origin(wall.since_origin().saturating_sub(self.lost))
+    }
+
+    /// What the clock on the wall will show at `time` of this one, when it is looked at until then.
+    pub fn wall(&self, time: Time) -> Time {
+        time + self.lost
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ms(ms: u64) -> Time {
+        Time::from_origin(Duration::from_millis(ms))
+    }
+
+    #[test]
+    fn time_without_a_look_counts_for_one_step() {
+        let mut clock = WakingClock::new(Duration::from_millis(1000));
+        assert_eq!(clock.now(ms(400)), ms(400));
+        assert_eq!(clock.now(ms(1400)), ms(1400));
+        assert_eq!((clock.now(ms(61_400)), clock.wall(ms(2400))), (ms(2400), ms(61_400)));
+        assert_eq!(clock.now(ms(61_500)), ms(2500));
+        // Two threads may come with what they have read in another order.
+        assert_eq!(clock.now(ms(61_450)), ms(2450));
+        assert_eq!(clock.now(ms(61_600)), ms(2600));
+        assert_eq!(clock.now(ms(90_000)), ms(3600));
+    }
 
     #[test]
     fn differences_never_go_below_zero() {

@@ -173,6 +173,35 @@ async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>)
     Ok(Word { identity, checksum, served })
 }
 
+/// Asks a source which version it has, and for the strongest of `kinds` that it says: the first of them is the best. A file of
+/// this machine is hashed by the first that is not slower than its reading.
+pub(crate) async fn strongest(client: &Client, source: &Source, kinds: &[ChecksumKind]) -> Result<Word> {
+    match source.url.scheme() {
+        Scheme::File => file_word(source, Some(ChecksumKind::Sha256)).await,
+        Scheme::Root | Scheme::Roots => {
+            let mut last = word(client, source, kinds.first().copied()).await?;
+            for kind in kinds.iter().skip(1) {
+                if last.checksum.is_some() {
+                    break;
+                }
+                last = word(client, source, Some(*kind)).await?;
+            }
+            Ok(last)
+        }
+        Scheme::Http | Scheme::Https => {
+            let headers = [("Want-Digest", gridlane_dav::digest::want(kinds))];
+            let mut client = client.http.clone();
+            client.answer_max = DIGEST_WAIT_MAX;
+            let exchange = client.request("HEAD", &source.url, &headers).await?;
+            let head = &exchange.response.head;
+            let identity = Identity::of_response(head, head.content_length()?);
+            let strong = head.digests().into_iter().filter(|checksum| kinds.contains(&checksum.kind()));
+            let checksum = strong.max_by_key(|checksum| checksum.kind().strength());
+            Ok(Word { identity, checksum, served: Served::default() })
+        }
+    }
+}
+
 async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
     let (file, identity) = crate::lane::open_file(&source.url)?;
     let checksum = match kind {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gridlane_core::{ByteRange, Checksum, Error};
+use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error};
 
 use crate::verdict::Basis;
 
@@ -137,6 +137,8 @@ pub struct Report {
     pub verified: Option<Basis>,
     /// Checksum of the bytes.
     pub checksum: Option<Checksum>,
+    /// The strongest kind of checksum that the bytes were compared with, when they were.
+    pub verified_with: Option<ChecksumKind>,
     /// Whether the server said that it keeps the time of the last change that an upload told it; `None` when
     /// it was not told one.
     pub modified_accepted: Option<bool>,

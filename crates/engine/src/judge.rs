@@ -251,7 +251,7 @@ impl Run<'_> {
     }
 
     /// The bytes are wrong: tries the next hypothesis about who sent wrong ones.
-    async fn mismatched(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
+    pub(crate) async fn mismatched(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
         let wrong = |run: &mut Run<'_>, hint: &str| {
             run.is_worthless = true;
             let message = format!("the bytes have {found}, not {expected}");
@@ -370,10 +370,7 @@ impl Run<'_> {
                     .hint("run the same command again: it continues")
                     .retryable(true));
             }
-            tokio::task::block_in_place(|| {
-                partial.truncate(size_bytes)?;
-                partial.commit(self.overwrite)
-            })?;
+            tokio::task::block_in_place(|| partial.commit(size_bytes, self.overwrite))?;
         }
         if let Some(checksum) = &self.checksum {
             self.observer.event(&Event::Verified { checksum, basis: self.verified });
@@ -434,7 +431,7 @@ impl Run<'_> {
             done_bytes,
             rate_bytes_per_s: rate,
             eta_s: left.filter(|_| rate > 0.0).map(|left| left as f64 / rate),
-            elapsed_s: self.pace.now().since_origin().as_secs_f64(),
+            elapsed_s: self.pace.elapsed().as_secs_f64(),
             verifying: self.verifying,
             sources: sources.collect(),
         }
@@ -461,8 +458,7 @@ impl Run<'_> {
 
     /// What was done.
     pub(crate) fn report(&mut self) -> Report {
-        let now = self.pace.now();
-        let seconds = now.since_origin().as_secs_f64();
+        let seconds = self.pace.elapsed().as_secs_f64();
         let snapshot = self.snapshot();
         let fetched_bytes: u64 = self.replicas.iter().map(|replica| replica.received_bytes).sum();
         let sources: Vec<SourceReport> = self
@@ -497,6 +493,7 @@ impl Run<'_> {
             limited_by: self.limited_by(seconds, fresh_bytes, bound_s),
             verified: self.verified,
             checksum: self.checksum.clone(),
+            verified_with: self.verified_with(),
             modified_accepted: self.modified_accepted.as_ref().map(|said| said.load(Relaxed)),
             sources,
         }
@@ -595,6 +592,7 @@ pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
         limited_by: "nothing: the copy did not begin".into(),
         verified: None,
         checksum: None,
+        verified_with: None,
         modified_accepted: None,
         sources: sources.collect(),
     }

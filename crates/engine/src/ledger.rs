@@ -188,6 +188,18 @@ impl Ledger {
         (self.epoch(range.start()) == epoch).then(|| self.forget_pieces(range, |_| true))
     }
 
+    /// Forgets all pieces that have bytes of `range`, also those that were compared with a checksum of their own: the file
+    /// has lost them. Returns them: their bytes are missing now.
+    pub(crate) fn lose(&mut self, range: ByteRange) -> Vec<Piece> {
+        let touches = |piece: &&Piece| !piece.range.intersection(range).is_empty();
+        let lost: Vec<Piece> = self.pieces.values().filter(touches).copied().collect();
+        for piece in &lost {
+            self.verified.remove(piece.range);
+            self.forget_pieces(piece.range, |_| true);
+        }
+        lost
+    }
+
     /// What of the first `size_bytes` has not been compared with a checksum of its own.
     pub(crate) fn unverified(&self, size_bytes: u64) -> Vec<ByteRange> {
         self.verified.missing(ByteRange::new(0, size_bytes))

@@ -28,10 +28,13 @@
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
 
 mod asking;
+mod awake;
 mod client;
 mod credentials;
+mod descriptors;
 mod digests;
 pub mod events;
+mod fit;
 pub mod http;
 mod judge;
 mod keeping;
@@ -72,12 +75,16 @@ use gridlane_core::{Checksum, ChecksumKind, Result, Url};
 
 pub use client::Client;
 pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
+pub use descriptors::Descriptors;
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};
+pub use lane::threads_are_few;
 pub use pace::RateLimit;
 pub use served::FoundMetalink;
 pub use verdict::Basis;
+
+pub use gridlane_store::journal_key::JournalKeys;
 
 /// What to copy, to where, and how.
 #[derive(Debug)]
@@ -135,6 +142,8 @@ pub struct Options {
     /// How long an upload's server may be silent after the last byte, over HTTP: it may sync and read again all of the
     /// file.
     pub upload_answer_max: Duration,
+    /// Where the key is that makes journals of partial files the user's own. Without one nothing is left to go on with.
+    pub journal_keys: JournalKeys,
 }
 
 impl Default for Options {
@@ -148,6 +157,7 @@ impl Default for Options {
             limit: None,
             patience: Duration::from_secs(60),
             upload_answer_max: UPLOAD_ANSWER_MAX,
+            journal_keys: JournalKeys::default(),
         }
     }
 }

@@ -3,7 +3,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Pacer, Time};
+use gridlane_core::{Pacer, Time, WakingClock};
+
+/// How much of the copy's time passes at most between two looks at its clock. It is looked at ten times a second: only a
+/// process that was stopped, or that a disk keeps, does not look for so long.
+const STEP_MAX: Duration = Duration::from_secs(1);
 
 /// A limit of the rate at which bytes are received. Copies that have clones of one share it.
 #[derive(Clone, Debug)]
@@ -37,22 +41,30 @@ impl RateLimit {
 /// Reads real time for the pure parts, and keeps lanes to a common rate.
 pub(crate) struct Pace {
     origin: Instant,
+    clock: Mutex<WakingClock>,
     limit: Option<RateLimit>,
 }
 
 impl Pace {
     pub(crate) fn new(limit: Option<RateLimit>) -> Pace {
-        Pace { origin: Instant::now(), limit }
+        Pace { origin: Instant::now(), clock: Mutex::new(WakingClock::new(STEP_MAX)), limit }
     }
 
-    /// Time since the copy began.
+    /// Time since the copy began in which this process ran: for everybody's patience.
     pub(crate) fn now(&self) -> Time {
-        Time::from_origin(self.origin.elapsed())
+        let wall = Time::from_origin(self.origin.elapsed());
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner).now(wall)
+    }
+
+    /// Time since the copy began, as a clock on the wall shows it: for people.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.origin.elapsed()
     }
 
     /// The instant at which [`Pace::now`] will be `time`.
     pub(crate) fn instant(&self, time: Time) -> tokio::time::Instant {
-        (self.origin + time.since_origin()).into()
+        let wall = self.clock.lock().unwrap_or_else(PoisonError::into_inner).wall(time);
+        (self.origin + wall.since_origin()).into()
     }
 
     /// Waits until more bytes may be read.

@@ -17,6 +17,8 @@ use gridlane_net::Stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::descriptors::Descriptors;
+
 /// A server closes this much later than it says, at the earliest: our clock and the way there are not its.
 const SAYS_MARGIN: Duration = Duration::from_secs(1);
 /// Hosts whose turns are remembered before those that nobody uses are forgotten.
@@ -205,9 +207,10 @@ impl<K: Key, C: Rests> Home<K, C> {
         connection.release();
         let mut idle = pool.idle();
         let of_host = idle.resting.iter().filter(|resting| resting.key == self.key).count();
-        let oldest = match of_host >= IDLE_PER_HOST_MAX {
+        let room = Descriptors::of_process().idle_max().max(1);
+        let oldest = match of_host >= IDLE_PER_HOST_MAX.min(room) {
             true => idle.resting.iter().position(|resting| resting.key == self.key),
-            false => (idle.resting.len() >= IDLE_CONNECTIONS_MAX).then_some(0),
+            false => (idle.resting.len() >= IDLE_CONNECTIONS_MAX.min(room)).then_some(0),
         };
         if let Some(oldest) = oldest {
             idle.resting.remove(oldest);

@@ -12,8 +12,8 @@ use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
 use gridlane_sys::AlignedBuf;
 use tokio::task::JoinSet;
-use tokio::time::timeout_at;
 
+use crate::awake::Patience;
 use crate::digests::{self, Word};
 use crate::events::Event;
 use crate::ledger::{EARLIER, Piece, Sender};
@@ -81,8 +81,8 @@ impl Run<'_> {
             asked.spawn(async move { (source.number, digests::word(&client, &source, kind).await) });
         }
         let (mut answers, mut last_error) = (0, None);
-        let until = tokio::time::Instant::now() + self.options.patience;
-        while let Ok(Some(Ok((number, word)))) = timeout_at(until, asked.join_next()).await {
+        let mut patience = Patience::new(self.options.patience);
+        while let Ok(Some(Ok((number, word)))) = patience.bear(asked.join_next()).await {
             let word: Word = match word {
                 Ok(word) => word,
                 Err(error) => {
@@ -206,7 +206,9 @@ impl Run<'_> {
                 ledger.verify(*range, epoch);
             }
             self.resumed_bytes = ledger.pieces().map(|piece| piece.range.len()).sum();
+            self.earlier.ranges = ledger.pieces().map(|piece| piece.range).collect();
         }
+        self.ask_strong();
         self.journal_base =
             journaled.sources.iter().map(|source| source.id.saturating_add(1)).max().unwrap_or(1);
         self.resume_with(journaled.size_bytes);

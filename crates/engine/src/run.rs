@@ -11,11 +11,13 @@ use gridlane_core::{
     ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
 };
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
-use gridlane_store::partial::{Found, PartialFile, exists};
+use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
+use crate::descriptors::{Descriptors, RunningCopy};
 use crate::events::{Event, Observer};
+use crate::fit::Earlier;
 use crate::http::Purpose;
 use crate::lane::{Command, Lane, Running, lanes_near};
 use crate::ledger::{Piece, Sender};
@@ -104,6 +106,11 @@ pub(crate) struct Run<'a> {
     pub(crate) notify: mpsc::UnboundedSender<Notice>,
     /// A lane has become ready since idle ones were last told to ask for the checksum.
     pub(crate) has_new_lanes: bool,
+    /// What an earlier run has left.
+    pub(crate) earlier: Earlier,
+    _counted: RunningCopy,
+    /// The strongest checksum that the bytes were compared with, where it is not the kind of `checksum`.
+    pub(crate) verified_with: Option<ChecksumKind>,
 }
 
 /// Runs a copy; see [`copy`](crate::copy).
@@ -148,9 +155,11 @@ impl<'a> Run<'a> {
         let (sink, overwrite, upload_url) = match spec.target {
             TargetSpec::File { path, overwrite } => {
                 if !overwrite && path.symlink_metadata().is_ok() {
+                    // Perhaps an earlier run was killed when all was there.
+                    sweep(&path);
                     return Err(exists(&path));
                 }
-                let (partial, earlier) = PartialFile::open(&path)?;
+                let (partial, earlier) = PartialFile::open(&path, &options.journal_keys)?;
                 found = earlier;
                 (Sink::Partial(partial), overwrite, None)
             }
@@ -208,6 +217,9 @@ impl<'a> Run<'a> {
             notices,
             notify,
             has_new_lanes: false,
+            earlier: Earlier::default(),
+            _counted: RunningCopy::new(),
+            verified_with: None,
         };
         Ok((run, found))
     }
@@ -239,7 +251,7 @@ impl<'a> Run<'a> {
                     }
                     outcome => outcome?,
                 }
-                if self.plan.is_complete() && self.judge().await? {
+                if self.plan.is_complete() && self.judge().await? && self.is_fit().await? {
                     return self.finish().await;
                 }
             }
@@ -298,6 +310,7 @@ impl<'a> Run<'a> {
     pub(crate) fn new_plan(&mut self) {
         let streams = self.options.streams;
         let defaults = Settings::default();
+        let descriptors = Descriptors::of_process().lanes_max();
         // A piece that comes from one source tells who lied, and needs no reading back.
         let piece_bytes = self.target.pieces().map(|pieces| pieces.hashes.piece_bytes());
         let request_bytes_min = match piece_bytes {
@@ -310,10 +323,10 @@ impl<'a> Run<'a> {
         let settings = Settings {
             request_bytes_min,
             align_bytes: piece_bytes.filter(is_round).unwrap_or(defaults.align_bytes),
-            lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max),
+            lanes_per_source_max: streams.unwrap_or(defaults.lanes_per_source_max).min(descriptors),
             lanes_fixed: streams.is_some(),
             lanes_near: if self.may_share_work() { lanes_near() } else { 1 },
-            lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)),
+            lanes_max: defaults.lanes_max.max(streams.unwrap_or(0)).min(descriptors),
             window_bytes: self.target.partial().is_none().then_some(REORDER_BYTES_MAX),
             patience: self.options.patience,
             ..defaults
@@ -657,7 +670,9 @@ impl<'a> Run<'a> {
         let _ = self.journal();
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
-        let nothing_to_keep = has_none && !self.earlier_kept;
+        let is_recorded = self.target.partial().is_some_and(PartialFile::is_recorded);
+        let nothing_to_keep =
+            has_none && !self.earlier_kept || !is_recorded && self.target.pieces().is_none();
         self.is_worthless |= error.kind() == ErrorKind::ChecksumMismatch && self.has_no_right_piece();
         if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, partial.partial()) {
             partial.discard();

@@ -87,7 +87,7 @@ impl Run<'_> {
     }
 
     /// Reads the file where blocking is allowed.
-    async fn read_back<T: Default + Send + 'static>(
+    pub(crate) async fn read_back<T: Default + Send + 'static>(
         &self,
         read: impl FnOnce(&File) -> T + Send + 'static,
     ) -> Result<T> {

@@ -1,13 +1,18 @@
 //! The journal beside a partial file: what of the object is there, who vouches for it, where it came from.
 //!
-//! A text file, one record a line, each behind the CRC-32C of its text:
+//! A text file, one record a line, each behind a tag (`TAG` stands for 32 hexadecimal digits):
 //!
 //! ```text
-//! 1b3c5d7f {"record":"object","version":1,"size_bytes":1000000000}
-//! 90ab12cd {"record":"source","id":0,"url":"https://a.example/f","validator":"\"5f-1\""}
-//! 34ef56ab {"record":"digest","value":"adler32:091e01de"}
-//! 78cd90ef {"record":"done","offset":0,"len":8388608,"adler32":305419896,"source":0}
+//! TAG {"record":"object","version":2,"size_bytes":1000000000}
+//! TAG {"record":"source","id":0,"url":"https://a.example/f","validator":"\"5f-1\""}
+//! TAG {"record":"digest","value":"adler32:091e01de"}
+//! TAG {"record":"done","offset":0,"len":8388608,"adler32":305419896,"source":0}
 //! ```
+//!
+//! The tag is the first half of an HMAC-SHA256 of the line and of the tag before it, the first one's of the partial file: its
+//! name and the number of its inode. The key is the user's own ([`journal_key`](crate::journal_key)). So a journal counts only
+//! for whoever wrote it, and only beside the file that it was written about: one that came in with a tree, or that lay beside
+//! another file, is not believed, and neither is one that was put together from lines of others.
 //!
 //! Why no write is followed by a sync: a record does not claim that the bytes are on the disk, it says
 //! what their checksum is. Whoever resumes reads the bytes again and keeps the ranges that match
@@ -18,14 +23,19 @@
 //! overwritten. A journal of another version is not read at all.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 
 use gridlane_core::{ByteRange, Checksum};
 use serde::{Deserialize, Serialize};
 
+use crate::journal_key::JournalKey;
+
 /// Version of the format; another one is never trusted.
-pub const JOURNAL_VERSION: u32 = 1;
+pub const JOURNAL_VERSION: u32 = 2;
+
+/// Bytes of a tag that a line has: half of what is computed. Guessing 128 bits is as hopeless.
+const TAG_BYTES: usize = 16;
 
 /// Bytes of a journal that are read: two million records, more than a copy of 16 TiB writes.
 const JOURNAL_BYTES_MAX: u64 = 256 << 20;
@@ -119,10 +129,34 @@ pub enum Unusable {
     Damaged,
     /// It is of this other version.
     Version(u32),
+    /// Its first line was written with another key, or about another file.
+    Foreign,
 }
 
-/// Reads a journal from its beginning. Returns what it says and how many bytes of the file are good.
-pub fn read(file: &File) -> io::Result<Result<(Journaled, u64), Unusable>> {
+/// What the tag of the next line of a journal is made of: the key, and all lines so far.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    key: JournalKey,
+    tag: [u8; 32],
+}
+
+impl Chain {
+    /// For the first line of a journal about the partial file that is called `name` and has this inode.
+    pub fn new(key: JournalKey, name: &[u8], inode: u64) -> Chain {
+        let tag = key.tag(&[b"gridlane journal", &JOURNAL_VERSION.to_be_bytes(), name, &inode.to_be_bytes()]);
+        Chain { key, tag }
+    }
+
+    /// The tag of a line with this text, which is the last one from now on.
+    fn next(&mut self, json: &[u8]) -> String {
+        self.tag = self.key.tag(&[&self.tag, json]);
+        self.tag[..TAG_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Reads a journal from its beginning, with the `chain` of its first line, which is that of the line behind the last good one
+/// afterwards. Returns what it says and how many bytes of the file are good.
+pub fn read(file: &File, chain: &mut Chain) -> io::Result<Result<(Journaled, u64), Unusable>> {
     let mut text = Vec::new();
     let mut reader = file.take(JOURNAL_BYTES_MAX);
     reader.read_to_end(&mut text)?;
@@ -132,11 +166,16 @@ pub fn read(file: &File) -> io::Result<Result<(Journaled, u64), Unusable>> {
     let mut journaled = Journaled::default();
     let mut good_bytes = 0;
     for line in text.split_inclusive(|byte| *byte == b'\n') {
-        let Some(record) = decode(line) else { break };
+        let Some((tag, json, record)) = decode(line) else { break };
+        let mut next = chain.clone();
+        let is_ours = next.next(json).as_bytes() == tag;
         match record {
-            Record::Object { version, .. } if version != JOURNAL_VERSION => {
+            // Said of those before tags, too; and believed, as nothing else follows from it.
+            Record::Object { version, .. } if good_bytes == 0 && version != JOURNAL_VERSION => {
                 return Ok(Err(Unusable::Version(version)));
             }
+            Record::Object { .. } if good_bytes == 0 && !is_ours => return Ok(Err(Unusable::Foreign)),
+            _ if !is_ours => break,
             Record::Object { size_bytes, .. } if good_bytes == 0 => journaled.size_bytes = size_bytes,
             _ if good_bytes == 0 => return Ok(Err(Unusable::Damaged)),
             Record::Object { .. } => break,
@@ -153,41 +192,46 @@ pub fn read(file: &File) -> io::Result<Result<(Journaled, u64), Unusable>> {
                 journaled.done.push(JournaledRange { range, adler32, source });
             }
         }
+        *chain = next;
         good_bytes += line.len() as u64;
     }
     Ok(if good_bytes == 0 { Err(Unusable::Damaged) } else { Ok((journaled, good_bytes)) })
 }
 
-/// Writes records behind the first `at` bytes of a journal; returns where the next ones go.
-pub fn append(file: &File, at: u64, records: &[Record]) -> io::Result<u64> {
-    let mut text = Vec::new();
+/// Writes records behind the first `at` bytes of a journal, whose next line has `chain`; returns where the ones after them
+/// go.
+pub fn append(file: &File, at: u64, chain: &mut Chain, records: &[Record]) -> io::Result<u64> {
+    let (mut text, mut next) = (Vec::new(), chain.clone());
     for record in records {
-        encode(record, &mut text)?;
+        encode(record, &mut next, &mut text)?;
     }
     file.write_all_at(&text, at)?;
+    *chain = next;
     Ok(at + text.len() as u64)
 }
 
-fn encode(record: &Record, text: &mut Vec<u8>) -> io::Result<()> {
+fn encode(record: &Record, chain: &mut Chain, text: &mut Vec<u8>) -> io::Result<()> {
     let json = serde_json::to_vec(record)?;
-    write!(text, "{:08x} ", crc32c::crc32c(&json))?;
+    text.extend_from_slice(chain.next(&json).as_bytes());
+    text.push(b' ');
     text.extend_from_slice(&json);
     text.push(b'\n');
     Ok(())
 }
 
-fn decode(line: &[u8]) -> Option<Record> {
+/// The tag of a line, its text, and the record that it is.
+fn decode(line: &[u8]) -> Option<(&[u8], &[u8], Record)> {
     let line = line.strip_suffix(b"\n")?;
-    let (crc, json) = (line.get(..8)?, line.get(9..)?);
-    let crc = u32::from_str_radix(std::str::from_utf8(crc).ok()?, 16).ok()?;
-    (line[8] == b' ' && crc == crc32c::crc32c(json)).then(|| serde_json::from_slice(json).ok())?
+    let space = line.iter().position(|byte| *byte == b' ')?;
+    let (tag, json) = (&line[..space], &line[space + 1..]);
+    Some((tag, json, serde_json::from_slice(json).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::io::{Seek, SeekFrom};
+    use std::io::{Seek, SeekFrom, Write};
 
     fn records() -> Vec<Record> {
         vec![
@@ -206,18 +250,29 @@ mod tests {
         file
     }
 
-    fn text() -> Vec<u8> {
-        let mut text = Vec::new();
+    fn chain() -> Chain {
+        Chain::new(JournalKey::new(&[7; 32]), b"f", 42)
+    }
+
+    /// A journal, and the chain behind it.
+    fn text() -> (Vec<u8>, Chain) {
+        let (mut text, mut chain) = (Vec::new(), chain());
         for record in records() {
-            encode(&record, &mut text).unwrap();
+            encode(&record, &mut chain, &mut text).unwrap();
         }
-        text
+        (text, chain)
+    }
+
+    fn read_text(text: &[u8]) -> Result<(Journaled, u64), Unusable> {
+        read(&written(text), &mut chain()).unwrap()
     }
 
     #[test]
     fn what_was_written_is_read() {
-        let (journaled, good_bytes) = read(&written(&text())).unwrap().unwrap();
-        assert_eq!(good_bytes, text().len() as u64);
+        let (text, behind) = text();
+        let mut chain = chain();
+        let (journaled, good_bytes) = read(&written(&text), &mut chain).unwrap().unwrap();
+        assert_eq!((good_bytes, chain.tag), (text.len() as u64, behind.tag));
         assert_eq!(journaled.size_bytes, 100);
         assert_eq!(journaled.sources[0].validator.as_deref(), Some("\"x\""));
         assert_eq!(journaled.digest.unwrap().hex(), "091e01de");
@@ -227,17 +282,53 @@ mod tests {
 
     #[test]
     fn another_version_is_not_trusted() {
-        let mut text = Vec::new();
-        encode(&Record::Object { version: 2, size_bytes: 100 }, &mut text).unwrap();
-        assert!(matches!(read(&written(&text)).unwrap(), Err(Unusable::Version(2))));
+        let (mut text, mut chain) = (Vec::new(), chain());
+        encode(&Record::Object { version: 3, size_bytes: 100 }, &mut chain, &mut text).unwrap();
+        assert!(matches!(read_text(&text), Err(Unusable::Version(3))));
+        let first = b"1b3c5d7f {\"record\":\"object\",\"version\":1,\"size_bytes\":100}\n";
+        assert!(matches!(read_text(first), Err(Unusable::Version(1))));
+    }
+
+    #[test]
+    fn a_journal_counts_only_for_whoever_wrote_it_and_only_for_that_file() {
+        let text = text().0;
+        let key = || JournalKey::new(&[7; 32]);
+        let others = [
+            Chain::new(JournalKey::new(&[8; 32]), b"f", 42),
+            Chain::new(key(), b"g", 42),
+            Chain::new(key(), b"f", 43),
+        ];
+        for mut other in others {
+            assert!(matches!(read(&written(&text), &mut other).unwrap(), Err(Unusable::Foreign)));
+        }
+        // Without a tag, or with the checksum that the first version had.
+        let json = serde_json::to_string(&Record::object(100)).unwrap();
+        for tag in ["", "00000000", &format!("{:08x}", crc32c::crc32c(json.as_bytes()))] {
+            assert!(
+                matches!(read_text(format!("{tag} {json}\n").as_bytes()), Err(Unusable::Foreign)),
+                "{tag}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_that_are_left_out_or_change_places_end_the_journal() {
+        let text = text().0;
+        let lines: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').collect();
+        for order in [vec![0, 1, 3, 2, 4], vec![0, 1, 4], vec![0, 1, 1, 2]] {
+            let mixed: Vec<u8> = order.iter().flat_map(|at| lines[*at]).copied().collect();
+            let (journaled, good_bytes) = read_text(&mixed).unwrap();
+            assert_eq!((journaled.done.len(), good_bytes as usize), (0, lines[0].len() + lines[1].len()));
+        }
     }
 
     #[test]
     fn a_range_beyond_the_object_ends_the_journal() {
-        let mut text = text();
+        let (mut text, mut chain) = text();
         let before = text.len() as u64;
-        encode(&Record::Done { offset: 99, len: 2, adler32: 1, source: 0 }, &mut text).unwrap();
-        let (journaled, good_bytes) = read(&written(&text)).unwrap().unwrap();
+        let beyond = Record::Done { offset: 99, len: 2, adler32: 1, source: 0 };
+        encode(&beyond, &mut chain, &mut text).unwrap();
+        let (journaled, good_bytes) = read_text(&text).unwrap();
         assert_eq!((journaled.done.len(), good_bytes), (2, before));
     }
 
@@ -245,12 +336,12 @@ mod tests {
         /// Whatever happens to the file, what is read is a prefix of what was written.
         #[test]
         fn damage_only_shortens(cut in any::<prop::sample::Index>(), flip in any::<prop::sample::Index>(), mask: u8) {
-            let whole = read(&written(&text())).unwrap().unwrap().0;
-            let mut damaged = text();
+            let (mut damaged, _) = text();
+            let whole = read_text(&damaged).unwrap().0;
             let at = flip.index(damaged.len());
             damaged[at] ^= mask;
             damaged.truncate(cut.index(damaged.len() + 1));
-            if let Ok((journaled, good_bytes)) = read(&written(&damaged)).unwrap() {
+            if let Ok((journaled, good_bytes)) = read_text(&damaged) {
                 prop_assert!(good_bytes <= damaged.len() as u64);
                 prop_assert!(whole.done.starts_with(&journaled.done));
                 prop_assert_eq!(journaled.size_bytes, 100);
@@ -259,7 +350,7 @@ mod tests {
 
         #[test]
         fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = read(&written(&bytes)).unwrap();
+            let _ = read_text(&bytes);
         }
     }
 }

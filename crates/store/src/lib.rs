@@ -18,6 +18,8 @@
 pub mod error;
 pub mod fake;
 pub mod journal;
+pub mod journal_key;
+pub mod links;
 pub mod memory;
 pub mod partial;
 pub mod path;

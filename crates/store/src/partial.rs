@@ -2,17 +2,24 @@
 //!
 //! For a target `dir/name` there are, while it is written, `dir/.name.gridlane-part` (the bytes) and
 //! `dir/.name.gridlane-journal` (see [`journal`](mod@crate::journal)). The order of a successful end:
-//! bytes synced, partial file renamed to the target, journal removed. A crash between two steps leaves
-//! either a partial file with a journal that describes it, or the complete target and a journal
-//! without a partial file, which the next copy to that name drops.
+//! bytes synced, partial file renamed to the target, journal removed, directory synced. A kill between two steps leaves
+//! either a partial file with a journal that describes it, from which the same command goes on, or the complete target and
+//! a journal without a partial file. The journal cannot go first: a kill would leave all bytes and nothing that vouches for
+//! them. So the two calls follow each other at once, and a journal that is left all the same is removed by the next start
+//! that finds the target complete ([`sweep`]) or replaces it. After a loss of power the file system has made both calls, the
+//! first one, or none.
 //!
-//! One process at a time: the journal is locked while it is open.
+//! What is renamed is what was written: the name must still be that of the file that is open, which must be as long as it
+//! should be. Others in the directory may have put something else there, or cut it.
+//!
+//! One process at a time: the journal is locked while it is open. Nobody but the user can open the partial file; the target
+//! gets its mode when it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,7 +29,14 @@ use gridlane_core::{Error, ErrorKind, Fault, Result};
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
-use crate::journal::{self, JOURNAL_VERSION, Journaled, Record, Unusable};
+use crate::journal::{self, Chain, JOURNAL_VERSION, Journaled, Record, Unusable};
+use crate::journal_key::JournalKeys;
+use crate::links;
+
+/// Nobody else looks at a partial file, nor changes what was compared already.
+const PART_MODE: u32 = 0o600;
+/// As usual: less the umask.
+const JOURNAL_MODE: u32 = 0o666;
 
 /// The partial file and the journal of one target.
 #[derive(Debug)]
@@ -32,8 +46,26 @@ pub struct PartialFile {
     part: File,
     journal_path: PathBuf,
     journal: File,
-    /// Where the next record goes.
-    journal_bytes: Mutex<u64>,
+    /// Where the next record goes, and what it is tagged with; `None` where there is no key: nothing is recorded.
+    journal_end: Mutex<Option<End>>,
+    /// Before its first line.
+    journal_begin: Option<Chain>,
+}
+
+/// The end of a journal.
+#[derive(Clone, Debug)]
+struct End {
+    at_bytes: u64,
+    chain: Chain,
+}
+
+/// How far a commit goes: all the way, unless a test wants to see what a kill leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Moded,
+    Synced,
+    Renamed,
+    All,
 }
 
 /// What was found when a partial file was opened.
@@ -48,29 +80,61 @@ pub enum Found {
 }
 
 impl PartialFile {
-    /// Opens or makes the partial file of `target`, whose directory must exist.
-    pub fn open(target: &Path) -> Result<(PartialFile, Found)> {
+    /// Opens or makes the partial file of `target`, whose directory must exist. Without a key nothing of an earlier copy is
+    /// believed, and nothing recorded for a later one.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` where somebody else has put a link, or something in the place of one of the two files; `Precondition` while
+    /// another copy to the target runs; what opening files brings.
+    pub fn open(target: &Path, keys: &JournalKeys) -> Result<(PartialFile, Found)> {
         // A link is followed once, here, so that the file it names is replaced and not the link.
-        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_path_buf());
+        let target = links::follow(target)?;
         let (part_path, journal_path) = beside(&target)?;
         let journal = lock(&journal_path, &target)?;
-        let part = open(&part_path)?;
-        let read = journal::read(&journal)
-            .map_err(|cause| Error::local_io(format!("cannot read {}", journal_path.display()), &cause))?;
+        let part = open(&part_path, PART_MODE)?;
+        // One that an earlier version made, for others to read.
+        if part.metadata().is_ok_and(|meta| meta.mode() & 0o777 != PART_MODE) {
+            let _ = part.set_permissions(fs::Permissions::from_mode(PART_MODE));
+        }
+        let key = keys.key();
+        let name = target.file_name().unwrap_or_default();
+        let journal_begin = match &key {
+            Ok(key) => Some(Chain::new((*key).clone(), name.as_bytes(), meta_of(&part, &part_path)?.ino())),
+            Err(_) => None,
+        };
+        let begin = journal_begin.clone().map(|chain| End { at_bytes: 0, chain });
+        let journal_end = Mutex::new(begin);
         let partial =
-            PartialFile { target, part_path, part, journal_path, journal, journal_bytes: Mutex::new(0) };
-        let found = match read {
-            Ok((journaled, good_bytes)) => {
-                *partial.journal_end() = good_bytes;
+            PartialFile { target, part_path, part, journal_path, journal, journal_end, journal_begin };
+        let found = partial.look(key.err())?;
+        Ok((partial, found))
+    }
+
+    /// Reads what an earlier copy has left, with the reason why there is `no_key`.
+    fn look(&self, no_key: Option<&str>) -> Result<Found> {
+        let is_empty = self.size()? == 0;
+        let Some(mut chain) = self.journal_begin.clone() else {
+            let why = no_key.unwrap_or_default();
+            return Ok(if is_empty { Found::Nothing } else { Found::Dropped(why.to_owned()) });
+        };
+        let read = journal::read(&self.journal, &mut chain).map_err(|cause| {
+            Error::local_io(format!("cannot read {}", self.journal_path.display()), &cause)
+        })?;
+        Ok(match read {
+            Ok((journaled, at_bytes)) => {
+                *self.journal_end() = Some(End { at_bytes, chain });
                 Found::Earlier(journaled)
             }
-            Err(Unusable::Empty) if partial.size()? == 0 => Found::Nothing,
+            Err(Unusable::Empty) if is_empty => Found::Nothing,
             Err(Unusable::Empty | Unusable::Damaged) => Found::Dropped("its journal is damaged".into()),
             Err(Unusable::Version(version)) => {
                 Found::Dropped(format!("its journal has version {version}, not {JOURNAL_VERSION}"))
             }
-        };
-        Ok((partial, found))
+            Err(Unusable::Foreign) => {
+                Found::Dropped("its journal was not written here by this user, or about another file".into())
+            }
+        })
     }
 
     /// Forgets everything: no bytes, no records.
@@ -82,7 +146,7 @@ impl PartialFile {
     /// Forgets the records, and keeps the bytes: whoever calls this can tell which of them are right.
     pub fn restart_journal(&self) -> Result<()> {
         self.journal.set_len(0).map_err(|cause| self.journal_error(&cause))?;
-        *self.journal_end() = 0;
+        *self.journal_end() = self.journal_begin.clone().map(|chain| End { at_bytes: 0, chain });
         Ok(())
     }
 
@@ -91,15 +155,22 @@ impl PartialFile {
         self.part.set_len(size_bytes).map_err(|cause| self.write_error(&cause))
     }
 
+    /// Whether a later copy will believe what is recorded here.
+    pub fn is_recorded(&self) -> bool {
+        self.journal_begin.is_some()
+    }
+
     /// Appends to the journal.
     pub fn record(&self, records: &[Record]) -> Result<()> {
         let mut end = self.journal_end();
-        *end = journal::append(&self.journal, *end, records).map_err(|cause| self.journal_error(&cause))?;
+        let Some(End { at_bytes, chain }) = &mut *end else { return Ok(()) };
+        *at_bytes = journal::append(&self.journal, *at_bytes, chain, records)
+            .map_err(|cause| self.journal_error(&cause))?;
         Ok(())
     }
 
-    fn journal_end(&self) -> std::sync::MutexGuard<'_, u64> {
-        self.journal_bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn journal_end(&self) -> std::sync::MutexGuard<'_, Option<End>> {
+        self.journal_end.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes all of `bytes` at `offset`.
@@ -129,14 +200,49 @@ impl PartialFile {
         self.part.metadata().map_or(0, |meta| meta.blocks() * 512)
     }
 
-    /// Makes the file visible: its bytes are synced first, and it replaces an existing target only when
+    /// Whether the bytes that were written may be others by now: the file has become shorter than `size_bytes`, or there is
+    /// a hole in it although all of it was written, as when it was cut and then written behind the cut. A file system that
+    /// makes holes of zeros by itself gives rise to this as well.
+    ///
+    /// # Errors
+    ///
+    /// `LocalIo` when the name is no longer that of the file that was written.
+    pub fn is_doubtful(&self, size_bytes: u64) -> Result<bool> {
+        self.check_name()?;
+        if self.size()? < size_bytes {
+            return Ok(true);
+        }
+        // What cannot tell holes says that there is one behind the last byte.
+        let hole = rustix::fs::seek(&self.part, rustix::fs::SeekFrom::Hole(0));
+        Ok(size_bytes > 0 && hole.is_ok_and(|at| at < size_bytes))
+    }
+
+    /// Makes the file visible, cut to `size_bytes`: its bytes are synced first, and it replaces an existing target only when
     /// `overwrite` says so.
-    pub fn commit(&self, overwrite: bool) -> Result<()> {
-        if let (true, Ok(old)) = (overwrite, fs::metadata(&self.target)) {
-            // Who could read the old content, and nobody else, can read the new one.
-            self.part.set_permissions(old.permissions()).map_err(|cause| self.write_error(&cause))?;
+    ///
+    /// # Errors
+    ///
+    /// `Precondition` when the target exists and may not be replaced; `LocalIo` when the partial file is no longer the one
+    /// that was written, or shorter, and when a step fails.
+    pub fn commit(&self, size_bytes: u64, overwrite: bool) -> Result<()> {
+        self.commit_up_to(Step::All, size_bytes, overwrite)
+    }
+
+    fn commit_up_to(&self, last: Step, size_bytes: u64, overwrite: bool) -> Result<()> {
+        if self.size()? > size_bytes {
+            self.truncate(size_bytes)?;
+        }
+        self.set_final_mode(overwrite)?;
+        if last == Step::Moded {
+            return Ok(());
         }
         self.part.sync_data().map_err(|cause| self.write_error(&cause))?;
+        // As late as can be.
+        self.check_name()?;
+        self.check_size(size_bytes)?;
+        if last == Step::Synced {
+            return Ok(());
+        }
         let flags = if overwrite { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
         let renamed = match renameat_with(CWD, &self.part_path, CWD, &self.target, flags) {
             // A file system without the flag: look, then rename; the window is a few microseconds.
@@ -149,13 +255,70 @@ impl PartialFile {
             io::ErrorKind::AlreadyExists => exists(&self.target),
             _ => Error::local_io(format!("cannot name it {}", self.target.display()), &cause),
         })?;
-        // The name is on the disk before the journal goes. Some file systems cannot sync a directory.
+        if last == Step::Renamed {
+            return Ok(());
+        }
+        // The copy is complete whether or not this succeeds.
+        let _ = fs::remove_file(&self.journal_path);
+        // Some file systems cannot sync a directory.
         if let Some(dir) = self.target.parent().and_then(|dir| File::open(dir).ok()) {
             let _ = dir.sync_all();
         }
-        // The copy is complete whether or not this succeeds; a journal alone is dropped by the next copy.
-        let _ = fs::remove_file(&self.journal_path);
+        // What came between the look and the rename is seen now, by whoever did it as well.
+        match self.is_at(&self.target) {
+            true => self.check_size(size_bytes),
+            false => Err(replaced(&self.target)),
+        }
+    }
+
+    /// Gives the file the mode that it is to have when it is complete. A failure is no loss: it stays the user's alone.
+    fn set_final_mode(&self, overwrite: bool) -> Result<()> {
+        let ours = meta_of(&self.part, &self.part_path)?;
+        // The journal was made as any other file is here: by the umask, or as the directory says.
+        let usual = meta_of(&self.journal, &self.journal_path)?.mode() & 0o666;
+        // That of a link that somebody has put there is of no interest, as it is replaced.
+        let old = fs::symlink_metadata(&self.target).ok().filter(|_| overwrite);
+        let old = old.filter(|old| old.is_file() && old.uid() == ours.uid());
+        let mode = old.map_or(usual, |old| {
+            // Who could read the old content, and nobody else, can read the new one. Not a bit of what lets programs run
+            // as somebody else: these are other bytes.
+            let is_same_group = old.gid() == ours.gid() || fchown(&self.part, None, Some(old.gid())).is_ok();
+            let mode = old.mode() & 0o777;
+            match is_same_group {
+                true => mode,
+                // Another group gets what everybody gets, at most.
+                false => mode & (0o707 | (mode & 0o007) << 3),
+            }
+        });
+        // File systems without modes refuse.
+        let _ = self.part.set_permissions(fs::Permissions::from_mode(mode));
         Ok(())
+    }
+
+    /// Whether `path` is a name of the file that was written, and no link.
+    fn is_at(&self, path: &Path) -> bool {
+        let same = |there: fs::Metadata| {
+            self.part.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+        };
+        fs::symlink_metadata(path).is_ok_and(same)
+    }
+
+    fn check_name(&self) -> Result<()> {
+        match self.is_at(&self.part_path) {
+            true => Ok(()),
+            false => Err(replaced(&self.part_path)),
+        }
+    }
+
+    fn check_size(&self, size_bytes: u64) -> Result<()> {
+        match self.size()? {
+            found if found == size_bytes => Ok(()),
+            found => {
+                let path = self.part_path.display();
+                let message = format!("{path} has {found} bytes, and {size_bytes} were written: it was cut");
+                Err(meddled(message))
+            }
+        }
     }
 
     /// Removes the partial file and its journal.
@@ -165,9 +328,7 @@ impl PartialFile {
     }
 
     fn size(&self) -> Result<u64> {
-        let meta = self.part.metadata();
-        meta.map(|meta| meta.len())
-            .map_err(|cause| Error::local_io(format!("cannot look at {}", self.part_path.display()), &cause))
+        Ok(meta_of(&self.part, &self.part_path)?.len())
     }
 
     fn write_error(&self, cause: &io::Error) -> Error {
@@ -182,7 +343,7 @@ impl PartialFile {
 /// Opens the journal for one process at a time.
 fn lock(journal_path: &Path, target: &Path) -> Result<File> {
     loop {
-        let journal = open(journal_path)?;
+        let journal = open(journal_path, JOURNAL_MODE)?;
         match flock(&journal, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
                 let message = format!("another copy to {} is running", target.display());
@@ -199,6 +360,23 @@ fn lock(journal_path: &Path, target: &Path) -> Result<File> {
         if fs::symlink_metadata(journal_path).is_ok_and(same) {
             return Ok(journal);
         }
+    }
+}
+
+/// Removes the journal that a kill has left beside a target that is complete. Whatever else is there stays: what belongs to
+/// a copy that runs or can be continued, and what somebody else has put there.
+pub fn sweep(target: &Path) {
+    let Ok((part_path, journal_path)) = links::follow(target).and_then(|target| beside(&target)) else {
+        return;
+    };
+    let is_there = |path: &Path| fs::symlink_metadata(path).is_ok();
+    if !is_there(target) || !is_there(&journal_path) || is_there(&part_path) {
+        return;
+    }
+    // Whoever has the lock is about to make the partial file.
+    let Ok(_journal) = lock(&journal_path, target) else { return };
+    if !is_there(&part_path) {
+        let _ = fs::remove_file(&journal_path);
     }
 }
 
@@ -233,13 +411,14 @@ fn hidden(name: &OsStr, end: &str) -> OsString {
     hidden
 }
 
-fn open(path: &Path) -> Result<File> {
+fn open(path: &Path, mode: u32) -> Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(mode)
         .custom_flags(flags.bits() as i32)
         .open(path);
     let file = opened.map_err(|cause| {
@@ -251,9 +430,7 @@ fn open(path: &Path) -> Result<File> {
     })?;
     // Whoever can write to the directory must not make us write elsewhere, through a link of any kind, nor
     // keep a way to change what we have checked.
-    let meta = file
-        .metadata()
-        .map_err(|cause| Error::local_io(format!("cannot look at {}", path.display()), &cause))?;
+    let meta = meta_of(&file, path)?;
     let is_ours = meta.is_file() && meta.nlink() <= 1 && meta.uid() == rustix::process::geteuid().as_raw();
     match is_ours {
         true => Ok(file),
@@ -264,10 +441,46 @@ fn open(path: &Path) -> Result<File> {
     }
 }
 
+fn meta_of(file: &File, path: &Path) -> Result<fs::Metadata> {
+    file.metadata().map_err(|cause| Error::local_io(format!("cannot look at {}", path.display()), &cause))
+}
+
+fn replaced(path: &Path) -> Error {
+    meddled(format!(
+        "{} is not the file that was written: it was removed or replaced meanwhile",
+        path.display()
+    ))
+}
+
+fn meddled(message: String) -> Error {
+    Error::new(ErrorKind::LocalIo, message)
+        .fault(Fault::Local)
+        .hint("find the program that did it, and run the same command again")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use gridlane_core::ByteRange;
+
+    /// Keys at a place that the tests share.
+    fn keys() -> JournalKeys {
+        static PLACE: std::sync::LazyLock<tempfile::TempDir> =
+            std::sync::LazyLock::new(|| tempfile::tempdir().unwrap());
+        JournalKeys::at(PLACE.path().join("journal.key"))
+    }
+
+    fn open(target: &Path) -> Result<(PartialFile, Found)> {
+        PartialFile::open(target, &keys())
+    }
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
 
     fn begin(partial: &PartialFile, size_bytes: u64) {
         partial.restart().unwrap();
@@ -278,13 +491,13 @@ mod tests {
     fn nothing_is_visible_before_the_commit_and_all_of_it_after() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        let (partial, found) = PartialFile::open(&target).unwrap();
+        let (partial, found) = open(&target).unwrap();
         assert!(matches!(found, Found::Nothing));
         begin(&partial, 6);
         partial.write_at(b"def", 3).unwrap();
         partial.write_at(b"abc", 0).unwrap();
         assert!(!target.exists());
-        partial.commit(false).unwrap();
+        partial.commit(6, false).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"abcdef");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
@@ -295,9 +508,9 @@ mod tests {
         let target = dir.path().join("f");
         fs::write(&target, b"old").unwrap();
         for (overwrite, expected) in [(false, &b"old"[..]), (true, b"")] {
-            let (partial, _) = PartialFile::open(&target).unwrap();
+            let (partial, _) = open(&target).unwrap();
             begin(&partial, 0);
-            let outcome = partial.commit(overwrite);
+            let outcome = partial.commit(0, overwrite);
             assert_eq!(outcome.is_ok(), overwrite);
             if let Err(error) = outcome {
                 assert_eq!(error.kind(), ErrorKind::Precondition);
@@ -307,35 +520,216 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_target_keeps_its_mode() {
-        use std::os::unix::fs::PermissionsExt;
+    fn nobody_else_opens_a_partial_file_and_a_new_target_has_the_usual_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, usual) = (dir.path().join("f"), dir.path().join("usual"));
+        fs::write(&usual, b"").unwrap();
+        let part_path = beside(&target).unwrap().0;
+        fs::write(&part_path, b"of an earlier version").unwrap();
+        let (partial, _) = open(&target).unwrap();
+        begin(&partial, 0);
+        assert_eq!(mode_of(&part_path), 0o600);
+        partial.commit(0, false).unwrap();
+        assert_eq!(mode_of(&target), mode_of(&usual));
+    }
+
+    #[test]
+    fn a_replaced_target_keeps_its_mode_and_nothing_that_lets_it_run_as_somebody_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        for (old, new) in [(0o600, 0o600), (0o4755, 0o755), (0o2755, 0o755), (0o1777, 0o777), (0o640, 0o640)]
+        {
+            fs::write(&target, b"old").unwrap();
+            set_mode(&target, old);
+            let (partial, _) = open(&target).unwrap();
+            begin(&partial, 0);
+            partial.commit(0, true).unwrap();
+            assert_eq!(mode_of(&target), new, "after {old:o}");
+        }
+    }
+
+    /// Giving files away needs a privilege, which those who run the tests as root have.
+    #[test]
+    fn the_mode_of_somebody_elses_file_is_not_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, usual) = (dir.path().join("f"), dir.path().join("usual"));
+        fs::write(&usual, b"").unwrap();
+        for mode in [0o4755, 0o666, 0o6777] {
+            fs::write(&target, b"old").unwrap();
+            if std::os::unix::fs::chown(&target, Some(4242), Some(4242)).is_err() {
+                return;
+            }
+            set_mode(&target, mode);
+            let (partial, _) = open(&target).unwrap();
+            begin(&partial, 0);
+            partial.commit(0, true).unwrap();
+            let meta = fs::metadata(&target).unwrap();
+            assert_eq!(
+                (mode_of(&target), meta.uid()),
+                (mode_of(&usual), rustix::process::geteuid().as_raw())
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_renamed_is_what_was_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, other) = (dir.path().join("f"), dir.path().join("other"));
+        let part_path = beside(&target).unwrap().0;
+        let link = || {
+            fs::write(&other, b"abcdef").unwrap();
+            fs::remove_file(&part_path).unwrap();
+            std::os::unix::fs::symlink(&other, &part_path).unwrap();
+        };
+        let replace = || {
+            fs::rename(
+                {
+                    fs::write(&other, b"abcdef").unwrap();
+                    &other
+                },
+                &part_path,
+            )
+            .unwrap()
+        };
+        let cut = || File::options().write(true).open(&part_path).unwrap().set_len(5).unwrap();
+        let remove = || fs::remove_file(&part_path).unwrap();
+        let meddlers: [&dyn Fn(); 4] = [&link, &replace, &cut, &remove];
+        for meddle in meddlers {
+            let (partial, _) = open(&target).unwrap();
+            begin(&partial, 6);
+            partial.write_at(b"abcdef", 0).unwrap();
+            assert!(!partial.is_doubtful(6).unwrap());
+            meddle();
+            assert!(partial.is_doubtful(6).unwrap_or(true));
+            assert_eq!(partial.commit(6, false).unwrap_err().kind(), ErrorKind::LocalIo);
+            assert!(!target.exists());
+            partial.discard();
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_cut_and_written_behind_the_cut_is_doubtful() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        let (partial, _) = open(&target).unwrap();
+        begin(&partial, 3 << 20);
+        partial.write_at(&[7; 2 << 20], 0).unwrap();
+        partial.file().set_len(0).unwrap();
+        partial.write_at(&[7; 1 << 20], 2 << 20).unwrap();
+        assert_eq!(partial.size().unwrap(), 3 << 20);
+        assert!(partial.is_doubtful(3 << 20).unwrap());
+        partial.write_at(&[7; 2 << 20], 0).unwrap();
+        assert!(!partial.is_doubtful(3 << 20).unwrap());
+    }
+
+    /// A kill behind each step of the end, and the next start.
+    #[test]
+    fn wherever_a_kill_comes_nothing_is_lost_and_nothing_stays() {
+        for last in [Step::Moded, Step::Synced, Step::Renamed, Step::All] {
+            let dir = tempfile::tempdir().unwrap();
+            let target = dir.path().join("f");
+            let (partial, _) = open(&target).unwrap();
+            begin(&partial, 6);
+            partial.write_at(b"abcdef", 0).unwrap();
+            partial.record(&[Record::Done { offset: 0, len: 6, adler32: 5, source: 0 }]).unwrap();
+            partial.commit_up_to(last, 6, false).unwrap();
+            drop(partial);
+            if last < Step::Renamed {
+                assert!(!target.exists());
+                sweep(&target);
+                let (partial, found) = open(&target).unwrap();
+                let Found::Earlier(journaled) = found else { panic!("{last:?}: {found:?}") };
+                assert_eq!(journaled.done.len(), 1);
+                partial.commit(6, false).unwrap();
+            }
+            sweep(&target);
+            assert_eq!(fs::read(&target).unwrap(), b"abcdef");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "{last:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_journal_that_is_left_is_swept_away() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         fs::write(&target, b"old").unwrap();
-        fs::set_permissions(&target, fs::Permissions::from_mode(0o600)).unwrap();
-        let (partial, _) = PartialFile::open(&target).unwrap();
-        begin(&partial, 0);
-        partial.commit(true).unwrap();
-        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o600);
+        let (partial, _) = open(&target).unwrap();
+        begin(&partial, 6);
+        sweep(&target);
+        let (part_path, journal_path) = beside(&target).unwrap();
+        assert!(part_path.exists() && journal_path.exists(), "a copy is running");
+        fs::remove_file(&part_path).unwrap();
+        sweep(&target);
+        assert!(journal_path.exists(), "it is locked");
+        drop(partial);
+        sweep(&target);
+        assert!(!journal_path.exists());
+        let precious = dir.path().join("precious");
+        fs::write(&precious, b"x").unwrap();
+        std::os::unix::fs::symlink(&precious, &journal_path).unwrap();
+        sweep(&target);
+        assert!(journal_path.is_symlink() && precious.exists());
+    }
+
+    #[test]
+    fn a_journal_of_another_key_or_beside_another_file_is_not_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        let (partial, _) = open(&target).unwrap();
+        begin(&partial, 6);
+        partial.write_at(b"abc", 0).unwrap();
+        partial.record(&[Record::Done { offset: 0, len: 3, adler32: 5, source: 0 }]).unwrap();
+        drop(partial);
+        let other = JournalKeys::at(dir.path().join("other.key"));
+        for keys in [other, JournalKeys::default()] {
+            let (partial, found) = PartialFile::open(&target, &keys).unwrap();
+            assert!(matches!(found, Found::Dropped(_)), "{found:?}");
+            assert_eq!(partial.is_recorded(), keys.key().is_ok());
+        }
+        // Both files came from elsewhere, as they are.
+        let (part_path, journal_path) = beside(&target).unwrap();
+        let part_elsewhere = dir.path().join("part");
+        fs::copy(&part_path, &part_elsewhere).unwrap();
+        fs::rename(&part_elsewhere, &part_path).unwrap();
+        let (partial, found) = open(&target).unwrap();
+        assert!(matches!(found, Found::Dropped(_)), "{found:?}");
+        begin(&partial, 6);
+        drop(partial);
+        assert!(matches!(open(&target).unwrap().1, Found::Earlier(_)));
+        assert!(journal_path.exists());
+    }
+
+    #[test]
+    fn without_a_key_nothing_is_recorded_and_all_else_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        let keys = JournalKeys::default();
+        let (partial, found) = PartialFile::open(&target, &keys).unwrap();
+        assert!(matches!(found, Found::Nothing));
+        begin(&partial, 3);
+        partial.write_at(b"abc", 0).unwrap();
+        assert_eq!(fs::metadata(beside(&target).unwrap().1).unwrap().len(), 0);
+        partial.commit(3, false).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"abc");
     }
 
     #[test]
     fn an_earlier_copy_is_found_again_and_two_never_run_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        let (partial, _) = PartialFile::open(&target).unwrap();
+        let (partial, _) = open(&target).unwrap();
         begin(&partial, 6);
         partial.write_at(b"abc", 0).unwrap();
         partial.record(&[Record::Done { offset: 0, len: 3, adler32: 5, source: 0 }]).unwrap();
-        let error = PartialFile::open(&target).unwrap_err();
+        let error = open(&target).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Precondition);
         drop(partial);
-        let (partial, found) = PartialFile::open(&target).unwrap();
+        let (partial, found) = open(&target).unwrap();
         let Found::Earlier(journaled) = found else { panic!("{found:?}") };
         assert_eq!((journaled.size_bytes, journaled.done[0].range), (6, ByteRange::new(0, 3)));
         partial.record(&[Record::Done { offset: 3, len: 3, adler32: 6, source: 0 }]).unwrap();
         drop(partial);
-        let (partial, found) = PartialFile::open(&target).unwrap();
+        let (partial, found) = open(&target).unwrap();
         let Found::Earlier(journaled) = found else { panic!("{found:?}") };
         assert_eq!(journaled.done.len(), 2);
         partial.discard();
@@ -347,7 +741,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
         fs::write(beside(&target).unwrap().0, b"whose are these?").unwrap();
-        let (_partial, found) = PartialFile::open(&target).unwrap();
+        let (_partial, found) = open(&target).unwrap();
         assert!(matches!(found, Found::Dropped(_)), "{found:?}");
     }
 
@@ -356,10 +750,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for last in ["a", "b"] {
             let target = dir.path().join("n".repeat(NAME_BYTES_MAX - 1) + last);
-            let (partial, found) = PartialFile::open(&target).unwrap();
+            let (partial, found) = open(&target).unwrap();
             assert!(matches!(found, Found::Nothing), "names must not collide: {found:?}");
             begin(&partial, 0);
-            partial.commit(false).unwrap();
+            partial.commit(0, false).unwrap();
         }
     }
 
@@ -371,7 +765,7 @@ mod tests {
         let planted = beside(&target).unwrap().0;
         for plant in [std::os::unix::fs::symlink::<&Path, &Path>, fs::hard_link::<&Path, &Path>] {
             plant(&victim, &planted).unwrap();
-            assert!(PartialFile::open(&target).is_err());
+            assert!(open(&target).is_err());
             assert_eq!(fs::read(&victim).unwrap(), b"precious");
             fs::remove_file(&planted).unwrap();
         }

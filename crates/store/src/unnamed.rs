@@ -25,6 +25,7 @@ use gridlane_sys::file::{CacheProbe, start_writeback};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, fsync, linkat, openat, openat2, statat};
 use rustix::io::Errno;
 
+use crate::links;
 use crate::partial::beside;
 
 /// A directory that is open, so that nobody looks at the way there again.
@@ -37,11 +38,12 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Opens what is at `below` in the directory `root`. No link below `root` is followed. An error of kind `Unsupported`:
-    /// its file system has no files without names.
+    /// Opens what is at `below` in the directory `root`. No link below `root` is followed, and on the way to it none that
+    /// [`links`] refuses. An error of kind `Unsupported`: its file system has no files without names.
     pub fn open(root: &Path, below: &Path) -> io::Result<Directory> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let mut fd = openat(CWD, root, flags, Mode::empty())?;
+        let way = links::follow(root).map_err(io::Error::other)?;
+        let mut fd = openat(CWD, &way, flags, Mode::empty())?;
         if !below.as_os_str().is_empty() {
             let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
             fd = openat2(&fd, below, flags, Mode::empty(), resolve)?;

@@ -29,6 +29,15 @@ pub fn give_back_memory() {
     }
 }
 
+/// From now on a write beyond the limit on the size of files (`RLIMIT_FSIZE`) fails with `EFBIG`, instead of killing this process
+/// by SIGXFSZ without a word. Programs that are started are killed as ever.
+pub fn hear_of_file_size_limit() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let handler = nothing as extern "C" fn(libc::c_int);
+    // SAFETY: the handler touches nothing; a handler, unlike a signal that is ignored, ends with exec.
+    unsafe { libc::signal(libc::SIGXFSZ, handler as libc::sighandler_t) };
+}
+
 /// Lets the kernel kill what the command becomes when the thread that started it ends, however it does.
 pub fn end_with_thread(command: &mut Command) {
     // SAFETY: between fork and exec only a system call is made that takes numbers.

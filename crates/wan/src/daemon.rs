@@ -138,7 +138,7 @@ impl Daemon<'_> {
                 return Ok(());
             }
             if !self.place.is_reachable(self.claim) {
-                eprintln!("its directory was removed: nobody can reach it any more");
+                say("its directory was removed: nobody can reach it any more");
                 return Ok(());
             }
             // One in a turn: signals and the timetable do not wait for many.
@@ -173,7 +173,7 @@ impl Daemon<'_> {
             self.timetable.next += 1;
             if let Err(error) = self.emulation.change(event.link, event.from, &event.change) {
                 // To the log: nobody waits for this.
-                eprintln!("event at {} s: {error}", event.at.as_secs_f64());
+                say(&format!("event at {} s: {error}", event.at.as_secs_f64()));
             }
         }
     }
@@ -259,4 +259,9 @@ fn started_ns() -> u128 {
 /// Refuses an answer that does not belong to its request.
 pub(crate) fn unexpected() -> Error {
     Error::new(ErrorKind::Other, "the process that keeps the network up gave an answer to something else")
+}
+
+/// Writes a line to the log. A log that takes none is no reason to end.
+fn say(line: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
 }

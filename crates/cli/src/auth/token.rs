@@ -121,11 +121,7 @@ fn ask(typed: &String, args: &TokenArgs, global: &Global) -> Result<ExitCode> {
         return Err(usage("a macaroon is a secret: it is asked for over https".into()).endpoint(&url));
     }
     let session = connect([typed], &args.who, global)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot start: {cause}")))?;
+    let runtime = crate::threads::runtime(1)?;
     let given = runtime.block_on(request(&session.client, &url, args));
     // A name service that does not answer must not keep the process.
     runtime.shutdown_background();

@@ -103,6 +103,7 @@ impl TreeObserver for TreeJson {
                     "seconds": report.seconds,
                     "verification": if report.verified.is_some() { "verified" } else { "unverified" },
                     "verified_by": report.verified.map(basis_text),
+                    "verified_with": report.verified_with.map(|kind| kind.name()),
                     "checksum": report.checksum.as_ref().map(ToString::to_string),
                 });
                 self.print("file.done", name, fields);

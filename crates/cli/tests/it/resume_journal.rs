@@ -146,7 +146,8 @@ fn a_journal_of_another_version_is_not_believed() {
     let text = String::from_utf8_lossy(&journal);
     // The version stands in the first line, whatever else does.
     let first = text.lines().next().unwrap().to_owned();
-    let at = first.find('1').unwrap_or_else(|| panic!("no version 1 in {first:?}"));
+    let field = "\"version\":";
+    let at = first.find(field).unwrap_or_else(|| panic!("no version in {first:?}")) + field.len();
     let mut later = journal.clone();
     later[at] = b'9';
     fs::write(stopped.journal(), later).unwrap();
@@ -179,4 +180,77 @@ fn a_link_in_the_place_of_the_partial_file_is_not_followed() {
     std::os::unix::fs::symlink(&precious, part_of(&target)).unwrap();
     run(cp(server.url("f"), &target));
     assert_eq!(fs::read(&precious).unwrap(), b"do not touch");
+}
+
+/// Other bytes with the same adler32, in the place of three of them.
+fn forge(path: &Path, place: u64) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = (place as usize..).find(|at| bytes[*at] < 255 && bytes[at + 1] > 1 && bytes[at + 2] < 255);
+    let at = at.unwrap();
+    let three = [bytes[at] + 1, bytes[at + 1] - 2, bytes[at + 2] + 1];
+    bytes[at..at + 3].copy_from_slice(&three);
+    overwrite(path, at as u64, &three);
+}
+
+#[test]
+fn what_came_from_elsewhere_is_not_believed() {
+    let stopped = Stopped::new(711);
+    // Both files, as they are, beside another target: as if they had come in with a tree.
+    let elsewhere = Stopped::copy_of(&stopped);
+    forge(&elsewhere.part(), 1000);
+    let outcome = elsewhere.resume();
+    assert_eq!(outcome.number("resumed_bytes"), 0, "{}", outcome.describe());
+
+    // Of another user, who has another key.
+    let mut command = cp(stopped.server.url("f"), stopped.target());
+    command.env("XDG_STATE_HOME", stopped.scratch.join("state"));
+    let outcome = run(command).ok().verified(true);
+    assert_eq!(outcome.number("resumed_bytes"), 0, "{}", outcome.describe());
+    assert_copied(&stopped.target(), &stopped.bytes);
+}
+
+#[test]
+fn what_is_resumed_is_compared_with_the_strongest_checksum_that_its_source_has() {
+    let stopped = Stopped::new(712);
+    let sha256 = crate::support::checksum(gridlane_core::ChecksumKind::Sha256, &stopped.bytes);
+    let (weak, strong) = (Object::new(&stopped.bytes), Object::new(&stopped.bytes));
+    let strong_digest = gridlane_dav::digest::encode(&sha256);
+    let server = Rogue::start(move |request| match request.header("want-digest") {
+        Some(wanted) if wanted.contains("sha-256") => {
+            weak.answer(request).without("Digest").header("Digest", &strong_digest)
+        }
+        _ => strong.answer(request),
+    });
+    forge(&stopped.part(), 1000);
+    let outcome = run(cp(server.url("f"), stopped.target())).ok().verified(true);
+    assert_copied(&stopped.target(), &stopped.bytes);
+    assert_eq!(outcome.summary()["verified_with"], "sha256", "{}", outcome.describe());
+    assert_eq!(outcome.summary()["checksum"], sha256.to_string());
+}
+
+#[test]
+fn what_is_resumed_and_has_no_strong_checksum_is_said_to_be_verified_by_a_weak_one() {
+    let stopped = Stopped::new(713);
+    let outcome = stopped.resume();
+    assert!(outcome.number("resumed_bytes") > 0, "{}", outcome.describe());
+    assert_eq!(outcome.summary()["verified_with"], "adler32", "{}", outcome.describe());
+}
+
+#[test]
+fn without_a_place_for_the_key_nothing_is_left_and_that_is_said() {
+    let scratch = Scratch::new();
+    let bytes = content(714, SIZE);
+    let object = Object::new(&bytes);
+    let server = Rogue::with_rate(24_000_000, move |request| object.answer(request));
+    let target = scratch.join("f");
+    let mut command = crate::support::client::gridlane();
+    command.arg("cp").arg(server.url("f")).arg(&target).env("XDG_STATE_HOME", "/dev/null/state");
+    let mut copy = Running::start(command);
+    until("some of it has arrived", || {
+        assert!(copy.is_running(), "it ended too early");
+        server.sent_bytes() >= SIZE as u64 / 3
+    });
+    copy.signal("INT");
+    let outcome = copy.wait().exits(130).says(&["nothing of it is kept", "XDG_STATE_HOME"]);
+    assert!(scratch.names().is_empty(), "{:?}\n{}", scratch.names(), outcome.describe());
 }

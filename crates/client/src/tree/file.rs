@@ -103,6 +103,10 @@ impl Turn {
                 return Ok(End::Would { action, sources, target, size_bytes: known.size_bytes });
             }
             if action == Action::Skip {
+                if let Some(path) = target.to_path() {
+                    // Perhaps an earlier run was killed when all was there.
+                    gridlane_store::partial::sweep(&path);
+                }
                 return Ok(End::ThereAlready);
             }
         }

@@ -11,6 +11,7 @@ use gridlane_core::limits::{
     BACKLOG_FILES_MAX, TREE_DEPTH_MAX, TREE_FAILURES_ALIKE_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_engine::Descriptors;
 use gridlane_engine::small::{SmallEnd, SmallEnds};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -86,6 +87,7 @@ struct Run<'a> {
     observer: &'a mut dyn TreeObserver,
     failed: Option<FailedList>,
     parallel: usize,
+    listings_max: usize,
     continue_on_error: bool,
     files: Backlog<Job>,
     directories: Backlog<Job>,
@@ -146,6 +148,7 @@ pub async fn copy_tree(
     };
     let begun = Instant::now();
     let shared = Arc::new(shared);
+    let descriptors = Descriptors::of_process();
     let mut run = Run {
         small: Small::new(&shared),
         held: None,
@@ -153,7 +156,8 @@ pub async fn copy_tree(
         shared,
         observer,
         failed: spec.failed,
-        parallel: spec.parallel.clamp(1, TREE_PARALLEL_MAX),
+        parallel: spec.parallel.clamp(1, TREE_PARALLEL_MAX).min(descriptors.copies_max()),
+        listings_max: TREE_LISTINGS_MAX.min(descriptors.listings_max()),
         continue_on_error: spec.continue_on_error,
         files: Backlog::new(Order::OldestFirst),
         directories: Backlog::new(Order::NewestFirst),
@@ -215,6 +219,10 @@ impl Run<'_> {
     }
 
     fn begin(&mut self) -> Result<()> {
+        if let Some(target) = self.shared.target.local(&TreePath::root()) {
+            // Before a directory is made in it.
+            gridlane_store::links::follow(&target)?;
+        }
         if let Some(names) = self.names.take() {
             let (shared, tell) = (self.shared.clone(), self.tell.clone());
             let task = self.finders.spawn_blocking(move || find::list(names, &shared, &tell));
@@ -252,7 +260,7 @@ impl Run<'_> {
             self.start_copy(job, false)?;
         }
         while !self.is_ending
-            && self.finders.len() < TREE_LISTINGS_MAX
+            && self.finders.len() < self.listings_max
             && self.files.len() < BACKLOG_FILES_MAX
             && let Some(job) = self.directories.pop()?
         {

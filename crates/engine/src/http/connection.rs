@@ -16,10 +16,11 @@ use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Proxy, Stream};
 use gridlane_sys::AlignedBuf;
 use tokio::task::coop::consume_budget;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::refusal::{Shown, User};
 use super::{Home, Request};
+use crate::awake::Patience;
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
 const HEAD_READ_BYTES: usize = 16 * 1024;
@@ -295,7 +296,7 @@ impl Connection {
     pub(crate) async fn write_body(&mut self, bytes: &[u8], stall_max: Duration) -> Result<Sent> {
         self.is_writing = true;
         let mut rest = bytes;
-        let mut moved_at = Instant::now();
+        let mut patience = Patience::new(stall_max);
         loop {
             // A server that never stops talking must not keep others from their turn.
             consume_budget().await;
@@ -312,16 +313,16 @@ impl Connection {
                     if rest.is_empty() && !stream.has_unsent() {
                         break;
                     }
-                    moved_at = Instant::now();
+                    patience.renew(stall_max);
                 }
                 // Also when there is always something to hear.
-                None if moved_at.elapsed() >= stall_max => {
+                None if patience.is_over() => {
                     let message =
                         format!("the server takes no bytes any more, for {} s", stall_max.as_secs_f64());
                     return Err(Error::new(ErrorKind::Timeout, message));
                 }
                 None => {
-                    let ready = timeout_at(moved_at + stall_max, stream.ready(listens, true)).await;
+                    let ready = patience.bear(stream.ready(listens, true)).await;
                     // When the time is over, one last look.
                     ready.unwrap_or(Ok(())).map_err(|cause| broken("cannot send", &cause))?;
                 }

@@ -7,7 +7,6 @@ use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Dialer, Dialled, Reached, Route};
-use tokio::time::timeout;
 
 use super::habits::Habits;
 use super::redirect::{follow, redirect_loop, travels};
@@ -15,6 +14,7 @@ use super::refusal::User;
 use super::tunnel;
 use super::{Connection, Home, Pool, Purpose, Request, Response};
 use crate::Credentials;
+use crate::awake::timeout;
 
 /// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
 const KEEPS_EXISTING: &str = "gridlane/";

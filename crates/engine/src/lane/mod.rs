@@ -14,6 +14,8 @@ mod tests;
 pub(crate) use file::open as open_file;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
@@ -66,8 +68,20 @@ pub(crate) struct Asks {
 /// their time.
 const LANES_NEAR: usize = 2;
 
+/// Whether no lane may have a thread of its own.
+static THREADS_ARE_FEW: AtomicBool = AtomicBool::new(false);
+
+/// Lets no lane have a thread of its own from now on: for a process that may have few, of which one that a lane keeps would be
+/// missed where files are read back.
+pub fn threads_are_few() {
+    THREADS_ARE_FEW.store(true, Relaxed);
+}
+
 /// How many lanes a near source may have here: more than one where the runtime leaves a processor to others.
 pub(crate) fn lanes_near() -> usize {
+    if THREADS_ARE_FEW.load(Relaxed) {
+        return 1;
+    }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = tokio::runtime::Handle::current().metrics().num_workers();
     LANES_NEAR.min(1 + processors.saturating_sub(workers))

@@ -12,7 +12,6 @@ use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Said, is_repea
 use gridlane_xrd::flags::{LocateOptions, OpenMore, OpenOptions};
 use gridlane_xrd::request::{Endsess, Locate, Open, Query};
 use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
-use tokio::time::{Instant, timeout_at};
 
 use super::connection::{Connection, Next, Unopened};
 use super::file::OpenFile;
@@ -23,6 +22,7 @@ use super::status::{malformed, said};
 use super::trunk::{Joined, Trunk};
 use super::who::who;
 use super::{COLLECTED, Home, Pool, Server};
+use crate::awake::Patience;
 use crate::credentials::{Credentials, Token};
 use crate::pool::Purpose;
 
@@ -283,10 +283,9 @@ impl Client {
                 break;
             }
         }
-        let mut asked_at = Instant::now();
-        let mut until = asked_at + self.answer_max;
+        let mut patience = Patience::new(self.answer_max);
         loop {
-            match self.hear(&mut connection, (stream, expect), &mut until, take, has_taken).await {
+            match self.hear(&mut connection, (stream, expect), &mut patience, take, has_taken).await {
                 Ok(None) => return Ok(Came::Done(Box::new(connection))),
                 Ok(Some(Said::Error(answer))) => {
                     let login =
@@ -309,14 +308,12 @@ impl Client {
                     }
                     tokio::time::sleep(wanted).await;
                     stream = connection.send(request, &[], expect).await?;
-                    asked_at = Instant::now();
-                    until = asked_at + self.answer_max;
+                    patience = Patience::new(self.answer_max);
                 }
                 Ok(Some(Said::Later(later))) => {
-                    let later = Instant::now() + Duration::from_secs(u64::from(later.seconds));
+                    let later = Duration::from_secs(u64::from(later.seconds));
                     // However often it says that.
-                    let last = asked_at + self.answer_max.max(ROOT_WAIT_MAX);
-                    until = later.min(last).max(until);
+                    patience.extend(later, self.answer_max.max(ROOT_WAIT_MAX));
                 }
                 Ok(Some(_)) => {
                     connection.give_up();
@@ -325,8 +322,7 @@ impl Client {
                 }
                 Err(error) if connection.was_stale(&error) && !*has_taken && is_repeatable(request) => {
                     (connection, stream) = self.connect(way, &home, (request, expect), was_sent).await?;
-                    asked_at = Instant::now();
-                    until = asked_at + self.answer_max;
+                    patience = Patience::new(self.answer_max);
                 }
                 Err(error) => return Err(error),
             }
@@ -334,12 +330,12 @@ impl Client {
     }
 
     /// Waits for the answer to a request: `None` when all of it was taken. An answer that is not collected may take as
-    /// long as its bytes keep coming, any other one has come before `until`.
+    /// long as its bytes keep coming, any other one has come before `patience` ends.
     async fn hear(
         &self,
         connection: &mut Connection,
         (stream, expect): (StreamId, Expect),
-        until: &mut Instant,
+        patience: &mut Patience,
         take: &mut Take<'_>,
         has_taken: &mut bool,
     ) -> Result<Option<Said>> {
@@ -349,7 +345,7 @@ impl Client {
             Error::new(ErrorKind::Timeout, message)
         };
         loop {
-            let part = match timeout_at(*until, connection.next()).await.map_err(late)?? {
+            let part = match patience.bear(connection.next()).await.map_err(late)?? {
                 Next::Part(part) => part,
                 Next::Said(of, said) if of == stream => return Ok(Some(said)),
                 // To something that was sent beside it, and whose answer nobody needs.
@@ -362,11 +358,11 @@ impl Client {
             }
             while connection.data_left() > 0 {
                 let buf = buf.get_or_insert_with(|| AlignedBuf::new(PART_BYTES));
-                let count = timeout_at(*until, connection.read_data(buf)).await.map_err(late)??;
+                let count = patience.bear(connection.read_data(buf)).await.map_err(late)??;
                 if is_ours {
                     take(&buf[..count], part.is_last && connection.data_left() == 0)?;
                     if expect != COLLECTED {
-                        *until = Instant::now() + self.answer_max;
+                        patience.renew(self.answer_max);
                     }
                 }
             }

@@ -13,10 +13,10 @@ use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
 use gridlane_xrd::{PathId, StreamId, ztn};
-use tokio::time::{Instant, timeout_at};
 
 use super::Home;
 use super::status::{malformed, said, status_error};
+use crate::awake::Patience;
 use crate::http::{without, without_secrets};
 use crate::pool::Rests;
 
@@ -128,12 +128,12 @@ impl Connection {
             Unopened::Closed(Error::new(ErrorKind::Timeout, message).endpoint(url))
         };
         // However slowly the bytes drip.
-        let mut until = Instant::now() + CONNECT_MAX;
+        let mut patience = Patience::new(CONNECT_MAX);
         let mut waited = Duration::ZERO;
         loop {
             let output = opening.output();
             if !output.is_empty() {
-                let sent = timeout_at(until, wire.stream.write_all(&output)).await.map_err(late)?;
+                let sent = patience.bear(wire.stream.write_all(&output)).await.map_err(late)?;
                 sent.map_err(|cause| closed(&cause))?;
                 handshake_round_trips += 1;
             }
@@ -149,7 +149,7 @@ impl Connection {
                 let secured = dialer.secure(wire.stream, route).await.map_err(failed)?;
                 wire.stream = secured.stream;
                 handshake_round_trips += secured.handshake_round_trips;
-                until = Instant::now() + CONNECT_MAX;
+                patience.renew(CONNECT_MAX);
                 turn = opening.secured();
             }
             match turn {
@@ -163,7 +163,7 @@ impl Connection {
                         return Err(failed(Error::new(ErrorKind::Busy, message).retry_after(Some(wanted))));
                     }
                     tokio::time::sleep(wanted).await;
-                    until = Instant::now() + CONNECT_MAX;
+                    patience.renew(CONNECT_MAX);
                     opening.again();
                     continue;
                 }
@@ -171,11 +171,11 @@ impl Connection {
             }
             let output = opening.output();
             if !output.is_empty() {
-                let sent = timeout_at(until, wire.stream.write_all(&output)).await.map_err(late)?;
+                let sent = patience.bear(wire.stream.write_all(&output)).await.map_err(late)?;
                 sent.map_err(|cause| closed(&cause))?;
                 handshake_round_trips += 1;
             }
-            match timeout_at(until, wire.stream.read(&mut ahead[end..])).await.map_err(late)? {
+            match patience.bear(wire.stream.read(&mut ahead[end..])).await.map_err(late)? {
                 Ok(0) => return Err(closed(&io::ErrorKind::UnexpectedEof.into())),
                 Ok(count) => end += count,
                 Err(cause) => return Err(closed(&cause)),
@@ -184,7 +184,7 @@ impl Connection {
         wire.session = opening.session();
         let output = opening.output();
         if !output.is_empty() {
-            let sent = timeout_at(until, wire.stream.write_all(&output)).await.map_err(late)?;
+            let sent = patience.bear(wire.stream.write_all(&output)).await.map_err(late)?;
             sent.map_err(|cause| closed(&cause))?;
         } else {
             // The request was in the flight.

@@ -9,13 +9,13 @@ use gridlane_xrd::answer::{Corrections, OpenAnswer, Redirect, StatText};
 use gridlane_xrd::client::{Expect, Part, Said, Session};
 use gridlane_xrd::request::Close;
 use gridlane_xrd::{Call, Handle, RequestId, StreamId};
-use tokio::time::timeout;
 
 use super::COLLECTED;
 use super::client::Client;
 use super::connection::{Connection, Next};
 use super::status::{malformed, status_error};
 use super::trunk::Trunk;
+use crate::awake::timeout;
 
 /// How long the end of a file that was read is waited for, in the background.
 const CLOSE_MAX: Duration = Duration::from_secs(5);

@@ -220,6 +220,7 @@ impl Told {
             bound_from: "unknown: not every source was active for a second".into(),
             limited_by: "start-up: connecting and the first round trips".into(),
             verified: self.is_verified.then_some(Basis::Sources { agreeing: 1, asked: 1 }),
+            verified_with: self.is_verified.then_some(self.checksum.kind()),
             checksum: Some(self.checksum),
             modified_accepted: None,
             sources: vec![source],

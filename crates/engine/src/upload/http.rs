@@ -15,8 +15,8 @@ use gridlane_core::limits::{
     SMALL_UPLOAD_BYTES_PER_S_MIN, UPLOAD_ANSWER_MAX,
 };
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
-use tokio::time::timeout;
 
+use crate::awake::timeout;
 use crate::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 
 /// How long a server may think about `Expect` before the body is sent anyway.

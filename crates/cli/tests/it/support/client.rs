@@ -54,6 +54,8 @@ pub(crate) fn isolated(mut command: Command) -> Command {
     // Nobody's certificate or configuration (.curlrc, .netrc, …) is found by accident: a test names what it wants.
     // Below what is no directory nothing can be made, not even by root.
     command.env("HOME", "/dev/null/home").env("XDG_DATA_HOME", "/dev/null/data");
+    // Journals of copies are keyed: all tests together are one user, who is nobody else's.
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     // /tmp, where a proxy or a token of theirs may lie, cannot be hidden: see `names_credentials`.
     command.env(NO_CREDENTIALS, "1");

@@ -1,0 +1,99 @@
+//! How many files and connections may be open at once where a process may have few (`ulimit -n`).
+//!
+//! What is bounded elsewhere for other reasons is bounded here once more: copies of a tree, listings, lanes, connections that
+//! rest. Small files have shares of their own ([`small`](crate::small)).
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gridlane_core::limits::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_COPY};
+use rustix::process::{Resource, getrlimit};
+
+/// Copies that are running in this process.
+static COPIES: AtomicUsize = AtomicUsize::new(0);
+
+/// Counts one running copy until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RunningCopy(());
+
+impl RunningCopy {
+    pub(crate) fn new() -> RunningCopy {
+        COPIES.fetch_add(1, Relaxed);
+        RunningCopy(())
+    }
+}
+
+impl Drop for RunningCopy {
+    fn drop(&mut self) {
+        COPIES.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Beside what a process has open in any case.
+    free: usize,
+}
+
+impl Descriptors {
+    /// As the limit of this process says now.
+    pub fn of_process() -> Descriptors {
+        Descriptors::of(getrlimit(Resource::Nofile).current)
+    }
+
+    /// For so many descriptors; `None`: there is no limit.
+    fn of(count: Option<u64>) -> Descriptors {
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        Descriptors { free: count.saturating_sub(DESCRIPTORS_KEPT) }
+    }
+
+    /// Copies of one file each at the same time.
+    pub fn copies_max(self) -> usize {
+        (self.free / 2 / DESCRIPTORS_PER_COPY).max(1)
+    }
+
+    /// Directories that are listed at the same time.
+    pub fn listings_max(self) -> usize {
+        (self.free / 8).max(1)
+    }
+
+    /// Connections that rest.
+    pub(crate) fn idle_max(self) -> usize {
+        self.free / 4
+    }
+
+    /// Lanes of the copy that asks, beside the others that are running.
+    pub(crate) fn lanes_max(self) -> usize {
+        self.lanes_beside(COPIES.load(Relaxed))
+    }
+
+    /// Lanes of each of so many copies.
+    fn lanes_beside(self, copies: usize) -> usize {
+        let copies = copies.max(1);
+        (self.free.saturating_sub(copies.saturating_mul(DESCRIPTORS_PER_COPY)) / 2 / copies).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_open_fits_where_there_is_little_and_is_not_less_where_there_is_enough() {
+        for count in [32, 48, 64, 100, 256, 1024, 4096, 1 << 20] {
+            let all = Descriptors::of(Some(count));
+            let copies = all.copies_max();
+            let open = DESCRIPTORS_KEPT
+                + copies * (DESCRIPTORS_PER_COPY + all.lanes_beside(copies))
+                + all.listings_max();
+            assert!(open as u64 <= count, "{open} of {count}");
+            assert!(all.lanes_beside(1) + DESCRIPTORS_PER_COPY + DESCRIPTORS_KEPT <= count as usize);
+        }
+        for count in [Some(1024), None] {
+            let all = Descriptors::of(count);
+            assert!(all.copies_max() >= 64 && all.listings_max() >= 8 && all.idle_max() >= 128, "{count:?}");
+            assert!(all.lanes_beside(1) >= 48);
+        }
+    }
+}

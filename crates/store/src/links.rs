@@ -1,0 +1,181 @@
+//! Links on the way to a file that is to be written: followed as a person means them, and not where somebody else may have
+//! put them.
+//!
+//! In a directory where everybody may put things and only owners may remove them (`/tmp`), anybody can put a link in the
+//! place of the name that a person is about to write to, and have a file elsewhere replaced by it. The kernel refuses such
+//! links when it follows them (`fs.protected_symlinks`), but not for programs that read a link themselves, which whoever
+//! puts a partial file beside the final one must do. So the same rule is applied here, to every link on the way.
+
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use gridlane_core::{Error, ErrorKind, Fault, Result};
+
+/// Links on the way to one file: the kernel's own limit.
+const LINKS_MAX: u32 = 40;
+/// Mode bits of a directory where everybody may put things, and only owners may remove them.
+const STICKY_FOR_ALL: u32 = 0o1002;
+
+/// The path without links of what is to be written at `path`. A last link that leads nowhere stays what it is: it is a name
+/// that is taken. What is not there yet keeps its name.
+///
+/// # Errors
+///
+/// `Denied` where a link on the way belongs to somebody else and is in a directory where everybody may put links;
+/// `LocalIo` for links in a circle.
+pub fn follow(path: &Path) -> Result<PathBuf> {
+    let found = walk(path)?;
+    if fs::symlink_metadata(&found).is_ok() {
+        return Ok(found);
+    }
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok(walk(parent)?.join(name)),
+        _ => Ok(found),
+    }
+}
+
+/// Refuses what somebody else has put into a directory where everybody may: a pipe there takes what is written to it
+/// from us. `meta` is of what is at `path`, all links followed.
+///
+/// # Errors
+///
+/// `Denied`, as for [`follow`].
+pub fn refuse_planted(path: &Path, meta: &Metadata) -> Result<()> {
+    let found = walk(path)?;
+    match found.parent().is_none_or(|directory| is_trusted(directory, meta.uid())) {
+        true => Ok(()),
+        false => Err(planted(&found, "it")),
+    }
+}
+
+fn walk(path: &Path) -> Result<PathBuf> {
+    let mut at = PathBuf::from("/");
+    // What is left of the way, the next name last.
+    let mut left: Vec<OsString> = Vec::new();
+    push(&mut left, path);
+    if path.is_relative() {
+        let current = std::env::current_dir();
+        let current =
+            current.map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
+        push(&mut left, &current);
+    }
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            // There is no link in front of it any more.
+            at.pop();
+            continue;
+        }
+        let next = at.join(&name);
+        // What cannot be looked at is told by whoever opens it.
+        let link = fs::symlink_metadata(&next).ok().filter(Metadata::is_symlink);
+        let Some(link) = link else {
+            at = next;
+            continue;
+        };
+        if !is_trusted(&at, link.uid()) {
+            return Err(planted(&next, "the link"));
+        }
+        links += 1;
+        let to = fs::read_link(&next).and_then(|to| match links > LINKS_MAX {
+            true => Err(io::Error::from(rustix::io::Errno::LOOP)),
+            false => Ok(to),
+        });
+        let to = to.map_err(|cause| Error::local_io(format!("cannot follow {}", path.display()), &cause))?;
+        if to.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        push(&mut left, &to);
+    }
+    Ok(at)
+}
+
+/// Puts the names of a path in front of what is left of the way.
+fn push(left: &mut Vec<OsString>, path: &Path) {
+    left.extend(path.components().rev().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    }));
+}
+
+/// Whether what `owner` has put into `directory` may be gone by: as the kernel decides about links.
+fn is_trusted(directory: &Path, owner: u32) -> bool {
+    let caller = rustix::process::geteuid().as_raw();
+    let is_for_all = |meta: &Metadata| meta.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
+    owner == caller
+        || fs::symlink_metadata(directory).is_ok_and(|meta| !is_for_all(&meta) || meta.uid() == owner)
+}
+
+fn planted(path: &Path, what: &str) -> Error {
+    let message =
+        format!("{what} at {} belongs to somebody else, where everybody may put one", path.display());
+    Error::new(ErrorKind::Denied, message)
+        .fault(Fault::Local)
+        .hint("write to a directory of your own, or name what it leads to")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, lchown, symlink};
+
+    /// A directory like /tmp. It belongs to somebody else than the caller where the tests may say so.
+    fn shared() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        dir
+    }
+
+    #[test]
+    fn own_links_are_followed_wherever_they_are() {
+        let (dir, elsewhere) = (shared(), tempfile::tempdir().unwrap());
+        let elsewhere = fs::canonicalize(elsewhere.path()).unwrap();
+        fs::write(elsewhere.join("f"), b"x").unwrap();
+        fs::create_dir(elsewhere.join("d")).unwrap();
+        symlink(elsewhere.join("d/../f"), dir.path().join("a")).unwrap();
+        symlink("a", dir.path().join("b")).unwrap();
+        symlink(&elsewhere, dir.path().join("dir")).unwrap();
+        symlink("nowhere", dir.path().join("lost")).unwrap();
+        symlink("circle", dir.path().join("circle")).unwrap();
+        let here = fs::canonicalize(dir.path()).unwrap();
+        for (path, expected) in [
+            ("a", elsewhere.join("f")),
+            ("./b", elsewhere.join("f")),
+            ("dir/f", elsewhere.join("f")),
+            ("dir/new", elsewhere.join("new")),
+            ("new", here.join("new")),
+            ("lost", here.join("lost")),
+        ] {
+            assert_eq!(follow(&dir.path().join(path)).unwrap(), expected, "{path}");
+        }
+        assert_eq!(follow(&dir.path().join("circle")).unwrap_err().kind(), ErrorKind::LocalIo);
+        assert_eq!(follow(Path::new("Cargo.toml")).unwrap(), fs::canonicalize("Cargo.toml").unwrap());
+    }
+
+    /// Giving things away needs a privilege, which those who run the tests as root have.
+    #[test]
+    fn links_of_somebody_else_are_not_followed_where_everybody_may_put_them() {
+        let (dir, elsewhere) = (shared(), tempfile::tempdir().unwrap());
+        fs::write(elsewhere.path().join("f"), b"precious").unwrap();
+        let (link, way) = (dir.path().join("f"), dir.path().join("d"));
+        symlink(elsewhere.path().join("f"), &link).unwrap();
+        symlink(elsewhere.path(), &way).unwrap();
+        if lchown(&link, Some(4242), None).is_err() {
+            return;
+        }
+        lchown(&way, Some(4242), None).unwrap();
+        for path in [link.clone(), way.join("f"), way.join("new")] {
+            assert_eq!(follow(&path).unwrap_err().kind(), ErrorKind::Denied, "{}", path.display());
+        }
+        // Its owner decides what is in a directory.
+        lchown(dir.path(), Some(4242), None).unwrap();
+        assert!(follow(&link).is_ok());
+        lchown(dir.path(), Some(0), None).unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(follow(&link).is_ok());
+    }
+}
