@@ -12,13 +12,12 @@ use crate::digests;
 use crate::lane::{Asks, Command};
 use crate::replica::Replica;
 use crate::run::Run;
-use crate::verdict::Vote;
 
 impl Run<'_> {
     /// Asks a source for its checksum, unless that could change nothing.
     pub(crate) fn ask_digest(&mut self, source: usize) {
         if self.is_described() || self.is_its_own_word() {
-            self.replicas[source].vote = Vote::Silent;
+            self.votes.silent(source);
             return;
         }
         let url = &self.replicas[source].source.url;
@@ -81,13 +80,12 @@ impl Run<'_> {
 
     /// Every byte is there: asks those beside the data whose word is waited for, and whose lanes were to ask and cannot.
     pub(crate) fn ask_instead(&mut self) {
-        let is_alone = self.replicas.len() == 1;
+        let awaited = self.votes.awaited(self.pace.now());
         for source in 0..self.replicas.len() {
             let replica = &mut self.replicas[source];
             let lane = replica.asking_lane.and_then(|lane| self.lanes.get(&lane));
             let is_asked = lane.is_some_and(|entry| entry.is_dialled);
-            let is_awaited = is_alone || replica.source.identity().is_some();
-            if replica.dead.is_some() || is_asked || !is_awaited {
+            if replica.dead.is_some() || is_asked || !awaited.contains(&source) {
                 continue;
             }
             if replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane) {
@@ -103,7 +101,7 @@ impl Run<'_> {
             return Ok(()); // It was asked beside the data meanwhile.
         }
         if self.client.http.is_silent(&self.replicas[source].source.url) {
-            return self.voted(source, Vote::Silent);
+            return self.voted(source, Vec::new());
         }
         self.ask_beside(source);
         Ok(())

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::limits::{DIGEST_BYTES_PER_S_MIN, DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
+use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_sys::AlignedBuf;
@@ -19,7 +19,6 @@ use tokio::sync::mpsc;
 use crate::notice::Notice;
 use crate::served::Served;
 use crate::source::{Identity, Source};
-use crate::verdict::Vote;
 use crate::{Client, Options, http};
 
 /// Between attempts to get a checksum: a server that is busy now may not be in a second.
@@ -32,6 +31,8 @@ pub(crate) struct Word {
     pub(crate) identity: Identity,
     /// Its checksum, if it says.
     pub(crate) checksum: Option<Checksum>,
+    /// Checksums that it states beside that.
+    pub(crate) stated: Vec<Checksum>,
     /// What else its server names.
     pub(crate) served: Served,
 }
@@ -65,8 +66,11 @@ pub(crate) fn ask(
             Ok(word) if follow_links => std::mem::take(&mut word.served),
             _ => Served::default(),
         };
-        let vote = said.map_or(Vote::Silent, |word| vote(&source, word));
-        let _ = notices.send(Notice::Digest { source: source.number, vote });
+        let notice = said.map_or_else(
+            |_| Notice::Digest { source: source.number, checksums: Vec::new(), identity: None },
+            |word| notice(&source, word),
+        );
+        let _ = notices.send(notice);
         if served != Served::default() {
             let _ = notices.send(Notice::Served { source: source.number, served });
         }
@@ -74,10 +78,34 @@ pub(crate) fn ask(
 }
 
 /// What a source's word says about the object that the copy is of.
-pub(crate) fn vote(source: &Source, word: Word) -> Vote {
+pub(crate) fn notice(source: &Source, word: Word) -> Notice {
     // A checksum of another version says nothing about this one.
     let is_of_another = source.identity().is_some_and(|known| !known.agrees_with(&word.identity));
-    word.checksum.filter(|_| !is_of_another).map_or(Vote::Silent, Vote::Says)
+    let mut checksums: Vec<Checksum> = word.checksum.into_iter().chain(word.stated).collect();
+    if is_of_another {
+        checksums.clear();
+    }
+    let mut identity = word.identity;
+    // Some servers say of anything that is not sent along that it has no bytes.
+    identity.size_bytes = identity.size_bytes.filter(|bytes| *bytes > 0 || !source.url.scheme().is_http());
+    Notice::Digest { source: source.number, checksums, identity: Some(identity).filter(|_| !is_of_another) }
+}
+
+/// The checksums of the whole file that a head states without having been asked for them: those that nobody can make up
+/// bytes for by the way. XRootD 5.5.3 says the `asked` kind again, of another file, in later answers. `is_whole`: the
+/// message's content is all of the file.
+pub(crate) fn stated(head: &ResponseHead, asked: Option<ChecksumKind>, is_whole: bool) -> Vec<Checksum> {
+    if head.content_coding().is_some() {
+        return Vec::new();
+    }
+    let mut checksums = head.digests();
+    if is_whole {
+        checksums.extend(head.content_digests());
+    }
+    checksums
+        .retain(|own| own.kind().strength() >= ChecksumKind::Md5.strength() && Some(own.kind()) != asked);
+    checksums.dedup();
+    checksums
 }
 
 /// Asks again when the answer may be another one soon.
@@ -97,12 +125,6 @@ async fn patiently(client: &Client, source: &Source, kind: ChecksumKind) -> Resu
             None => return said,
         }
     }
-}
-
-/// How long a checksum is waited for when there is nothing else to do: as long as silence is borne, and as long as a
-/// slow server reads the file.
-pub(crate) fn wait_max(patience: Duration, size_bytes: u64) -> Duration {
-    patience.saturating_add(Duration::from_secs(size_bytes / DIGEST_BYTES_PER_S_MIN)).min(DIGEST_WAIT_MAX)
 }
 
 /// Asks a source which version it has and, with `kind`, for its checksum.
@@ -142,7 +164,9 @@ pub(crate) fn word_of(
     if kind.is_some() {
         client.asked_for_digest(url, checksum.is_some());
     }
-    Ok(Word { identity, checksum, served: Served::default() })
+    // Of a message without content, that says nothing about the file.
+    let stated = stated(head, kind, false);
+    Ok(Word { identity, checksum, stated, served: Served::default() })
 }
 
 async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
@@ -170,7 +194,7 @@ async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>)
         let found = client.locate(&source.url).await.unwrap_or_default();
         served.take_located(&answered.url, found);
     }
-    Ok(Word { identity, checksum, served })
+    Ok(Word { identity, checksum, stated: Vec::new(), served })
 }
 
 async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
@@ -179,7 +203,7 @@ async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> 
         None => None,
         Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),
     };
-    Ok(Word { identity, checksum, served: Served::default() })
+    Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
 }
 
 /// The checksum of the first `size_bytes` of a file, computed on a thread that may block.

@@ -275,7 +275,8 @@ impl Votes {
     pub fn settled(&self, now: Time, kind: ChecksumKind) -> Option<(Checksum, Vec<usize>)> {
         let of_kind = |voter: &&Voter| voter.checksums.iter().any(|own| own.kind() == kind);
         let said = self.eligible().filter(|(_, voter)| of_kind(voter)).count();
-        let pending = self.eligible().filter(|(_, voter)| !of_kind(voter) && self.may_speak(voter, now)).count();
+        let pending =
+            self.eligible().filter(|(_, voter)| !of_kind(voter) && self.may_speak(voter, now)).count();
         let stated = self.eligible().flat_map(|(_, voter)| &voter.checksums).filter(|own| own.kind() == kind);
         for value in stated {
             let states = |voter: &&Voter| voter.checksums.contains(value);
@@ -342,7 +343,8 @@ impl Votes {
     /// Of what is stated and is not so of these bytes, that which most replicas state; of equals, that which is harder
     /// to make up. Two replicas against the bytes that state checksums of different kinds may well mean the same file.
     fn leading(&self, found: &Found, has_size: impl Fn(&Voter) -> bool) -> Option<(Count, &Checksum)> {
-        let differs = |own: &&Checksum| found.checksums.iter().any(|is| is.kind() == own.kind() && is != *own);
+        let differs =
+            |own: &&Checksum| found.checksums.iter().any(|is| is.kind() == own.kind() && is != *own);
         let stated = self.eligible().filter(|(_, voter)| has_size(voter));
         let values = stated.flat_map(|(_, voter)| voter.checksums.iter().map(move |own| (voter, own)));
         let stand_to = |voter: &Voter, leader: &Voter| match stand_to(voter, &leader.checksums) {
@@ -460,5 +462,7 @@ fn first_answer_max(patience: Duration) -> Duration {
 /// How long a replica that answers has for its checksum: as long as silence is borne, and as long as a slow server reads
 /// the file.
 pub fn reading_max(patience: Duration, size_bytes: u64) -> Duration {
-    patience.saturating_add(Duration::from_secs(size_bytes / DIGEST_BYTES_PER_S_MIN)).min(DIGEST_WAIT_MAX.max(patience))
+    patience
+        .saturating_add(Duration::from_secs(size_bytes / DIGEST_BYTES_PER_S_MIN))
+        .min(DIGEST_WAIT_MAX.max(patience))
 }

@@ -193,7 +193,8 @@ impl Run<'_> {
                         let other = &self.fleet[*other];
                         other.answers_ms <= self.now_ms && Some(size_of(other.version)) == leading
                     };
-                    let from = (0..self.fleet.len()).filter(|other| self.fleet[*other].answers()).find(has_it);
+                    let from =
+                        (0..self.fleet.len()).filter(|other| self.fleet[*other].answers()).find(has_it);
                     self.hold(from.map(|from| self.fleet[from].version));
                     self.untried = (0..self.fleet.len()).collect();
                 }

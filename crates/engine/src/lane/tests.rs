@@ -124,6 +124,7 @@ fn lane_to(dir: &std::path::Path, url: Url, bytes: &[u8]) -> (Lane, Arc<Target>,
         client: Client::new(Dialer::new(Trust::default()), DEADLINE),
         pace: Arc::new(Pace::new(None)),
         asks: None,
+        listens: None,
         notices,
     };
     (lane, target, heard)

@@ -23,7 +23,6 @@ use gridlane_xrd::flags::{OpenOptions, ServerFlags, StatFlags};
 use gridlane_xrd::request::{About, Rm, Stat};
 use tokio::time::{sleep, timeout};
 
-use crate::digests;
 use crate::root::Client;
 use writing::Writing;
 
@@ -225,7 +224,7 @@ impl Upload {
     /// The server's word for the checksum of what is `at` a URL now, if it has one.
     async fn checksum(&self, at: &Url, size_bytes: u64) -> Option<Checksum> {
         let mut client = self.client.clone();
-        client.answer_max = digests::wait_max(self.patience, size_bytes);
+        client.answer_max = gridlane_plan::reading_max(self.patience, size_bytes);
         // Nor does a server make it longer by saying that the answer comes later.
         timeout(client.answer_max, client.checksum(at, self.kind)).await.ok()?.ok().flatten()
     }
