@@ -513,7 +513,10 @@ impl<'a> Run<'a> {
                     self.ask_instead();
                 }
             }
-            Notice::Dead { source, error, forget } => self.die(source as usize, error, forget),
+            Notice::Dead { source, error, forget } => {
+                self.die(source as usize, error, forget);
+                self.recount_sizes().await?;
+            }
             Notice::Blocked { lane, blocked } => {
                 self.plan.handle(now, plan::Event::Blocked { lane, blocked })
             }

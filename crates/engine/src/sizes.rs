@@ -95,9 +95,22 @@ impl Run<'_> {
         self.start_over(right).await
     }
 
+    /// A source does not count any more: others may lead now.
+    pub(crate) async fn recount_sizes(&mut self) -> Result<()> {
+        let leading = self.votes.leading_size().filter(|_| self.options.known.size_bytes.is_none());
+        match (self.size_bytes, leading) {
+            (Some(agreed), Some(leading)) if leading != agreed && self.target.partial().is_some() => {
+                self.start_over(leading).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Starts over with another size, with those who say it.
     async fn start_over(&mut self, right: u64) -> Result<()> {
         self.close_lanes().await?;
+        // What lanes had still to tell may have changed that.
+        let right = self.votes.leading_size().unwrap_or(right);
         self.wasted_bytes = self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
         for number in 0..self.replicas.len() {
             match self.replicas[number].size_bytes() {

@@ -20,7 +20,7 @@
 //! in vain, or is silent for too long. How long that is depends on that replica and on the user's patience alone, and never
 //! on the others:
 //!
-//! - one that has not answered anything yet has a third of the patience, at least [`SILENT`](crate::settings) as every
+//! - one that has not answered anything yet has a sixth of the patience, at least [`SILENT`](crate::settings) as every
 //!   lane has, and eight of its own round trips, counted from when it was asked;
 //! - one that has answered something and owes its checksum may be reading the file for it. It has all of the patience, and the
 //!   time that a slow disk takes, counted from when every byte was there.
@@ -38,8 +38,9 @@ use gridlane_core::{Checksum, ChecksumKind, Time};
 
 use crate::settings::{SILENT, SILENT_ROUND_TRIPS};
 
-/// One over this part of the patience is what a replica has for its first answer.
-const FIRST_ANSWER_PART: u32 = 3;
+/// A replica has this part of the patience for its first answer. That is less than a connection may take to be made, so
+/// that one that is under way is there for the next copy.
+const FIRST_ANSWER_PART: u32 = 6;
 
 /// What every replica of one file says of it.
 #[derive(Clone, Debug)]

@@ -552,6 +552,10 @@ async fn take(
         return Err(protocol("it sent more bytes than it announced"));
     }
     if lane.target.size_bytes().is_some_and(|size_bytes| answer.at + count > size_bytes) {
+        if lane.source.size_bytes().is_some_and(|own| answer.at + count <= own) {
+            // It said so: whose size is right is for the run to say, and nothing against this source.
+            return Err(End::Lost(Loss::Closed, None));
+        }
         return Err(protocol("it sent more bytes than the file has"));
     }
     lane.pace.spend(bytes.len());
