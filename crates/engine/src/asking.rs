@@ -4,9 +4,11 @@
 //! first bytes that are asked for, or by a question of its own while there are no bytes to ask for. What a large file's
 //! server may have to read for long is asked for beside the data.
 
+use std::time::Instant;
+
 use gridlane_core::limits::SMALL_DOWNLOAD_BYTES_MAX;
 use gridlane_core::{Result, Scheme};
-use gridlane_plan::{Settings, SourceId};
+use gridlane_plan::{Settings, SourceId, first_answer_max};
 
 use crate::digests;
 use crate::lane::{Asks, Command};
@@ -75,7 +77,11 @@ impl Run<'_> {
     fn ask_beside(&mut self, source: usize) {
         let source = self.replicas[source].source.clone();
         let follow_links = self.options.follow_links;
-        digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
+        // The only source has nobody beside it who could be believed instead.
+        let is_alone = self.replicas.len() == 1;
+        let until = (!is_alone).then(|| Instant::now() + first_answer_max(self.options.patience));
+        let (client, kind, notices) = (self.client.clone(), self.digest_kind(), self.notify.clone());
+        digests::ask(client, source, kind, follow_links, until, notices);
     }
 
     /// Every byte is there: asks those beside the data whose word is waited for, and whose lanes were to ask and cannot.

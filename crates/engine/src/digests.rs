@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
@@ -48,18 +48,20 @@ pub(crate) fn kinds(options: &Options) -> Vec<ChecksumKind> {
     kinds
 }
 
-/// Asks in the background; the answer comes as a notice.
+/// Asks in the background; the answer comes as a notice. A server that is busy is asked again until `until`: others must
+/// not be believed because they were free.
 pub(crate) fn ask(
     client: Client,
     source: Arc<Source>,
     kind: ChecksumKind,
     follow_links: bool,
+    until: Option<Instant>,
     notices: mpsc::UnboundedSender<Notice>,
 ) {
     tokio::spawn(async move {
         // Nobody wants to know any more when the copy is over.
         let mut said = tokio::select! {
-            said = patiently(&client, &source, kind) => said,
+            said = patiently(&client, &source, kind, until) => said,
             () = notices.closed() => return,
         };
         let served = match &mut said {
@@ -109,7 +111,12 @@ pub(crate) fn stated(head: &ResponseHead, asked: Option<ChecksumKind>, is_whole:
 }
 
 /// Asks again when the answer may be another one soon.
-async fn patiently(client: &Client, source: &Source, kind: ChecksumKind) -> Result<Word> {
+async fn patiently(
+    client: &Client,
+    source: &Source,
+    kind: ChecksumKind,
+    until: Option<Instant>,
+) -> Result<Word> {
     let mut pauses = PAUSES.into_iter();
     loop {
         let said = word(client, source, Some(kind)).await;
@@ -120,7 +127,10 @@ async fn patiently(client: &Client, source: &Source, kind: ChecksumKind) -> Resu
                 source.two_sizes().is_some()
             }
         };
-        match pauses.next().filter(|_| is_doubtful) {
+        let is_busy = matches!(&said, Err(error) if error.kind() == ErrorKind::Busy);
+        let last = PAUSES[PAUSES.len() - 1];
+        let later = until.filter(|until| is_busy && Instant::now() + last < *until).map(|_| last);
+        match pauses.next().or(later).filter(|_| is_doubtful) {
             Some(pause) => tokio::time::sleep(pause).await,
             None => return said,
         }

@@ -210,7 +210,11 @@ async fn three_near_mirrors_of_a_small_file_have_voted_after_one_round_trip() {
         let (replica, asked, was_late) = (Replica::new(&bytes), asked.clone(), was_late.clone());
         servers.push(
             Scripted::start(move |seen| {
-                if seen.field("want-digest").is_some() {
+                // What is behind the end of the file is refused without a checksum.
+                let start = seen
+                    .field("range")
+                    .map_or("0", |range| range["bytes=".len()..].split('-').next().unwrap());
+                if seen.field("want-digest").is_some() && start.parse::<usize>().unwrap() < 3000 {
                     asked[number].store(true, SeqCst);
                 }
                 let begun = Instant::now();

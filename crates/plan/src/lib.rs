@@ -89,7 +89,7 @@ pub use bound::{SourcePath, fluid_bound_s};
 pub use plan::Plan;
 pub use report::{Outcome, SourceReport, SourceState, Stuck};
 pub use settings::Settings;
-pub use votes::{Found, Split, Verdict, Votes, reading_max};
+pub use votes::{Found, Split, Verdict, Votes, first_answer_max, reading_max};
 
 /// Names a source of this plan; handed out by [`Plan::add_source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

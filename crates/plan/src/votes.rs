@@ -257,8 +257,8 @@ impl Votes {
         kinds
     }
 
-    /// The size that most replicas state; of equals that which more checksums go with, then that of an earlier run, then the
-    /// one of the replica that was named first.
+    /// The size that most replicas state; of equals that of an earlier run, then that which more checksums go with, then
+    /// the one of the replica that was named first.
     pub fn leading_size(&self) -> Option<u64> {
         let rank = |size_bytes: u64| {
             let saying = |voter: &&Voter| voter.size_bytes == Some(size_bytes);
@@ -266,7 +266,7 @@ impl Votes {
             let count = |is: &dyn Fn(&&Voter) -> bool| self.eligible().filter(|(_, voter)| is(voter)).count();
             let first = self.eligible().find(|(_, voter)| saying(voter)).map_or(0, |(number, _)| number);
             let is_continued = self.continued_bytes == Some(size_bytes);
-            (count(&saying), count(&spoken), is_continued, std::cmp::Reverse(first))
+            (count(&saying), is_continued, count(&spoken), std::cmp::Reverse(first))
         };
         self.eligible().filter_map(|(_, voter)| voter.size_bytes).max_by_key(|size_bytes| rank(*size_bytes))
     }
@@ -456,7 +456,7 @@ fn stand_to(voter: &Voter, checksums: &[Checksum]) -> Stand {
 }
 
 /// How long a replica has for its first answer, its round trips aside.
-fn first_answer_max(patience: Duration) -> Duration {
+pub fn first_answer_max(patience: Duration) -> Duration {
     (patience / FIRST_ANSWER_PART).max(SILENT).min(patience)
 }
 
