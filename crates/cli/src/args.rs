@@ -124,9 +124,9 @@ pub(crate) enum Command {
 /// `$XDG_STATE_HOME/gridlane` (`~/.local/state/gridlane`) shows whose partial file it is. Pipes and devices are
 /// written directly.
 ///
-/// Every replica is asked for its checksum: the majority decides, or --checksum. Wrong bytes are fetched
-/// again from another replica, and the liar is named. With nothing to compare with, the result says
-/// "unverified".
+/// Every replica is asked for its checksum: the majority decides, or --checksum. The copy waits for those that
+/// could still change that. Wrong bytes are fetched again from another replica, and the liar is named. With
+/// nothing to compare with, the result says "unverified", or with --require-verified is a failure.
 ///
 /// SRC may be a metalink (version 3 or 4): a file or URL that ends in `.meta4` or `.metalink`, or any URL
 /// answered as one. The files that it describes are copied from all the replicas that it names, and compared
@@ -156,6 +156,10 @@ pub(crate) struct CpArgs {
     /// Compare this checksum: adler32, crc32c, md5, sha1, sha256 or sha512, with the value if you know it
     #[arg(long, value_name = "TYPE[:VALUE]", value_parser = parse_wanted, env = "GRIDLANE_CHECKSUM")]
     pub(crate) checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// Fail with exit code 8, and let nothing become visible, when there is no checksum to compare the bytes with. A
+    /// pipe has them by then, and an upload needs the word of its server as well
+    #[arg(long, env = "GRIDLANE_REQUIRE_VERIFIED", value_parser = FalseyValueParser::new())]
+    pub(crate) require_verified: bool,
     /// Exactly so many connections to each source [default: what measuring finds best]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64), env = "GRIDLANE_STREAMS")]
     pub(crate) streams: Option<u16>,

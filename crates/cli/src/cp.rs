@@ -108,6 +108,7 @@ fn options(args: &CpArgs) -> Options {
     let usual = Options::default();
     Options {
         checksum: args.checksum.clone(),
+        require_verified: args.require_verified,
         follow_links: !args.no_links,
         streams: args.streams.map(usize::from),
         limit: args.limit_rate.map(RateLimit::new),

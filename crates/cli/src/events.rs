@@ -6,7 +6,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 
 use gridlane_client::credentials::Warning;
-use gridlane_core::Error;
+use gridlane_core::{ChecksumKind, Error};
 use gridlane_engine::{Basis, Event, Observer, Report};
 use serde_json::{Value, json};
 
@@ -87,8 +87,10 @@ fn summary(report: &Report) -> Value {
         "limited_by": report.limited_by,
         "verification": if report.verified.is_some() { "verified" } else { "unverified" },
         "verified_by": report.verified.map(basis_text),
+        "votes": report.verified.and_then(votes_value),
         "checksum": report.checksum.as_ref().map(|checksum| checksum.to_string()),
         "verified_with": report.verified_with.map(|kind| kind.name()),
+        "checksum_unstated": report.unstated.map(ChecksumKind::name),
         "sources": sources,
     })
 }
@@ -98,9 +100,17 @@ pub(crate) fn basis_text(basis: Basis) -> String {
     match basis {
         Basis::User => "as --checksum says".into(),
         Basis::Metalink => "as its metalink says".into(),
-        Basis::Sources { agreeing, asked } if asked == 1 && agreeing == 1 => "as its source says".into(),
-        Basis::Sources { agreeing, asked } => {
-            format!("as {agreeing} of {asked} sources say")
+        Basis::Sources { named: 1, .. } => "as its source says".into(),
+        Basis::Sources { agreeing, named, .. } => format!("{agreeing} of {named} sources"),
+    }
+}
+
+/// How sources voted, where they did.
+pub(crate) fn votes_value(basis: Basis) -> Option<Value> {
+    match basis {
+        Basis::User | Basis::Metalink => None,
+        Basis::Sources { agreeing, said, named } => {
+            Some(json!({ "agreeing": agreeing, "said": said, "named": named }))
         }
     }
 }
@@ -167,7 +177,7 @@ impl Observer for JsonEvents {
             Event::Verified { checksum, basis } => {
                 let fields = json!({
                     "checksum": checksum.to_string(), "matches": basis.map(|_| true),
-                    "verified_by": basis.map(basis_text),
+                    "verified_by": basis.map(basis_text), "votes": basis.and_then(votes_value),
                 });
                 self.print("verify", fields);
             }

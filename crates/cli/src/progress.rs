@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use gridlane_client::credentials::Warning;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
-use gridlane_engine::{Event, Observer, Report, Snapshot};
+use gridlane_engine::{Basis, Event, Observer, Report, Snapshot};
 
 use crate::args::Progress;
 use crate::events::basis_text;
@@ -234,20 +234,39 @@ fn terminal_size() -> (usize, usize) {
     }
 }
 
+/// What was compared, where no source states the checksum that was asked for.
+fn instead(report: &Report) -> String {
+    match (report.verified, &report.checksum) {
+        (None, _) => "nothing was compared, the copy is unverified".into(),
+        (Some(Basis::Metalink), _) => "compared with what its metalink says".into(),
+        (Some(_), Some(checksum)) => format!("compared by {} instead", checksum.kind().name()),
+        (Some(_), None) => "compared by another".into(),
+    }
+}
+
 /// What a copy did, in a few lines.
 pub(crate) fn summary_text(report: &Report, target: &str) -> String {
     let rate = format_rate(report.rate_bytes_per_s());
-    let mut text = format!(
-        "{}: {} in {} ({rate})",
-        printable(target.as_bytes()),
+    let target = printable(target.as_bytes());
+    let checksum = report.checksum.as_ref().map(|checksum| checksum.to_string()).unwrap_or_default();
+    let mut text = match report.unstated {
+        // First of all: it is not what was asked for.
+        Some(kind) => format!("{target}: no source states its {}: {}\n", kind.name(), instead(report)),
+        None => String::new(),
+    };
+    let _ = write!(
+        text,
+        "{target}: {} in {} ({rate})",
         format_bytes(report.done_bytes),
         format_seconds(report.seconds)
     );
     if report.resumed_bytes > 0 {
         let _ = write!(text, ", {} of them from an earlier run", format_bytes(report.resumed_bytes));
     }
-    let checksum = report.checksum.as_ref().map(|checksum| checksum.to_string()).unwrap_or_default();
     let _ = match report.verified {
+        Some(basis @ Basis::Sources { named: 2.., .. }) => {
+            writeln!(text, ", verified by {}: {checksum}", basis_text(basis))
+        }
         Some(basis) => writeln!(text, ", verified {checksum} ({})", basis_text(basis)),
         None => writeln!(text, ", unverified {checksum} (nothing to compare it with)"),
     };

@@ -233,6 +233,18 @@ impl Hasher {
         })
     }
 
+    /// The algorithm.
+    pub fn kind(&self) -> ChecksumKind {
+        match &self.0 {
+            State::Adler32(_) => ChecksumKind::Adler32,
+            State::Crc32c(_) => ChecksumKind::Crc32c,
+            State::Md5(_) => ChecksumKind::Md5,
+            State::Sha256(_) => ChecksumKind::Sha256,
+            State::Sha1(_) => ChecksumKind::Sha1,
+            State::Sha512(_) => ChecksumKind::Sha512,
+        }
+    }
+
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         match &mut self.0 {

@@ -122,9 +122,16 @@ pub fn encode_oc(checksum: &Checksum) -> String {
 pub fn of_upload(headers: &Headers) -> Vec<Checksum> {
     let mut checksums: Vec<Checksum> = headers.all("digest").flat_map(decode).collect();
     checksums.extend(headers.all("repr-digest").flat_map(decode_repr));
-    checksums.extend(headers.all("content-digest").flat_map(decode_repr));
-    checksums.extend(headers.all("content-md5").filter_map(|value| decode_value(ChecksumKind::Md5, value)));
+    checksums.extend(of_content(headers));
     checksums.extend(headers.all("oc-checksum").filter_map(decode_oc));
+    checksums
+}
+
+/// What a message says of its own content: `Content-Digest` (RFC 9530), `Content-MD5` (RFC 2616, 14.15). Of a file they say
+/// something only where the content is all of it.
+pub fn of_content(headers: &Headers) -> Vec<Checksum> {
+    let mut checksums: Vec<Checksum> = headers.all("content-digest").flat_map(decode_repr).collect();
+    checksums.extend(headers.all("content-md5").filter_map(|value| decode_value(ChecksumKind::Md5, value)));
     checksums
 }
 

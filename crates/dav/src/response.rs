@@ -198,6 +198,12 @@ impl ResponseHead {
         digests.extend(self.headers.all("repr-digest").flat_map(digest::decode_repr));
         digests
     }
+
+    /// The checksums in `Content-Digest` and `Content-MD5`: of the bytes of this message, whatever part of the file they
+    /// are.
+    pub fn content_digests(&self) -> Vec<Checksum> {
+        digest::of_content(&self.headers)
+    }
 }
 
 fn protocol(message: impl Into<String>) -> Error {

@@ -4,21 +4,22 @@
 //! first bytes that are asked for, or by a question of its own while there are no bytes to ask for. What a large file's
 //! server may have to read for long is asked for beside the data.
 
+use std::time::Instant;
+
 use gridlane_core::limits::SMALL_DOWNLOAD_BYTES_MAX;
 use gridlane_core::{Result, Scheme};
-use gridlane_plan::{Settings, SourceId};
+use gridlane_plan::{Settings, SourceId, first_answer_max};
 
 use crate::digests;
 use crate::lane::{Asks, Command};
 use crate::replica::Replica;
 use crate::run::Run;
-use crate::verdict::Vote;
 
 impl Run<'_> {
     /// Asks a source for its checksum, unless that could change nothing.
     pub(crate) fn ask_digest(&mut self, source: usize) {
         if self.is_described() || self.is_its_own_word() {
-            self.replicas[source].vote = Vote::Silent;
+            self.votes.silent(source);
             return;
         }
         let url = &self.replicas[source].source.url;
@@ -76,18 +77,21 @@ impl Run<'_> {
     fn ask_beside(&mut self, source: usize) {
         let source = self.replicas[source].source.clone();
         let follow_links = self.options.follow_links;
-        digests::ask(self.client.clone(), source, self.digest_kind(), follow_links, self.notify.clone());
+        // The only source has nobody beside it who could be believed instead.
+        let is_alone = self.replicas.len() == 1;
+        let until = (!is_alone).then(|| Instant::now() + first_answer_max(self.options.patience));
+        let (client, kind, notices) = (self.client.clone(), self.digest_kind(), self.notify.clone());
+        digests::ask(client, source, kind, follow_links, until, notices);
     }
 
     /// Every byte is there: asks those beside the data whose word is waited for, and whose lanes were to ask and cannot.
     pub(crate) fn ask_instead(&mut self) {
-        let is_alone = self.replicas.len() == 1;
+        let awaited = self.votes.awaited(self.pace.now());
         for source in 0..self.replicas.len() {
             let replica = &mut self.replicas[source];
             let lane = replica.asking_lane.and_then(|lane| self.lanes.get(&lane));
             let is_asked = lane.is_some_and(|entry| entry.is_dialled);
-            let is_awaited = is_alone || replica.source.identity().is_some();
-            if replica.dead.is_some() || is_asked || !is_awaited {
+            if replica.dead.is_some() || is_asked || !awaited.contains(&source) {
                 continue;
             }
             if replica.asking_lane.take().is_some() | std::mem::take(&mut replica.asks_by_lane) {
@@ -103,7 +107,7 @@ impl Run<'_> {
             return Ok(()); // It was asked beside the data meanwhile.
         }
         if self.client.http.is_silent(&self.replicas[source].source.url) {
-            return self.voted(source, Vote::Silent);
+            return self.voted(source, Vec::new());
         }
         self.ask_beside(source);
         Ok(())

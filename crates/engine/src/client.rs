@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use gridlane_core::Endpoint;
 use gridlane_net::Dialer;
 
+use crate::memory::Memory;
 use crate::paths::Paths;
 use crate::{Credentials, http, root};
 
@@ -19,14 +21,16 @@ pub struct Client {
     pub credentials: Credentials,
     /// What connections did in earlier copies.
     pub(crate) paths: Paths,
+    /// Servers whose word was waited for in vain, until they answer again.
+    pub(crate) mute: Memory<Endpoint, bool>,
 }
 
 impl Client {
     /// A client that connects with `dialer` and waits for the beginning of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let http = http::Client::new(dialer.clone(), answer_max);
-        let (credentials, paths) = Default::default();
-        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths }
+        let (credentials, paths, mute) = Default::default();
+        Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, mute }
     }
 
     /// The same, with something to show. What it has learned of servers so far is kept.

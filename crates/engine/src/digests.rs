@@ -6,9 +6,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{DIGEST_BYTES_PER_S_MIN, DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
+use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_sys::AlignedBuf;
@@ -19,7 +19,6 @@ use tokio::sync::mpsc;
 use crate::notice::Notice;
 use crate::served::Served;
 use crate::source::{Identity, Source};
-use crate::verdict::Vote;
 use crate::{Client, Options, http};
 
 /// Between attempts to get a checksum: a server that is busy now may not be in a second.
@@ -32,6 +31,8 @@ pub(crate) struct Word {
     pub(crate) identity: Identity,
     /// Its checksum, if it says.
     pub(crate) checksum: Option<Checksum>,
+    /// Checksums that it states beside that.
+    pub(crate) stated: Vec<Checksum>,
     /// What else its server names.
     pub(crate) served: Served,
 }
@@ -47,26 +48,31 @@ pub(crate) fn kinds(options: &Options) -> Vec<ChecksumKind> {
     kinds
 }
 
-/// Asks in the background; the answer comes as a notice.
+/// Asks in the background; the answer comes as a notice. A server that is busy is asked again until `until`: others must
+/// not be believed because they were free.
 pub(crate) fn ask(
     client: Client,
     source: Arc<Source>,
     kind: ChecksumKind,
     follow_links: bool,
+    until: Option<Instant>,
     notices: mpsc::UnboundedSender<Notice>,
 ) {
     tokio::spawn(async move {
         // Nobody wants to know any more when the copy is over.
         let mut said = tokio::select! {
-            said = patiently(&client, &source, kind) => said,
+            said = patiently(&client, &source, kind, until) => said,
             () = notices.closed() => return,
         };
         let served = match &mut said {
             Ok(word) if follow_links => std::mem::take(&mut word.served),
             _ => Served::default(),
         };
-        let vote = said.map_or(Vote::Silent, |word| vote(&source, word));
-        let _ = notices.send(Notice::Digest { source: source.number, vote });
+        let notice = said.map_or_else(
+            |_| Notice::Digest { source: source.number, checksums: Vec::new(), identity: None },
+            |word| notice(&source, word),
+        );
+        let _ = notices.send(notice);
         if served != Served::default() {
             let _ = notices.send(Notice::Served { source: source.number, served });
         }
@@ -74,14 +80,50 @@ pub(crate) fn ask(
 }
 
 /// What a source's word says about the object that the copy is of.
-pub(crate) fn vote(source: &Source, word: Word) -> Vote {
-    // A checksum of another version says nothing about this one.
-    let is_of_another = source.identity().is_some_and(|known| !known.agrees_with(&word.identity));
-    word.checksum.filter(|_| !is_of_another).map_or(Vote::Silent, Vote::Says)
+pub(crate) fn notice(source: &Source, word: Word) -> Notice {
+    let mut identity = word.identity.clone();
+    // Some servers say of anything that is not sent along that it has no bytes.
+    identity.size_bytes = identity.size_bytes.filter(|bytes| *bytes > 0 || !source.url.scheme().is_http());
+    let is_of_this = is_of_this_version(source, &word);
+    let checksums = of_this_version(source, word);
+    Notice::Digest { source: source.number, checksums, identity: Some(identity).filter(|_| is_of_this) }
+}
+
+/// The checksums in a source's word, if it is about the object that the copy is of: one of another version says nothing
+/// about this one.
+pub(crate) fn of_this_version(source: &Source, word: Word) -> Vec<Checksum> {
+    let is_of_this = is_of_this_version(source, &word);
+    word.checksum.into_iter().chain(word.stated).filter(|_| is_of_this).collect()
+}
+
+fn is_of_this_version(source: &Source, word: &Word) -> bool {
+    source.identity().is_none_or(|known| known.agrees_with(&word.identity))
+}
+
+/// The checksums of the whole file that a head states without having been asked for them: those that nobody can make up
+/// bytes for by the way. XRootD 5.5.3 says the `asked` kind again, of another file, in later answers. `is_whole`: the
+/// message's content is all of the file.
+pub(crate) fn stated(head: &ResponseHead, asked: Option<ChecksumKind>, is_whole: bool) -> Vec<Checksum> {
+    if head.content_coding().is_some() {
+        return Vec::new();
+    }
+    let mut checksums = head.digests();
+    if is_whole {
+        checksums.extend(head.content_digests());
+    }
+    checksums
+        .retain(|own| own.kind().strength() >= ChecksumKind::Md5.strength() && Some(own.kind()) != asked);
+    checksums.dedup();
+    checksums
 }
 
 /// Asks again when the answer may be another one soon.
-async fn patiently(client: &Client, source: &Source, kind: ChecksumKind) -> Result<Word> {
+async fn patiently(
+    client: &Client,
+    source: &Source,
+    kind: ChecksumKind,
+    until: Option<Instant>,
+) -> Result<Word> {
     let mut pauses = PAUSES.into_iter();
     loop {
         let said = word(client, source, Some(kind)).await;
@@ -92,17 +134,14 @@ async fn patiently(client: &Client, source: &Source, kind: ChecksumKind) -> Resu
                 source.two_sizes().is_some()
             }
         };
-        match pauses.next().filter(|_| is_doubtful) {
+        let is_busy = matches!(&said, Err(error) if error.kind() == ErrorKind::Busy);
+        let last = PAUSES[PAUSES.len() - 1];
+        let later = until.filter(|until| is_busy && Instant::now() + last < *until).map(|_| last);
+        match pauses.next().or(later).filter(|_| is_doubtful) {
             Some(pause) => tokio::time::sleep(pause).await,
             None => return said,
         }
     }
-}
-
-/// How long a checksum is waited for when there is nothing else to do: as long as silence is borne, and as long as a
-/// slow server reads the file.
-pub(crate) fn wait_max(patience: Duration, size_bytes: u64) -> Duration {
-    patience.saturating_add(Duration::from_secs(size_bytes / DIGEST_BYTES_PER_S_MIN)).min(DIGEST_WAIT_MAX)
 }
 
 /// Asks a source which version it has and, with `kind`, for its checksum.
@@ -142,7 +181,9 @@ pub(crate) fn word_of(
     if kind.is_some() {
         client.asked_for_digest(url, checksum.is_some());
     }
-    Ok(Word { identity, checksum, served: Served::default() })
+    // Of a message without content, that says nothing about the file.
+    let stated = stated(head, kind, false);
+    Ok(Word { identity, checksum, stated, served: Served::default() })
 }
 
 async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
@@ -170,7 +211,7 @@ async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>)
         let found = client.locate(&source.url).await.unwrap_or_default();
         served.take_located(&answered.url, found);
     }
-    Ok(Word { identity, checksum, served })
+    Ok(Word { identity, checksum, stated: Vec::new(), served })
 }
 
 /// Asks a source which version it has, and for the strongest of `kinds` that it says: the first of them is the best. A file of
@@ -208,7 +249,7 @@ async fn file_word(source: &Source, kind: Option<ChecksumKind>) -> Result<Word> 
         None => None,
         Some(kind) => Some(hash_file(file, identity.size_bytes.unwrap_or(0), kind).await?),
     };
-    Ok(Word { identity, checksum, served: Served::default() })
+    Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
 }
 
 /// The checksum of the first `size_bytes` of a file, computed on a thread that may block.

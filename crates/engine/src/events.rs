@@ -135,10 +135,13 @@ pub struct Report {
     pub limited_by: String,
     /// Whether the bytes were compared with a checksum that does not come from the bytes themselves.
     pub verified: Option<Basis>,
-    /// Checksum of the bytes.
+    /// Checksum of the bytes: the one that was compared.
     pub checksum: Option<Checksum>,
     /// The strongest kind of checksum that the bytes were compared with, when they were.
     pub verified_with: Option<ChecksumKind>,
+    /// The kind of checksum that the caller asked for without a value, when nobody stated one: the bytes are unverified, or
+    /// were compared by another kind.
+    pub unstated: Option<ChecksumKind>,
     /// Whether the server said that it keeps the time of the last change that an upload told it; `None` when
     /// it was not told one.
     pub modified_accepted: Option<bool>,

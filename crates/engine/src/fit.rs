@@ -18,7 +18,7 @@ use crate::digests::{self, hash_file_all};
 use crate::ledger::Piece;
 use crate::resume::adler32_of;
 use crate::run::Run;
-use crate::verdict::{Basis, Vote};
+use crate::verdict::Basis;
 
 /// Checksums that are no accident, the strongest first.
 const STRONG: [ChecksumKind; 4] =
@@ -78,13 +78,9 @@ impl Run<'_> {
         for replica in &self.replicas {
             let (client, source) = (self.client.clone(), replica.source.clone());
             self.earlier.asked.spawn(async move {
-                let said = digests::strongest(&client, &source, &STRONG).await;
-                let vote = said.map_or(Vote::Silent, |word| digests::vote(&source, word));
-                let checksum = match vote {
-                    Vote::Says(checksum) => Some(checksum),
-                    Vote::Pending | Vote::Silent => None,
-                };
-                (source.number, checksum)
+                let said = digests::strongest(&client, &source, &STRONG).await.ok();
+                let stated = said.map_or_else(Vec::new, |word| digests::of_this_version(&source, word));
+                (source.number, stated.into_iter().max_by_key(|checksum| checksum.kind().strength()))
             });
         }
     }
@@ -134,7 +130,7 @@ impl Run<'_> {
         if self.earlier.ranges.is_empty() {
             return Ok(true);
         }
-        let wait = digests::wait_max(self.options.patience, self.size_bytes.unwrap_or(0));
+        let wait = gridlane_plan::reading_max(self.options.patience, self.size_bytes.unwrap_or(0));
         let waited = self.earlier.asked_at.map_or(Duration::ZERO, |at| at.elapsed());
         let mut patience = Patience::new(wait.saturating_sub(waited).max(LAST_WORD_MAX));
         while let Ok(Some(Ok((number, said)))) = patience.bear(self.earlier.asked.join_next()).await {
@@ -147,7 +143,8 @@ impl Run<'_> {
                 // Whoever asked for a type by name is told that one.
                 if self.options.checksum.is_none() && self.options.known.checksums.is_empty() {
                     self.checksum = Some(checksum.clone());
-                    self.verified = Some(Basis::Sources { agreeing, asked });
+                    let named = self.replicas.iter().filter(|replica| !replica.is_served).count();
+                    self.verified = Some(Basis::Sources { agreeing, said: asked, named });
                 }
                 self.verified_with = Some(checksum.kind());
                 Ok(true)

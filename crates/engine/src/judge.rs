@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
-use gridlane_plan::{self as plan, SourcePath, SourceState, fluid_bound_s};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_plan::{self as plan, Found, SourcePath, SourceState, Split, fluid_bound_s};
 use gridlane_sys::process::cpu_time;
 
 use crate::digests::{self, hash_file_all};
@@ -15,31 +15,43 @@ use crate::run::Run;
 use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::Sink;
-use crate::verdict::{self, Basis, Verdict, Vote};
+use crate::verdict::{Basis, Verdict};
 
 /// A part of the time above which something is called the limit.
 const MOSTLY: f64 = 0.7;
 
 impl Run<'_> {
-    /// A source has said what the checksum is.
-    pub(crate) fn voted(&mut self, source: usize, vote: Vote) -> Result<()> {
-        if self.replicas[source].dead.is_some() && self.replicas[source].distrusted {
+    /// A source was asked for the checksum and says these, or none. It is not waited for any more.
+    pub(crate) fn voted(&mut self, source: usize, checksums: Vec<Checksum>) -> Result<()> {
+        self.votes.silent(source);
+        self.stated(source, checksums)
+    }
+
+    /// A source states checksums of the file.
+    pub(crate) fn stated(&mut self, source: usize, checksums: Vec<Checksum>) -> Result<()> {
+        if checksums.is_empty() {
             return Ok(());
         }
-        self.replicas[source].vote = vote;
-        if let Verdict::Agreed { checksum, liars, .. } = self.verdict() {
+        self.votes.heard(source, self.pace.now());
+        self.votes.states(source, checksums);
+        if let Some((checksum, liars)) = self.settled() {
             self.journal_digest(&checksum)?;
             self.drop_liars(&checksum, &liars);
         }
         Ok(())
     }
 
-    /// The checksum that the object must have, as far as that is settled.
-    pub(crate) fn agreed(&self) -> Option<Checksum> {
-        match self.verdict() {
-            Verdict::Agreed { checksum, .. } => Some(checksum),
-            _ => None,
+    /// The checksum that the file must have, as far as that is settled while bytes come, and who states another one.
+    fn settled(&self) -> Option<(Checksum, Vec<usize>)> {
+        match self.told() {
+            Some((checksum, _)) => Some((checksum.clone(), self.votes.contradicting(checksum))),
+            None => self.votes.settled(self.pace.now(), self.digest_kind()),
         }
+    }
+
+    /// The checksum that the file must have, as far as that is settled.
+    pub(crate) fn agreed(&self) -> Option<Checksum> {
+        self.settled().map(|(checksum, _)| checksum)
     }
 
     /// The checksum that somebody stated who is believed without a vote.
@@ -55,22 +67,23 @@ impl Run<'_> {
         !is_told_by_user && (!self.options.known.checksums.is_empty() || self.target.pieces().is_some())
     }
 
-    fn verdict(&self) -> Verdict {
-        let votes: Vec<Vote> = self.replicas.iter().map(|replica| replica.vote.clone()).collect();
-        verdict::count(self.told(), &votes)
+    /// What follows about the bytes that are there.
+    fn verdict(&self, found: &Found) -> Verdict {
+        match self.told() {
+            Some((checksum, basis)) if found.checksums.contains(checksum) => Verdict::Right(basis),
+            Some((checksum, _)) => Verdict::Wrong(checksum.clone()),
+            None => self.votes.verdict(self.pace.now(), found).into(),
+        }
     }
 
-    /// As [`Run::verdict`], when every byte is there: who has not answered at all is not waited for,
-    /// nor, when it `is_late`, anybody.
-    fn last_verdict(&self, is_late: bool) -> Verdict {
-        let vote = |replica: &Replica| match replica.vote {
-            Vote::Pending if is_late || replica.source.identity().is_none() || replica.dead.is_some() => {
-                Vote::Silent
-            }
-            ref vote => vote.clone(),
-        };
-        let votes: Vec<Vote> = self.replicas.iter().map(vote).collect();
-        verdict::count(self.told(), &votes)
+    /// The kinds of checksums by which the bytes are compared: those that were asked for first.
+    fn kinds(&self) -> Vec<ChecksumKind> {
+        let mut kinds = digests::kinds(&self.options);
+        if self.told().is_none() && !self.is_described() {
+            let stated = self.votes.kinds();
+            kinds.extend(stated.into_iter().filter(|kind| !digests::kinds(&self.options).contains(kind)));
+        }
+        kinds
     }
 
     /// Stops using sources that contradict the agreed checksum, as long as somebody else is left.
@@ -84,18 +97,14 @@ impl Run<'_> {
                 continue;
             }
             let url = self.replicas[*liar].source.url.clone();
-            let said = match &self.replicas[*liar].vote {
-                Vote::Says(said) => said.to_string(),
-                _ => "another checksum".to_owned(),
-            };
+            let is_other = |own: &&Checksum| own.kind() == checksum.kind() && *own != checksum;
+            let said = self.votes.statement(*liar).iter().find(is_other).map(ToString::to_string);
+            let said = said.unwrap_or_else(|| "another checksum".to_owned());
             let message = format!("its copy is another one: it says {said}, agreed is {checksum}");
             let error = Error::new(ErrorKind::ChecksumMismatch, message)
                 .hint("tell whoever runs that server")
                 .endpoint(url);
-            let vote = self.replicas[*liar].vote.clone();
             self.kill(*liar, error, true);
-            // It stays known who said what: "2 of 3".
-            self.replicas[*liar].vote = vote;
         }
     }
 
@@ -116,6 +125,7 @@ impl Run<'_> {
                 .hint("copy it again when nobody writes it")
                 .retryable(true)
                 .endpoint(&replica.source.url);
+            self.votes.discredit(number);
             self.kill(number, error, true);
         }
     }
@@ -144,55 +154,139 @@ impl Run<'_> {
         if !self.are_pieces_right().await? {
             return Ok(false);
         }
-        self.verifying = true;
+        self.whole(true);
         // A lane that had nothing to fetch has not asked either.
         self.ask_instead();
-        let until = self.pace.now() + digests::wait_max(self.options.patience, self.size_bytes.unwrap_or(0));
-        let is_late = move |run: &Run<'_>| run.pace.now() >= until;
-        self.drive(|run| !run.plan.is_complete() || !matches!(run.last_verdict(is_late(run)), Verdict::Open))
-            .await?;
+        let found = self.wait_for_words().await?;
         self.drop_contradictory();
         if !self.plan.is_complete() || self.disbelieve() || self.refetch_missing() {
-            self.verifying = false;
+            self.whole(false);
             return Ok(false);
         }
-        let all = self.actual().await?;
-        let Some(found) = all.first().cloned() else {
+        let all = &found.checksums;
+        let Some(first) = all.first().cloned() else {
             return Err(Error::new(ErrorKind::Other, "the bytes were compared without a checksum"));
         };
-        self.checksum = Some(found.clone());
-        if self.is_its_own_word() && !self.is_described() {
-            self.replicas[0].vote = Vote::Says(found.clone());
-        }
+        self.checksum = Some(first.clone());
+        self.compared.clone_from(all);
+        self.unstated = self.unstated_kind();
         let differs = |known: &&Checksum| !all.contains(known);
         if let Some(known) = self.options.known.checksums.iter().find(differs).cloned() {
-            let found = all.into_iter().find(|own| own.kind() == known.kind()).unwrap_or(found);
-            let outcome = self.mismatched(&found, &known).await;
-            self.verifying = false;
+            let own = all.iter().find(|own| own.kind() == known.kind()).unwrap_or(&first);
+            let outcome = self.mismatched(own, &known).await;
+            self.whole(false);
             return outcome;
         }
-        let outcome = match self.last_verdict(is_late(self)) {
+        let outcome = match self.verdict(&found) {
             // All that the metalink says is so; it counts before what sources say.
             _ if self.is_described() => {
                 self.name_liars().await?;
                 self.verified = Some(Basis::Metalink);
                 Ok(true)
             }
-            Verdict::Agreed { checksum, basis, .. } if checksum == found => {
+            Verdict::Right(basis) => {
                 self.name_liars().await?;
                 self.verified = Some(basis);
+                self.checksum = self.compared(&found).or(Some(first));
+                if self.told().is_none() {
+                    self.name_contradicting(&found);
+                }
                 Ok(true)
             }
-            Verdict::Agreed { checksum, .. } => self.mismatched(&found, &checksum).await,
-            Verdict::Split(values) => Err(split(&values)),
+            Verdict::Wrong(expected) => {
+                let own = all.iter().find(|own| own.kind() == expected.kind()).unwrap_or(&first);
+                self.mismatched(own, &expected).await
+            }
+            Verdict::Split(contradiction) => Err(split(&contradiction)),
             Verdict::Nothing if self.has_unvouched() => Err(unvouched()),
-            Verdict::Nothing => self.disproved().map_or(Ok(true), Err),
+            Verdict::Nothing => match self.disproved() {
+                Some(error) => Err(error),
+                None if self.options.require_verified => Err(self.not_compared()),
+                None => Ok(true),
+            },
             // A source that had said nothing, and was not waited for, has begun to answer since: what it says is
             // on its way, and counts.
             Verdict::Open => Ok(false),
         };
-        self.verifying = false;
+        self.whole(false);
         outcome
+    }
+
+    /// Every byte is there, or not any more.
+    fn whole(&mut self, is_whole: bool) {
+        self.verifying = is_whole;
+        self.votes.whole(is_whole.then(|| self.pace.now()));
+    }
+
+    /// Waits for the words of sources that could change what is thought of the bytes. What the bytes have is computed once
+    /// of each kind.
+    async fn wait_for_words(&mut self) -> Result<Found> {
+        let mut found = Found { size_bytes: self.size_bytes.unwrap_or(0), checksums: Vec::new() };
+        loop {
+            let kinds = self.kinds();
+            self.hash(&kinds, &mut found).await?;
+            if self.is_its_own_word() && !self.is_described() && self.votes.statement(0).is_empty() {
+                self.votes.states(0, found.checksums.first().cloned());
+            }
+            let is_decided =
+                |run: &Run<'_>| run.kinds() != kinds || !matches!(run.verdict(&found), Verdict::Open);
+            self.drive(|run| !run.plan.is_complete() || is_decided(run)).await?;
+            if !self.plan.is_complete() || self.kinds() == kinds {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The checksum that was compared: of the kind that was asked for if anybody states that, else the strongest one that
+    /// somebody does.
+    fn compared(&self, found: &Found) -> Option<Checksum> {
+        let stated = self.votes.kinds();
+        let is_stated = |own: &&Checksum| stated.contains(&own.kind());
+        let asked = found.checksums.first().filter(is_stated);
+        let strongest = || found.checksums.iter().filter(is_stated).max_by_key(|own| own.kind().strength());
+        asked.or_else(strongest).cloned()
+    }
+
+    /// The kind of checksum that the caller asked for, if nobody states one.
+    fn unstated_kind(&self) -> Option<ChecksumKind> {
+        let (kind, value) = self.options.checksum.as_ref()?;
+        let is_known = || self.options.known.checksums.iter().any(|own| own.kind() == *kind);
+        (value.is_none() && !self.votes.kinds().contains(kind) && !is_known()).then_some(*kind)
+    }
+
+    /// Why unverified bytes are a failure.
+    fn not_compared(&self) -> Error {
+        let of_kind = self.unstated.map(|kind| format!(" of type {}", kind.name())).unwrap_or_default();
+        let message =
+            format!("nothing tells whether the bytes are right: no source states a checksum{of_kind}");
+        let hint = match self.target.sink {
+            Sink::Partial(_) => {
+                "say what is right with --checksum TYPE:VALUE, or do without --require-verified"
+            }
+            Sink::Ordered(_) => "do not use what was written",
+        };
+        Error::new(ErrorKind::ChecksumMismatch, message)
+            .fault(Fault::Peer)
+            .hint(hint)
+            .endpoint(&self.replicas[0].source.url)
+    }
+
+    /// The bytes are right: names those who state another checksum of them.
+    fn name_contradicting(&mut self, found: &Found) {
+        for number in self.votes.against(found) {
+            let replica = &mut self.replicas[number];
+            if replica.distrusted {
+                continue;
+            }
+            let message = "it states another checksum than the bytes have that most sources agree on";
+            let error = Error::new(ErrorKind::ChecksumMismatch, message)
+                .hint("tell whoever runs that server")
+                .endpoint(&replica.source.url);
+            self.observer.event(&Event::Source { source: number, state: "wrong", error: Some(&error) });
+            replica.distrusted = true;
+            replica.last_error = Some(error.clone());
+            replica.dead.get_or_insert(error);
+        }
     }
 
     /// Whether bytes are from a replica that only a server named. It was used because a checksum was to tell
@@ -224,34 +318,39 @@ impl Run<'_> {
         !missing.is_empty()
     }
 
-    /// The checksums that the bytes have, of every kind that is compared.
-    async fn actual(&self) -> Result<Vec<Checksum>> {
+    /// Adds to what is `found` the checksums that the bytes have of these kinds, as far as they can be computed, in their
+    /// order.
+    async fn hash(&self, kinds: &[ChecksumKind], found: &mut Found) -> Result<()> {
         let size_bytes = self.size_bytes.unwrap_or(0);
-        let kinds = digests::kinds(&self.options);
+        let is_new = |kind: &ChecksumKind| !found.checksums.iter().any(|own| own.kind() == *kind);
+        let new: Vec<ChecksumKind> = kinds.iter().copied().filter(is_new).collect();
         let others: Vec<ChecksumKind> =
-            kinds.iter().copied().filter(|kind| *kind != ChecksumKind::Adler32).collect();
+            new.iter().copied().filter(|kind| *kind != ChecksumKind::Adler32).collect();
         let mut hashed = match &self.target.sink {
             _ if others.is_empty() => Vec::new(),
             Sink::Ordered(feed) => feed.hashes().await,
             Sink::Partial(partial) => {
                 let file = partial.file().try_clone();
                 let file = file.map_err(|cause| Error::local_io("cannot read the file back", &cause))?;
-                hash_file_all(file, size_bytes, others).await?
+                hash_file_all(file, size_bytes, others.clone()).await?
             }
         };
-        if kinds.contains(&ChecksumKind::Adler32) {
+        // What went out in order was hashed by what was known then.
+        hashed.retain(|own| others.contains(&own.kind()));
+        if new.contains(&ChecksumKind::Adler32) {
             let sum = self.target.ledger().adler32(size_bytes);
             let sum = sum
                 .ok_or_else(|| Error::new(ErrorKind::Other, "the plan is complete and the ledger is not"))?;
             hashed.push(Checksum::adler32(sum));
         }
-        let rank = |checksum: &Checksum| kinds.iter().position(|kind| *kind == checksum.kind());
-        hashed.sort_by_key(rank);
-        Ok(hashed)
+        found.checksums.append(&mut hashed);
+        found.checksums.sort_by_key(|own| kinds.iter().position(|kind| *kind == own.kind()));
+        Ok(())
     }
 
     /// The bytes are wrong: tries the next hypothesis about who sent wrong ones.
     pub(crate) async fn mismatched(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
+        self.mismatch = Some((found.clone(), expected.clone()));
         let wrong = |run: &mut Run<'_>, hint: &str| {
             run.is_worthless = true;
             let message = format!("the bytes have {found}, not {expected}");
@@ -311,11 +410,9 @@ impl Run<'_> {
 
     /// The hypothesis cannot be tried, because those it believes cannot deliver: tries the next one.
     pub(crate) async fn believe_others(&mut self, error: Error) -> Result<()> {
-        match (self.checksum.clone(), self.verdict()) {
-            (Some(found), Verdict::Agreed { checksum, .. }) => {
-                self.mismatched(&found, &checksum).await.map(|_| ())
-            }
-            _ => Err(error),
+        match self.mismatch.clone() {
+            Some((found, expected)) => self.mismatched(&found, &expected).await.map(|_| ()),
+            None => Err(error),
         }
     }
 
@@ -357,7 +454,10 @@ impl Run<'_> {
             said = feed.finish().await?;
         }
         if let Some(url) = self.upload_url.clone() {
-            self.check_upload(url, said).await?;
+            self.check_upload(&url, said).await?;
+            if self.options.require_verified && self.verified.is_none() {
+                return Err(self.take_back(&url).await);
+            }
         }
         self.close_lanes().await?;
         if let Some(partial) = self.target.partial() {
@@ -379,7 +479,7 @@ impl Run<'_> {
     }
 
     /// The server's own word about what was uploaded counts, not ours; it may have `said` it already.
-    async fn check_upload(&mut self, url: gridlane_core::Url, said: Option<Checksum>) -> Result<()> {
+    async fn check_upload(&mut self, url: &Url, said: Option<Checksum>) -> Result<()> {
         let (size_bytes, checksum) = match said {
             Some(checksum) => (None, Some(checksum)),
             None => {
@@ -392,7 +492,8 @@ impl Run<'_> {
             }
         };
         let size_differs = size_bytes.is_some() && size_bytes != self.size_bytes;
-        let checksum_differs = checksum.is_some() && checksum != self.checksum;
+        let differs = |said: &Checksum| !self.compared.contains(said);
+        let checksum_differs = checksum.as_ref().is_some_and(differs);
         if size_differs || checksum_differs {
             let message = "the server has other bytes than were sent";
             return Err(Error::new(ErrorKind::ChecksumMismatch, message)
@@ -403,8 +504,21 @@ impl Run<'_> {
         // That the server has what was sent says nothing about the source; both words are needed.
         if checksum.is_none() {
             self.verified = None;
+            if let Some((kind, None)) = &self.options.checksum {
+                self.unstated = Some(*kind);
+            }
         }
         Ok(())
+    }
+
+    /// Removes what was uploaded, and cannot be compared; says why.
+    async fn take_back(&self, url: &Url) -> Error {
+        let message = "nothing tells whether the server has the right bytes: it states no checksum";
+        let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(url);
+        match crate::upload::remove(&self.client, url).await {
+            Ok(()) => error.hint("what was uploaded was removed; do without --require-verified"),
+            Err(why) => error.hint(format!("remove it: the server did not let us: {}", why.message())),
+        }
     }
 
     /// How far the copy is.
@@ -494,6 +608,7 @@ impl Run<'_> {
             verified: self.verified,
             checksum: self.checksum.clone(),
             verified_with: self.verified_with(),
+            unstated: self.unstated,
             modified_accepted: self.modified_accepted.as_ref().map(|said| said.load(Relaxed)),
             sources,
         }
@@ -559,10 +674,19 @@ fn unvouched() -> Error {
         .hint("say which is right with --checksum TYPE:VALUE, or name the replica yourself")
 }
 
-fn split(values: &[Checksum]) -> Error {
-    let values: Vec<String> = values.iter().map(|value| value.to_string()).collect();
-    let message = format!("the sources contradict each other about the checksum: {}", values.join(", "));
+fn split(contradiction: &Split) -> Error {
+    let listed = |values: Vec<String>| values.join(", ");
+    let (about, values) = match contradiction {
+        Split::Sizes(sizes) => {
+            ("how many bytes the file has", listed(sizes.iter().map(u64::to_string).collect()))
+        }
+        Split::Checksums(values) => {
+            ("the checksum", listed(values.iter().map(Checksum::to_string).collect()))
+        }
+    };
+    let message = format!("the sources contradict each other about {about}: {values}");
     Error::new(ErrorKind::ChecksumMismatch, message)
+        .fault(Fault::Peer)
         .hint("say which is right with --checksum TYPE:VALUE, or add a replica with --mirror")
 }
 
@@ -593,6 +717,7 @@ pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
         verified: None,
         checksum: None,
         verified_with: None,
+        unstated: None,
         modified_accepted: None,
         sources: sources.collect(),
     }

@@ -10,6 +10,7 @@ impl Run<'_> {
     /// Continues an earlier run's object, whose bytes are in the ledger now.
     pub(crate) fn resume_with(&mut self, size_bytes: u64) {
         self.size_bytes = Some(size_bytes);
+        self.votes.continues(Some(size_bytes));
         self.target.agree(Some(size_bytes));
         self.journal_begun = true;
         self.observer.event(&Event::Started { size_bytes });

@@ -89,7 +89,7 @@ pub use gridlane_store::journal_key::JournalKeys;
 /// What to copy, to where, and how.
 #[derive(Debug)]
 pub struct CopySpec {
-    /// Replicas of one file. The one given first decides when sizes contradict each other evenly.
+    /// Replicas of one file.
     pub sources: Vec<Url>,
     /// Where the bytes go.
     pub target: TargetSpec,
@@ -125,6 +125,8 @@ pub enum TargetSpec {
 pub struct Options {
     /// The kind of checksum to compare, and its value when the caller knows it.
     pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
+    /// Whether bytes that could not be compared with anything are a failure: nothing becomes visible then.
+    pub require_verified: bool,
     /// What else is known of the object: what its metalink says.
     pub known: Known,
     /// Whether replicas and metalinks are used that servers name in `Link` fields (RFC 6249).
@@ -150,6 +152,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             checksum: None,
+            require_verified: false,
             known: Known::default(),
             follow_links: false,
             stop_at_metalink: false,

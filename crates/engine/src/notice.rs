@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use gridlane_core::Error;
+use gridlane_core::{Checksum, Error};
 use gridlane_plan::{LaneId, Loss};
 
 use crate::pieces::Found;
 use crate::served::Served;
-use crate::verdict::Vote;
+use crate::source::Identity;
 
 /// One message; all go to the copy's single queue, so their order is that in which things happened.
 #[derive(Debug)]
@@ -34,8 +34,11 @@ pub(crate) enum Notice {
     Blocked { lane: LaneId, blocked: bool },
     /// A target written in order has taken everything before this offset.
     Released { up_to_bytes: u64 },
-    /// A source said what the object's checksum is, or that it does not know.
-    Digest { source: u32, vote: Vote },
+    /// A source was asked for the object's checksum, and this is all that it says: none, if there are none. `identity` is
+    /// which version it said to have then.
+    Digest { source: u32, checksums: Vec<Checksum>, identity: Option<Identity> },
+    /// A source states checksums of the object that it was not asked for.
+    Stated { source: u32, checksums: Vec<Checksum> },
     /// A lane asked a source for the object's checksum too, and was not told.
     DigestUnsaid { source: u32 },
     /// A server named other replicas of the file, or its metalink.

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::time::Duration;
 
 use gridlane_core::limits::REORDER_BYTES_MAX;
-use gridlane_core::{Checksum, Error, ErrorKind, Hasher, Result};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result};
 use tokio::sync::{Mutex, MutexGuard, mpsc};
 use tokio::time::timeout;
 
@@ -137,6 +137,20 @@ impl Feed {
             self.tell(Notice::Released { up_to_bytes });
         }
         Ok(())
+    }
+
+    /// Hashes what is pushed by these kinds as well, if nothing has been pushed yet.
+    pub(crate) fn hash_too(&self, kinds: impl Iterator<Item = ChecksumKind>) {
+        // Where it is held, something is being written.
+        if let Ok(mut drain) = self.drain.try_lock()
+            && drain.next == 0
+        {
+            for kind in kinds.filter(|kind| *kind != ChecksumKind::Adler32) {
+                if !drain.hashers.iter().any(|hasher| hasher.kind() == kind) {
+                    drain.hashers.push(Hasher::new(kind));
+                }
+            }
+        }
     }
 
     /// The checksums of everything that was pushed, one of each hasher.

@@ -9,7 +9,6 @@ use gridlane_plan::LaneId;
 use crate::meter::{Bursts, Meter};
 use crate::source::Source;
 use crate::trouble::Trouble;
-use crate::verdict::Vote;
 
 /// A source as the run sees it.
 pub(crate) struct Replica {
@@ -34,7 +33,6 @@ pub(crate) struct Replica {
     pub(crate) failed_connect_at: Time,
     pub(crate) handshake_round_trips: u32,
     pub(crate) round_trip: Option<Duration>,
-    pub(crate) vote: Vote,
     /// Whether its next lane asks for its checksum.
     pub(crate) asks_by_lane: bool,
     /// The lane that has been told to ask for it, and has not said what came of that.
@@ -72,7 +70,6 @@ impl Replica {
             failed_connect_at: Time::ZERO,
             handshake_round_trips: 0,
             round_trip: None,
-            vote: Vote::Pending,
             asks_by_lane: false,
             asking_lane: None,
             dead: None,

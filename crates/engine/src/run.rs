@@ -10,7 +10,7 @@ use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_M
 use gridlane_core::{
     ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
 };
-use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId};
+use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId, Votes};
 use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
@@ -32,7 +32,7 @@ use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
 use crate::thrown::Thrown;
 use crate::upload::Upload;
-use crate::verdict::{Basis, Vote};
+use crate::verdict::Basis;
 use crate::wrong_pieces::WrongPieces;
 use crate::{Client, CopySpec, Options, Outcome, TargetSpec, digests};
 
@@ -71,6 +71,8 @@ pub(crate) struct Run<'a> {
     pub(crate) modified_accepted: Option<Arc<AtomicBool>>,
     pub(crate) replicas: Vec<Replica>,
     pub(crate) plan: Plan,
+    /// What the sources say of the file.
+    pub(crate) votes: Votes,
     pub(crate) target: Arc<Target>,
     pub(crate) pace: Arc<Pace>,
     pub(crate) size_bytes: Option<u64>,
@@ -91,6 +93,12 @@ pub(crate) struct Run<'a> {
     pub(crate) thrown: Vec<Thrown>,
     pub(crate) verified: Option<Basis>,
     pub(crate) checksum: Option<Checksum>,
+    /// All checksums of the bytes that were computed to compare them.
+    pub(crate) compared: Vec<Checksum>,
+    /// The kind of checksum that the caller asked for, when nobody states one.
+    pub(crate) unstated: Option<ChecksumKind>,
+    /// What the bytes had and should have had when they were last wrong.
+    pub(crate) mismatch: Option<(Checksum, Checksum)>,
     pub(crate) verifying: bool,
     /// The bytes are wrong, and nobody has right ones: not to be resumed.
     pub(crate) is_worthless: bool,
@@ -183,6 +191,13 @@ impl<'a> Run<'a> {
             // Whole pieces are held back until they are right: a window must have room for two.
             options.known.pieces = options.known.pieces.filter(|pieces| pieces.piece_bytes() <= held_max);
         }
+        let mut votes = Votes::new(options.patience);
+        for url in &spec.sources {
+            let number = votes.add(Time::ZERO, true);
+            if client.mute.of(&url.endpoint()) {
+                votes.give_up(number);
+            }
+        }
         let replicas = spec.sources.into_iter().enumerate().map(|(number, url)| Replica::new(number, url));
         let run = Run {
             observer,
@@ -192,6 +207,7 @@ impl<'a> Run<'a> {
             modified_accepted,
             replicas: replicas.collect(),
             plan: Plan::new(Settings::default()),
+            votes,
             target: Arc::new(Target::new(sink, options.known.pieces.clone(), notify.clone())),
             pace: Arc::new(Pace::new(options.limit.clone())),
             options,
@@ -207,6 +223,9 @@ impl<'a> Run<'a> {
             thrown: Vec::new(),
             verified: None,
             checksum: None,
+            compared: Vec::new(),
+            unstated: None,
+            mismatch: None,
             verifying: false,
             is_worthless: false,
             earlier_kept: false,
@@ -278,6 +297,10 @@ impl<'a> Run<'a> {
     /// Remembers what the connections did, for copies to come.
     fn learn(&self) {
         for (number, replica) in self.replicas.iter().enumerate() {
+            let (at, is_mute) = (replica.source.url.endpoint(), self.votes.is_mute(number, self.pace.now()));
+            if is_mute != self.client.mute.of(&at) {
+                self.client.mute.learn(&at, |known| *known = is_mute);
+            }
             let report = self.plan.source_report(SourceId(number as u32));
             let Some(report) = report.filter(|_| replica.received_bytes > 0 && replica.dead.is_none()) else {
                 continue;
@@ -401,6 +424,8 @@ impl<'a> Run<'a> {
                 let source = source.0 as usize;
                 let (commands, orders) = mpsc::unbounded_channel();
                 let asks = self.asks_of_lane(source);
+                let listens = self.digest_kind();
+                let listens = Some(listens).filter(|_| self.told().is_none() && !self.is_described());
                 let replica = &mut self.replicas[source];
                 replica.asking_lane = asks.map_or(replica.asking_lane, |_| Some(lane));
                 let task = Lane {
@@ -410,6 +435,7 @@ impl<'a> Run<'a> {
                     client: self.client.clone(),
                     pace: self.pace.clone(),
                     asks,
+                    listens,
                     notices: self.notify.clone(),
                 };
                 let has_thread = self.lanes.values().any(|entry| entry.running.has_thread());
@@ -449,6 +475,7 @@ impl<'a> Run<'a> {
                     replica.is_reached |= is_remote;
                     replica.handshake_round_trips = handshake_round_trips;
                     replica.saw_round_trip(round_trip);
+                    self.votes.reached(entry.source, round_trip);
                 }
                 if handshake_round_trips == 0 && self.is_known_to_pipeline(lane) {
                     self.plan.handle(now, plan::Event::Pipelines { lane });
@@ -458,6 +485,7 @@ impl<'a> Run<'a> {
             Notice::RoundTrip { lane, round_trip, loaded } => {
                 if let Some(entry) = self.lanes.get(&lane) {
                     self.replicas[entry.source].saw_round_trip(Some(round_trip));
+                    self.votes.reached(entry.source, Some(round_trip));
                 }
                 self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip, loaded });
             }
@@ -476,6 +504,7 @@ impl<'a> Run<'a> {
                         replica.bursts.add(now, bytes);
                     }
                     replica.received_bytes += bytes;
+                    self.votes.heard(entry.source, now);
                     self.meter.add(now, fresh_bytes);
                 }
                 self.plan.handle(now, plan::Event::Received { lane, bytes, fresh_bytes });
@@ -497,17 +526,30 @@ impl<'a> Run<'a> {
                     self.ask_instead();
                 }
             }
-            Notice::Dead { source, error, forget } => self.kill(source as usize, error, forget),
+            Notice::Dead { source, error, forget } => {
+                self.die(source as usize, error, forget);
+                self.recount_sizes().await?;
+            }
             Notice::Blocked { lane, blocked } => {
                 self.plan.handle(now, plan::Event::Blocked { lane, blocked })
             }
             Notice::Released { up_to_bytes } => {
                 self.plan.handle(now, plan::Event::Released { up_to_bytes });
             }
-            Notice::Digest { source, vote } => {
-                self.replicas[source as usize].asking_lane = None;
-                self.voted(source as usize, vote)?;
+            Notice::Digest { source, checksums, identity } => {
+                let source = source as usize;
+                self.replicas[source].asking_lane = None;
+                if let Some(identity) = identity {
+                    self.votes.heard(source, now);
+                    // Who has sent nothing of it has told no lane how large it is.
+                    if self.replicas[source].source.identity().is_none() && identity.size_bytes.is_some() {
+                        let _ = self.replicas[source].source.identify(&identity);
+                        self.identified(source, identity.size_bytes).await?;
+                    }
+                }
+                self.voted(source, checksums)?;
             }
+            Notice::Stated { source, checksums } => self.stated(source as usize, checksums)?,
             Notice::DigestUnsaid { source } => self.unsaid(source as usize)?,
             Notice::Served { source, served } => self.served(source as usize, served)?,
             Notice::Piece { index, found } => self.piece_compared(index, found)?,
@@ -524,6 +566,14 @@ impl<'a> Run<'a> {
         let now = self.pace.now();
         let is_another =
             replica.failed_connects == 0 || now.since(replica.failed_connect_at) >= CONNECT_PAUSE;
+        if !replica.is_reached {
+            match error.kind() {
+                // It took as long as it ever takes: the next copy need not wait so long for it.
+                ErrorKind::Timeout => self.votes.give_up(source),
+                _ => self.votes.gone(source),
+            }
+        }
+        let replica = &mut self.replicas[source];
         if !replica.is_reached && is_another {
             replica.failed_connect_at = now;
             replica.failed_connects += 1;
@@ -548,8 +598,13 @@ impl<'a> Run<'a> {
         while let Ok(notice) = self.notices.try_recv() {
             match notice {
                 Notice::LocalFailure { error } => outcome = outcome.and(Err(error)),
-                Notice::Digest { source, vote } => outcome = outcome.and(self.voted(source as usize, vote)),
-                Notice::Dead { source, error, forget } => self.kill(source as usize, error, forget),
+                Notice::Digest { source, checksums, .. } => {
+                    outcome = outcome.and(self.voted(source as usize, checksums));
+                }
+                Notice::Stated { source, checksums } => {
+                    outcome = outcome.and(self.stated(source as usize, checksums));
+                }
+                Notice::Dead { source, error, forget } => self.die(source as usize, error, forget),
                 // About lanes that are no more.
                 _ => {}
             }
@@ -557,7 +612,15 @@ impl<'a> Run<'a> {
         outcome
     }
 
-    /// Never uses a source again; with `forget`, nor what it sent.
+    /// A source is of no use any more; with `forget`, what it sent and stated is not to be believed either.
+    fn die(&mut self, source: usize, error: Error, forget: bool) {
+        if forget {
+            self.votes.discredit(source);
+        }
+        self.kill(source, error, forget);
+    }
+
+    /// Never uses a source again; with `forget`, nor what it sent. What it has stated stays a vote.
     pub(crate) fn kill(&mut self, source: usize, error: Error, forget: bool) {
         let replica = &mut self.replicas[source];
         replica.distrusted |= forget;
@@ -566,9 +629,7 @@ impl<'a> Run<'a> {
             replica.last_error = Some(error.clone());
             replica.dead = Some(error);
         }
-        if forget {
-            self.replicas[source].vote = Vote::Silent;
-        }
+        self.votes.silent(source);
         let id = SourceId(source as u32);
         self.plan.handle(self.pace.now(), plan::Event::SourceDead { source: id });
         if forget {

@@ -13,7 +13,6 @@ use gridlane_dav::link_header;
 use crate::events::Event;
 use crate::replica::Replica;
 use crate::run::Run;
-use crate::verdict::Vote;
 
 /// What the heads of an answer say, redirects included.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,8 +70,7 @@ impl Run<'_> {
             self.served_metalink = served.metalink;
             self.go_on_with_metalink()?;
         }
-        let says = matches!(self.replicas[source].vote, Vote::Says(_));
-        if self.told().is_none() && !says {
+        if self.told().is_none() && self.votes.statement(source).is_empty() {
             return Ok(());
         }
         for url in served.replicas {
@@ -88,7 +86,8 @@ impl Run<'_> {
     fn add_served(&mut self, url: Url) {
         let name = url.to_string();
         let mut replica = Replica::new(self.replicas.len(), url);
-        (replica.is_served, replica.vote) = (true, Vote::Silent);
+        replica.is_served = true;
+        self.votes.add(self.pace.now(), false);
         self.observer.event(&Event::Added { source: self.replicas.len(), url: &name });
         self.replicas.push(replica);
         self.plan.add_source(self.pace.now());
@@ -103,10 +102,8 @@ impl Run<'_> {
             return Ok(());
         }
         let Some(url) = self.served_metalink.take() else { return Ok(()) };
-        let checksum = match &self.replicas[0].vote {
-            Vote::Says(checksum) => Some(checksum.clone()),
-            _ => None,
-        };
+        let kind = self.digest_kind();
+        let checksum = self.votes.statement(0).iter().find(|own| own.kind() == kind).cloned();
         self.found_metalink =
             Some(FoundMetalink { url, is_source: false, size_bytes: self.size_bytes, checksum });
         Err(continues_with_metalink())

@@ -7,7 +7,6 @@ use crate::events::Event;
 use crate::replica::Replica;
 use crate::run::Run;
 use crate::target::Sink;
-use crate::verdict::Vote;
 
 impl Run<'_> {
     /// A source has said how large its object is.
@@ -19,6 +18,10 @@ impl Run<'_> {
             return self.is_metalink(source);
         }
         self.journal_source(source)?;
+        self.votes.heard(source, self.pace.now());
+        if let Some(size_bytes) = size_bytes {
+            self.votes.says_size(source, size_bytes);
+        }
         let Some(size_bytes) = size_bytes.filter(|_| self.replicas[source].dead.is_none()) else {
             return Ok(());
         };
@@ -72,27 +75,14 @@ impl Run<'_> {
         Err(Error::new(ErrorKind::LocalIo, message).no_space().hint(hint))
     }
 
-    /// Two sources say different sizes: the majority decides, or the source that was given first. Who was
-    /// outvoted keeps its vote: a later one may turn the majority.
+    /// Two sources say different sizes: the copy goes on with the one that leads. Who was outvoted keeps its vote, and a
+    /// later one may turn the majority; whether there is one in the end is part of the verdict.
     async fn contradicted(&mut self, source: usize, size_bytes: u64, agreed: u64) -> Result<()> {
         if self.options.known.size_bytes == Some(agreed) {
             self.outvote(source, size_bytes, agreed);
             return Ok(());
         }
-        let mut sizes: Vec<(u64, usize, usize)> = Vec::new(); // size, how many say so, first to say so
-        for (number, replica) in self.replicas.iter().enumerate() {
-            // Who died honestly is still a witness.
-            if replica.is_served || replica.distrusted && !replica.outvoted {
-                continue;
-            }
-            let Some(size) = replica.size_bytes() else { continue };
-            match sizes.iter_mut().find(|(known, _, _)| *known == size) {
-                Some((_, saying, _)) => *saying += 1,
-                None => sizes.push((size, 1, number)),
-            }
-        }
-        let winner = sizes.iter().max_by_key(|(_, saying, first)| (*saying, std::cmp::Reverse(*first)));
-        let right = winner.map_or(agreed, |(size, _, _)| *size);
+        let right = self.votes.leading_size().unwrap_or(agreed);
         if right == agreed {
             self.outvote(source, size_bytes, right);
             return Ok(());
@@ -105,9 +95,22 @@ impl Run<'_> {
         self.start_over(right).await
     }
 
+    /// A source does not count any more: others may lead now.
+    pub(crate) async fn recount_sizes(&mut self) -> Result<()> {
+        let leading = self.votes.leading_size().filter(|_| self.options.known.size_bytes.is_none());
+        match (self.size_bytes, leading) {
+            (Some(agreed), Some(leading)) if leading != agreed && self.target.partial().is_some() => {
+                self.start_over(leading).await
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Starts over with another size, with those who say it.
     async fn start_over(&mut self, right: u64) -> Result<()> {
         self.close_lanes().await?;
+        // What lanes had still to tell may have changed that.
+        let right = self.votes.leading_size().unwrap_or(right);
         self.wasted_bytes = self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
         for number in 0..self.replicas.len() {
             match self.replicas[number].size_bytes() {
@@ -116,7 +119,7 @@ impl Run<'_> {
                     let replica = &mut self.replicas[number];
                     (replica.outvoted, replica.distrusted) = (false, false);
                     (replica.dead, replica.last_error) = (None, None);
-                    replica.vote = Vote::Pending;
+                    self.votes.ask(number, self.pace.now());
                     self.ask_digest(number);
                 }
                 _ => {}
@@ -131,6 +134,8 @@ impl Run<'_> {
         self.journal_begun = false;
         self.journal_base = 0;
         self.size_bytes = None;
+        self.votes.whole(None);
+        self.votes.continues(None);
         self.target.agree(None);
         (self.suspects, self.checksum) = (None, None);
         self.replicas.iter_mut().for_each(|replica| replica.doubted = false);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gridlane_core::{ChecksumKind, Hasher, Url};
+use gridlane_core::{Checksum, ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::metalink::Format;
 use gridlane_xrd::answer::StatText;
@@ -77,6 +77,8 @@ struct Known {
     identity: Option<Identity>,
     /// How large it said its object is when it was asked for the checksum.
     asked_bytes: Option<u64>,
+    /// The checksums that it has stated without having been asked.
+    stated: Vec<Checksum>,
     /// A session with the file open, which other lanes may join.
     trunk: Weak<Trunk>,
 }
@@ -124,6 +126,21 @@ impl Source {
     /// Remembers how large it said its object is when it was asked for the checksum.
     pub(crate) fn set_asked_bytes(&self, size_bytes: Option<u64>) {
         self.known().asked_bytes = size_bytes;
+    }
+
+    /// Remembers checksums that it states without having been asked for them; those that are news. Of each kind two: that they
+    /// differ says all that more of them could.
+    pub(crate) fn note_stated(&self, mut checksums: Vec<Checksum>) -> Vec<Checksum> {
+        let mut known = self.known();
+        checksums.retain(|one| {
+            let is_known = known.stated.contains(one);
+            let is_news = !is_known && known.stated.iter().filter(|own| own.kind() == one.kind()).count() < 2;
+            if is_news {
+                known.stated.push(one.clone());
+            }
+            is_news
+        });
+        checksums
     }
 
     /// The sizes that it has told, when they are two: those who sent bytes, and who was asked for the checksum, heard

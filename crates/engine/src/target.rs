@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridlane_core::checksum::adler32;
-use gridlane_core::{ByteRange, Result};
+use gridlane_core::{ByteRange, ChecksumKind, Result};
 use gridlane_plan::LaneId;
 use gridlane_store::partial::PartialFile;
 use gridlane_sys::file::start_writeback;
@@ -91,6 +91,14 @@ impl Target {
     /// Seconds that lanes spent on writing, summed over lanes.
     pub(crate) fn busy_s(&self) -> f64 {
         self.busy_ns.load(Relaxed) as f64 / 1e9
+    }
+
+    /// Has what is written in order hashed by these kinds as well, unless something was written already. A file is read
+    /// back instead.
+    pub(crate) fn hash_too(&self, kinds: impl Iterator<Item = ChecksumKind>) {
+        if let Sink::Ordered(feed) = &self.sink {
+            feed.hash_too(kinds);
+        }
     }
 
     /// The pieces, when their checksums are known.
@@ -262,7 +270,7 @@ mod tests {
     use std::io::Read as _;
     use std::sync::Arc;
 
-    use gridlane_core::{ChecksumKind, Hasher};
+    use gridlane_core::Hasher;
 
     use super::*;
     use crate::ordered::Output;

@@ -57,6 +57,11 @@
 //! opening lanes), `report` (what the plan tells); below them `work` (bytes), `lane`, `source`, `streams` (how many
 //! lanes), `estimate` (rates); apart: `bound`.
 //!
+//! # Who is believed
+//!
+//! [`Votes`] is a machine of its own, and as pure: it hears what replicas state of the file, and says which bytes are
+//! right and for how long a word that is missing is waited for.
+//!
 //! # Memory
 //!
 //! At most 16 requests per lane and [`Settings::lanes_max`] lanes, plus one entry per fragment of the
@@ -73,6 +78,7 @@ mod report;
 mod settings;
 mod source;
 mod streams;
+mod votes;
 mod work;
 
 use std::time::Duration;
@@ -83,6 +89,7 @@ pub use bound::{SourcePath, fluid_bound_s};
 pub use plan::Plan;
 pub use report::{Outcome, SourceReport, SourceState, Stuck};
 pub use settings::Settings;
+pub use votes::{Found, Split, Verdict, Votes, first_answer_max, reading_max};
 
 /// Names a source of this plan; handed out by [`Plan::add_source`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

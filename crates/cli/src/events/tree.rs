@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use gridlane_client::credentials::Warning;
 use gridlane_client::{Place, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot};
-use gridlane_core::Error;
+use gridlane_core::{ChecksumKind, Error};
 use serde_json::{Value, json};
 
-use super::{PROGRESS_INTERVAL, basis_text};
+use super::{PROGRESS_INTERVAL, basis_text, votes_value};
 use crate::output::{error_value, print_event, warning_value};
 use crate::who::Warns;
 
@@ -40,6 +40,7 @@ impl TreeJson {
             "left_out": report.left_out,
             "verified_files": report.verified_files,
             "unverified_files": report.done_files.saturating_sub(report.verified_files),
+            "unstated_files": report.unstated_files,
             "times_lost": report.times_lost,
             "seconds": report.seconds,
             "rate_bytes_per_s": report.rate_bytes_per_s(),
@@ -104,6 +105,8 @@ impl TreeObserver for TreeJson {
                     "verification": if report.verified.is_some() { "verified" } else { "unverified" },
                     "verified_by": report.verified.map(basis_text),
                     "verified_with": report.verified_with.map(|kind| kind.name()),
+                    "votes": report.verified.and_then(votes_value),
+                    "checksum_unstated": report.unstated.map(ChecksumKind::name),
                     "checksum": report.checksum.as_ref().map(ToString::to_string),
                 });
                 self.print("file.done", name, fields);

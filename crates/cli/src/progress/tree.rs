@@ -177,6 +177,7 @@ pub(crate) fn tree_summary_text(report: &TreeReport, target: &str, dry_run: bool
     text += &format!("; {} verified", report.verified_files);
     for (count, what) in [
         (unverified, "unverified (nothing to compare them with)"),
+        (report.unstated_files, "without a checksum of the type that was asked for"),
         (report.there_already, "there already"),
         (report.left_out, "left out"),
         (report.failed, "failed"),

@@ -49,6 +49,7 @@ mod trees;
 mod trust;
 mod upload;
 mod verification;
+mod votes;
 mod wan;
 mod wan_crash;
 mod wan_limits;

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::limits::{
     DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX, SMALL_DOWNLOAD_BYTES_MAX,
 };
-use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
-use gridlane_dav::OverlongRange;
-use gridlane_dav::range::RangeSpec;
+use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Fault, Result, Url};
+use gridlane_dav::range::{ContentRange, RangeSpec};
+use gridlane_dav::{OverlongRange, ResponseHead};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use tokio::task::JoinHandle;
@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::question::{self, Asking};
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
+use crate::digests;
 use crate::http::{
     Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
     redirect_loop, sends_to_directory, status_error,
@@ -121,7 +122,13 @@ async fn connected(
     lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
 
     for (at, range) in asked.iter().enumerate() {
-        let asks = asks_with_bytes(lane, asking).filter(|_| at == 0);
+        if at == 0 {
+            match probe(lane, &mut connection, &url, *range, asking).await {
+                Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
+                outcome => outcome.map_err(failed)?,
+            }
+        }
+        let asks = asks_with_bytes(lane, asking).filter(|asking| at == 0 && !asking.is_sent());
         match send(lane, &mut connection, &url, *range, asks).await {
             Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
             outcome => outcome.map_err(failed)?,
@@ -150,8 +157,14 @@ async fn connected(
                 Some(Command::Request(range)) => {
                     asked.push_back(range);
                     let is_first = answers == 0 && asked.len() == 1;
+                    if is_first {
+                        match probe(lane, &mut connection, &url, range, asking).await {
+                            Err(error) if connection.was_stale(&error) => return Ok(Next::Fresh),
+                            outcome => outcome.map_err(|error| failed(error.endpoint(&url)))?,
+                        }
+                    }
                     let asks = asks_with_bytes(lane, asking).filter(|asking| is_first && !asking.is_sent());
-                    if asks.is_some() {
+                    if asks.is_some() || is_first {
                         thinking.as_mut().reset(tokio::time::Instant::now() + think_max);
                     }
                     match send(lane, &mut connection, &url, range, asks).await {
@@ -196,6 +209,21 @@ async fn connected(
             }
         };
         match step {
+            Step::Head(Ok(response)) if asking.as_ref().is_some_and(|own| is_asked && own.is_probe()) => {
+                let Some(mut own) = asking.take() else { continue };
+                own.note(&url, &response.head);
+                if !probed(lane, &mut connection, &response).await? {
+                    own.give_up(lane);
+                    return Ok(Next::Elsewhere);
+                }
+                *asking = own.told(lane, &response);
+                if let Some(own) = asking
+                    && own.send(&mut connection, &url, asked.len()).await.is_err()
+                {
+                    // Reading will tell why.
+                    asking.take().into_iter().for_each(|asking| asking.give_up(lane));
+                }
+            }
             Step::Head(Ok(response)) if is_asked => {
                 let own = asking.take();
                 if own.is_some_and(|asking| !asking.answered(lane, &url, &response)) {
@@ -205,6 +233,9 @@ async fn connected(
             Step::Head(Ok(response)) => {
                 let range = asked[0];
                 let begun = begin(lane, &mut connection, &url, range, &response, answers == 0).await?;
+                if matches!(begun, Begun::Bytes(_)) {
+                    listen(lane, &response.head);
+                }
                 if let Some(asking) = asking {
                     asking.note(&url, &response.head);
                 }
@@ -294,6 +325,41 @@ fn asks_with_bytes<'a>(lane: &Lane, asking: &'a mut Option<Asking>) -> Option<&'
         unasked.into_iter().for_each(|asking| asking.give_up(lane));
     }
     asking.as_ref()
+}
+
+/// Asks for the checksum in front of bytes that may be behind the end of the file.
+async fn probe(
+    lane: &Lane,
+    connection: &mut Connection,
+    url: &Url,
+    range: ByteRange,
+    asking: &mut Option<Asking>,
+) -> Result<()> {
+    let is_known = lane.source.size_bytes().is_some() || lane.target.size_bytes().is_some();
+    match asking.as_mut().filter(|asking| range.start() > 0 && !is_known && !asking.is_sent()) {
+        Some(asking) => asking.send_probe(connection, url).await,
+        None => Ok(()),
+    }
+}
+
+/// Takes the answer to a request for the first byte. `false`: the connection is of no use any more.
+async fn probed(
+    lane: &Lane,
+    connection: &mut Connection,
+    response: &Response,
+) -> std::result::Result<bool, End> {
+    let head = &response.head;
+    match head.status.code() {
+        206 => {
+            let range = head.content_range().ok().flatten();
+            identify(lane, &Identity::of_response(head, range.and_then(|range| range.size)))?;
+            listen(lane, head);
+        }
+        416 => {}
+        // What is wrong is found out by those who ask for bytes; a whole file is not read here.
+        _ => return Ok(false),
+    }
+    Ok(connection.drain(ERROR_BODY_BYTES_MAX).await.is_ok() && !connection.closes())
 }
 
 /// Tells what the kernel knows of the round trip.
@@ -432,6 +498,23 @@ async fn begin(
     }
 }
 
+/// Hears which checksums an answer with bytes states that nobody asked for.
+fn listen(lane: &Lane, head: &ResponseHead) {
+    let Some(asked) = lane.listens else { return };
+    let is_all = |range: ContentRange| range.size == Some(range.range.len());
+    let is_whole = match head.status.code() {
+        200 => true,
+        _ => head.content_range().ok().flatten().is_some_and(is_all),
+    };
+    let checksums = lane.source.note_stated(digests::stated(head, Some(asked), is_whole));
+    if checksums.is_empty() {
+        return;
+    }
+    // Before its first byte is taken: what goes out in order is hashed on the way, or never.
+    lane.target.hash_too(checksums.iter().map(Checksum::kind));
+    lane.tell(Notice::Stated { source: lane.source.number, checksums });
+}
+
 /// Which loss a status is.
 fn refused(code: u16, error: Error, wait: Option<Duration>) -> End {
     match code {
@@ -482,6 +565,10 @@ async fn take(
         return Err(protocol("it sent more bytes than it announced"));
     }
     if lane.target.size_bytes().is_some_and(|size_bytes| answer.at + count > size_bytes) {
+        if lane.source.size_bytes().is_some_and(|own| answer.at + count <= own) {
+            // It said so: whose size is right is for the run to say, and nothing against this source.
+            return Err(End::Lost(Loss::Closed, None));
+        }
         return Err(protocol("it sent more bytes than the file has"));
     }
     lane.pace.spend(bytes.len());

@@ -53,6 +53,9 @@ pub(crate) struct Lane {
     pub(crate) pace: Arc<Pace>,
     /// It asks for the checksum too: with its first request, or when it is told to.
     pub(crate) asks: Option<Asks>,
+    /// The kind of checksum that sources are asked for, if what they state of others without having been asked is of
+    /// interest.
+    pub(crate) listens: Option<ChecksumKind>,
     pub(crate) notices: mpsc::UnboundedSender<Notice>,
 }
 

@@ -14,7 +14,6 @@ use crate::digests;
 use crate::http::{Connection, Request, Response};
 use crate::notice::Notice;
 use crate::served::Served;
-use crate::verdict::Vote;
 
 /// A checksum that is to be asked for, or whose answer is to come.
 pub(super) struct Asking {
@@ -23,16 +22,23 @@ pub(super) struct Asking {
     served: Served,
     /// The question was sent on the connection that there is; so many other answers come before its own.
     behind: Option<usize>,
+    /// It was asked with a request for the file's first byte.
+    is_probe: bool,
 }
 
 impl Asking {
     pub(super) fn new(asks: Asks) -> Asking {
-        Asking { asks, served: Served::default(), behind: None }
+        Asking { asks, served: Served::default(), behind: None, is_probe: false }
     }
 
     /// There is a new connection, on which nothing was asked.
     pub(super) fn begin(&mut self) {
-        self.behind = None;
+        (self.behind, self.is_probe) = (None, false);
+    }
+
+    /// Whether it was asked with a request for the first byte, whose answer also tells how large the file is.
+    pub(super) fn is_probe(&self) -> bool {
+        self.is_probe
     }
 
     /// Whether its question was sent.
@@ -74,9 +80,19 @@ impl Asking {
         sent
     }
 
+    /// Asks by a request for the first byte, in front of all others. While nobody has said how large the file is, what
+    /// else a lane asks for may be behind its end, and answered with an error that says no checksum. To a question
+    /// of its own, a server would read all of a large file first; to this one few do.
+    pub(super) async fn send_probe(&mut self, connection: &mut Connection, url: &Url) -> Result<()> {
+        let sent = connection.send(&self.add_to(Request::new("GET", url).header("Range", "bytes=0-0"))).await;
+        (self.behind, self.is_probe) = (sent.is_ok().then_some(0), true);
+        sent
+    }
+
     /// The answer to the request for bytes with which it was asked for has begun. What is left: a question of its own, if
     /// the answer does not say it and there is room for one.
-    pub(super) fn told(self, lane: &Lane, response: &Response) -> Option<Asking> {
+    pub(super) fn told(mut self, lane: &Lane, response: &Response) -> Option<Asking> {
+        self.begin();
         let said = response.head.digests().into_iter().find(|checksum| checksum.kind() == self.asks.kind);
         let Some(checksum) = said else {
             let is_small = lane.source.size_bytes().is_some_and(|bytes| bytes <= SMALL_DOWNLOAD_BYTES_MAX);
@@ -90,7 +106,8 @@ impl Asking {
             return None;
         };
         lane.client.http.asked_for_digest(&lane.source.url, true);
-        lane.tell(Notice::Digest { source: lane.source.number, vote: Vote::Says(checksum) });
+        let source = lane.source.number;
+        lane.tell(Notice::Digest { source, checksums: vec![checksum], identity: None });
         self.pass_on(lane);
         None
     }
@@ -113,8 +130,7 @@ impl Asking {
             self.give_up(lane);
             return true;
         }
-        let vote = digests::vote(&lane.source, word);
-        lane.tell(Notice::Digest { source: lane.source.number, vote });
+        lane.tell(digests::notice(&lane.source, word));
         self.pass_on(lane);
         true
     }

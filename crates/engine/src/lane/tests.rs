@@ -84,7 +84,9 @@ async fn a_connection_under_way_at_the_end_is_there_for_the_next_copy() {
     let far_url = Url::parse_absolute("http://far.example/f").unwrap();
     let copy_of = |sources: Vec<Url>, name: &str| {
         let target = TargetSpec::File { path: dir.path().join(name), overwrite: false };
-        let spec = CopySpec { sources, target, options: Options::default() };
+        // It is waited for, for as long as patience lasts, because it might say another checksum.
+        let options = Options { patience: Duration::from_millis(200), ..Options::default() };
+        let spec = CopySpec { sources, target, options };
         let client = client.clone();
         async move { copy(spec, client, &mut Nobody, std::future::pending()).await }
     };
@@ -124,6 +126,7 @@ fn lane_to(dir: &std::path::Path, url: Url, bytes: &[u8]) -> (Lane, Arc<Target>,
         client: Client::new(Dialer::new(Trust::default()), DEADLINE),
         pace: Arc::new(Pace::new(None)),
         asks: None,
+        listens: None,
         notices,
     };
     (lane, target, heard)

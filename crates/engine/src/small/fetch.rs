@@ -112,10 +112,18 @@ enum End {
 
 /// What an answer is.
 enum Answer {
-    /// The file, and whether it was compared with what the server says.
-    Good { landed: Landed, is_verified: bool },
+    /// The file, and the checksum that was compared with what the server says.
+    Good { landed: Landed, verified: Option<Checksum> },
     /// Something else. The connection may go on.
     Odd,
+}
+
+/// What the head of an answer that is just the file says of its checksum.
+struct Said {
+    /// Of the kind that was asked for.
+    asked: Option<Checksum>,
+    /// Of others, which are compared as well.
+    stated: Vec<Checksum>,
 }
 
 async fn run(shared: Arc<Shared>, origin: Arc<Origin>, mut stop: watch::Receiver<bool>) {
@@ -377,7 +385,7 @@ impl Fetcher<'_> {
             }
             Some(said) => {
                 // Its head tells all that others wait for; over a long path its body takes several round trips.
-                if said.is_some() || self.shared.client.http.is_silent(&url) {
+                if said.asked.is_some() || self.shared.client.http.is_silent(&url) {
                     self.proven(connection);
                 }
                 if !connection.closes() && self.ask(connection, None).await.is_err() {
@@ -392,7 +400,7 @@ impl Fetcher<'_> {
                 self.origin.odd.fetch_add(1, Relaxed);
                 self.return_first();
             }
-            Answer::Good { landed, is_verified } => {
+            Answer::Good { landed, verified } => {
                 self.origin.odd.store(0, Relaxed);
                 self.origin.came.fetch_add(1, Relaxed);
                 if self.shared.client.http.is_silent(&url) {
@@ -400,7 +408,7 @@ impl Fetcher<'_> {
                 }
                 self.rate.add(landed.size_bytes, self.round_trip);
                 if let Some(Asked { file, .. }) = self.asked.pop_front() {
-                    self.groups.add(file, landed, is_verified, at.elapsed(), self.round_trip).await;
+                    self.groups.add(file, landed, verified, at.elapsed(), self.round_trip).await;
                 }
             }
         }
@@ -443,8 +451,8 @@ impl Fetcher<'_> {
         self.shared.end_all(first.into_iter(), || SmallEnd::Returned);
     }
 
-    /// Whether a head announces just the file. `Some`: yes, and this is its checksum, if the server says one.
-    fn judge(&self, response: &Response, file: &SmallFile) -> Option<Option<Checksum>> {
+    /// Whether a head announces just the file. `Some`: yes, and this is what it says of its checksum.
+    fn judge(&self, response: &Response, file: &SmallFile) -> Option<Said> {
         let head = &response.head;
         let length = head.content_length().ok().flatten();
         let size_max = file.size_bytes.map_or(SMALL_UNKNOWN_BYTES_MAX, |_| SMALL_DOWNLOAD_BYTES_MAX);
@@ -464,19 +472,17 @@ impl Fetcher<'_> {
         response.head.status.code() == 200 && length > ERROR_BODY_BYTES_MAX as u64
     }
 
-    fn said(&self, head: &ResponseHead) -> Option<Checksum> {
-        head.digests().into_iter().find(|checksum| checksum.kind() == self.shared.kind)
+    fn said(&self, head: &ResponseHead) -> Said {
+        let kind = self.shared.kind;
+        let asked = head.digests().into_iter().find(|checksum| checksum.kind() == kind);
+        Said { asked, stated: digests::stated(head, Some(kind), true) }
     }
 
     /// Takes the body of an answer that is just the file.
-    async fn body(
-        &mut self,
-        connection: &mut Connection,
-        said: Option<Checksum>,
-    ) -> std::result::Result<Answer, End> {
+    async fn body(&mut self, connection: &mut Connection, said: Said) -> std::result::Result<Answer, End> {
         let leave = self.groups.leave_to_open().await;
         let Some(file) = self.asked.front().map(|asked| &asked.file) else { return Err(End::Lost) };
-        let mut landing = leave.and_then(|leave| Landing::begin(file, self.shared.kind, leave));
+        let mut landing = leave.and_then(|leave| Landing::begin(file, self.shared.kind, &said.stated, leave));
         let stall_max = SMALL_SILENCE_MAX + 4 * self.round_trip.unwrap_or_default();
         loop {
             // Behind the last byte nothing may be on its way.
@@ -504,26 +510,32 @@ impl Fetcher<'_> {
         let Some(landed) = landing.map(Landing::finish) else { return Ok(Answer::Odd) };
         let (url, size_bytes) = (file.url.clone(), landed.size_bytes);
         let client = &self.shared.client;
-        if said.is_some() {
+        if said.asked.is_some() {
             client.http.asked_for_digest(&url, true);
         }
-        let said = match said {
+        let asked = match said.asked {
             None if !client.http.is_silent(&url) => {
                 // Some servers say it to a question of its own only.
                 let source = Source::new(0, url);
                 match digests::word(client, &source, Some(self.shared.kind)).await {
-                    Ok(Word { identity, checksum, .. }) if identity.size_bytes == Some(size_bytes) => {
+                    Ok(Word { identity, checksum, stated, .. })
+                        if identity.size_bytes == Some(size_bytes)
+                            && stated.iter().all(|one| said.stated.contains(one)) =>
+                    {
                         checksum
                     }
                     _ => return Ok(Answer::Odd),
                 }
             }
-            said => said,
+            asked => asked,
         };
-        match said {
-            Some(said) if said != landed.checksum => Ok(Answer::Odd),
-            said => Ok(Answer::Good { landed, is_verified: said.is_some() }),
+        let is_right = asked.iter().chain(&said.stated).all(|one| landed.checksums.contains(one));
+        let strongest = said.stated.into_iter().max_by_key(|one| one.kind().strength());
+        let verified = asked.or(strongest);
+        if !is_right || verified.is_none() && self.shared.require_verified {
+            return Ok(Answer::Odd);
         }
+        Ok(Answer::Good { landed, verified })
     }
 
     /// The server gave a proper answer, and its connection may carry the next: others may be made.

@@ -23,7 +23,8 @@ pub(super) const GROUP_AGE_MAX: Duration = Duration::from_millis(50);
 pub(super) struct Landing {
     file: UnnamedFile,
     leave: Leave,
-    hasher: Hasher,
+    /// The first is of the kind that is asked for.
+    hashers: Vec<Hasher>,
     at: u64,
 }
 
@@ -31,16 +32,23 @@ pub(super) struct Landing {
 pub(super) type Leave = OwnedSemaphorePermit;
 
 impl Landing {
-    /// Opens the file; `None` when that fails: whoever copies it next says why.
-    pub(super) fn begin(file: &SmallFile, kind: ChecksumKind, leave: Leave) -> Option<Landing> {
+    /// Opens the file, of which the server has `stated` checksums beside the one of `kind` that it is asked for; `None` when
+    /// that fails: whoever copies it next says why.
+    pub(super) fn begin(
+        file: &SmallFile,
+        kind: ChecksumKind,
+        stated: &[Checksum],
+        leave: Leave,
+    ) -> Option<Landing> {
         let unnamed = file.directory.create(&file.name).ok()?;
-        Some(Landing { file: unnamed, leave, hasher: Hasher::new(kind), at: 0 })
+        let hashers = std::iter::once(kind).chain(stated.iter().map(Checksum::kind)).map(Hasher::new);
+        Some(Landing { file: unnamed, leave, hashers: hashers.collect(), at: 0 })
     }
 
     /// Takes the next bytes. `None` as above.
     pub(super) fn take(&mut self, bytes: &[u8], origin: &Origin) -> Option<()> {
         // Hashed while it is in the cache, before the write takes it from there.
-        self.hasher.update(bytes);
+        self.hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
         let begun = Instant::now();
         let write = || self.file.write_at(bytes, self.at);
         // Seldom, even where each sync waits: whoever blocks in place may need another thread.
@@ -60,8 +68,8 @@ impl Landing {
     /// All bytes are there.
     pub(super) fn finish(self) -> Landed {
         self.file.written(self.at);
-        let Landing { file, leave, hasher, at: size_bytes } = self;
-        Landed { file, leave, checksum: hasher.finish(), size_bytes }
+        let Landing { file, leave, hashers, at: size_bytes } = self;
+        Landed { file, leave, checksums: hashers.into_iter().map(Hasher::finish).collect(), size_bytes }
     }
 }
 
@@ -69,14 +77,16 @@ impl Landing {
 pub(super) struct Landed {
     file: UnnamedFile,
     leave: Leave,
-    pub(super) checksum: Checksum,
+    /// The first is of the kind that is asked for.
+    pub(super) checksums: Vec<Checksum>,
     pub(super) size_bytes: u64,
 }
 
 /// What is told of a file when it is visible.
 struct Told {
     id: u64,
-    checksum: Checksum,
+    checksum: Option<Checksum>,
+    unstated: Option<ChecksumKind>,
     size_bytes: u64,
     is_verified: bool,
     url: String,
@@ -124,7 +134,7 @@ impl Groups {
         &mut self,
         file: SmallFile,
         landed: Landed,
-        is_verified: bool,
+        verified: Option<Checksum>,
         took: Duration,
         round_trip: Option<Duration>,
     ) {
@@ -136,11 +146,26 @@ impl Groups {
                 let path = file.directory.path().join(&file.name);
                 Error::local_io("cannot set when it was changed", &cause).endpoint(path.display())
             });
-        let Landed { file: unnamed, leave, checksum, size_bytes } = landed;
+        let Landed { file: unnamed, leave, checksums, size_bytes } = landed;
+        let kind = self.shared.kind;
+        let is_stated = verified.as_ref().is_some_and(|one| one.kind() == kind);
+        let unstated = Some(kind).filter(|_| self.shared.is_kind_asked && !is_stated);
+        let is_verified = verified.is_some();
+        let checksum = verified.or_else(|| checksums.into_iter().next());
         let (id, url) = (file.id, file.url.to_string());
         // Whoever hears that the file is there may count on its directory not being held for it.
         drop(file);
-        self.told.push(Told { id, checksum, size_bytes, is_verified, url, took, round_trip, time_lost });
+        self.told.push(Told {
+            id,
+            checksum,
+            unstated,
+            size_bytes,
+            is_verified,
+            url,
+            took,
+            round_trip,
+            time_lost,
+        });
         self.files.push(unnamed);
         self.leaves.push(leave);
         self.bytes += size_bytes;
@@ -219,9 +244,10 @@ impl Told {
             bound_s: None,
             bound_from: "unknown: not every source was active for a second".into(),
             limited_by: "start-up: connecting and the first round trips".into(),
-            verified: self.is_verified.then_some(Basis::Sources { agreeing: 1, asked: 1 }),
-            verified_with: self.is_verified.then_some(self.checksum.kind()),
-            checksum: Some(self.checksum),
+            verified: self.is_verified.then_some(Basis::Sources { agreeing: 1, said: 1, named: 1 }),
+            verified_with: self.checksum.as_ref().filter(|_| self.is_verified).map(Checksum::kind),
+            checksum: self.checksum,
+            unstated: self.unstated,
             modified_accepted: None,
             sources: vec![source],
         };

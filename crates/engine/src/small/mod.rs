@@ -104,6 +104,10 @@ const LARGE_SHARE: u32 = 16;
 struct Shared {
     client: Client,
     kind: ChecksumKind,
+    /// The caller asked for this kind of checksum.
+    is_kind_asked: bool,
+    /// A file that cannot be compared is for others to fail with.
+    require_verified: bool,
     ends: mpsc::UnboundedSender<SmallEnds>,
     bounds: Bounds,
     /// For files that are open.
@@ -160,7 +164,9 @@ impl SmallFiles {
         let (tell, ends) = mpsc::unbounded_channel();
         let kind = digests::kinds(options)[0];
         let leaves = Arc::new(Semaphore::new(bounds.files_open_max));
-        let shared = Arc::new(Shared { client, kind, ends: tell, bounds, leaves });
+        let (is_kind_asked, require_verified) = (checksum.is_some(), options.require_verified);
+        let shared =
+            Arc::new(Shared { client, kind, is_kind_asked, require_verified, ends: tell, bounds, leaves });
         let (stop, origins) = (watch::channel(false).0, HashMap::new());
         Some(SmallFiles { shared, ends, stop, origins, under_way: 0 })
     }

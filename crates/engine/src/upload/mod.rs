@@ -10,8 +10,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Result, Scheme, Url};
+use gridlane_xrd::request::Rm;
 
 use crate::Client;
+
+/// Removes a file that was uploaded.
+pub(crate) async fn remove(client: &Client, url: &Url) -> Result<()> {
+    match url.scheme() {
+        Scheme::Root | Scheme::Roots => client.root.clone().call(url, |about| Rm { about }).await.map(|_| ()),
+        Scheme::Http | Scheme::Https | Scheme::File => {
+            client.http.request("DELETE", url, &[]).await.map(|_| ())
+        }
+    }
+}
 
 /// A file that a server is sent: begun, written and finished, in the server's protocol.
 pub(crate) enum Upload {

@@ -30,7 +30,6 @@ use gridlane_xrd::flags::{OpenOptions, ServerFlags, StatFlags};
 use gridlane_xrd::request::{About, Read, Rm, Stat};
 use tokio::time::timeout;
 
-use crate::digests;
 use crate::root::Client;
 use writing::Writing;
 
@@ -197,7 +196,7 @@ impl Upload {
         let (at, size_bytes) = (writing.file().url.clone(), writing.written_bytes());
         // Its connection is free now.
         drop(writing);
-        let max = digests::wait_max(self.patience, size_bytes);
+        let max = gridlane_plan::reading_max(self.patience, size_bytes);
         if let Some(replaced_s) = self.replaced_s
             && self.look(&at).await.is_none_or(|now| now.modified_s <= replaced_s)
         {

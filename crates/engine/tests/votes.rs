@@ -1,0 +1,330 @@
+//! Who is believed, over real sockets: the honest answer when the copy has every byte already and waits, so that order is
+//! what the tests say it is, however busy the machine.
+
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+#[path = "support/script.rs"]
+mod script;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use gridlane_core::checksum::adler32;
+use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Hasher, Url};
+use gridlane_dav::digest;
+use gridlane_engine::{Basis, Client, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_net::Dialer;
+use gridlane_net::tls::Trust;
+use script::{Reply, Scripted, Seen};
+
+/// Longer than anything takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Opens a gate when every byte is there and words are waited for.
+#[derive(Clone, Default)]
+struct Gate(Arc<AtomicBool>);
+
+impl Gate {
+    fn wait(&self) {
+        let begun = Instant::now();
+        while !self.0.load(SeqCst) && begun.elapsed() < DEADLINE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Observer for Gate {
+    fn event(&mut self, event: &Event<'_>) {
+        if matches!(event, Event::Progress(snapshot) if snapshot.verifying) {
+            self.0.store(true, SeqCst);
+        }
+    }
+}
+
+/// What a server does with its file.
+#[derive(Clone)]
+struct Replica {
+    bytes: Arc<Vec<u8>>,
+    /// The checksum that it says when it is asked.
+    says: Option<Checksum>,
+    /// Fields of every answer that succeeds.
+    fields: String,
+    /// It answers when this is open.
+    gate: Option<Gate>,
+}
+
+impl Replica {
+    fn new(bytes: &[u8]) -> Replica {
+        let says = Some(Checksum::adler32(adler32(bytes)));
+        Replica { bytes: Arc::new(bytes.to_vec()), says, fields: String::new(), gate: None }
+    }
+
+    fn silent(self) -> Replica {
+        Replica { says: None, ..self }
+    }
+
+    fn behind(self, gate: &Gate) -> Replica {
+        Replica { gate: Some(gate.clone()), ..self }
+    }
+
+    fn stating(mut self, field: &str) -> Replica {
+        self.fields += &format!("{field}\r\n");
+        self
+    }
+
+    fn answer(&self, seen: &Seen) -> Reply {
+        if let Some(gate) = &self.gate {
+            gate.wait();
+        }
+        let size = self.bytes.len();
+        let wanted = seen.field("want-digest").and_then(|_| self.says.as_ref());
+        let digest = wanted.map(|said| format!("Digest: {}\r\n", digest::encode(said))).unwrap_or_default();
+        let fields = format!("{digest}{}", self.fields);
+        if seen.method() == "HEAD" {
+            return Reply::Bytes(format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {size}\r\n\r\n").into());
+        }
+        let range = seen.field("range").and_then(|range| range["bytes=".len()..].split_once('-'));
+        let (start, end) = range.map_or((0, size), |(start, end)| {
+            (start.parse().unwrap(), end.parse::<usize>().unwrap().saturating_add(1).min(size))
+        });
+        if start >= size {
+            let head =
+                format!("HTTP/1.1 416 No\r\nContent-Range: bytes */{size}\r\nContent-Length: 0\r\n\r\n");
+            return Reply::Bytes(head.into());
+        }
+        let head = format!(
+            "HTTP/1.1 206 Part\r\n{fields}Content-Range: bytes {start}-{}/{size}\r\nContent-Length: {}\r\n\r\n",
+            end - 1,
+            end - start
+        );
+        Reply::Bytes([head.as_bytes(), &self.bytes[start..end]].concat())
+    }
+
+    async fn start(self) -> Scripted {
+        Scripted::start(move |seen| self.answer(seen)).await
+    }
+}
+
+fn noise(seed: u8, size: usize) -> Vec<u8> {
+    (0..size).map(|at| (at % 251) as u8 ^ seed).collect()
+}
+
+fn checksum(kind: ChecksumKind, bytes: &[u8]) -> Checksum {
+    let mut hasher = Hasher::new(kind);
+    hasher.update(bytes);
+    hasher.finish()
+}
+
+fn client() -> Client {
+    Client::new(Dialer::new(Trust::default()), Duration::from_secs(30))
+}
+
+fn to_file(path: &Path) -> TargetSpec {
+    TargetSpec::File { path: path.to_owned(), overwrite: false }
+}
+
+async fn copied(replicas: &[Replica], gate: &Gate, target: TargetSpec, options: Options) -> Outcome {
+    let mut servers = Vec::new();
+    for replica in replicas {
+        servers.push(replica.clone().start().await);
+    }
+    let sources: Vec<Url> = servers.iter().map(|server| server.url("/f")).collect();
+    let spec = CopySpec { sources, target, options };
+    copy(spec, client(), &mut gate.clone(), std::future::pending()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn two_honest_replicas_outvote_a_liar_that_was_done_before_they_answered() {
+    for size in [3000, 3_000_000] {
+        let truth = noise(1, size);
+        // Another file of the same size, and one of another.
+        for lie in [noise(2, size), noise(3, size / 2)] {
+            for place in 0..3 {
+                let gate = Gate::default();
+                let honest = Replica::new(&truth).behind(&gate);
+                let mut replicas = vec![honest.clone(), honest];
+                replicas.insert(place, Replica::new(&lie));
+                let dir = tempfile::tempdir().unwrap();
+                let path = dir.path().join("f");
+                let outcome = copied(&replicas, &gate, to_file(&path), Options::default()).await;
+                assert!(outcome.result.is_ok(), "{place}: {:?}", outcome.result);
+                assert!(std::fs::read(&path).unwrap() == truth, "{place}: wrong bytes");
+                let Some(Basis::Sources { agreeing: 2, named: 3, .. }) = outcome.report.verified else {
+                    panic!("{:?}", outcome.report.verified)
+                };
+                assert_eq!(outcome.report.sources[place].state, "wrong");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn the_only_one_that_knows_the_checksum_is_waited_for() {
+    let (truth, lie) = (noise(1, 200_000), noise(2, 200_000));
+    let gate = Gate::default();
+    let replicas = [Replica::new(&lie).silent(), Replica::new(&truth).behind(&gate)];
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let outcome = copied(&replicas, &gate, to_file(&path), Options::default()).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert!(std::fs::read(&path).unwrap() == truth);
+    let one_of_two = Basis::Sources { agreeing: 1, said: 1, named: 2 };
+    assert_eq!(outcome.report.verified, Some(one_of_two));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn a_contradiction_that_nobody_resolves_is_a_failure_and_one_voice_of_three_is_counted() {
+    let (one, two) = (noise(1, 5000), noise(2, 5000));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    for other in [two.clone(), noise(2, 4000)] {
+        let gate = Gate::default();
+        let replicas = [Replica::new(&one), Replica::new(&other), Replica::new(&one).silent()];
+        let mut replicas = replicas.to_vec();
+        replicas.truncate(2);
+        let outcome = copied(&replicas, &gate, to_file(&path), Options::default()).await;
+        assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::ChecksumMismatch);
+        assert!(!path.exists());
+        std::fs::read_dir(dir.path())
+            .unwrap()
+            .for_each(|left| drop(std::fs::remove_file(left.unwrap().path())));
+    }
+    let mute = Replica::new(&one).silent();
+    let replicas = [mute.clone(), Replica::new(&one), mute];
+    let outcome = copied(&replicas, &Gate::default(), to_file(&path), Options::default()).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert_eq!(outcome.report.verified, Some(Basis::Sources { agreeing: 1, said: 1, named: 3 }));
+}
+
+/// Each holds its first answer until all three were asked: whoever asked one after the other would wait for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn three_near_mirrors_of_a_small_file_have_voted_after_one_round_trip() {
+    let bytes = noise(1, 3000);
+    let asked: Arc<[AtomicBool; 3]> = Arc::default();
+    let was_late = Arc::new(AtomicBool::new(false));
+    let mut servers = Vec::new();
+    for number in 0..3 {
+        let (replica, asked, was_late) = (Replica::new(&bytes), asked.clone(), was_late.clone());
+        servers.push(
+            Scripted::start(move |seen| {
+                // What is behind the end of the file is refused without a checksum.
+                let start = seen
+                    .field("range")
+                    .map_or("0", |range| range["bytes=".len()..].split('-').next().unwrap());
+                if seen.field("want-digest").is_some() && start.parse::<usize>().unwrap() < 3000 {
+                    asked[number].store(true, SeqCst);
+                }
+                let begun = Instant::now();
+                while !asked.iter().all(|asked| asked.load(SeqCst)) {
+                    if begun.elapsed() > DEADLINE / 4 {
+                        was_late.store(true, SeqCst);
+                        break;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                replica.answer(seen)
+            })
+            .await,
+        );
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let sources: Vec<Url> = servers.iter().map(|server| server.url("/f")).collect();
+    let spec = CopySpec { sources, target: to_file(&dir.path().join("f")), options: Options::default() };
+    let outcome = copy(spec, client(), &mut Gate::default(), std::future::pending()).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert!(matches!(outcome.report.verified, Some(Basis::Sources { agreeing: 2.., .. })));
+    assert!(!was_late.load(SeqCst), "somebody was asked only when others had answered");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_strong_checksum_that_a_server_states_unasked_is_compared() {
+    let (bytes, other) = (noise(1, 100_000), noise(2, 100_000));
+    let base64 = |kind, bytes: &[u8]| {
+        let encoded = digest::encode(&checksum(kind, bytes));
+        encoded.split_once('=').unwrap().1.to_owned()
+    };
+    let fields = |bytes: &[u8]| {
+        let (md5, sha256) = (base64(ChecksumKind::Md5, bytes), base64(ChecksumKind::Sha256, bytes));
+        [
+            format!("Content-MD5: {md5}"),
+            format!("Digest: md5={md5}"),
+            format!("Digest: sha-256={sha256}"),
+            format!("Repr-Digest: sha-256=:{sha256}:"),
+            format!("Content-Digest: sha-256=:{sha256}:"),
+        ]
+    };
+    for (right, wrong) in fields(&bytes).iter().zip(fields(&other)) {
+        for into_stream in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            let target = || match into_stream {
+                true => TargetSpec::Stream(std::fs::File::create(&path).unwrap()),
+                false => to_file(&path),
+            };
+            let silent = Replica::new(&bytes).silent();
+            let replica = [silent.clone().stating(&wrong)];
+            let outcome = copied(&replica, &Gate::default(), target(), Options::default()).await;
+            let error = outcome.result.expect_err(&wrong);
+            assert_eq!(error.kind(), ErrorKind::ChecksumMismatch, "{wrong}: {error}");
+            assert_eq!(path.exists(), into_stream);
+            // Also of one whose adler32 is right.
+            let replica = [Replica::new(&bytes).stating(&wrong)];
+            let outcome = copied(&replica, &Gate::default(), target(), Options::default()).await;
+            assert!(outcome.result.is_err(), "{wrong}");
+
+            let replica = [silent.stating(right)];
+            let outcome = copied(&replica, &Gate::default(), target(), Options::default()).await;
+            assert!(outcome.result.is_ok(), "{right}: {:?}", outcome.result);
+            assert!(outcome.report.verified.is_some(), "{right}");
+            assert!(outcome.report.checksum.unwrap().kind().strength() >= ChecksumKind::Md5.strength());
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn bytes_that_must_be_compared_and_cannot_be_never_become_visible() {
+    let bytes = noise(1, 50_000);
+    let options = || Options { require_verified: true, ..Options::default() };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let silent = [Replica::new(&bytes).silent()];
+    let outcome = copied(&silent, &Gate::default(), to_file(&path), options()).await;
+    assert_eq!(outcome.result.unwrap_err().kind(), ErrorKind::ChecksumMismatch);
+    assert!(!path.exists());
+    let of_kind = Options { checksum: Some((ChecksumKind::Sha256, None)), ..options() };
+    let outcome = copied(&silent, &Gate::default(), to_file(&path), of_kind).await;
+    assert!(outcome.result.unwrap_err().message().contains("sha256") && !path.exists());
+    let stream = TargetSpec::Stream(std::fs::File::create(dir.path().join("stream")).unwrap());
+    let error = copied(&silent, &Gate::default(), stream, options()).await.result.unwrap_err();
+    assert!(error.hint_text().unwrap().contains("do not use"), "{error}");
+    let outcome = copied(&[Replica::new(&bytes)], &Gate::default(), to_file(&path), options()).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert!(std::fs::read(&path).unwrap() == bytes);
+}
+
+/// What a server was not asked for in time once, the next files of a command need not wait for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_that_never_answers_is_waited_for_once() {
+    let bytes = noise(1, 1000);
+    let good = Replica::new(&bytes).start().await;
+    let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mute_url = format!("http://{}/f", mute.local_addr().unwrap());
+    let client = client();
+    let dir = tempfile::tempdir().unwrap();
+    let mut seconds = Vec::new();
+    for name in ["one", "two"] {
+        let sources = vec![good.url("/f"), Url::parse_absolute(&mute_url).unwrap()];
+        let options = Options { patience: Duration::from_secs(3), ..Options::default() };
+        let spec = CopySpec { sources, target: to_file(&dir.path().join(name)), options };
+        let outcome = copy(spec, client.clone(), &mut Gate::default(), std::future::pending()).await;
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        assert_eq!(outcome.report.verified, Some(Basis::Sources { agreeing: 1, said: 1, named: 2 }));
+        seconds.push(outcome.report.seconds);
+    }
+    assert!(seconds[0] >= 3.0, "it was not waited for: {seconds:?}");
+    assert!(seconds[1] < seconds[0] / 2.0, "it was waited for again: {seconds:?}");
+}
