@@ -94,6 +94,9 @@ pub const SHRINK_CONNECTIONS_MIN: u64 = 256;
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long a graceful stop waits for running requests.
 pub const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How long a client may pause between two ranges, reads or writes of one file, before a server that stops takes its
+/// transfer for over: some round trips of the longest path, and what a limited client sleeps.
+pub const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Checksums computed on demand at the same time: each reads a whole file.
 pub const DIGESTS_RUNNING_MAX: usize = 2;
 /// Remembered checksums (about 150 bytes each).
