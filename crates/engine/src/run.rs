@@ -530,11 +530,12 @@ impl<'a> Run<'a> {
 
     /// Whether a source that could not be reached is all there is, and may be about to be started again.
     fn may_come(&self, source: usize, error: &Error) -> bool {
+        let may_deliver = |replica: &Replica| replica.is_reached || replica.failed_connects == 0;
         let has_others = self
             .replicas
             .iter()
             .enumerate()
-            .any(|(number, replica)| number != source && replica.dead.is_none());
+            .any(|(number, replica)| number != source && replica.dead.is_none() && may_deliver(replica));
         let hope = FIRST_CONTACT_MAX.min(self.options.patience);
         error.is_unreached() && !has_others && self.pace.now().since_origin() < hope
     }
