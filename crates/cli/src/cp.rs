@@ -13,7 +13,7 @@ use gridlane_client::{
     Action, Described, Destination, Existing, FileFacts, Lister, Naming, decide, keep_time, look_at_source,
     refuse_directory,
 };
-use gridlane_core::limits::SOURCES_MAX;
+use gridlane_core::limits::{FIRST_CONTACT_MAX, SOURCES_MAX};
 use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::Client;
@@ -62,7 +62,10 @@ struct Planner<'a> {
 pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Result<ExitCode> {
     check(args)?;
     let typed = args.paths.source.iter().chain(&args.mirror).chain([&args.paths.target]);
-    let Session { client, lasting } = connect_saying(typed, &args.who, global, args.paths.target == "-")?;
+    let Session { mut client, lasting } = connect_saying(typed, &args.who, global, args.paths.target == "-")?;
+    // A server that is being started again is waited for, as its bytes are.
+    let connect_max = FIRST_CONTACT_MAX.min(options(args).patience);
+    (client.http.connect_max, client.root.connect_max) = (connect_max, connect_max);
     let mut watch = Watch::new(lasting, args.limit_rate);
     let lister = Lister::new(client.clone());
     let is_many = args.paths.source.len() > 1 || args.files_from.is_some();

@@ -152,6 +152,7 @@ struct Inner {
     retry_after: Option<Duration>,
     retryable: Option<bool>,
     no_space: bool,
+    unreached: bool,
 }
 
 /// The result of anything that fails with [`Error`].
@@ -177,6 +178,7 @@ impl Error {
             retry_after: None,
             retryable: None,
             no_space: false,
+            unreached: false,
         }))
     }
 
@@ -220,6 +222,17 @@ impl Error {
     pub fn retryable(mut self, retryable: bool) -> Error {
         self.0.retryable = Some(retryable);
         self
+    }
+
+    /// Says that there was no connection: nobody has heard of what was to be done.
+    pub fn unreached(mut self) -> Error {
+        self.0.unreached = true;
+        self
+    }
+
+    /// Whether there was [no connection](Error::unreached): what was to be done may be tried again whatever it is.
+    pub fn is_unreached(&self) -> bool {
+        self.0.unreached
     }
 
     /// Says that there is no room for more bytes, which any other file would meet with as well.

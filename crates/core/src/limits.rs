@@ -100,6 +100,19 @@ pub const SHRINK_CONNECTIONS_MIN: u64 = 256;
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// How long a graceful stop waits for running requests.
 pub const DRAIN_MAX: Duration = Duration::from_secs(30);
+/// How long a server that has never been reached is tried again, where nobody else has the file: one that is being
+/// started again needs a part of a second, and a few on a busy machine. Whoever has mistyped a port waits for it.
+pub const FIRST_CONTACT_MAX: Duration = Duration::from_secs(10);
+/// Until a connection that could not be made is tried again; each next time twice as long, up to
+/// [`RECONNECT_PAUSE_MAX`].
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+/// See [`RECONNECT_PAUSE`].
+pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Uploads that are begun anew because the connection broke, for one file: each may have sent nearly all of it.
+pub const UPLOADS_AGAIN_MAX: u32 = 5;
+/// How long a client may pause between two ranges, reads or writes of one file, before a server that stops takes its
+/// transfer for over: some round trips of the longest path, and what a limited client sleeps.
+pub const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Checksums computed on demand at the same time: each reads a whole file. One client has
 /// [`DIGESTS_PER_CLIENT_MAX`] of them.
 pub const DIGESTS_RUNNING_MAX: usize = 4;

@@ -155,7 +155,8 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
                 headers.push(("Want-Digest", gridlane_dav::digest::name(kind).to_owned()));
             }
             let mut client = client.http.clone();
-            client.answer_max = DIGEST_WAIT_MAX;
+            // Whoever is gone is not waited for longer than its bytes are.
+            (client.answer_max, client.connect_max) = (DIGEST_WAIT_MAX, Duration::ZERO);
             let exchange = client.request("HEAD", &source.url, &headers).await?;
             let head = &exchange.response.head;
             let mut word = word_of(&client, &source.url, kind, head)?;
@@ -188,6 +189,7 @@ pub(crate) fn word_of(
 
 async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
     let mut client = client.root.clone();
+    client.connect_max = Duration::ZERO;
     let make = |path| Stat { about: About::Path(path), is_vfs: false, wants: 0 };
     let answered = client.call(&source.url, make).await?;
     let stat = StatText::parse(&answered.body).map_err(|_| {
@@ -238,7 +240,7 @@ pub(crate) async fn strongest(client: &Client, source: &Source, kinds: &[Checksu
             let identity = Identity::of_response(head, head.content_length()?);
             let strong = head.digests().into_iter().filter(|checksum| kinds.contains(&checksum.kind()));
             let checksum = strong.max_by_key(|checksum| checksum.kind().strength());
-            Ok(Word { identity, checksum, served: Served::default() })
+            Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
         }
     }
 }

@@ -27,6 +27,7 @@
 //!
 //! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
 
+mod again;
 mod asking;
 mod awake;
 mod client;
@@ -71,7 +72,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
-use gridlane_core::{Checksum, ChecksumKind, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Result, Time, Url};
 
 pub use client::Client;
 pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
@@ -179,6 +180,8 @@ pub struct Outcome {
 
 /// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.
 ///
+/// An upload whose connection broke, or was refused, is begun anew for a while: its server may be being started again.
+///
 /// Needs tokio's multi-threaded runtime: file writes block the thread they are on.
 pub async fn copy(
     spec: CopySpec,
@@ -186,5 +189,19 @@ pub async fn copy(
     observer: &mut dyn Observer,
     stop: impl Future<Output = ()>,
 ) -> Outcome {
-    run::run(spec, client, observer, stop).await
+    let CopySpec { sources, mut target, options } = spec;
+    let began = std::time::Instant::now();
+    let mut again = again::Again::new(options.patience);
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let next = again::same(&target);
+        let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
+        let (outcome, is_stuck) = run::run(spec, client.clone(), observer, stop.as_mut()).await;
+        let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
+        let Some(pause) = again.after(error, Time::from_origin(began.elapsed())) else { return outcome };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => target = next,
+            () = stop.as_mut() => return outcome,
+        }
+    }
 }

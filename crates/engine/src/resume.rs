@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
-use gridlane_core::limits::IO_BYTES;
+use gridlane_core::limits::{FIRST_CONTACT_MAX, IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
 use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
@@ -55,7 +55,18 @@ impl Run<'_> {
     ) -> Result<std::result::Result<(), String>> {
         // Until somebody has answered, a failure or a stop leaves everything as it is.
         self.earlier_kept = true;
-        let verdict = self.same_object(journaled).await?;
+        let mut pause = RECONNECT_PAUSE;
+        let hope = FIRST_CONTACT_MAX.min(self.options.patience);
+        let verdict = loop {
+            match self.same_object(journaled).await {
+                // The server may be about to be started again.
+                Err(error) if error.is_unreached() && self.pace.now().since_origin() < hope => {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+                }
+                verdict => break verdict?,
+            }
+        };
         self.earlier_kept = false;
         Ok(verdict)
     }

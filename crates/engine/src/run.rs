@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use gridlane_core::limits::{JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX};
+use gridlane_core::limits::{
+    FIRST_CONTACT_MAX, JOURNAL_BYTES_MAX, JOURNAL_INTERVAL, REORDER_BYTES_MAX, SOURCES_MAX,
+};
 use gridlane_core::{
     ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
 };
@@ -119,29 +121,32 @@ pub(crate) struct Run<'a> {
     _counted: RunningCopy,
     /// The strongest checksum that the bytes were compared with, where it is not the kind of `checksum`.
     pub(crate) verified_with: Option<ChecksumKind>,
+    /// No source can deliver what is missing.
+    is_stuck: bool,
 }
 
-/// Runs a copy; see [`copy`](crate::copy).
+/// Runs a copy once; see [`copy`](crate::copy). Says as well whether it failed because no source could deliver.
 pub(crate) async fn run(
     spec: CopySpec,
     client: Client,
     observer: &mut dyn Observer,
     stop: impl Future<Output = ()>,
-) -> Outcome {
+) -> (Outcome, bool) {
     let urls: Vec<String> = spec.sources.iter().map(|url| url.to_string()).collect();
     let begun = std::time::Instant::now();
     match Run::begin(spec, client, observer) {
         Err(error) => {
             let report = crate::judge::empty_report(urls, begun.elapsed());
-            Outcome { report, result: Err(error), metalink: None }
+            (Outcome { report, result: Err(error), metalink: None }, false)
         }
         Ok((mut run, found)) => {
             let result = run.move_all(found, stop).await;
             let report = run.report();
             run.learn();
             let metalink = run.found_metalink.take().filter(|_| result.is_err());
+            let is_stuck = run.is_stuck;
             let result = run.close(result).await;
-            Outcome { report, result, metalink }
+            (Outcome { report, result, metalink }, is_stuck)
         }
     }
 }
@@ -239,6 +244,7 @@ impl<'a> Run<'a> {
             earlier: Earlier::default(),
             _counted: RunningCopy::new(),
             verified_with: None,
+            is_stuck: false,
         };
         Ok((run, found))
     }
@@ -270,6 +276,7 @@ impl<'a> Run<'a> {
                     }
                     outcome => outcome?,
                 }
+                self.is_stuck = false;
                 if self.plan.is_complete() && self.judge().await? && self.is_fit().await? {
                     return self.finish().await;
                 }
@@ -390,6 +397,7 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             if let plan::Outcome::Stuck(why) = self.plan.outcome(now) {
+                self.is_stuck = true;
                 return Err(self.stuck(why));
             }
             let deadline = self.plan.deadline().map(|time| self.pace.instant(time));
@@ -577,10 +585,22 @@ impl<'a> Run<'a> {
         if !replica.is_reached && is_another {
             replica.failed_connect_at = now;
             replica.failed_connects += 1;
-            if replica.failed_connects >= CONNECTS_MAX {
+            if replica.failed_connects >= CONNECTS_MAX && !self.may_come(source, &error) {
                 self.kill(source, error, false);
             }
         }
+    }
+
+    /// Whether a source that could not be reached is all there is, and may be about to be started again.
+    fn may_come(&self, source: usize, error: &Error) -> bool {
+        let may_deliver = |replica: &Replica| replica.is_reached || replica.failed_connects == 0;
+        let has_others = self
+            .replicas
+            .iter()
+            .enumerate()
+            .any(|(number, replica)| number != source && replica.dead.is_none() && may_deliver(replica));
+        let hope = FIRST_CONTACT_MAX.min(self.options.patience);
+        error.is_unreached() && !has_others && self.pace.now().since_origin() < hope
     }
 
     /// Ends all lanes; none writes afterwards.

@@ -174,6 +174,20 @@ impl Source {
         }
     }
 
+    /// As [`identify`](Source::identify), of an answer that tells of the version what the server knows. A server that
+    /// has told a validator tells it each time: without one, it may be another program that has the port now. Servers
+    /// that redirects lead to differ among each other.
+    pub(crate) fn identify_answer(&self, identity: &Identity) -> Result<bool, Identity> {
+        let before = {
+            let known = self.known();
+            known.identity.clone().filter(|_| known.resolved.is_none())
+        };
+        match before {
+            Some(before) if before.validator.is_some() && identity.validator.is_none() => Err(before),
+            _ => self.identify(identity),
+        }
+    }
+
     /// Its size, once it has said it.
     pub(crate) fn size_bytes(&self) -> Option<u64> {
         self.known().identity.as_ref().and_then(|identity| identity.size_bytes)
@@ -222,5 +236,10 @@ mod tests {
         assert_eq!(source.identify(&of(Some(5), None)), Ok(true));
         assert_eq!(source.identify(&of(Some(5), Some("\"a\""))), Ok(false));
         assert!(source.identify(&of(Some(5), Some("\"b\""))).is_err());
+        // What does not tell it any more may be something else on the same port.
+        assert_eq!(source.identify_answer(&of(Some(5), Some("\"a\""))), Ok(false));
+        assert!(source.identify_answer(&of(Some(5), None)).is_err());
+        source.set_resolved(Some(Url::parse_absolute("http://b/f").unwrap()));
+        assert_eq!(source.identify_answer(&of(Some(5), None)), Ok(false));
     }
 }

@@ -34,7 +34,7 @@ impl Failures {
         let is_timeout =
             !self.0.is_empty() && self.0.iter().all(|(_, cause)| cause.kind() == io::ErrorKind::TimedOut);
         let kind = if is_timeout { ErrorKind::Timeout } else { ErrorKind::Network };
-        Error::new(kind, format!("cannot connect: {self}"))
+        Error::new(kind, format!("cannot connect: {self}")).unreached()
     }
 }
 

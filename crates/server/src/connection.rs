@@ -94,6 +94,8 @@ pub(crate) struct Connection {
     /// The request in hand.
     request: InHand,
     recent: Recent,
+    /// When the last answer was sent, if it was a part of a file: others of the same file may be asked for.
+    part_sent: Option<Instant>,
 }
 
 /// What is known of a request beside its head.
@@ -135,6 +137,7 @@ impl Connection {
             counted,
             request,
             recent,
+            part_sent: None,
         }
     }
 
@@ -250,9 +253,12 @@ impl Connection {
 
     /// Waits for a request to begin; whether it does.
     async fn first_bytes(&mut self) -> bool {
+        if self.phase.now() == Phase::Stopping {
+            return self.next_part().await;
+        }
         let (now, deadline) = (Deadline::now(), self.shared.deadlines.idle);
         let (release_at, end) = (now + RELEASE_AFTER.min(deadline), now + deadline);
-        let _idle = self.metrics.idle.one();
+        let idling = self.metrics.idle.one();
         let mut due = release_at;
         loop {
             // Not by a future that reads: it would have room for all that can come up meanwhile, and is made for each request.
@@ -266,7 +272,11 @@ impl Connection {
                 Poll::Pending => idle.poll(context, due).map(Some),
             });
             let Some(interruption) = next.await else { continue };
-            if interruption == Interruption::Stopping || Deadline::now() >= end {
+            if interruption == Interruption::Stopping {
+                drop(idling);
+                return self.next_part().await;
+            }
+            if Deadline::now() >= end {
                 return false;
             }
             self.wire.stream.release_buffers();
@@ -274,6 +284,13 @@ impl Connection {
             self.recent.forget();
             due = end;
         }
+    }
+
+    /// While the server stops: waits for a request of a client that has just fetched a part of a file; whether it comes.
+    async fn next_part(&mut self) -> bool {
+        let Some(sent) = self.part_sent else { return false };
+        let until = Deadline::from_std(sent) + self.shared.deadlines.drain_pause;
+        matches!(Box::pin(timeout_at(until, self.wire.fill())).await, Ok(Ok(true)))
     }
 
     /// A request begins: with the configuration of this moment, to its end.
@@ -307,7 +324,10 @@ impl Connection {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
-        let closes = !head.keeps_alive || !body.is_ended() || self.phase.now() > Phase::Serving;
+        // A client that fetches a file part by part has no other connection to go on with.
+        let is_part = head.method == Method::Get && reply.status == Status::PARTIAL_CONTENT;
+        let is_last = self.phase.now() > Phase::Serving && !is_part;
+        let closes = !head.keeps_alive || !body.is_ended() || is_last;
         let complete = |mut reply: Reply| {
             // Only its end tells a client without chunks where a stream ends.
             let has_no_end =
@@ -338,6 +358,7 @@ impl Connection {
             answer.clear();
             self.answer = answer;
         }
+        self.part_sent = is_part.then(Instant::now);
         let failure = outcome.as_ref().map_or_else(Some, Option::as_ref);
         self.record(&reply, Some(head), body.received(), sent, failure);
         outcome.map(|_| reply.closes)

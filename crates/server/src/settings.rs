@@ -299,6 +299,8 @@ pub struct Deadlines {
     pub drain_delay: Duration,
     /// For running requests, once no connection is accepted any longer.
     pub drain: Duration,
+    /// Between two ranges, reads or writes of one file, while the server stops: longer, and the transfer is over.
+    pub drain_pause: Duration,
 }
 
 impl Default for Deadlines {
@@ -317,6 +319,7 @@ impl Default for Deadlines {
             linger_whole: limits::BODY_DRAIN_WHOLE_MAX,
             drain_delay: Duration::ZERO,
             drain: limits::DRAIN_MAX,
+            drain_pause: limits::DRAIN_PAUSE_MAX,
         }
     }
 }

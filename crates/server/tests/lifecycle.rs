@@ -144,6 +144,60 @@ fn a_stop_lets_running_requests_finish_and_closes_idle_connections() {
     assert_eq!((summary.cut, summary.bytes_out, log.len()), (0, 1_000_000, 2));
 }
 
+/// A client that fetches a file in ranges has no other connection to go on with once none is accepted any longer.
+#[test]
+fn a_stop_lets_a_file_be_fetched_range_by_range_to_its_end() {
+    let mut server = TestServer::with(|settings| {
+        settings.deadlines.drain = Duration::from_secs(3600);
+        settings.deadlines.drain_pause = Duration::from_secs(3600);
+    });
+    let bytes = noise(3000, 1);
+    server.write("f", &bytes);
+    let (mut idle, mut client, mut ahead) = (server.connect(), server.connect(), server.connect());
+    assert_eq!(idle.request("GET /f", "").status(), 200);
+    for client in [&mut client, &mut ahead] {
+        assert_eq!(client.request("GET /f", "Range: bytes=0-999\r\n").body, &bytes[..1000]);
+    }
+    server.begin_stop();
+    assert!(idle.is_ended());
+    let rest = [("bytes=1000-1999", &bytes[1000..2000]), ("bytes=2000-2999", &bytes[2000..])];
+    for (range, part) in rest {
+        let got = client.request("GET /f", &format!("Range: {range}\r\n"));
+        assert_eq!((got.status(), got.field("connection")), (206, None));
+        assert!(got.body == part);
+    }
+    // Anything else is the last of its connection, and who has asked ahead is answered as well.
+    let got = client.request("HEAD /f", "");
+    assert_eq!((got.status(), got.field("connection")), (200, Some("close")));
+    assert!(client.is_ended());
+    ahead.send(
+        rest.map(|(range, _)| format!("GET /f HTTP/1.1\r\nHost: h\r\nRange: {range}\r\n\r\n")).concat(),
+    );
+    for (_, part) in rest {
+        assert!(ahead.response(false).body == part);
+    }
+    ahead.finish();
+    assert!(ahead.is_ended());
+    drop((idle, client, ahead));
+    let (summary, _) = server.stop();
+    assert_eq!(summary.cut, 0);
+}
+
+#[test]
+fn a_stop_waits_for_no_range_that_nobody_asks_for() {
+    let mut server = TestServer::with(|settings| {
+        settings.deadlines.drain = Duration::from_secs(3600);
+        settings.deadlines.drain_pause = Duration::from_millis(50);
+    });
+    server.write("f", noise(3000, 1));
+    let mut client = server.connect();
+    assert_eq!(client.request("GET /f", "Range: bytes=0-999\r\n").status(), 206);
+    server.begin_stop();
+    assert!(client.is_ended());
+    drop(client);
+    assert_eq!(server.stop().0.cut, 0);
+}
+
 #[test]
 fn a_stop_does_not_wait_for_ever() {
     let mut server = TestServer::with(|settings| {

@@ -371,7 +371,9 @@ fn a_server_that_stops_finishes_what_runs() {
     std::fs::write(data.path().join("f"), noise(1000, 1)).unwrap();
     let storage = PosixStorage::open(data.path(), Durability::None).unwrap();
     let gate = Gate::new();
-    let mut server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |_| {});
+    let mut server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
+        settings.deadlines.drain_pause = Duration::ZERO;
+    });
     let mut idle = RootClient::connect(server.address);
     let mut client = RootClient::connect(server.address);
     let handle = client.open("/f", OpenOptions::READ).unwrap();
@@ -383,6 +385,61 @@ fn a_server_that_stops_finishes_what_runs() {
     gate.open();
     assert_eq!(client.answer_to(read).unwrap().body, noise(1000, 1));
     assert!(client.is_ended());
+    let (summary, _) = server.stop();
+    assert_eq!(summary.cut, 0);
+}
+
+#[test]
+fn a_server_that_stops_lets_files_that_are_open_be_read_and_written_to_their_end() {
+    let mut server = TestServer::with(|settings| {
+        settings.exports[0].allow_write = true;
+        settings.deadlines.drain = Duration::from_secs(3600);
+        settings.deadlines.drain_pause = Duration::from_secs(3600);
+    });
+    server.write("f", noise(3000, 1));
+    let connect = || RootClient::connect(server.address);
+    let (mut idle, mut reader, mut writer) = (connect(), connect(), connect());
+    let read = reader.open("/f", OpenOptions::READ).unwrap();
+    let (mut other, _) = reader.bind();
+    let options = OpenOptions(OpenOptions::NEW.0 | OpenOptions::UPDATE.0 | OpenOptions::POSC.0);
+    let written = writer.open("/g", options).unwrap();
+    writer.write(written, 0, &noise(3000, 2)[..1000]).unwrap();
+    let address = server.address;
+    server.begin_stop();
+    assert!(idle.is_ended());
+    assert!(TcpStream::connect(address).is_err(), "nobody else is let in");
+    for (at, part) in noise(3000, 1).chunks(1000).enumerate() {
+        assert_eq!(reader.read(read, at as u64 * 1000, 1000).unwrap(), part);
+    }
+    refused(reader.open("/f", OpenOptions::READ), ErrorCode::OVERLOADED, "the server is about to end");
+    writer.write(written, 1000, &noise(3000, 2)[1000..]).unwrap();
+    writer.close(written).unwrap();
+    assert!(server.read("g").unwrap() == noise(3000, 2));
+    assert!(writer.checksum("/g").unwrap().starts_with("adler32 "), "what was uploaded can be compared");
+    reader.close(read).unwrap();
+    for client in [&mut reader, &mut writer] {
+        client.finish();
+        assert!(client.is_ended());
+    }
+    assert!(other.is_ended());
+    drop((idle, reader, writer, other));
+    let (summary, _) = server.stop();
+    assert_eq!(summary.cut, 0);
+}
+
+#[test]
+fn a_server_that_stops_waits_for_nobody_who_does_nothing() {
+    let mut server = TestServer::with(|settings| {
+        settings.deadlines.drain = Duration::from_secs(3600);
+        settings.deadlines.drain_pause = Duration::from_millis(50);
+    });
+    server.write("f", noise(3000, 1));
+    let mut client = RootClient::connect(server.address);
+    let handle = client.open("/f", OpenOptions::READ).unwrap();
+    assert_eq!(client.read(handle, 0, 3000).unwrap(), noise(3000, 1));
+    server.begin_stop();
+    assert!(client.is_ended());
+    drop(client);
     let (summary, _) = server.stop();
     assert_eq!(summary.cut, 0);
 }

@@ -30,6 +30,7 @@ mod own_trees;
 mod peers;
 mod pki;
 mod ratios;
+mod restarts;
 mod resume;
 mod resume_journal;
 mod root;

@@ -1,8 +1,10 @@
 //! One request with one answer: connecting, redirects, and errors that name the endpoint.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use gridlane_core::limits::{BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX};
+use gridlane_core::limits::{
+    BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, REDIRECTS_MAX,
+};
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
@@ -27,6 +29,8 @@ pub(crate) const REASON_MAX: Duration = Duration::from_secs(2);
 pub struct Client {
     /// How long an answer's head may take, for each of the servers that redirects lead to.
     pub answer_max: Duration,
+    /// How long a server that does not take a connection is tried again with a question.
+    pub connect_max: Duration,
     dialer: Dialer,
     pool: Pool,
     habits: Habits,
@@ -57,7 +61,7 @@ impl Client {
     /// A client that connects with `dialer` and waits for the head of an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let (pool, habits, credentials) = Default::default();
-        Client { answer_max, dialer, pool, habits, credentials }
+        Client { answer_max, connect_max: Duration::ZERO, dialer, pool, habits, credentials }
     }
 
     /// The same, with something to show of the user.
@@ -193,7 +197,16 @@ impl Client {
     /// and body are the same at every place, but credentials stay at the endpoint they were given for. An
     /// error means that there was no answer; it names the endpoint.
     pub async fn exchange(&self, request: &Request<'_>) -> Result<Exchange> {
-        self.exchange_for(request, Purpose::Question, self.answer_max).await
+        let (began, mut pause) = (Instant::now(), RECONNECT_PAUSE);
+        loop {
+            match self.exchange_for(request, Purpose::Question, self.answer_max).await {
+                Err(error) if error.is_unreached() && began.elapsed() < self.connect_max => {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// As [`Client::exchange`], for a request that is not a short question.

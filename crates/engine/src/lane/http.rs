@@ -274,6 +274,11 @@ async fn connected(
             Step::Head(Err(error)) => {
                 return Err(match connection.is_between_answers() && answers > 0 {
                     true => End::Lost(Loss::Ended, None),
+                    // What spoke HTTP before and does not now may be another program, that has the port of a server
+                    // which is being started.
+                    false if answers == 0 && lane.source.identity().is_some() => {
+                        End::Lost(Loss::Failed, Some(error.endpoint(&url)))
+                    }
                     false => broken(error.endpoint(&url)),
                 });
             }
@@ -431,7 +436,7 @@ async fn begin(
     match head.status.code() {
         206 => {
             if let Some(OverlongRange { size: size_bytes }) = head.overlong_range() {
-                identify(lane, &Identity::of_response(head, Some(size_bytes)))?;
+                identify_answer(lane, &Identity::of_response(head, Some(size_bytes)))?;
                 return match range.start() < size_bytes {
                     true => Ok(Begun::Overlong),
                     // There is nothing to ask for.
@@ -447,7 +452,7 @@ async fn begin(
                 let message = format!("it was asked for {range} and sent {}", came.range);
                 return Err(protocol(message));
             }
-            identify(lane, &Identity::of_response(head, came.size))?;
+            identify_answer(lane, &Identity::of_response(head, came.size))?;
             if let Ok(Some(length)) = head.content_length()
                 && length != came.range.len()
             {
@@ -460,7 +465,7 @@ async fn begin(
         }
         200 => {
             let size_bytes = head.content_length().map_err(|error| dead(lane, error))?;
-            identify(lane, &Identity::of_response(head, size_bytes))?;
+            identify_answer(lane, &Identity::of_response(head, size_bytes))?;
             lane.tell(Notice::WholeBody { lane: lane.id, size_bytes });
             Ok(Begun::Bytes(Answer { at: 0, end: size_bytes }))
         }
@@ -526,7 +531,20 @@ fn refused(code: u16, error: Error, wait: Option<Duration>) -> End {
 
 /// Compares what the source says of itself with what it said before.
 fn identify(lane: &Lane, identity: &Identity) -> std::result::Result<(), End> {
-    match lane.source.identify(identity) {
+    identified(lane, identity, lane.source.identify(identity))
+}
+
+/// The same of an answer with bytes, which tells all that the server knows of the version.
+fn identify_answer(lane: &Lane, identity: &Identity) -> std::result::Result<(), End> {
+    identified(lane, identity, lane.source.identify_answer(identity))
+}
+
+fn identified(
+    lane: &Lane,
+    identity: &Identity,
+    outcome: std::result::Result<bool, Identity>,
+) -> std::result::Result<(), End> {
+    match outcome {
         Ok(true) => {
             lane.tell(Notice::Identified { source: lane.source.number, size_bytes: identity.size_bytes });
             Ok(())
@@ -541,6 +559,7 @@ fn identify(lane: &Lane, identity: &Identity) -> std::result::Result<(), End> {
 fn changed(before: &Identity, now: &Identity) -> Error {
     let what = match (before.size_bytes, now.size_bytes) {
         (Some(before), Some(now)) if before != now => format!("from {before} to {now} bytes"),
+        _ if now.validator.is_none() => "the server no longer says which version it has".to_owned(),
         _ => "its version is another one".to_owned(),
     };
     Error::new(ErrorKind::Precondition, format!("the file changed while it was copied: {what}"))

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gridlane_core::limits::{IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
+use gridlane_core::limits::{
+    IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
+};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
 use gridlane_net::Dialer;
 use gridlane_sys::AlignedBuf;
@@ -36,6 +38,8 @@ const _: () = assert!(PART_BYTES <= IO_BYTES && ROOT_WORDS_BYTES_MAX <= PART_BYT
 pub struct Client {
     /// How long an answer may take, for each of the servers that redirects lead to.
     pub answer_max: Duration,
+    /// How long a server that does not take a connection is tried again with a question.
+    pub connect_max: Duration,
     /// Whether bytes travel with a checksum for each page, where the server can and TLS does not protect them.
     pub pages: bool,
     dialer: Dialer,
@@ -70,7 +74,7 @@ impl Client {
     /// A client that connects with `dialer` and waits for an answer up to `answer_max`.
     pub fn new(dialer: Dialer, answer_max: Duration) -> Client {
         let (pool, habits, credentials) = Default::default();
-        Client { answer_max, pages: true, dialer, pool, habits, credentials }
+        Client { answer_max, connect_max: Duration::ZERO, pages: true, dialer, pool, habits, credentials }
     }
 
     /// Asks one question about the path of `url` and collects the answer, which may have up to
@@ -210,6 +214,7 @@ impl Client {
         }
         let mut way = Way::new(url.clone());
         let (mut was_sent, mut has_taken) = (false, false);
+        let (began, mut pause) = (Instant::now(), RECONNECT_PAUSE);
         loop {
             let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
             let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
@@ -228,6 +233,12 @@ impl Client {
                 Some(_) => error,
                 None => error.endpoint(&way.at),
             };
+            let may_come = purpose == Purpose::Question && began.elapsed() < self.connect_max;
+            if error.is_unreached() && may_come && way.is_at_origin() {
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+                continue;
+            }
             if has_taken {
                 // Whoever took a part of the answer cannot give it back.
                 return Err(error);

@@ -98,6 +98,11 @@ impl Way {
         self.manager.as_ref().is_some_and(|manager| !self.at.same_endpoint(manager))
     }
 
+    /// Whether nobody has led it elsewhere: there is no manager that knows another server.
+    pub(super) fn is_at_origin(&self) -> bool {
+        self.at.same_endpoint(&self.origin)
+    }
+
     fn step(&mut self) -> Result<()> {
         self.hops += 1;
         if self.hops > ROOT_REDIRECTS_MAX || !self.seen.insert(self.at.as_str().to_owned()) {

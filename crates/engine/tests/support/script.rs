@@ -67,7 +67,14 @@ struct State {
 
 impl Scripted {
     pub(crate) async fn start(script: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Scripted {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Scripted::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), script)
+    }
+
+    /// One that listens already.
+    pub(crate) fn on(
+        listener: TcpListener,
+        script: impl Fn(&Seen) -> Reply + Send + Sync + 'static,
+    ) -> Scripted {
         let origin = format!("http://{}", listener.local_addr().unwrap());
         let state = State { script: Box::new(script), seen: Mutex::default(), connections: Mutex::default() };
         let state = Arc::new(state);

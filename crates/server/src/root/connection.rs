@@ -151,6 +151,8 @@ pub(crate) struct Connection {
     unsent: VecDeque<(Delegation, u64)>,
     /// Nothing more is read, and what is to be sent ends with what there is.
     pub(super) is_ending: bool,
+    /// The server stops: what is done to files that are open goes on, and no other is opened.
+    is_draining: bool,
     clock: Clock,
     /// The client's rate limits.
     paces: Paces,
@@ -175,6 +177,8 @@ struct Clock {
     /// With the client's taking of answers.
     patience: Patience,
     has_released: bool,
+    /// Since the server stops, a file was open.
+    had_files: bool,
 }
 
 impl Connection {
@@ -192,6 +196,7 @@ impl Connection {
             allowed: 0,
             patience: Patience::new(&shared.deadlines),
             has_released: false,
+            had_files: false,
         };
         Connection {
             machine: Machine::new(shared.acceptor.has_tls()).demanding_tls(identity::tls_demand(&shared)),
@@ -220,6 +225,7 @@ impl Connection {
             cold: 0,
             unsent: VecDeque::new(),
             is_ending: false,
+            is_draining: false,
             clock,
         }
     }
@@ -264,6 +270,8 @@ impl Connection {
             }
             is_busy |= self.take_requests().await?;
             is_busy |= self.take_data().await?;
+            // What runs is finished, and nothing else is begun.
+            self.is_ending |= self.is_draining && !self.is_under_way();
             let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
             self.memory.cover(&self.shared, input_bytes, self.outbox.held_bytes());
             let was_overfull = self.is_overfull();
@@ -306,10 +314,9 @@ impl Connection {
                 ready = self.wire.stream.ready(wants_input, is_full) => ready?,
                 // What is bound ends with its session.
                 _ = self.phase.wait_for(|phase| *phase == Phase::Stopping),
-                    if !self.is_ending && !matches!(self.role, Role::Bound(..)) =>
+                    if !self.is_draining && !self.is_ending && !matches!(self.role, Role::Bound(..)) =>
                 {
-                    // What runs is finished, and nothing else is begun.
-                    self.is_ending = true;
+                    self.is_draining = true;
                 }
                 () = &mut timer, if deadline.is_some() => {}
             }
@@ -327,6 +334,23 @@ impl Connection {
             && self.jobs.is_empty()
             && self.outbox.is_empty()
             && !self.wire.stream.has_unsent()
+    }
+
+    /// Whether somebody is reading or writing a file, or has just closed it and may ask for its checksum.
+    fn is_under_way(&mut self) -> bool {
+        let Role::Main(_, context) = &self.role else { return false };
+        self.clock.had_files |= context.session.files.len() > 0;
+        self.clock.had_files
+            && (!self.is_quiet() || self.clock.active.elapsed() < self.shared.deadlines.drain_pause)
+    }
+
+    /// Whether nothing was asked for that has not been answered, and nothing is being sent.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.unanswered == 0
+            && self.incoming.is_none()
+            && self.outbox.is_empty()
+            && !self.wire.stream.has_unsent()
+            && !self.is_answered_elsewhere()
     }
 
     /// Whether bound connections have answers in hand that are to be finished.
@@ -410,6 +434,10 @@ impl Connection {
         self.unanswered += 1;
         let len = len + room_of_paths(&request);
         let asked = Asked { stream, request, client: None, len, began: Instant::now(), parts_bytes: 0 };
+        if self.is_draining && matches!(asked.request, Request::Open(_)) {
+            let failure = Failure::new(ErrorCode::OVERLOADED, "the server is about to end");
+            return self.answered(&asked, Err(failure));
+        }
         if let Err(outcome) = self.allowance() {
             return self.answered(&asked, outcome);
         }

@@ -149,7 +149,7 @@ fn a_server_that_dies_ends_the_copy() {
     let (scratch, mut server) = (Scratch::new(), Xrootd::start());
     let source = scratch.file("source", &content(13, 32 * MIB));
     let mut slow = cp(&source, server.url("up.dat"));
-    slow.args(["--limit-rate", "8MB/s"]);
+    slow.args(["--limit-rate", "8MB/s", "--timeout", "2"]);
     let running = Running::start(slow);
     let size = || fs::metadata(server.exported("up.dat")).map_or(0, |meta| meta.len());
     until("the upload has begun", || size() > 0);

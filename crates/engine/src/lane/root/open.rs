@@ -86,6 +86,9 @@ async fn open_anew(lane: &Lane, commands: &mut Commands, early: &mut VecDeque<By
                 End::Lost(Loss::Busy { wait }, Some(error))
             }
             _ if error.is_retryable() => End::Lost(Loss::Failed, Some(error)),
+            // What spoke the protocol before and does not now may be another program, that has the port of a server
+            // which is being started.
+            ErrorKind::Protocol if lane.source.identity().is_some() => End::Lost(Loss::Failed, Some(error)),
             // A certificate that is not trusted will not be trusted in a second either.
             _ => End::Dead { error, forget: false },
         }

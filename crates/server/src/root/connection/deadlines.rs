@@ -23,8 +23,11 @@ impl Connection {
         if let Some(until) = self.clock.held_until {
             earliest(until);
         }
-        if self.is_ending && self.is_answered_elsewhere() {
+        if (self.is_ending || self.is_draining) && self.is_answered_elsewhere() {
             earliest(now + ELSEWHERE_PAUSE);
+        }
+        if self.is_draining && !self.is_ending && self.is_quiet() {
+            earliest(self.clock.active + deadlines.drain_pause);
         }
         if let Some(incoming) = &self.incoming
             && incoming.intake.is_some()

@@ -1,0 +1,104 @@
+//! Uploads that are begun anew: what was sent on a connection that broke cannot be gone on with.
+//!
+//! The server may only be started again. A copy to a file survives that, since its ranges are asked for anew; an upload
+//! is one request, or one open file, and has to begin with the first byte. Its sources can be read again.
+
+use std::time::Duration;
+
+use gridlane_core::limits::{FIRST_CONTACT_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, UPLOADS_AGAIN_MAX};
+use gridlane_core::{Error, ErrorKind, Time};
+
+use crate::TargetSpec;
+
+/// When an upload is begun anew, and when it is given up.
+#[derive(Debug)]
+pub(crate) struct Again {
+    patience: Duration,
+    /// Since then no connection could be made.
+    away_since: Time,
+    /// Attempts that broke off.
+    broken: u32,
+    pause: Duration,
+}
+
+impl Again {
+    /// For an upload whose server's silence is borne for so long.
+    pub(crate) fn new(patience: Duration) -> Again {
+        Again { patience, away_since: Time::ZERO, broken: 0, pause: RECONNECT_PAUSE }
+    }
+
+    /// After which pause to begin anew; `None`: `error` is the last word. Times are from the beginning of the copy.
+    pub(crate) fn after(&mut self, error: &Error, now: Time) -> Option<Duration> {
+        match error.kind() {
+            ErrorKind::Network if error.is_unreached() => {}
+            ErrorKind::Network => {
+                self.broken += 1;
+                (self.away_since, self.pause) = (now, RECONNECT_PAUSE);
+            }
+            // The server that was left may hold its file for a moment still.
+            ErrorKind::Busy if self.broken > 0 => {}
+            _ => return None,
+        }
+        let hope = match self.broken {
+            0 => FIRST_CONTACT_MAX.min(self.patience),
+            _ => self.patience,
+        };
+        if self.broken > UPLOADS_AGAIN_MAX || now.since(self.away_since) >= hope {
+            return None;
+        }
+        let pause = self.pause;
+        self.pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
+        Some(pause)
+    }
+}
+
+/// The same target for another attempt; `None`: what it has taken cannot be called back, or is gone on with.
+pub(crate) fn same(target: &TargetSpec) -> Option<TargetSpec> {
+    match target {
+        TargetSpec::Upload { url, overwrite, modified } => {
+            Some(TargetSpec::Upload { url: url.clone(), overwrite: *overwrite, modified: *modified })
+        }
+        TargetSpec::File { .. } | TargetSpec::Stream(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_s(s: u64) -> Time {
+        Time::from_origin(Duration::from_secs(s))
+    }
+
+    #[test]
+    fn a_server_is_waited_for_that_is_started_again() {
+        let (away, broken) = (
+            Error::new(ErrorKind::Network, "refused").unreached(),
+            Error::new(ErrorKind::Network, "the connection broke"),
+        );
+        let mut again = Again::new(Duration::from_secs(60));
+        assert_eq!(again.after(&away, at_s(0)), Some(RECONNECT_PAUSE));
+        assert_eq!(again.after(&away, at_s(1)), Some(2 * RECONNECT_PAUSE));
+        assert_eq!(again.after(&away, at_s(10)), None, "it was never there");
+        let mut again = Again::new(Duration::from_secs(60));
+        assert_eq!(again.after(&broken, at_s(5)), Some(RECONNECT_PAUSE));
+        for s in 5..64 {
+            assert!(again.after(&away, at_s(s)).is_some_and(|pause| pause <= RECONNECT_PAUSE_MAX));
+        }
+        let busy = Error::new(ErrorKind::Busy, "somebody else has it open");
+        assert!(again.after(&busy, at_s(64)).is_some());
+        assert_eq!(again.after(&away, at_s(65)), None, "patience has ended");
+        assert_eq!(Again::new(Duration::from_secs(60)).after(&busy, at_s(0)), None);
+    }
+
+    #[test]
+    fn what_breaks_each_time_is_given_up_and_what_is_wrong_at_once() {
+        let broken = Error::new(ErrorKind::Network, "the connection broke");
+        let mut again = Again::new(Duration::from_secs(60));
+        let attempts = (0..).take_while(|s| again.after(&broken, at_s(*s)).is_some()).count();
+        assert_eq!(attempts, UPLOADS_AGAIN_MAX as usize);
+        for kind in [ErrorKind::Denied, ErrorKind::Timeout, ErrorKind::Precondition, ErrorKind::Protocol] {
+            assert_eq!(Again::new(Duration::from_secs(60)).after(&Error::new(kind, "no"), at_s(0)), None);
+        }
+    }
+}
