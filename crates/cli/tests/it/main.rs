@@ -15,6 +15,7 @@ mod commands;
 mod credentials;
 mod curl_to_serve;
 mod disagreement;
+mod first_hour;
 mod hosts;
 mod identity;
 mod identity_peers;
