@@ -1,12 +1,13 @@
 # Every target sees to its own set-up: scripts/bootstrap.sh installs what is missing, or says what to install.
-# CARGO_TARGET_DIR is honoured.
+# CARGO_TARGET_DIR is honoured; PREFIX and DESTDIR are, by install and uninstall.
 
 SHELL := /bin/sh
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 GRIDLANE := $(TARGET_DIR)/release/gridlane
 ENV := . scripts/env.sh
+export PREFIX DESTDIR
 
-.PHONY: help build test demo bench bench-trees bench-root bench-auth bench-wan check-netem lint fmt clean
+.PHONY: help build install uninstall test test-long demo bench bench-trees bench-root bench-auth bench-wan check-netem lint fmt clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -16,10 +17,19 @@ build: ## the release binary, at target/release/gridlane
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@echo "built $(GRIDLANE)"
 
+install: ## the binary without symbols, manual pages and completions, below PREFIX (/usr/local) in DESTDIR; builds nothing
+	@sh scripts/install.sh install $(GRIDLANE)
+
+uninstall: ## removes what install made
+	@sh scripts/install.sh uninstall
+
 test: ## everything that must hold: format, lints, layers, unit, property, end-to-end and interoperability tests
 	@sh scripts/test.sh
 
-demo: ## two minutes of copies between real servers on this machine, as a table
+test-long: ## what takes hours: the tests under load, again and again; longer fuzzing; servers that are killed under copies
+	@sh scripts/test-long.sh $(STEPS)
+
+demo: ## a minute of copies between real servers on this machine, as a table
 	@sh scripts/bootstrap.sh --demo
 	@$(ENV) && cargo build --release --locked --package gridlane-cli
 	@$(ENV) && exec python3 demo/run.py --gridlane $(GRIDLANE) $(DEMO_OPTIONS)

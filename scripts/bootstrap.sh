@@ -5,6 +5,7 @@
 #   scripts/bootstrap.sh            a compiler and Rust: enough for `make build`
 #   scripts/bootstrap.sh --demo     and what `make demo` needs
 #   scripts/bootstrap.sh --test     and what `make test` needs
+#   scripts/bootstrap.sh --test-long and what `make test-long` needs
 #   scripts/bootstrap.sh --bench    and what `make bench` needs
 #   scripts/bootstrap.sh --bench-trees and what `make bench-trees` needs
 #   scripts/bootstrap.sh --bench-root and what `make bench-root` needs
@@ -13,13 +14,16 @@
 #
 # As root, or with sudo that asks for no password, it installs Debian or Ubuntu packages; else it says which
 # are missing and stops. Rust comes from the cargo that is there, if it is recent enough, else from the package
-# rustup, else (there is none, or the distribution's cargo is installed, which it excludes) from
-# https://sh.rustup.rs for this user; rust-toolchain.toml says which version.
+# rustup, else (there is none, or the distribution's cargo is installed, which it excludes) from rustup's own
+# site for this user; rust-toolchain.toml says which version.
+#
+# What does not come from the distribution is fetched by digest: rustup's installer as scripts/pins/rustup-init says, what
+# comes from PyPI as scripts/pins/*.txt say. scripts/pin.sh writes these again.
 #
 # For Debian 12 and 13, Ubuntu 22.04 and 24.04, starting from git and a shell. The other packages:
 #   gcc libc6-dev make   the linker, and a C compiler for the crate ring
 #   ca-certificates      cargo fetches crates over https
-#   curl                 fetches the Rust installer; client of the tests
+#   curl                 fetches Rust's installer; client of the tests
 #   nginx                server of tests and benchmarks; its modules ssl and dav, which the package has everywhere
 #   openssl              one test has it read the certificate that the server makes
 #   python3              runs the demo and the benchmarks, whose arithmetic is tested
@@ -40,6 +44,7 @@
 #   python3-venv         for what the tests fetch from PyPI into the user's cache: WsgiDAV, a server; uproot and a newer
 #                        client of XRootD; fsspec; SciTokens
 #   iproute2             configures the network namespaces of `gridlane wan`; its ss tells of buffers in `make bench`
+#   stress               keeps the machine busy in `make test-long`
 #   strace               counts the system calls of what the tests run
 #   xrootd-server xrootd-client   peers of `make bench`, `make bench-wan` and `make bench-root`
 #   apache2-bin davix rclone wrk openssl   peers and tools of `make bench`
@@ -48,9 +53,9 @@ cd "$(dirname "$0")/.."
 . scripts/env.sh
 
 case ${1-} in
-'' | --demo | --test | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan) purpose=${1-} ;;
+'' | --demo | --test | --test-long | --bench | --bench-trees | --bench-root | --bench-auth | --bench-wan) purpose=${1-} ;;
 *)
-    echo "usage: scripts/bootstrap.sh [--demo|--test|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan]" >&2
+    echo "usage: scripts/bootstrap.sh [--demo|--test|--test-long|--bench|--bench-trees|--bench-root|--bench-auth|--bench-wan]" >&2
     exit 2
     ;;
 esac
@@ -90,7 +95,7 @@ has_authorities || packages="$packages ca-certificates"
 cargo_is_recent || have rustup || need curl curl
 case $purpose in
 --demo) need python3 python3 ;;
---test)
+--test | --test-long)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
     need nginx nginx
     need openssl openssl
@@ -118,6 +123,7 @@ case $purpose in
     need cadaver cadaver
     need apache2 apache2-bin
     /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || packages="$packages python3-venv"
+    [ "$purpose" = --test ] || need stress stress
     ;;
 --bench)
     case $packages in *' curl'*) ;; *) need curl curl ;; esac
@@ -227,7 +233,7 @@ if [ -n "$packages" ]; then
 fi
 
 case $purpose in
---test | --bench | --bench-trees | --bench-auth | --bench-wan)
+--test | --test-long | --bench | --bench-trees | --bench-auth | --bench-wan)
     for module in ssl dav; do
         nginx -V 2>&1 | grep -q "http_${module}_module" && continue
         say "the nginx that is here ($(command -v nginx)) was built without its $module module: install the package nginx"
@@ -240,33 +246,36 @@ esac
 
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/gridlane-test
 
-# A virtual environment in the user's cache, of wheels alone: nothing is compiled.
-need_environment() { # name, a file in it when it is complete, packages with versions
+# A virtual environment in the user's cache, of wheels alone, by their digests: nothing is compiled.
+need_environment() { # name, which of scripts/pins/*.txt
     environment=$cache/$1
-    complete=$environment/$2
-    shift 2
+    pins=scripts/pins/$2.txt
+    # Another list makes another environment.
+    pinned=$(sha256sum "$pins")
+    complete=$environment/complete-${pinned%% *}
     [ ! -e "$complete" ] || return 0
-    say "installing into $environment: $*"
+    say "installing into $environment what $pins names"
     # Made where it stays: the scripts of a venv hold its path.
     rm -rf "$environment"
     { /usr/bin/python3 -m venv "$environment" &&
-        "$environment/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: "$@" >&2 &&
+        "$environment/bin/pip" install --quiet --disable-pip-version-check --only-binary :all: \
+            --require-hashes --requirement "$pins" >&2 &&
         touch "$complete"; } || {
         rm -rf "$environment"
-        say "could not install $*; what pip says about that is above"
+        say "could not install what $pins names; what pip says about that is above"
         exit 1
     }
 }
 
-if [ "$purpose" = --test ]; then
-    need_environment wsgidav-4.3.3 bin/wsgidav wsgidav==4.3.3 cheroot==10.0.1
-    # The newest that have wheels for every Python from 3.10 (Ubuntu 22.04) on.
-    need_environment xrootd-6.2.1 complete xrootd==6.2.1 uproot==5.7.7 fsspec-xrootd==0.5.5 numpy==2.2.6 awkward==2.14.0
+case $purpose in
+--test | --test-long)
+    need_environment wsgidav-4.3.3 wsgidav
+    need_environment xrootd-6.2.1 xrootd
     # What dask and pandas read from servers with.
-    need_environment fsspec-2026.9.0 complete fsspec==2026.9.0 aiohttp==3.14.5
-    # The reference implementation of SciTokens, and what it signs with.
-    need_environment tokens-1 complete scitokens==1.9.7 PyJWT==2.15.1 cryptography==50.0.2
-fi
+    need_environment fsspec-2026.9.0 fsspec
+    need_environment tokens-1 tokens
+    ;;
+esac
 
 # --- Rust -----------------------------------------------------------------------------------------
 
@@ -280,16 +289,33 @@ may_install_rustup() {
 
 install_rustup() {
     if ! { may_install_rustup && say "installing: rustup" && install_packages rustup; }; then
-        say "installing Rust for this user from https://sh.rustup.rs"
-        installer=$(mktemp)
-        trap 'rm -f "$installer"' EXIT
-        curl --proto '=https' --tlsv1.2 --silent --show-error --fail --location \
-            --output "$installer" https://sh.rustup.rs || {
-            say "cannot fetch it; install Rust 1.$cargo_minor_min or newer, then run the same command again"
+        by_hand="install Rust 1.$cargo_minor_min or newer, then run the same command again"
+        target=$(uname -m)-unknown-linux-gnu
+        pinned=$(grep " $target\$" scripts/pins/rustup-init) || {
+            say "scripts/pins/rustup-init names no installer for $target; $by_hand"
             exit 1
         }
+        digest=${pinned%% *}
+        version=${pinned#* }
+        version=${version% *}
+        installer_from=https://static.rust-lang.org/rustup/archive/$version/$target/rustup-init
+        say "installing Rust for this user from $installer_from"
+        fetched=$(mktemp -d)
+        trap 'rm -rf "$fetched"' EXIT
+        # Its name tells it what it is.
+        curl --proto '=https' --tlsv1.2 --silent --show-error --fail \
+            --output "$fetched/rustup-init" "$installer_from" || {
+            say "cannot fetch it; $by_hand"
+            exit 1
+        }
+        echo "$digest  $fetched/rustup-init" | sha256sum --check --quiet --strict >&2 || {
+            say "it is not the one whose digest scripts/pins/rustup-init has: it is not run; $by_hand"
+            exit 1
+        }
+        chmod 700 "$fetched/rustup-init"
         # Beside a cargo of the distribution, too.
-        RUSTUP_INIT_SKIP_PATH_CHECK=yes sh "$installer" -y --quiet --no-modify-path --profile minimal --default-toolchain none >&2
+        RUSTUP_INIT_SKIP_PATH_CHECK=yes "$fetched/rustup-init" -y --quiet --no-modify-path --profile minimal \
+            --default-toolchain none >&2
     fi
     PATH=${CARGO_HOME:-${HOME:-/root}/.cargo}/bin:$PATH
     hash -r
@@ -309,7 +335,7 @@ if ! cargo_is_recent; then
     }
 fi
 
-if [ "$purpose" = --test ]; then
+if [ "$purpose" = --test ] || [ "$purpose" = --test-long ]; then
     for component in fmt clippy; do
         cargo "$component" --version >/dev/null 2>&1 && continue
         if have rustup; then

@@ -1,11 +1,11 @@
 //! Every command and option, with its help: the public contract.
 
 mod filter;
+mod listen;
 mod paths;
 mod who;
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
@@ -19,6 +19,7 @@ use gridlane_store::posix::Durability;
 use crate::output::tell;
 
 pub(crate) use filter::FilterArgs;
+pub(crate) use listen::ListenAt;
 pub(crate) use paths::Paths;
 pub(crate) use who::WhoArgs;
 
@@ -256,10 +257,10 @@ pub(crate) struct ServeArgs {
     /// if it would work, 2 if not
     #[arg(long)]
     pub(crate) check: bool,
-    /// Address and port to listen on (repeatable); port 0 takes a free one.
-    /// Without it: 127.0.0.1:1094 and `[::1]:1094`
+    /// Address and port to listen on (repeatable); a name stands for all of its addresses, port 0 for a free one.
+    /// Without it: localhost:1094, which is 127.0.0.1:1094 and `[::1]:1094`
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_LISTEN", value_delimiter = ',')]
-    pub(crate) listen: Vec<SocketAddr>,
+    pub(crate) listen: Vec<ListenAt>,
     /// Let clients store, move and remove files, and make directories
     #[arg(long, env = "GRIDLANE_ALLOW_WRITE", value_parser = FalseyValueParser::new())]
     pub(crate) allow_write: bool,
@@ -284,7 +285,7 @@ pub(crate) struct ServeArgs {
     /// Answer questions about the server here: /healthz, /readyz, /metrics. Whoever can connect may ask, so only
     /// loopback addresses are accepted
     #[arg(long, value_name = "ADDRESS:PORT", env = "GRIDLANE_ADMIN")]
-    pub(crate) admin: Option<SocketAddr>,
+    pub(crate) admin: Option<ListenAt>,
     /// Accept an address beyond loopback for --admin
     #[arg(long, env = "GRIDLANE_INSECURE_ADMIN", value_parser = FalseyValueParser::new())]
     pub(crate) insecure_admin: bool,
@@ -478,7 +479,11 @@ pub(crate) fn remote() -> ArgValueCompleter {
 ///
 /// A server of HTTP is asked by WebDAV, and for its page if it does not know that. Names come in order unless they are very
 /// many; with --json, one event an entry in the server's order.
+///
+/// With -R, what is in its directories follows, each name with the way to it. Links are not followed. A directory
+/// that cannot be listed does not keep the others from being listed; then the exit code is 10.
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct LsArgs {
     /// URL (http, https, root, roots, file) or path
     #[arg(add = remote())]
@@ -486,6 +491,16 @@ pub(crate) struct LsArgs {
     /// Also sizes and times
     #[arg(short, long)]
     pub(crate) long: bool,
+    /// With --long, sizes for people: 1.23 GB instead of 1234567890
+    #[arg(short = 'h', long)]
+    pub(crate) human_readable: bool,
+    /// Also what is in the directories below
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+    /// Print help
+    // The short form is the one above's, as in every other `ls`.
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
     pub(crate) who: WhoArgs,
 }
@@ -546,5 +561,7 @@ fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
     }
 }
 
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod tests;

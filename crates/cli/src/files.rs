@@ -8,8 +8,11 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_client::{Entry, EntryKind, Item, Lister, OddKind};
-use gridlane_core::limits::LISTING_SORTED_MAX;
+use gridlane_core::limits::{
+    LISTING_DIRECTORIES_MAX, LISTING_SORTED_MAX, TREE_DEPTH_MAX, TREE_PATH_BYTES_MAX,
+};
 use gridlane_core::units::format_bytes;
+use gridlane_core::url::encode_name;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use serde_json::{Value, json};
 
@@ -20,34 +23,120 @@ use crate::who::{connect, connect_saying};
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
     let lister = Lister::new(connect([&args.url], &args.who, global)?.client);
-    let mut listing = lister.list(&url).await?;
-    let mut entries: Vec<Entry> = Vec::new();
-    let mut items = Vec::new();
+    let list = List { lister, args, global };
     let mut failed = None;
-    // People get names in order, as far as they are few enough to wait for.
-    let mut sorts = !global.json;
-    loop {
-        let more = listing.next(&mut items).await?;
-        for item in items.drain(..) {
-            match item {
-                Item::Entry(entry) | Item::Itself(entry) => entries.push(entry),
-                Item::Odd { name, kind } => entries.extend(odd(&url, name, kind, &mut failed)),
+    let Some(inner) = list.directory(&url, &[], &mut failed).await? else { return Ok(ExitCode::SUCCESS) };
+    if !args.recursive {
+        return failed.map_or(Ok(ExitCode::SUCCESS), Err);
+    }
+    let output = Output::new(global);
+    let mut code = ExitCode::SUCCESS;
+    let mut tell = |error: Error| {
+        output.failed("error", &error, false);
+        code = ExitCode::from(ErrorKind::Partial.exit_code());
+    };
+    failed.into_iter().for_each(&mut tell);
+    // Of each directory on the way down, those in it that are still to be listed, with the way to them.
+    let mut open = vec![(url, inner)];
+    while let Some((directory, inner)) = open.last_mut() {
+        let Some(below) = inner.pop() else {
+            open.pop();
+            continue;
+        };
+        let name = below[..below.len() - 1].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let next = directory_form(directory).and_then(|url| url.join(&format!("./{}/", encode_name(name))));
+        let found = match next {
+            Ok(next) if open.len() >= TREE_DEPTH_MAX || below.len() > TREE_PATH_BYTES_MAX => {
+                let message = format!(
+                    "the tree is deeper than {TREE_DEPTH_MAX} directories or {TREE_PATH_BYTES_MAX} bytes"
+                );
+                Err(Error::new(ErrorKind::Unsupported, message).endpoint(&next))
+            }
+            Ok(next) => {
+                let mut failed = None;
+                let found = list.directory(&next, &below, &mut failed).await;
+                failed.into_iter().for_each(&mut tell);
+                found.map(|inner| inner.map(|inner| (next, inner)))
+            }
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(Some(next)) => open.push(next),
+            Ok(None) => return Ok(code),
+            Err(error) => tell(error),
+        }
+        if open.iter().map(|(_, inner)| inner.len()).sum::<usize>() > LISTING_DIRECTORIES_MAX {
+            let message = format!("more than {LISTING_DIRECTORIES_MAX} directories wait to be listed");
+            return Err(Error::new(ErrorKind::Unsupported, message).endpoint(&args.url));
+        }
+    }
+    Ok(code)
+}
+
+/// What the directories of one `ls` have in common.
+struct List<'a> {
+    lister: Lister,
+    args: &'a LsArgs,
+    global: &'a Global,
+}
+
+impl List<'_> {
+    /// Prints what is in a directory, each name after `below`, which is the way there. Returns the directories in it that
+    /// are to be listed too, the last first; `None`: nobody reads any more. What cannot be looked at is in `failed`.
+    async fn directory(
+        &self,
+        url: &Url,
+        below: &[u8],
+        failed: &mut Option<Error>,
+    ) -> Result<Option<Vec<Vec<u8>>>> {
+        let mut listing = self.lister.list(url).await?;
+        let (mut entries, mut items, mut inner) = (Vec::new(), Vec::new(), Vec::new());
+        // People get names in order, as far as they are few enough to wait for.
+        let mut sorts = !self.global.json;
+        loop {
+            let more = listing.next(&mut items).await?;
+            for item in items.drain(..) {
+                let found = match item {
+                    Item::Entry(entry) => {
+                        if self.args.recursive && entry.kind == EntryKind::Directory {
+                            inner.push([below, &entry.name, b"/"].concat());
+                        }
+                        Some(entry)
+                    }
+                    // It was shown where it was found to be a directory.
+                    Item::Itself(_) if !below.is_empty() => None,
+                    Item::Itself(entry) => Some(entry),
+                    Item::Odd { name, kind } => odd(url, name, kind, failed),
+                };
+                entries.extend(found);
+            }
+            sorts &= entries.len() <= LISTING_SORTED_MAX;
+            if !sorts || !more {
+                if sorts {
+                    entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
+                }
+                let mut out = Vec::new();
+                for mut entry in entries.drain(..) {
+                    entry.name.splice(..0, below.iter().copied());
+                    show(&mut out, &entry, self.args, self.global);
+                }
+                if !write(&out)? {
+                    return Ok(None);
+                }
+            }
+            if !more {
+                inner.sort_by(|a, b| b.cmp(a));
+                return Ok(Some(inner));
             }
         }
-        sorts &= entries.len() <= LISTING_SORTED_MAX;
-        if !sorts || !more {
-            if sorts {
-                entries.sort_by(|a, b| a.name.cmp(&b.name));
-            }
-            let mut out = Vec::new();
-            entries.drain(..).for_each(|entry| show(&mut out, &entry, args, global));
-            if !write(&out)? {
-                return Ok(ExitCode::SUCCESS);
-            }
-        }
-        if !more {
-            return failed.map_or(Ok(ExitCode::SUCCESS), Err);
-        }
+    }
+}
+
+/// A URL of a directory, with the slash at its end.
+fn directory_form(url: &Url) -> Result<Url> {
+    match url.file_name() {
+        None => Ok(url.clone()),
+        Some(name) => url.join(&format!("./{name}/")),
     }
 }
 
@@ -73,9 +162,14 @@ fn show(out: &mut Vec<u8>, entry: &Entry, args: &LsArgs, global: &Global) {
         return print_event(out, "entry", value(entry, None));
     }
     if args.long {
-        let size = entry.size_bytes.map_or("-".to_owned(), |bytes| bytes.to_string());
+        let size = match (entry.size_bytes, args.human_readable) {
+            (None, _) => "-".to_owned(),
+            (Some(bytes), true) => format_bytes(bytes),
+            (Some(bytes), false) => bytes.to_string(),
+        };
+        let width = if args.human_readable { 8 } else { 15 };
         let modified = entry.modified.map_or("-".to_owned(), httpdate::fmt_http_date);
-        out.extend_from_slice(format!("{size:>15}  {modified:<29}  ").as_bytes());
+        out.extend_from_slice(format!("{size:>width$}  {modified:<29}  ").as_bytes());
     }
     out.extend(printable(&entry.name).as_bytes());
     out.extend_from_slice(if entry.kind == EntryKind::Directory { b"/\n" } else { b"\n" });

@@ -98,7 +98,16 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
         tell!("gridlane: {error}");
         ExitCode::from(error.kind().exit_code())
     })?;
-    let matches = command.try_get_matches().map_err(failed)?;
+    let args: Vec<_> = std::env::args_os().collect();
+    let matches = command.clone().try_get_matches_from(&args).map_err(|error| {
+        let blamed =
+            if error.use_stderr() { config::blamed_variables(&command, &args, &error) } else { Vec::new() };
+        let code = failed(error);
+        if !blamed.is_empty() {
+            eprintln!("The environment says so: {}", blamed.join(" "));
+        }
+        code
+    })?;
     Cli::from_arg_matches(&matches).map_err(failed)
 }
 

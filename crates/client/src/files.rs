@@ -29,7 +29,11 @@ pub async fn stat(client: &Client, url: &Url) -> Result<Stat> {
         let found = root::stat(&client.root, url).await?;
         return Ok(Stat { entry: root::entry(name_of(url), &found), etag: None });
     }
-    let exchange = client.http.request("HEAD", url, &[]).await?;
+    let exchange = match client.http.request("HEAD", url, &[]).await {
+        // An answer to HEAD has no words. Those of an answer to GET may say what is wrong: that the port wants TLS.
+        Err(error) if error.status() == Some(400) => client.http.request("GET", url, &[]).await?,
+        outcome => outcome?,
+    };
     of_response(url, &exchange)
 }
 

@@ -317,7 +317,8 @@ impl Error {
 }
 
 impl fmt::Display for Error {
-    /// `ENDPOINT: message (whose fault; whether to retry); hint`, on one line.
+    /// `ENDPOINT: message [whose fault; retrying may help]; hint`, on one line. That retrying will not help goes without
+    /// saying; programs find it in JSON.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(endpoint) = &self.0.endpoint {
             write!(f, "{endpoint}: ")?;
@@ -330,11 +331,11 @@ impl fmt::Display for Error {
             Fault::Peer => Some("the server's side"),
             Fault::Internal => Some("a defect in gridlane, please report it"),
         };
-        let retry = if self.is_retryable() { "retrying may help" } else { "retrying will not help" };
-        match whose {
-            Some(whose) => write!(f, " [{whose}; {retry}]")?,
-            None if self.0.kind != ErrorKind::Usage => write!(f, " [{retry}]")?,
-            None => {}
+        let retry = self.is_retryable().then_some("retrying may help");
+        match (whose, retry) {
+            (Some(whose), Some(retry)) => write!(f, " [{whose}; {retry}]")?,
+            (Some(only), None) | (None, Some(only)) => write!(f, " [{only}]")?,
+            (None, None) => {}
         }
         if let Some(hint) = &self.0.hint {
             write!(f, "; {hint}")?;
@@ -359,6 +360,15 @@ mod tests {
             "https://a.example/f: the server is full [the server's side; retrying may help]; wait 3 s"
         );
         assert_eq!(error.kind().exit_code(), 11);
+    }
+
+    #[test]
+    fn people_are_told_of_retrying_only_where_it_may_help() {
+        let gone = Error::new(ErrorKind::NotFound, "there is no such file");
+        assert_eq!(gone.to_string(), "there is no such file [the server's side]");
+        assert_eq!(gone.fault(Fault::Caller).to_string(), "there is no such file");
+        let stopped = Error::new(ErrorKind::Interrupted, "stopped");
+        assert_eq!(stopped.to_string(), "stopped [retrying may help]");
     }
 
     #[test]

@@ -503,6 +503,9 @@ pub const TREE_PATH_BYTES_MAX: usize = 4095;
 pub const DIRECTORY_ENTRIES_MAX: u64 = 10_000_000;
 /// Entries of a listing for people that are sorted: they are held in memory, about 100 bytes each.
 pub const LISTING_SORTED_MAX: usize = 100_000;
+/// Directories that a recursive listing still has to look at: their names are held in memory, about 100 bytes each. A tree
+/// is gone down first, so that these are siblings of those on the way down.
+pub const LISTING_DIRECTORIES_MAX: usize = 1_000_000;
 /// Entries of a directory of a tree up to which it is listed again when its listing breaks off: so many names of those that
 /// were told are kept, of about 100 bytes each, for each directory that is being listed.
 pub const LISTED_AGAIN_MAX: usize = 20_000;

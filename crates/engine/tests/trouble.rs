@@ -78,11 +78,13 @@ async fn a_killed_source_is_told_of_at_once() {
     let begun = heard.begun;
     let outcome = copy(spec, client, &mut heard, std::future::pending()).await;
     assert!(outcome.result.is_err());
-    let killed_at = killed.await.unwrap().duration_since(begun);
+    let (killed_at, ended_at) = (killed.await.unwrap().duration_since(begun), begun.elapsed());
     let (at, state, has_reason) = *heard.states.first().unwrap();
     assert!(matches!(state, "probation" | "dead") && has_reason, "{:?}", heard.states);
-    // A second and four round trips; here the round trip is nothing, and the machine may be busy.
-    assert!(at <= killed_at + Duration::from_secs(3), "killed at {killed_at:?}, told {:?}", heard.states);
+    // Two more attempts, one and two seconds later, come before the end: what is told before the first of them is at once, also on
+    // a machine that is busy.
+    let tries = ended_at.saturating_sub(killed_at);
+    assert!(at <= killed_at + tries / 2, "killed at {killed_at:?}, ended {ended_at:?}: {:?}", heard.states);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,6 +100,7 @@ async fn a_silent_source_is_told_of_before_it_is_given_up() {
     let outcome = copy(spec, client, &mut heard, std::future::pending()).await;
     assert!(outcome.result.is_err());
     let (at, state, has_reason) = *heard.states.first().unwrap();
+    // That it is the first that is told says that it came before the end.
     assert_eq!((state, has_reason), ("suspect", true), "{:?}", heard.states);
-    assert!(at >= Duration::from_secs(1) && at < Duration::from_secs(3), "{:?}", heard.states);
+    assert!(at >= Duration::from_secs(1), "{:?}", heard.states);
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER, TLS_ATTEMPT_MAX};
-use gridlane_core::{Endpoint, Error, ErrorKind, Fault, Result, Scheme, Url};
+use gridlane_core::{Endpoint, Error, ErrorKind, Fault, Result, Scheme, Speaks, Url};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -17,6 +17,7 @@ use crate::proxy::{Proxies, Proxy, ProxyKind};
 use crate::race::{Failures, race};
 use crate::resolve::Resolver;
 use crate::socks;
+use crate::speech::Speech;
 use crate::stream::Stream;
 use crate::tls::{self, ClientIdentity, Trust};
 
@@ -30,6 +31,7 @@ pub struct Dialer {
     tls: Arc<Configs>,
     proxies: Arc<Proxies>,
     resolver: Arc<Resolver>,
+    speech: Speech,
 }
 
 /// TLS settings, which keep sessions to go on from: those of nobody are not those of somebody.
@@ -74,6 +76,11 @@ impl Route {
         self
     }
 
+    /// Whether there is no proxy on the way: the other end of the connection is the server.
+    pub fn is_direct(&self) -> bool {
+        self.proxy.is_none()
+    }
+
     /// Whether the user's credentials may be shown on it.
     pub fn is_as_user(&self) -> bool {
         self.is_as_user
@@ -96,8 +103,9 @@ impl Route {
 impl Dialer {
     /// Connections over TLS trust `trust`; all go directly to their target.
     pub fn new(trust: Trust) -> Dialer {
-        let (tls, proxies) = Default::default();
-        Dialer { trust: Arc::new(trust), identity: None, tls, proxies, resolver: Arc::new(Resolver::new()) }
+        let (tls, proxies, speech) = Default::default();
+        let (trust, resolver) = (Arc::new(trust), Arc::new(Resolver::new()));
+        Dialer { trust, identity: None, tls, proxies, resolver, speech }
     }
 
     /// Routes that are the user's ([`Route::as_user`]) show `identity`. Proxies never see it.
@@ -109,6 +117,11 @@ impl Dialer {
     /// The certificate that the user's routes show.
     pub fn shown(&self) -> Option<&ClientIdentity> {
         self.identity.as_deref()
+    }
+
+    /// What servers speak that did not answer as they should.
+    pub fn speech(&self) -> &Speech {
+        &self.speech
     }
 
     /// Connections go through `proxies`.
@@ -237,7 +250,7 @@ impl Dialer {
         };
         let addresses = self.resolver.resolve(host, port).await?;
         let has_choice = addresses.len() > 1;
-        let (address, dialled) = first_of(addresses, tls, reached).await?;
+        let (address, dialled) = first_of(addresses, tls, reached, &self.speech).await?;
         if has_choice {
             self.resolver.won(host, address);
         }
@@ -263,6 +276,7 @@ async fn first_of(
     mut addresses: Vec<SocketAddr>,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     reached: Reached<'_>,
+    speech: &Speech,
 ) -> Result<(SocketAddr, Dialled)> {
     let deadline = Instant::now() + CONNECT_MAX;
     let mut failures = Failures::default();
@@ -287,10 +301,22 @@ async fn first_of(
                 return Ok((address, Dialled { stream, handshake_round_trips }));
             }
             // Another address of the same host has the same certificate, or should not be believed.
-            Ok(Err(cause)) if is_of_tls(&cause) => return Err(tls_error(cause)),
+            Ok(Err(cause)) if is_of_tls(&cause) => {
+                let error = tls_error(cause);
+                return Err(match error.kind() {
+                    ErrorKind::Protocol => {
+                        let found = speech.instead_of(&Speaks::Tls, address).await;
+                        found.map_or(error, |found| found.error("https"))
+                    }
+                    _ => error,
+                });
+            }
             Ok(Err(cause)) => io::Error::new(cause.kind(), format!("the handshake failed: {cause}")),
             Err(_) => io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake did not finish"),
         };
+        if let Some(found) = speech.instead_of(&Speaks::Tls, address).await {
+            return Err(found.error("https"));
+        }
         failures.add(address, cause);
     }
 }
@@ -446,10 +472,11 @@ mod tests {
         let (hole, _filling, _listener) = black_hole().await;
         let (address, tls) = speaking().await;
         let addresses = vec![refusing(), hole, closing().await, address];
-        let (won, dialled) = first_of(addresses, Some(tls), &|_| ()).await.unwrap();
+        let (won, dialled) = first_of(addresses, Some(tls), &|_| (), &Speech::default()).await.unwrap();
         assert_eq!(won, address);
         assert_eq!(dialled.handshake_round_trips, 2);
-        let (won, _) = first_of(vec![hole, refusing(), address], None, &|_| ()).await.unwrap();
+        let (won, _) =
+            first_of(vec![hole, refusing(), address], None, &|_| (), &Speech::default()).await.unwrap();
         assert_eq!(won, address);
     }
 
@@ -457,7 +484,10 @@ mod tests {
     async fn all_that_failed_are_named() {
         let (_, tls) = speaking().await;
         let addresses = vec![refusing(), closing().await];
-        let error = first_of(addresses.clone(), Some(tls), &|_| ()).await.map(|_| ()).unwrap_err();
+        let error = first_of(addresses.clone(), Some(tls), &|_| (), &Speech::default())
+            .await
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Network);
         for address in addresses {
             assert!(error.message().contains(&address.to_string()), "{error}");
@@ -468,8 +498,10 @@ mod tests {
     async fn a_stranger_ends_it_whatever_other_addresses_there_are() {
         let (address, (_, name)) = speaking().await;
         let (other, (config, _)) = speaking().await;
-        let error =
-            first_of(vec![address, other], Some((config, name)), &|_| ()).await.map(|_| ()).unwrap_err();
+        let error = first_of(vec![address, other], Some((config, name)), &|_| (), &Speech::default())
+            .await
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied);
     }
 

@@ -6,7 +6,8 @@
 //! kernel before its reader is woken (`gather`), plain connections send files by `sendfile`.
 //!
 //! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
-//! module), directly or through the proxy that the environment names (see `proxy`).
+//! module), directly or through the proxy that the environment names (see `proxy`). What a server speaks that does not
+//! answer as it should is found out by [`Speech`].
 //!
 //! What it is not: it knows no HTTP, keeps no pool and retries nothing.
 
@@ -23,6 +24,7 @@ mod resolve;
 mod resumption;
 mod session;
 mod socks;
+mod speech;
 mod stream;
 pub mod tls;
 
@@ -30,4 +32,5 @@ pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
 pub use dial::{Dialer, Dialled, Reached, Route};
 pub use proxy::{Proxies, Proxy, ProxyKind};
 pub use records::RecordEnds;
+pub use speech::Speech;
 pub use stream::Stream;

@@ -3,6 +3,7 @@
 mod show;
 
 use std::io::{IsTerminal as _, Read as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -13,6 +14,7 @@ use gridlane_core::limits::{MACAROON_ANSWER_BYTES_MAX, MACAROON_BYTES_MAX, MACAR
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Scheme, Secret, Url};
 use gridlane_engine::Client;
 use gridlane_engine::http::Request;
+use gridlane_net::file;
 use serde_json::{Value, json};
 
 use crate::args::{Global, WhoArgs};
@@ -24,16 +26,18 @@ use crate::who::connect;
 /// Get a macaroon from a server, give less of one away, or show what a token says.
 ///
 /// A macaroon is a token that the server makes for whoever proves who they are, by a certificate, a token or a password in
-/// the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. It alone is
-/// printed on standard output, since whoever has it can use it:
-///
-///     umask 077
-///     gridlane auth token https://se.example.org/data/run7 --may read,list --lifetime 2h >token
-///     BEARER_TOKEN_FILE=token gridlane cp https://se.example.org/data/run7/f .
+/// the URL. It is for the path of the URL and everything below it. dCache, XRootD and gridlane make them. Whoever has it can
+/// use it: with --out it goes to a file that its user alone may read, and only when it is there; else it alone is printed
+/// on standard output.
 ///
 /// Whoever has a macaroon can make one of it that allows less, and asks nobody for it: with --attenuate it is read from
 /// standard input.
+// Lines of a comment would be joined to one.
 #[derive(Debug, Args)]
+#[command(after_long_help = "Examples:\n\n\
+    \x20   gridlane auth token https://se.example/run7 --may read,list --out token\n\
+    \x20   BEARER_TOKEN_FILE=token gridlane cp https://se.example/run7/f .\n\
+    \x20   gridlane auth token --attenuate --lifetime 10m --out less <token")]
 pub(crate) struct TokenArgs {
     /// For what: an https URL of a file or directory
     #[arg(value_name = "URL", required_unless_present_any = ["attenuate", "show"], add = crate::args::remote())]
@@ -57,6 +61,9 @@ pub(crate) struct TokenArgs {
     /// servers]. What it says is not checked
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["url", "attenuate"])]
     pub(crate) show: Option<Option<String>>,
+    /// Write it to this file, which its user alone may read, and which stays as it was when there is none
+    #[arg(long, value_name = "FILE", conflicts_with = "show")]
+    pub(crate) out: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) who: WhoArgs,
 }
@@ -126,7 +133,7 @@ fn ask(typed: &String, args: &TokenArgs, global: &Global) -> Result<ExitCode> {
     // A name service that does not answer must not keep the process.
     runtime.shutdown_background();
     let (token, lifetime_s) = given?;
-    tell_token(&token, lifetime_s, global)
+    tell_token(&token, lifetime_s, args, global)
 }
 
 /// Asks for a macaroon: the text, and for how many seconds it is good if the server says it.
@@ -186,7 +193,7 @@ fn give_less(args: &TokenArgs, global: &Global) -> Result<ExitCode> {
         return Err(usage(what.into()).hint("say what is left of it: --may, --path, --lifetime, --from"));
     }
     let less = attenuate(read_stdin()?.expose(), &caveats).map_err(|refusal| usage(refusal.message))?;
-    tell_token(&less, None, global)
+    tell_token(&less, None, args, global)
 }
 
 /// The first words on standard input.
@@ -208,8 +215,22 @@ fn read_stdin() -> Result<Secret> {
     }
 }
 
-/// Prints the token, which is what was asked for.
-fn tell_token(token: &Secret, lifetime_s: Option<u64>, global: &Global) -> Result<ExitCode> {
+/// Prints the token, which is what was asked for, or puts it into the file.
+fn tell_token(
+    token: &Secret,
+    lifetime_s: Option<u64>,
+    args: &TokenArgs,
+    global: &Global,
+) -> Result<ExitCode> {
+    if let Some(out) = &args.out {
+        let line = Secret::new(format!("{}\n", token.expose()));
+        file::replace(out, 0o600, line.expose().as_bytes())
+            .map_err(|cause| Error::local_io(format!("cannot write {}", out.display()), &cause))?;
+        if global.json {
+            tell("made", json!({"what": "token", "files": { "token": out }, "lifetime_s": lifetime_s}))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     if !global.json {
         return print(format!("{}\n", token.expose()).as_bytes());
     }

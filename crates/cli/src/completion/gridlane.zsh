@@ -14,4 +14,9 @@ _gridlane() {
     (( ${#directories} )) && compadd -S '' -- "${directories[@]}"
     (( ${#others} )) && compadd -- "${others[@]}"
 }
-compdef _gridlane gridlane
+# Loaded from a directory of functions, this file is the function; sourced, it only defines it.
+if [[ "${funcstack[1]-}" = _gridlane ]]; then
+    _gridlane "$@"
+else
+    compdef _gridlane gridlane
+fi

@@ -180,7 +180,7 @@ impl Findings {
 
     fn addresses(&mut self, args: &ServeArgs, asks: bool) {
         let Some(listen) = self.ok(settings::addresses(args, asks)) else { return };
-        for address in listen.into_iter().chain(args.admin) {
+        for address in listen.into_iter().chain(settings::admin(args).ok().flatten()) {
             match bind(address) {
                 Ok(()) => self.facts.push(format!("address {address}: free")),
                 Err(error) => self.errors.push(error.to_string()),

@@ -1,20 +1,21 @@
 //! From options and tables to what the server is told.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
-use gridlane_net::{TrustedProxies, has_ipv6, tls};
+use gridlane_net::{TrustedProxies, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth::{self, GoodFiles};
 use super::keys::KeyFetcher;
 use super::tables::{self, Defaults, Plan, Tables};
-use crate::args::{AccessLogLevel, Global, ServeArgs};
+use crate::args::{AccessLogLevel, Global, ListenAt, ServeArgs};
+use crate::config;
 
 /// The port of XRootD, which HTTP shares on the grid.
 const DEFAULT_PORT: u16 = 1094;
@@ -81,12 +82,13 @@ fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
     let Some(file) = &global.config else { return Ok(Tables::default()) };
     let text = std::fs::read_to_string(file)
         .map_err(|cause| Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display())))?;
-    tables::read(&text, defaults).map_err(|error| match error.endpoint_text() {
-        Some(table) => {
-            let place = format!("{}, {table}", file.display());
-            error.endpoint(place)
-        }
-        None => error.endpoint(file.display()),
+    tables::read(&text, defaults).map_err(|error| {
+        let place = error.endpoint_text().map(str::to_owned);
+        let error = match place.and_then(|place| Some((config::line_of(&text, &place)?, place))) {
+            Some((line, place)) => error.endpoint(format!("line {line}, {place}")),
+            None => error,
+        };
+        config::in_file(error, file)
     })
 }
 
@@ -166,7 +168,7 @@ pub(super) fn settings(
     settings.auth = auth;
     settings.exports = exports;
     settings.policy = Arc::new(tables.policy());
-    settings.admin = args.admin;
+    settings.admin = admin(args)?;
     settings.limit_rate_bytes_per_s = args.limit_rate;
     settings.tls = Some(tls);
     settings.certificate_expires = Some(expires);
@@ -281,6 +283,9 @@ impl Kept {
 fn names(args: &ServeArgs) -> Vec<String> {
     let mut names: Vec<String> = args.server_name.iter().cloned().collect();
     names.extend(args.aliases.iter().cloned());
+    // Every machine's own `localhost` is no name of this one.
+    let listens = args.listen.iter().filter_map(ListenAt::name).filter(|name| *name != "localhost");
+    names.extend(listens.map(str::to_owned));
     names.extend(host_name());
     names
 }
@@ -313,20 +318,12 @@ fn networks(texts: &[String]) -> Result<Vec<Network>> {
 
 /// Where to listen. `asks`: clients have a way to say who they are, so that it need not be this machine alone.
 pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>> {
-    let mut listen = args.listen.clone();
-    if listen.is_empty() {
-        listen.push((Ipv4Addr::LOCALHOST, DEFAULT_PORT).into());
-        if has_ipv6() {
-            listen.push((Ipv6Addr::LOCALHOST, DEFAULT_PORT).into());
-        }
+    let mut listen = Vec::new();
+    let default = [ListenAt::Name { host: "localhost".to_owned(), port: DEFAULT_PORT }];
+    for at in if args.listen.is_empty() { &default[..] } else { &args.listen } {
+        listen.extend(at.addresses()?);
     }
-    if let Some(address) = args.admin.filter(|address| !is_loopback(address.ip()))
-        && !args.insecure_admin
-    {
-        let message =
-            format!("--admin {address} is reachable from other machines, and nobody is asked who they are");
-        return Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"));
-    }
+    admin(args)?;
     match listen.iter().find(|address| !is_loopback(address.ip())) {
         Some(address) if !asks && !args.insecure_allow_anonymous => {
             let message =
@@ -335,6 +332,20 @@ pub(super) fn addresses(args: &ServeArgs, asks: bool) -> Result<Vec<SocketAddr>>
                 .hint("say in [auth] how clients prove who they are, listen on 127.0.0.1 or [::1], or say --insecure-allow-anonymous if anyone may read"))
         }
         _ => Ok(listen),
+    }
+}
+
+/// Where questions about the server are answered, of a name's addresses at the first.
+pub(super) fn admin(args: &ServeArgs) -> Result<Option<SocketAddr>> {
+    let Some(at) = &args.admin else { return Ok(None) };
+    let address = at.addresses()?.first().copied();
+    match address.filter(|address| !is_loopback(address.ip()) && !args.insecure_admin) {
+        Some(open) => {
+            let message =
+                format!("--admin {open} is reachable from other machines, and nobody is asked who they are");
+            Err(usage(message).hint("use 127.0.0.1 or [::1], or say --insecure-admin"))
+        }
+        None => Ok(address),
     }
 }
 

@@ -13,6 +13,7 @@ use serde::Deserialize;
 
 use super::auth::{AuthPlan, AuthTable};
 use super::rules::RuleTable;
+use crate::config;
 
 /// What an export of `gridlane serve` is to be, checked.
 #[derive(Clone, Debug)]
@@ -92,8 +93,8 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         #[serde(default)]
         rule: Vec<RuleTable>,
     }
-    // The position and the names that could stand there are in the message.
-    let file: File = toml::from_str(text).map_err(|cause| wrong(cause.to_string().trim_end().to_owned()))?;
+    // The names that could stand there are in the message.
+    let file: File = config::read(text)?;
     let root = file.root.map(RootTable::checked).transpose().map_err(|error| error.endpoint("[root]"))?;
     let auth = file.auth.map(AuthTable::checked).transpose().map_err(|error| {
         let inner = error.endpoint_text().map(str::to_owned);

@@ -130,7 +130,8 @@ fn a_person_reads_what_whose_fault_and_whether_to_retry() {
         run(plain)
     };
     let missing = server.url("missing");
-    said(&missing).exits(3).says(&[&missing, "retrying will not help"]);
+    let outcome = said(&missing).exits(3).says(&[&missing, "the server's side]"]);
+    assert!(!outcome.stderr.contains("retrying"), "{}", outcome.describe());
     let nowhere = crate::support::rogue::closed_port_url("f");
     said(&nowhere).exits(6).says(&[
         nowhere.trim_end_matches("/f"),

@@ -16,6 +16,7 @@ mod credentials;
 mod curl_to_serve;
 mod directories;
 mod disagreement;
+mod first_hour;
 mod hardships;
 mod hosts;
 mod identity;

@@ -9,11 +9,11 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::RESPONSE_HEAD_BYTES_MAX;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Speaks, Url};
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::{Proxy, Stream};
+use gridlane_net::{Proxy, Speech, Stream};
 use gridlane_sys::AlignedBuf;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
@@ -27,6 +27,14 @@ const HEAD_READ_BYTES: usize = 16 * 1024;
 
 /// Reads at once, while a body is sent, of nothing but interim answers: whoever has more of them there does not take the body.
 const INTERIM_READS_MAX: usize = 16;
+
+/// Words of nginx, Apache and Go's servers for requests without TLS to a port that has it.
+pub(super) const WANTS_TLS: [&str; 4] = [
+    "The plain HTTP request was sent to HTTPS port",
+    "plain HTTP to an SSL-enabled server port",
+    "HTTP request to an HTTPS server",
+    "plain HTTP to a TLS-enabled server port",
+];
 
 /// How long the text of an error is waited for.
 const WORDS_MAX: Duration = Duration::from_secs(2);
@@ -76,6 +84,10 @@ pub struct Connection {
     user: User,
     /// What the last request showed.
     shown: Shown,
+    /// Whether an answer has ever come on it.
+    is_understood: bool,
+    /// Finds out what the server speaks, where it is the server that is at the other end, without TLS.
+    speech: Option<Speech>,
 }
 
 /// How the sending of a part of a body ended.
@@ -127,6 +139,8 @@ impl Connection {
             idle_max: None,
             user: User::default(),
             shown: Shown::default(),
+            is_understood: false,
+            speech: None,
         }
     }
 
@@ -135,6 +149,12 @@ impl Connection {
         let mut connection = Connection::new(stream);
         (connection.home, connection.is_reused, connection.user) = (Some(home), is_reused, user);
         connection
+    }
+
+    /// Lets it find out what the server speaks if it is not HTTP.
+    pub(super) fn asking(mut self, speech: Option<Speech>) -> Connection {
+        self.speech = speech;
+        self
     }
 
     /// Whether this is a connection that carried requests before and is of no use any more: it was closed, as
@@ -393,21 +413,39 @@ impl Connection {
             return Err(Error::new(ErrorKind::Other, "a response was asked for inside of a body"));
         }
         loop {
-            if let Some((head, used)) = ResponseHead::parse(&self.ahead[self.start..self.end])? {
-                self.start += used;
-                self.has_head = true;
-                return Ok(head);
+            match ResponseHead::parse(&self.ahead[self.start..self.end]) {
+                Ok(Some((head, used))) => {
+                    self.start += used;
+                    (self.has_head, self.is_understood) = (true, true);
+                    return Ok(head);
+                }
+                Ok(None) => {}
+                Err(error) => return Err(self.not_http().unwrap_or(error)),
             }
-            if self.fill().await.map_err(|cause| broken("no answer", &cause))? == 0 {
-                let nothing = self.start == self.end;
-                return Err(match nothing {
-                    true => {
-                        Error::new(ErrorKind::Network, "the server closed the connection without an answer")
-                    }
-                    false => Error::new(ErrorKind::Network, "the connection ended inside of a response head"),
-                });
-            }
+            let error = match self.fill().await.map_err(|cause| broken("no answer", &cause)) {
+                Ok(1..) => continue,
+                Ok(0) if self.start < self.end => {
+                    Error::new(ErrorKind::Network, "the connection ended inside of a response head")
+                }
+                Ok(0) => Error::new(ErrorKind::Network, "the server closed the connection without an answer"),
+                Err(error) => error,
+            };
+            return Err(self.speaks_otherwise().await.unwrap_or(error));
         }
+    }
+
+    /// What the first bytes that came are a sign of, if it is not HTTP.
+    fn not_http(&self) -> Option<Error> {
+        let stream = self.stream.as_ref().filter(|_| !self.is_understood)?;
+        let found = Speaks::of(&self.ahead[self.start..self.end]).filter(|found| *found != Speaks::Http)?;
+        Some(found.error(if stream.tls_version().is_some() { "https" } else { "http" }))
+    }
+
+    /// What the server speaks, if it is not HTTP, where the connection broke before anything came.
+    async fn speaks_otherwise(&self) -> Option<Error> {
+        let speech = self.speech.as_ref().filter(|_| !self.is_reused && !self.is_understood)?;
+        let address = self.stream.as_ref().filter(|_| self.start == self.end)?.peer();
+        Some(speech.instead_of(&Speaks::Http, address).await?.error("http"))
     }
 
     fn begin(&mut self, head: ResponseHead) -> Result<Response> {
@@ -552,7 +590,9 @@ impl Connection {
         let text = String::from_utf8_lossy(&buf[..filled]);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
         match line.starts_with('<') {
-            true => String::new(), // a page, not a sentence
+            // Of a page, which is no sentence, the one that says what to do about it.
+            true if WANTS_TLS.iter().any(|words| text.contains(words)) => WANTS_TLS[0].to_owned(),
+            true => String::new(),
             false => line.chars().filter(|c| !c.is_control()).take(FIRST_LINE_CHARS_MAX).collect(),
         }
     }

@@ -174,7 +174,9 @@ impl Client {
             stream = secured.stream;
             handshake_round_trips += 1 + secured.handshake_round_trips;
         }
-        let connection = Connection::of_home(stream, home, false, user);
+        let asks = home.key().is_direct() && stream.tls_version().is_none();
+        let speech = asks.then(|| self.dialer.speech().clone());
+        let connection = Connection::of_home(stream, home, false, user).asking(speech);
         Ok(Connected { connection, handshake_round_trips })
     }
 

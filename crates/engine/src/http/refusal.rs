@@ -4,11 +4,12 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, Result, Secret, Url};
+use gridlane_core::{Error, Result, Scheme, Secret, Speaks, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
 
+use super::connection::WANTS_TLS;
 use super::{Request, status_error};
 use crate::{Credentials, Token};
 
@@ -101,6 +102,9 @@ impl User {
 /// The error that an answer is; `said` is the first line of its text. About who may do what, it says what was shown and
 /// what the server thinks of it, and whether a wrong clock may be the cause.
 pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, now: SystemTime) -> Error {
+    if url.scheme() == Scheme::Http && WANTS_TLS.iter().any(|words| said.contains(words)) {
+        return Speaks::Tls.error("http").http_status(head.status.code()).endpoint(url);
+    }
     let said = scrubbed(said, url, shown);
     let mut error = status_error(head, &said);
     if !matches!(head.status.code(), 401 | 403) {

@@ -110,8 +110,10 @@ async fn connected(
     };
     let connected = connected.map_err(|error| match error.kind() {
         // A certificate that is not trusted will not be trusted in a second either; nor will a proxy be
-        // configured otherwise.
-        ErrorKind::Denied | ErrorKind::Usage | ErrorKind::Unsupported => End::Dead { error, forget: false },
+        // configured otherwise, or another protocol be spoken.
+        ErrorKind::Denied | ErrorKind::Usage | ErrorKind::Unsupported | ErrorKind::Protocol => {
+            End::Dead { error, forget: false }
+        }
         _ => {
             lane.source.set_resolved(None);
             failed(error)

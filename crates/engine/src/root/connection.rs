@@ -4,11 +4,12 @@
 //! way on it.
 
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
-use gridlane_net::{Dialer, Dialled, Route, Stream};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Speaks, Url};
+use gridlane_net::{Dialer, Dialled, Route, Speech, Stream};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
@@ -24,6 +25,10 @@ use crate::pool::Rests;
 const HEAD_READ_BYTES: usize = 4 * 1024;
 /// Bytes that are read ahead: the longest answer of an opening fits.
 const AHEAD_BYTES: usize = 2 * ROOT_WORDS_BYTES_MAX;
+
+/// Silence after XRootD's handshake from which on it is asked whether something else is spoken there: a server has nothing to
+/// think about before it answers that.
+const HANDSHAKE_SILENCE: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEAD_READ_BYTES < AHEAD_BYTES && AHEAD_BYTES <= IO_BYTES);
 
@@ -119,6 +124,8 @@ impl Connection {
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
         let mut wire = Wire { stream, session: Session::default(), is_users: false, token: None };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
+        // As long as nothing has come, it may be that something else is spoken there.
+        let mut unheard = route.is_direct().then(|| (wire.stream.peer(), dialer.speech().clone()));
         let closed = |cause: &io::Error| {
             let message = "the connection ended before there was a session";
             Unopened::Closed(Error::network(message, cause).endpoint(url))
@@ -175,11 +182,31 @@ impl Connection {
                 sent.map_err(|cause| closed(&cause))?;
                 handshake_round_trips += 1;
             }
-            match patience.bear(wire.stream.read(&mut ahead[end..])).await.map_err(late)? {
-                Ok(0) => return Err(closed(&io::ErrorKind::UnexpectedEof.into())),
-                Ok(count) => end += count,
-                Err(cause) => return Err(closed(&cause)),
-            }
+            let otherwise = speaks_otherwise(unheard.as_ref(), url);
+            let came = tokio::select! {
+                biased;
+                came = patience.bear(wire.stream.read(&mut ahead[end..])) => came.map_err(late)?,
+                error = otherwise => return Err(failed(error)),
+            };
+            let cause = match came {
+                Ok(count @ 1..) => {
+                    end += count;
+                    let first = unheard.take().and_then(|_| Speaks::of(&ahead[..end]));
+                    match first.filter(|found| *found != Speaks::Xrootd) {
+                        Some(found) => return Err(failed(found.error(url.scheme().name()))),
+                        None => continue,
+                    }
+                }
+                Ok(_) => io::ErrorKind::UnexpectedEof.into(),
+                Err(cause) => cause,
+            };
+            let found = match &unheard {
+                Some((peer, speech)) => speech.instead_of(&Speaks::Xrootd, *peer).await,
+                None => None,
+            };
+            return Err(
+                found.map_or_else(|| closed(&cause), |found| failed(found.error(url.scheme().name())))
+            );
         }
         wire.session = opening.session();
         let output = opening.output();
@@ -471,4 +498,15 @@ fn unopened(refused: Refused, url: &Url, token: Option<&Secret>) -> Unopened {
         Refused::Malformed(wrong) => malformed(&wrong),
     };
     Unopened::Failed(error.endpoint(url))
+}
+
+/// Ends with an error when the server stays silent and turns out to speak something else than XRootD's protocol.
+async fn speaks_otherwise(unheard: Option<&(SocketAddr, Speech)>, url: &Url) -> Error {
+    if let Some((peer, speech)) = unheard {
+        tokio::time::sleep(HANDSHAKE_SILENCE).await;
+        if let Some(found) = speech.instead_of(&Speaks::Xrootd, *peer).await {
+            return found.error(url.scheme().name());
+        }
+    }
+    std::future::pending().await
 }

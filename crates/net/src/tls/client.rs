@@ -162,6 +162,11 @@ pub fn rejection(cause: &io::Error) -> Option<Error> {
     }
 }
 
+/// Names of a server's certificate that are told: some have hundreds.
+const NAMES_TOLD: usize = 3;
+/// Characters of each: a name of DNS is no longer (RFC 1035, 2.3.4).
+const NAME_CHARS_MAX: usize = 253;
+
 /// The server's certificate is not believed.
 fn untrusted(why: &CertificateError) -> Error {
     let denied =
@@ -193,9 +198,38 @@ fn untrusted(why: &CertificateError) -> Error {
             denied("nobody who is trusted here made it (UnknownIssuer)".to_owned())
                 .hint("name its authority: --ca FILE, or the directory of authorities with X509_CERT_DIR")
         }
-        other => denied(format!("{other:?}"))
+        CertificateError::NotValidForNameContext { expected, presented } => {
+            let (found, more) = (presented.len().min(NAMES_TOLD), presented.len().saturating_sub(NAMES_TOLD));
+            let names: Vec<String> = presented[..found].iter().map(|name| plain_name(name)).collect();
+            let for_whom = match names.is_empty() {
+                true => "no host at all".to_owned(),
+                false => {
+                    names.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+                }
+            };
+            denied(format!("it is for {for_whom}, and not for {}", expected.to_str()))
+                .hint("call the server by a name in its certificate, or have that name put into it")
+        }
+        CertificateError::NotValidForName => denied("it is for another name".to_owned())
+            .hint("call the server by a name in its certificate, or have that name put into it"),
+        CertificateError::Other(other) => {
+            let why = match other.to_string() {
+                why if why.contains("CaUsedAsEndEntity") => {
+                    "it is an authority's own, and no server's".to_owned()
+                }
+                why => why,
+            };
+            denied(why).hint("name its authority with --ca FILE, or fix the server's certificate")
+        }
+        other => denied(other.to_string())
             .hint("name its authority with --ca FILE, or fix the server's certificate"),
     }
+}
+
+/// A name of a certificate, which rustls writes as `DnsName("a.example")` or `IpAddress(192.0.2.1)`.
+fn plain_name(name: &str) -> String {
+    let inner = name.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(name);
+    inner.chars().filter(|c| c.is_ascii_graphic() && *c != '"').take(NAME_CHARS_MAX).collect()
 }
 
 /// What an alert says of the client's certificate (RFC 8446, 6.2).

@@ -1,0 +1,153 @@
+#!/bin/sh
+# What takes too long for every change: the same tests under load and again and again, and longer looks for inputs and
+# moments that nobody thought of. About two hours on two cores; nothing else should run there.
+#
+#   scripts/test-long.sh            all of it
+#   scripts/test-long.sh STEP...    some: suite timing fuzz garbage restarts
+#
+#   suite      everything that `make test` runs as tests, while both cores are busy with something else
+#   timing     what waits for clocks, sockets or /proc, 20 times (LONG_ROUNDS), likewise
+#   fuzz       the smoke run of the fuzz targets with 500 000 inputs each (LONG_ITERATIONS), other ones each time
+#   garbage    garbage over root:// for ten minutes (LONG_GARBAGE_SECONDS)
+#   restarts   copies of every kind while their servers are killed and started again, for 30 minutes (LONG_MINUTES)
+#
+# Exit code 0 if nothing failed. A step that fails does not keep the others from running.
+set -eu
+cd "$(dirname "$0")/.."
+sh scripts/bootstrap.sh --test-long
+. scripts/env.sh
+export GRIDLANE_LONG_TESTS=1
+
+# Tests about moments: what they wait for comes from a clock, the kernel or another process. Words as `cargo test` has
+# them: package, test program or lib, part of the tests' names.
+timing='
+gridlane-engine lib small::
+gridlane-engine lib lane::
+gridlane-engine lib upload::
+gridlane-engine trouble
+gridlane-engine upload
+gridlane-engine hostile
+gridlane-engine mirrors
+gridlane-engine exchange
+gridlane-engine pool
+gridlane-engine root
+gridlane-net stream
+gridlane-net lib
+gridlane-server threads
+gridlane-server lifecycle
+gridlane-server limits
+gridlane-server operations
+gridlane-server get
+gridlane-server streams
+gridlane-server root_sessions
+gridlane-server root_reading
+gridlane-server root_identity
+gridlane-server crowd
+gridlane-server root_crowd
+gridlane-cli it ratios::
+gridlane-cli it serve::
+gridlane-cli it server_killed::
+gridlane-cli it small_files::
+gridlane-cli it statuses::
+gridlane-cli it resume
+gridlane-cli it stubborn::
+gridlane-cli it operate::
+gridlane-cli it root_copy::round_trips
+gridlane-cli it wan'
+
+failed=
+step() { # name, command...
+    name=$1
+    shift
+    printf '\n== %s (%s)\n' "$name" "$(date -u +%H:%M:%S)"
+    "$@" || {
+        failed="$failed $name"
+        echo "test-long: $name failed" >&2
+    }
+}
+
+load=
+unload() {
+    # stress and those that it has made, which would outlive it.
+    [ -z "$load" ] || kill -- "-$load" 2>/dev/null || true
+    load=
+}
+trap unload EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+under_load() { # command...
+    setsid stress --quiet --cpu "$(nproc)" &
+    load=$!
+    "$@" && result=0 || result=$?
+    unload
+    return "$result"
+}
+
+suite() {
+    cargo test --workspace --locked --no-fail-fast
+}
+
+timing() {
+    cargo test --workspace --locked --no-run --quiet
+    wrong=0
+    for round in $(seq "${LONG_ROUNDS:-20}"); do
+        echo "$timing" | while read -r package program filter; do
+            [ -n "$package" ] || continue
+            case $program in
+            lib) which=--lib ;;
+            *) which="--test $program" ;;
+            esac
+            # Words on purpose.
+            # shellcheck disable=SC2086
+            cargo test --quiet --locked --no-fail-fast --package "$package" $which -- $filter >"$log" 2>&1 </dev/null || {
+                cat "$log"
+                echo "test-long: round $round: $package $program $filter" >&2
+                exit 1
+            }
+        done || wrong=$((wrong + 1))
+    done
+    echo "$wrong of ${LONG_ROUNDS:-20} rounds failed"
+    [ "$wrong" = 0 ]
+}
+
+fuzz() {
+    seed=$(date +%s)
+    echo "GRIDLANE_FUZZ_SEED=$seed"
+    GRIDLANE_FUZZ_SEED=$seed GRIDLANE_FUZZ_ITERATIONS=${LONG_ITERATIONS:-500000} \
+        cargo test --release --locked --package gridlane-fuzz-targets --test smoke
+}
+
+garbage() {
+    GRIDLANE_GARBAGE_SECONDS=${LONG_GARBAGE_SECONDS:-600} cargo test --locked --package gridlane-server --test root_garbage
+}
+
+restarts() {
+    if [ ! -e scripts/stress-restarts.py ]; then
+        echo 'test-long: there is no scripts/stress-restarts.py' >&2
+        return 1
+    fi
+    cargo build --release --locked --package gridlane-cli
+    target=${CARGO_TARGET_DIR:-target}
+    python3 scripts/stress-restarts.py "$target/release/gridlane" --minutes "${LONG_MINUTES:-30}" \
+        --keep "$target/stress-restarts"
+}
+
+log=$(mktemp)
+trap 'unload; rm -f "$log"' EXIT
+[ $# -gt 0 ] || set -- suite timing fuzz garbage restarts
+for wanted; do
+    case $wanted in
+    suite | timing) step "$wanted" under_load "$wanted" ;;
+    fuzz | garbage | restarts) step "$wanted" "$wanted" ;;
+    *)
+        echo 'usage: scripts/test-long.sh [suite|timing|fuzz|garbage|restarts]...' >&2
+        exit 2
+        ;;
+    esac
+done
+[ -z "$failed" ] || {
+    echo "test-long: failed:$failed" >&2
+    exit 1
+}
+echo 'All of it passed.'
