@@ -242,6 +242,7 @@ impl Hasher {
             State::Sha256(_) => ChecksumKind::Sha256,
             State::Sha1(_) => ChecksumKind::Sha1,
             State::Sha512(_) => ChecksumKind::Sha512,
+            State::PosixCrc(_) => ChecksumKind::PosixCrc,
         }
     }
 

@@ -392,7 +392,7 @@ pub const SMALL_UPLOAD_BYTES_PER_S_MIN: u64 = 100_000;
 pub const SMALL_UPLOAD_BYTES_MAX: u64 = 1024 * 1024;
 /// Descriptors that a client has open whatever it does: standard input and output, what waits for events and signals, a list
 /// of what a tree has, a name service.
-pub const DESCRIPTORS_KEPT: usize = 14;
+pub const CLIENT_DESCRIPTORS_KEPT: usize = 14;
 /// Descriptors of a copy beside its lanes: its partial file, its journal, those through which the file is read back, a
 /// question to a source, the directory that is synced.
 pub const DESCRIPTORS_PER_COPY: usize = 6;

@@ -6,7 +6,7 @@
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gridlane_core::limits::{DESCRIPTORS_KEPT, DESCRIPTORS_PER_COPY};
+use gridlane_core::limits::{CLIENT_DESCRIPTORS_KEPT, DESCRIPTORS_PER_COPY};
 use rustix::process::{Resource, getrlimit};
 
 /// Copies that are running in this process.
@@ -45,7 +45,7 @@ impl Descriptors {
     /// For so many descriptors; `None`: there is no limit.
     fn of(count: Option<u64>) -> Descriptors {
         let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
-        Descriptors { free: count.saturating_sub(DESCRIPTORS_KEPT) }
+        Descriptors { free: count.saturating_sub(CLIENT_DESCRIPTORS_KEPT) }
     }
 
     /// Copies of one file each at the same time.
@@ -84,11 +84,11 @@ mod tests {
         for count in [32, 48, 64, 100, 256, 1024, 4096, 1 << 20] {
             let all = Descriptors::of(Some(count));
             let copies = all.copies_max();
-            let open = DESCRIPTORS_KEPT
+            let open = CLIENT_DESCRIPTORS_KEPT
                 + copies * (DESCRIPTORS_PER_COPY + all.lanes_beside(copies))
                 + all.listings_max();
             assert!(open as u64 <= count, "{open} of {count}");
-            assert!(all.lanes_beside(1) + DESCRIPTORS_PER_COPY + DESCRIPTORS_KEPT <= count as usize);
+            assert!(all.lanes_beside(1) + DESCRIPTORS_PER_COPY + CLIENT_DESCRIPTORS_KEPT <= count as usize);
         }
         for count in [Some(1024), None] {
             let all = Descriptors::of(count);

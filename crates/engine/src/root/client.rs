@@ -1,7 +1,7 @@
 //! One question with one answer: sessions, redirects, waits, and errors that name the endpoint.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gridlane_core::limits::{
     IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
