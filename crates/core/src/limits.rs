@@ -131,11 +131,9 @@ pub const FILE_AT_REST_MIN: Duration = Duration::from_secs(60);
 /// How often a GET looks again at a file that is being written, before it is told to come back: each time it waits for one
 /// system call of the writer, and for at most a tick of the kernel's clock.
 pub const FILE_SETTLE_TRIES: usize = 5;
-/// At the end of an answer that the kernel sends from its cache, this part of it is copied first: what the kernel still holds
-/// for the client when the last look is taken was copied then, and cannot change. A 32nd costs 3 % of the processor time.
+/// At the end of a large answer that the kernel sends from its cache, this part of it is copied first: what the kernel still
+/// holds for the client when the last look is taken was copied then, and cannot change. A 32nd costs 3 % of the processor time.
 pub const COPIED_TAIL_FRACTION: u64 = 32;
-/// The least of it, in bytes: one page, so that there is an end to hold back.
-pub const COPIED_TAIL_BYTES_MIN: u64 = 4096;
 /// The most of it, in bytes: what Linux keeps for one connection unless it is told otherwise (4 MiB to be sent, 6 MiB received).
 pub const COPIED_TAIL_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// Checksums that a storage keeps beside its files: 128 bytes each, so at most 128 MiB in each export.

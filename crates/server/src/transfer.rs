@@ -17,8 +17,8 @@
 //! padding would be a lie. So does one that was written to: when the last byte was read, and before it is
 //! sent, one `fstat` tells whether the bytes may be a mixture, and a client that misses the end will not take
 //! them for the file. That look would say nothing of a page that `sendfile` has put into the socket and that changes
-//! before it is on its way: so what was changed a moment ago is copied and not sent by the kernel, and of everything else
-//! the end is ([`COPIED_TAIL_BYTES_MAX`](limits::COPIED_TAIL_BYTES_MAX)). docs/reference/http.md says what that leaves.
+//! before it is on its way: so what was changed a moment ago is copied and not sent by the kernel, and of every other large
+//! answer the end is ([`COPIED_TAIL_BYTES_MAX`](limits::COPIED_TAIL_BYTES_MAX)). docs/reference/http.md says what that leaves.
 //!
 //! How long a client may take is [`Patience`]'s business.
 
@@ -67,7 +67,7 @@ impl<'a> Sender<'a> {
     pub(crate) async fn send_object(&mut self, object: &dyn Object, range: ByteRange) -> io::Result<()> {
         let file = object.as_file().filter(|_| !self.stream.is_tls());
         // From here on bytes are copied, and cannot change any more.
-        let copied_from = match file {
+        let mut copied_from = match file {
             Some(_) if is_at_rest(object) => range.end() - tail_bytes(range.len()),
             _ => range.start(),
         };
@@ -85,10 +85,18 @@ impl<'a> Sender<'a> {
                 Some(pace) => pace.ready(step).await,
                 None => step,
             };
-            let moved = match file {
-                Some(file) if direct > 0 && is_in_page_cache(object, at, step)? => {
-                    self.send_file_step(file, at, step).await?
-                }
+            let is_paced = self.shared.pace.is_some();
+            let moved = match file.filter(|_| direct > 0 && (step < left || !is_paced)) {
+                Some(file) if is_in_page_cache(object, at, step)? => match step < left {
+                    true => self.send_file_step(file, at, step).await?,
+                    // The last look, and at once all that there is. What the socket has no room for has to wait, and is copied.
+                    false => {
+                        self.check_unchanged(object).await?;
+                        let moved = self.send_file_at_once(file, at, step).await?;
+                        copied_from = at + moved as u64;
+                        moved
+                    }
+                },
                 _ => self.send_buffered_step(object, Step { at, len: step }, range.end()).await?,
             };
             at += moved as u64;
@@ -118,6 +126,17 @@ impl<'a> Sender<'a> {
             bytes = later;
         }
         Ok(())
+    }
+
+    /// Sends as much as the socket has room for now.
+    async fn send_file_at_once(&mut self, file: &File, at: u64, len: usize) -> io::Result<usize> {
+        consume_budget().await;
+        let Some(moved) = self.stream.try_send_file(file, at, len)? else { return Ok(0) };
+        *self.sent += moved as u64;
+        match self.patience.moved(moved).await.map_err(Impatience::of_sending)? {
+            0 => Err(shrunk()),
+            moved => Ok(moved),
+        }
     }
 
     /// Sends all of a step, however often the socket is full.
@@ -180,10 +199,12 @@ fn is_at_rest(object: &dyn Object) -> bool {
     }
 }
 
-/// How many bytes at the end of an answer of this length are copied.
+/// How many bytes at the end of an answer of this length are copied; none of one that the socket may take at once.
 fn tail_bytes(len: u64) -> u64 {
-    let tail = (len / limits::COPIED_TAIL_FRACTION).min(limits::COPIED_TAIL_BYTES_MAX);
-    tail.max(limits::COPIED_TAIL_BYTES_MIN).min(len)
+    match len <= SENDFILE_BYTES as u64 {
+        true => 0,
+        false => (len / limits::COPIED_TAIL_FRACTION).min(limits::COPIED_TAIL_BYTES_MAX),
+    }
 }
 
 /// Whether a step can be read without waiting, as far as some of its bytes tell: what lies between two of
@@ -405,6 +426,15 @@ pub(crate) fn shrunk() -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_copied_at_the_end_is_little() {
+        for (len, expected) in
+            [(1, 0), (512 << 10, 0), (1 << 20, 32 << 10), (320 << 20, 10 << 20), (u64::MAX, 10 << 20)]
+        {
+            assert_eq!(tail_bytes(len), expected, "{len}");
+        }
+    }
 
     #[test]
     fn the_mean_rate_counts_after_a_while_and_only_waiting_does() {
