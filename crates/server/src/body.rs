@@ -51,6 +51,11 @@ impl Inbox {
         &self.bytes[self.start..self.end]
     }
 
+    /// How much memory it takes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Says that the first `count` bytes are used.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;

@@ -255,7 +255,7 @@ fn admit(
         true => Holder::SERVER,
         false => shared.holder(peer.ip()),
     };
-    let mut admission = Admission::of(&shared, holder);
+    let admission = Admission::of(&shared, holder);
     if matches!(admission, Admission::TurnedAway(_, None)) {
         return;
     }
@@ -263,7 +263,8 @@ fn admit(
     let is_local = socket.local_addr().map_or(true, |local| local.ip().to_canonical().is_loopback());
     let (current, mut phase) = (current.clone(), phase.subscribe());
     connections.spawn(budget::on_behalf(Holder::of(peer.ip()), async move {
-        let _open = open;
+        // Dropped in this order from the last one on: who sees in the metrics that it has ended finds its place free.
+        let (_open, mut admission) = (open, admission);
         let stream = tokio::select! {
             stream = shared.acceptor.accept(socket) => stream,
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,

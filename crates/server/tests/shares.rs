@@ -128,7 +128,9 @@ fn one_protocol_leaves_connections_to_the_other() {
 
 #[test]
 fn sessions_that_hold_nothing_end_like_idle_connections() {
-    let site = support::site::site(|settings| settings.deadlines.idle = SOON);
+    // Longer than anybody here takes from one request to the next.
+    let idle = Duration::from_secs(3);
+    let site = support::site::site(|settings| settings.deadlines.idle = idle);
     let token = site.iam.token("storage.read:/", 600);
     let mut proved = RootClient::stranger(site.server.address);
     let asked = Protocol { version: 0x511, flags: ClientFlags::CAN_TLS, expect: Expect::Login };
@@ -140,7 +142,7 @@ fn sessions_that_hold_nothing_end_like_idle_connections() {
         .ask(Auth { kind: ztn::NAME.to_vec(), credentials: ztn::encode(&Secret::new(token)) }, &[])
         .unwrap();
 
-    let server = TestServer::with(|settings| settings.deadlines.idle = SOON);
+    let server = TestServer::with(|settings| settings.deadlines.idle = idle);
     server.write("f", "hello");
     let mut with_file = RootClient::connect(server.address);
     let handle = with_file.open("/f", OpenOptions::READ).unwrap();
@@ -267,7 +269,7 @@ fn listings_that_are_not_read_leave_room_and_are_cut() {
     let server = TestServer::of(Arc::new(storage), |settings| {
         with_admin(settings);
         settings.shares.listing_bytes = Share { all: 4 << 20, one: 1 << 20 };
-        settings.deadlines.listing_stall = Duration::from_secs(2);
+        settings.deadlines.listing_stall = Duration::from_secs(5);
     });
     let ask = "GET / HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
     let mut stuck = connect(server.address, 0, 0, true);
@@ -276,8 +278,10 @@ fn listings_that_are_not_read_leave_room_and_are_cut() {
     // One client more, elsewhere, is served meanwhile.
     let mut other = Client::from(THERE, server.address);
     other.send(ask);
-    assert!(other.response(false).body.len() > 4 << 20);
-    assert_eq!(used(&server, "listing_bytes"), 1 << 20, "the first is still there");
+    other.head();
+    // Both are there.
+    assert_eq!(used(&server, "listing_bytes"), 2 << 20);
+    drop(other);
     // And another one of the same address when the first was cut.
     let mut second = connect(server.address, 0, 1, false);
     second.write_all(ask.as_bytes()).unwrap();
@@ -285,8 +289,9 @@ fn listings_that_are_not_read_leave_room_and_are_cut() {
     second.read_to_end(&mut page).unwrap();
     assert!(page.starts_with(b"HTTP/1.1 200 ") && page.ends_with(b"]\n") || page.ends_with(b"]"));
     let (_, log) = server.stop();
-    let cut = log.iter().find(|record| record["error"].is_string()).unwrap();
-    assert!(cut["error"].as_str().unwrap().contains("took no byte"), "{cut}");
+    let is_cut =
+        |record: &serde_json::Value| record["error"].as_str().is_some_and(|why| why.contains("took no byte"));
+    assert!(log.iter().any(is_cut), "{log:?}");
 }
 
 #[test]

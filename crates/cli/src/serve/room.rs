@@ -121,9 +121,12 @@ impl Threads {
     /// What the process can have beside `workers` that serve connections. Fails when that is too little: a runtime that lacks
     /// a thread neither works nor says so.
     pub(crate) fn to_be_had(workers: usize) -> Result<Threads> {
-        Threads::by(workers, |work| std::thread::Builder::new().spawn(work)).inspect(|threads| {
-            drop((threads.kept == threads.blocking).then(|| FEW_THREADS.set(threads.blocking)))
-        })
+        let threads = Threads::by(workers, |work| std::thread::Builder::new().spawn(work))?;
+        if threads.kept == threads.blocking {
+            // There is one server in a process.
+            let _ = FEW_THREADS.set(threads.blocking);
+        }
+        Ok(threads)
     }
 
     fn by(workers: usize, mut spawn: impl FnMut(Work) -> io::Result<JoinHandle<()>>) -> Result<Threads> {

@@ -52,7 +52,7 @@ fn with_too_few_descriptors_it_does_not_start() {
     let mut command = limited(&scratch, "ulimit -n 30");
     command.env("XDG_DATA_HOME", scratch.path());
     let outcome = Running::start(command).wait();
-    outcome.fails(9, "caller", false, &["may have 30 files open", "needs 40", "ulimit -n"]);
+    outcome.exits(9).says(&["may have 30 files open", "needs 40", "ulimit -n"]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn without_threads_it_does_not_start() {
         command
     };
     let outcome = Running::start(serve(6)).wait_within(Duration::from_secs(60));
-    outcome.fails(9, "caller", false, &["threads", "can be had", "ulimit -u", "pids.max"]);
+    outcome.exits(9).says(&["threads", "can be had", "ulimit -u", "pids.max"]);
     // With few it serves by those, and says so; checksums and uploads need some of them.
     let cores = std::thread::available_parallelism().unwrap().get() as u32;
     let mut command = serve(cores + 40);

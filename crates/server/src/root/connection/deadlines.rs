@@ -79,7 +79,8 @@ impl Connection {
                     self.clock.has_released = true;
                     self.wire.inbox.release();
                     self.wire.stream.release_buffers();
-                    self.memory.release();
+                    let input_bytes = self.wire.inbox.held_bytes() + self.asked_bytes;
+                    self.memory.release(input_bytes, self.outbox.held_bytes());
                 } else {
                     earliest(end);
                 }

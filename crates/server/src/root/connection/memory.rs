@@ -24,15 +24,14 @@ impl Memory {
     /// Has the budget cover so many bytes of requests and of answers, as far as it can. What was taken once is kept until
     /// [`release`](Memory::release): a connection that is busy does not come here for each request.
     pub(super) fn cover(&mut self, shared: &Shared, input_bytes: usize, output_bytes: usize) {
-        let input = input_bytes.saturating_sub(limits::ROOT_INPUT_BYTES_FREE);
-        let output = output_bytes.saturating_sub(limits::ROOT_OUTPUT_BYTES_FREE);
+        let (input, output) = counted(input_bytes, output_bytes);
         let needed = input + output;
         (self.lacks_input, self.lacks_output) = (false, false);
         let leased = self.lease.as_ref().map_or(0, Lease::amount);
         if needed <= leased {
             return;
         }
-        let wanted = needed.next_multiple_of(limits::ROOT_MEMORY_STEP_BYTES);
+        let wanted = in_steps(needed);
         let outcome = match &mut self.lease {
             Some(lease) => lease.try_resize(wanted),
             None => {
@@ -45,8 +44,62 @@ impl Memory {
         }
     }
 
-    /// Gives back what is not needed at the moment, of which nothing is.
-    pub(super) fn release(&mut self) {
-        *self = Memory::default();
+    /// Gives back what is not needed for so many bytes: a connection on which nothing happens may have half a request.
+    pub(super) fn release(&mut self, input_bytes: usize, output_bytes: usize) {
+        let (input, output) = counted(input_bytes, output_bytes);
+        match in_steps(input + output) {
+            0 => self.lease = None,
+            needed => {
+                if let Some(lease) = self.lease.as_mut().filter(|lease| lease.amount() > needed) {
+                    // Less is always there.
+                    let _ = lease.try_resize(needed);
+                }
+            }
+        }
+    }
+}
+
+/// What of so many bytes of requests and of answers counts.
+fn counted(input_bytes: usize, output_bytes: usize) -> (usize, usize) {
+    let input = input_bytes.saturating_sub(limits::ROOT_INPUT_BYTES_FREE);
+    (input, output_bytes.saturating_sub(limits::ROOT_OUTPUT_BYTES_FREE))
+}
+
+fn in_steps(bytes: usize) -> usize {
+    bytes.next_multiple_of(limits::ROOT_MEMORY_STEP_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::{context_of, export_at};
+    use crate::settings::Share;
+
+    #[test]
+    fn what_is_held_is_counted_for_as_long_as_it_is() {
+        const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
+        const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
+        const OUTPUT: usize = limits::ROOT_OUTPUT_BYTES_FREE;
+        let context = context_of(vec![export_at("/")], |settings| {
+            settings.shares.root_memory_bytes = Share { all: 10 * STEP, one: 10 * STEP };
+        });
+        let shared = &context.shared;
+        let used = || shared.budgets.root_memory.used() / STEP;
+        let mut memory = Memory::default();
+        memory.cover(shared, INPUT, OUTPUT);
+        assert_eq!((used(), memory.lacks_input, memory.lacks_output), (0, false, false));
+        memory.cover(shared, INPUT + 4 * STEP, OUTPUT + 1);
+        assert_eq!(used(), 5);
+        // Half a request stays, however long nothing happens.
+        memory.release(INPUT + 4 * STEP, 0);
+        assert_eq!(used(), 4);
+        memory.cover(shared, INPUT + 11 * STEP, 0);
+        assert_eq!((used(), memory.lacks_input, memory.lacks_output), (4, true, false));
+        memory.cover(shared, INPUT, OUTPUT + 11 * STEP);
+        assert_eq!((memory.lacks_input, memory.lacks_output), (false, true));
+        memory.cover(shared, INPUT, OUTPUT);
+        assert_eq!((used(), memory.lacks_input, memory.lacks_output), (4, false, false));
+        memory.release(INPUT, OUTPUT);
+        assert_eq!(used(), 0);
     }
 }
