@@ -113,9 +113,9 @@ fn with_threads(count: u32, binary: &Path, words: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let mut command = isolated(Command::new("/bin/sh"));
-    command.args(["-c", &format!("ulimit -u {count}; exec \"$0\" \"$@\""), text(binary)]);
-    command.args(words).uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
+    let mut command = isolated(Command::new("prlimit"));
+    command.arg(format!("--nproc={count}")).arg(binary).args(words);
+    command.uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
     Some(command)
 }
 
