@@ -47,7 +47,7 @@ pub fn refuse_planted(path: &Path, meta: &Metadata) -> Result<()> {
     let found = walk(path)?;
     match found.parent().is_none_or(|directory| is_trusted(directory, meta.uid())) {
         true => Ok(()),
-        false => Err(planted(&found, "it")),
+        false => Err(planted(&found, "what is")),
     }
 }
 

@@ -113,9 +113,9 @@ fn with_threads(count: u32, binary: &Path, words: &[&str]) -> Option<Command> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
-    let mut command = isolated(Command::new("/bin/sh"));
-    command.args(["-c", &format!("ulimit -u {count}; exec \"$0\" \"$@\""), text(binary)]);
-    command.args(words).uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
+    let mut command = isolated(Command::new("prlimit"));
+    command.arg(format!("--nproc={count}")).arg(binary).args(words);
+    command.uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
     Some(command)
 }
 
@@ -249,4 +249,29 @@ fn a_replaced_file_lets_nothing_run_as_somebody_else() {
     command.arg("--force");
     run(command).ok();
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o755);
+}
+
+/// Giving links away needs a privilege, which those who run the tests as root have.
+#[test]
+fn what_somebody_else_put_into_a_directory_like_tmp_is_not_written_through() {
+    use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+    let scratch = Scratch::new();
+    let (source, victim) = (scratch.file("a", b"new"), scratch.file("mine/victim", b"precious"));
+    let (source_tree, shared) = (scratch.dir("tree/below"), scratch.dir("shared"));
+    fs::write(source_tree.join("f"), b"new").unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o1777)).unwrap();
+    let (link, way) = (shared.join("link"), shared.join("way"));
+    symlink(&victim, &link).unwrap();
+    symlink(scratch.join("mine"), &way).unwrap();
+    if lchown(&link, Some(4242), None).is_err() || lchown(&way, Some(4242), None).is_err() {
+        return;
+    }
+    for target in [&link, &way, &way.join("victim"), &way.join("new")] {
+        let mut command = cp(&source, target);
+        command.arg("--force");
+        run(command).fails(4, "local", false, &["belongs to somebody else"]);
+    }
+    assert_ne!(run(cp_r(format!("{}/", scratch.join("tree").display()), &way)).code, Some(0));
+    assert_eq!(fs::read(&victim).unwrap(), b"precious");
+    assert_eq!(fs::read_dir(scratch.join("mine")).unwrap().count(), 1, "something was made behind the link");
 }
