@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use gridlane_core::ChecksumKind;
@@ -27,15 +28,17 @@ fn at_once(bytes: &Arc<Vec<u8>>) -> Rogue {
     Rogue::start(move |request| object.answer(request))
 }
 
-/// A replica that answers when so many bytes are beside the target, or the copy has ended without it.
+/// A replica that answers from when so many bytes are beside the target, or the copy has ended without it.
 fn last(bytes: &Arc<Vec<u8>>, target: &Path, after: usize) -> Rogue {
-    let (object, target) = (Object::new(bytes), target.to_owned());
+    let (object, target, is_open) = (Object::new(bytes), target.to_owned(), AtomicBool::new(false));
     Rogue::start(move |request| {
         let begun = Instant::now();
         let is_there = || occupied_bytes(&part_of(&target)) >= after as u64 || target.exists();
-        while !is_there() && begun.elapsed() < DEADLINE {
+        while !is_open.load(Relaxed) && !is_there() && begun.elapsed() < DEADLINE {
             std::thread::sleep(Duration::from_millis(1));
         }
+        // The copy begins again when it has learned of another size.
+        is_open.store(true, Relaxed);
         object.answer(request)
     })
 }
