@@ -39,6 +39,10 @@ SIZES = [*SMALL_SIZES, 1 << 20, (1 << 20) + 1, 3_333_333, 8 << 20, 16_777_213, 3
 TREE_SIZES = [0, 1, 100, 5_000, 20_000, 65_537, 300_000]
 TREE_FILES = 60
 SCHEMES = ["http", "https", "root", "roots"]
+# What happens to servers, and how often.
+TROUBLES = {"now": 8, "gap": 4, "twice": 2, "pause": 1, "drain": 2, "other": 2, "stranger": 1}
+# What is copied, and how often.
+COPIES = {"file": 10, "mirrors": 12, "tree": 2, "pipe": 1, "upload": 3, "between": 1}
 # How long a server may take to listen again, and a copy to end, before something is wrong with the machine.
 START_MAX_S = 60
 COPY_MAX_S = 400
@@ -259,8 +263,8 @@ class Worker(threading.Thread):
             if self.is_calm.is_set():
                 continue
             server = chance.choice(self.servers)
-            kinds = ["now"] * 8 + ["gap"] * 4 + ["twice"] * 2 + ["pause"] + ["drain"] * 2 + ["other"] * 2 + ["stranger"]
-            kind = chance.choice(kinds)
+            kinds = [kind for kind in TROUBLES if not self.options.troubles or kind in self.options.troubles]
+            kind = chance.choices(kinds, [TROUBLES[kind] for kind in kinds])[0]
             with server.lock:
                 self.log.counts[f"trouble {kind}"] += 1
                 getattr(self, f"trouble_{kind}")(server, chance)
@@ -305,7 +309,7 @@ class Worker(threading.Thread):
     # Copies.
 
     def copy(self):
-        kinds = {"file": 10, "mirrors": 12, "tree": 2, "pipe": 1, "upload": 3, "between": 1}
+        kinds = {kind: often for kind, often in COPIES.items() if kind in (self.options.kinds or COPIES)}
         kind = self.chance.choices(list(kinds), list(kinds.values()))[0]
         self.copies += 1
         place = self.place / f"copy{self.copies}"
@@ -359,9 +363,9 @@ class Worker(threading.Thread):
         servers = [self.chance.choice(self.servers) for _ in range(count)]
         if self.chance.random() < 0.7 and count <= len(self.servers):
             servers = self.chance.sample(self.servers, count)
-        same = self.chance.choice(SCHEMES)
+        same = self.chance.choice(self.options.schemes or SCHEMES)
         is_mixed = self.chance.random() < 0.3
-        return [server.url(self.chance.choice(SCHEMES) if is_mixed else same, name) for server in servers]
+        return [server.url(self.chance.choice(self.options.schemes or SCHEMES) if is_mixed else same, name) for server in servers]
 
     def file_name(self):
         return self.chance.choice(self.originals.files)
@@ -413,7 +417,7 @@ class Worker(threading.Thread):
         name = self.file_name()
         server = self.chance.choice(self.servers)
         stored = f"up-{self.copies}"
-        target = server.url(self.chance.choice(SCHEMES), stored)
+        target = server.url(self.chance.choice(self.options.schemes or SCHEMES), stored)
 
         def compare(code):
             # It may have gone to the other server: then it is there, and nowhere else.
@@ -426,7 +430,7 @@ class Worker(threading.Thread):
         name = self.file_name()
         one, two = self.chance.choice(self.servers), self.chance.choice(self.servers)
         stored = f"between-{self.copies}"
-        scheme = self.chance.choice(["http", "https"])
+        scheme = self.chance.choice([one for one in self.options.schemes or SCHEMES if one.startswith("http")])
 
         def compare(code):
             found = self.compare(code, name, two.directory / stored)
@@ -553,6 +557,9 @@ def main():
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of what is copied and what happens; not of when the kernel does what")
     parser.add_argument("--copies", type=int, default=4, help="at once")
     parser.add_argument("--servers", type=int, help="of each worker [default: one to three]")
+    parser.add_argument("--kinds", nargs="*", choices=COPIES, help="of copies [default: all]")
+    parser.add_argument("--troubles", nargs="*", choices=TROUBLES, help="of servers [default: all]")
+    parser.add_argument("--schemes", nargs="*", choices=SCHEMES, help="[default: all]")
     parser.add_argument("--pause-s", type=float, default=2.0, help="mean time between two things that happen to a worker's servers")
     parser.add_argument("--work", type=pathlib.Path, default=None, help="where files lie meanwhile [default: a new directory in /tmp]")
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path("stress-restarts"))

@@ -84,9 +84,11 @@ async fn what_another_program_on_the_port_of_a_server_sends_is_not_taken() {
             // The other one is to be asked again as long as there is something to fetch.
             let begun = Instant::now();
             let is_first = seen.field("range").is_none_or(|range| range.starts_with("bytes=0-"));
-            while !is_first && seen_by_other.load(Ordering::SeqCst) < 2 && begun.elapsed() < DEADLINE {
-                std::thread::sleep(Duration::from_millis(1));
-            }
+            tokio::task::block_in_place(|| {
+                while !is_first && seen_by_other.load(Ordering::SeqCst) < 2 && begun.elapsed() < DEADLINE {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
             part(seen, 0, tag)
         })
         .await;
@@ -107,7 +109,8 @@ async fn what_another_program_on_the_port_of_a_server_sends_is_not_taken() {
         let (outcome, _) = fetch(vec![one.url("/f"), two.url("/f")], &path).await;
         assert!(outcome.result.is_ok(), "{:?}", outcome.result);
         assert!(std::fs::read(path).unwrap() == content(0), "a mixture");
-        assert!(two.seen().len() >= 2, "it was asked again");
+        let asked_for_bytes = two.seen().iter().filter(|seen| seen.method() == "GET").count();
+        assert!(asked_for_bytes >= 2, "it was asked again");
     }
 }
 
