@@ -157,6 +157,11 @@ impl Connection {
         self
     }
 
+    /// Leaves it to others to find out what the server speaks: an error is told at once.
+    pub(crate) fn asks_nobody(&mut self) {
+        self.speech = None;
+    }
+
     /// Whether this is a connection that carried requests before and is of no use any more: it was closed, as
     /// a server may at any time, before a byte came in answer to the last request; or what came was no answer,
     /// but the rest of an earlier one (WsgiDAV sends a body after a HEAD that fails). `error` says how that
