@@ -158,7 +158,8 @@ async fn open_to_change(
     };
     let path_key = Key::Path(spot.export.path.clone(), spot.object.clone());
     let usage = how.usage();
-    let mut locks: Vec<Lock> = how.lock(context, path_key, usage)?.into_iter().collect();
+    let path_lock = how.lock(context, path_key, usage)?;
+    let mut locks: Vec<Lock> = Vec::new();
     let open = || {
         // What is to be changed in place is locked before: opening may take its bytes away.
         let before = match spot.storage().look(&spot.object) {
@@ -205,6 +206,8 @@ async fn open_to_change(
         Ok((file, metadata))
     };
     let (file, metadata) = context.shared.disk.run(open).await?;
+    // Readers of what is there have a lock of the file alone: one of them who made it is counted among them.
+    locks.extend(path_lock.filter(|_| usage == Usage::Changing || is_pending));
     Ok((Content::Changing { file, metadata: metadata.clone(), is_pending }, metadata, locks))
 }
 
