@@ -32,7 +32,7 @@ const FILE_BYTES_MAX: u64 = 256;
 
 /// A key for journals. It is never printed.
 #[derive(Clone)]
-pub struct JournalKey(hmac::Key);
+pub struct JournalKey(Arc<hmac::Key>);
 
 impl fmt::Debug for JournalKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,7 +43,7 @@ impl fmt::Debug for JournalKey {
 impl JournalKey {
     /// A key of these bytes.
     pub fn new(bytes: &[u8; KEY_BYTES]) -> JournalKey {
-        JournalKey(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+        JournalKey(Arc::new(hmac::Key::new(hmac::HMAC_SHA256, bytes)))
     }
 
     /// The tag of a message that has these parts.
