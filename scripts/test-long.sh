@@ -69,7 +69,7 @@ step() { # name, command...
 load=
 unload() {
     # stress and those that it has made, which would outlive it.
-    [ -z "$load" ] || kill -- "-$load" 2>/dev/null || true
+    [ -z "$load" ] || kill -- "-$load" 2>/dev/null || kill "$load" 2>/dev/null || true
     load=
 }
 trap unload EXIT
@@ -90,7 +90,7 @@ suite() {
 
 timing() {
     cargo test --workspace --locked --no-run --quiet
-    wrong=0
+    : >"$failures"
     for round in $(seq "${LONG_ROUNDS:-20}"); do
         echo "$timing" | while read -r package program filter; do
             [ -n "$package" ] || continue
@@ -102,13 +102,15 @@ timing() {
             # shellcheck disable=SC2086
             cargo test --quiet --locked --no-fail-fast --package "$package" $which -- $filter >"$log" 2>&1 </dev/null || {
                 cat "$log"
-                echo "test-long: round $round: $package $program $filter" >&2
-                exit 1
+                echo "round $round: $package $program $filter" | tee -a "$failures"
             }
-        done || wrong=$((wrong + 1))
+        done
     done
-    echo "$wrong of ${LONG_ROUNDS:-20} rounds failed"
-    [ "$wrong" = 0 ]
+    if [ -s "$failures" ]; then
+        echo "what failed in ${LONG_ROUNDS:-20} rounds:"
+        cat "$failures"
+        return 1
+    fi
 }
 
 fuzz() {
@@ -134,7 +136,8 @@ restarts() {
 }
 
 log=$(mktemp)
-trap 'unload; rm -f "$log"' EXIT
+failures=$(mktemp)
+trap 'unload; rm -f "$log" "$failures"' EXIT
 [ $# -gt 0 ] || set -- suite timing fuzz garbage restarts
 for wanted; do
     case $wanted in
