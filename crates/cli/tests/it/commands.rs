@@ -130,7 +130,7 @@ fn a_person_reads_what_whose_fault_and_whether_to_retry() {
         run(plain)
     };
     let missing = server.url("missing");
-    let outcome = said(&missing).exits(3).says(&[&missing, "the server's side]"]);
+    let outcome = said(&missing).exits(3).says(&[&missing, "there is no such file"]);
     assert!(!outcome.stderr.contains("retrying"), "{}", outcome.describe());
     let nowhere = crate::support::rogue::closed_port_url("f");
     said(&nowhere).exits(6).says(&[

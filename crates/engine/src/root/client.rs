@@ -178,7 +178,8 @@ impl Client {
         let aim = Aim::Bind(trunk.session.id);
         let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
         let route = self.dialer.route(&way.at)?;
-        let opened = Connection::open(&self.dialer, &route, &way.at, opening, Answers::default()).await;
+        let opened =
+            Connection::open(&self.dialer, &route, &way.at, opening, Answers::default(), false).await;
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Closed(error) | Unopened::Failed(error) => error,
             Unopened::StepByStep => Error::new(ErrorKind::Denied, "it cannot be joined like that"),
@@ -466,10 +467,12 @@ impl Client {
             who.cgi = [who.cgi.as_slice(), b"&", token].concat();
         }
         let must_tls = way.at.scheme() == Scheme::Roots;
+        // A server that hangs up on a flight may take the steps.
+        let asks = flight == Flight::Steps;
         let opening = Opening::new(who, Aim::Login, flight, must_tls, first);
         let route = self.dialer.route(&way.at).map_err(failed)?;
         let route = if as_user { route.as_user() } else { route };
-        let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers).await;
+        let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;
         let told = |error: Error| self.shown(way, token.clone()).login_error(error);
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Failed(error) => Unopened::Failed(told(error)),

@@ -112,13 +112,15 @@ impl Connection {
         }
     }
 
-    /// Connects, and opens a session as `opening` says. `answers` knows of requests that the opening sends.
+    /// Connects, and opens a session as `opening` says. `answers` knows of requests that the opening sends. `asks`:
+    /// when the server hangs up, it is found out whether something else is spoken there.
     pub(super) async fn open(
         dialer: &Dialer,
         route: &Route,
         url: &Url,
         mut opening: Opening,
         answers: Answers,
+        asks: bool,
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
@@ -201,8 +203,8 @@ impl Connection {
                 Err(cause) => cause,
             };
             let found = match &unheard {
-                Some((peer, speech)) => speech.instead_of(&Speaks::Xrootd, *peer).await,
-                None => None,
+                Some((peer, speech)) if asks => speech.instead_of(&Speaks::Xrootd, *peer).await,
+                _ => None,
             };
             return Err(
                 found.map_or_else(|| closed(&cause), |found| failed(found.error(url.scheme().name())))
