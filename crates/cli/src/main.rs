@@ -104,7 +104,7 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
             if error.use_stderr() { config::blamed_variables(&command, &args, &error) } else { Vec::new() };
         let code = failed(error);
         if !blamed.is_empty() {
-            eprintln!("The environment says so: {}", blamed.join(" "));
+            tell!("The environment says so: {}", blamed.join(" "));
         }
         code
     })?;

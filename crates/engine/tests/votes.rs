@@ -80,7 +80,7 @@ impl Replica {
             gate.wait();
         }
         let size = self.bytes.len();
-        let wanted = seen.field("want-digest").and_then(|_| self.says.as_ref());
+        let wanted = seen.field("want-digest").and(self.says.as_ref());
         let digest = wanted.map(|said| format!("Digest: {}\r\n", digest::encode(said))).unwrap_or_default();
         let fields = format!("{digest}{}", self.fields);
         if seen.method() == "HEAD" {

@@ -138,7 +138,7 @@ async fn list(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &S
         page.shrink_to_fit();
         // One that has become larger than any was thought to be is sent all the same.
         let _ = lease.try_resize(page.len());
-        reply.lease = Some(lease);
+        reply.lease = Some(Box::new(lease));
     }
     reply
 }

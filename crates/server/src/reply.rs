@@ -91,7 +91,7 @@ pub(crate) struct Reply {
     /// For the log.
     pub(crate) cause: Option<String>,
     /// Held until the answer is sent, by a payload that takes much memory.
-    pub(crate) lease: Option<Lease>,
+    pub(crate) lease: Option<Box<Lease>>,
 }
 
 impl Reply {

@@ -176,7 +176,9 @@ pub(crate) async fn keep_threads(count: usize) -> Result<()> {
     let begun: Vec<_> = (0..count)
         .map(|_| {
             let all = Arc::clone(&all);
-            tokio::task::spawn_blocking(move || drop(all.wait()))
+            tokio::task::spawn_blocking(move || {
+                all.wait();
+            })
         })
         .collect();
     let together = async {
