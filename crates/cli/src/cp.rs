@@ -70,8 +70,8 @@ pub(crate) async fn run(args: &CpArgs, global: &Global, output: &Output) -> Resu
     let lister = Lister::new(client.clone());
     let is_many = args.paths.source.len() > 1 || args.files_from.is_some();
     match is_many || args.recursive && lister.is_directory(&parse(&args.paths.source[0])?).await? {
-        true => tree::run(args, lister, &mut watch, output).await,
-        false => one(args, client, &mut watch, output).await,
+        true => Box::pin(tree::run(args, lister, &mut watch, output)).await,
+        false => Box::pin(one(args, client, &mut watch, output)).await,
     }
 }
 
@@ -157,7 +157,7 @@ async fn one(args: &CpArgs, client: Client, watch: &mut Watch, output: &Output) 
     tokio::pin!(stop);
     let (mut failed, mut count) = (Vec::new(), jobs.len());
     while let Some(job) = jobs.pop_front() {
-        match copy_one(job, args, planner.client.clone(), watch, output, stop.as_mut()).await {
+        match Box::pin(copy_one(job, args, planner.client.clone(), watch, output, stop.as_mut())).await {
             Ended::Well => {}
             Ended::Badly(error) => {
                 let is_stopped = error.kind() == ErrorKind::Interrupted;
@@ -326,7 +326,7 @@ async fn copy_one(
     }
     let mut screen = Screen::new(&urls, args.progress, output);
     let mut watched = Watched { observer: &mut screen, watch };
-    let outcome = copy(spec, client, &mut watched as &mut dyn Observer, stop).await;
+    let outcome = Box::pin(copy(spec, client, &mut watched as &mut dyn Observer, stop)).await;
     screen.clear();
     if let Some(error) = keep(&outcome, keeps, facts.modified)
         && !output.quiet

@@ -138,18 +138,19 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
 }
 
 async fn run(cli: Cli, output: Output) -> Result<ExitCode> {
+    // On the heap: without optimization each would have its part of the stack.
     match cli.command {
-        Command::Cp(args) => cp::run(&args, &cli.global, &output).await,
-        Command::Serve(args) => serve::run(&args, &cli.global).await,
-        Command::Ls(args) => files::ls(&args, &cli.global).await,
-        Command::Stat(args) => files::stat(&args, &cli.global).await,
-        Command::Cat(args) => files::cat(&args, &cli.global).await,
-        Command::Rm(args) => files::rm(&args, &cli.global).await,
-        Command::Checksum(args) => files::checksum(&args, &cli.global).await,
-        Command::Mkdir(args) => files::mkdir(&args, &cli.global).await,
-        Command::Mv(args) => files::mv(&args, &cli.global).await,
-        Command::Df(args) => files::df(&args, &cli.global).await,
-        Command::Doctor(args) => doctor::run(&args, &cli.global).await,
+        Command::Cp(args) => Box::pin(cp::run(&args, &cli.global, &output)).await,
+        Command::Serve(args) => Box::pin(serve::run(&args, &cli.global)).await,
+        Command::Ls(args) => Box::pin(files::ls(&args, &cli.global)).await,
+        Command::Stat(args) => Box::pin(files::stat(&args, &cli.global)).await,
+        Command::Cat(args) => Box::pin(files::cat(&args, &cli.global)).await,
+        Command::Rm(args) => Box::pin(files::rm(&args, &cli.global)).await,
+        Command::Checksum(args) => Box::pin(files::checksum(&args, &cli.global)).await,
+        Command::Mkdir(args) => Box::pin(files::mkdir(&args, &cli.global)).await,
+        Command::Mv(args) => Box::pin(files::mv(&args, &cli.global)).await,
+        Command::Df(args) => Box::pin(files::df(&args, &cli.global)).await,
+        Command::Doctor(args) => Box::pin(doctor::run(&args, &cli.global)).await,
         Command::Wan(_)
         | Command::Pki(_)
         | Command::Auth(_)

@@ -196,7 +196,7 @@ pub async fn copy(
     loop {
         let next = again::same(&target);
         let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
-        let (outcome, is_stuck) = run::run(spec, client.clone(), observer, stop.as_mut()).await;
+        let (outcome, is_stuck) = Box::pin(run::run(spec, client.clone(), observer, stop.as_mut())).await;
         let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
         let Some(pause) = again.after(error, Time::from_origin(began.elapsed())) else { return outcome };
         tokio::select! {

@@ -140,7 +140,7 @@ pub(crate) async fn run(
             (Outcome { report, result: Err(error), metalink: None }, false)
         }
         Ok((mut run, found)) => {
-            let result = run.move_all(found, stop).await;
+            let result = Box::pin(run.move_all(found, stop)).await;
             let report = run.report();
             run.learn();
             let metalink = run.found_metalink.take().filter(|_| result.is_err());
@@ -252,7 +252,9 @@ impl<'a> Run<'a> {
     async fn move_all(&mut self, found: Found, stop: impl Future<Output = ()>) -> Result<()> {
         tokio::pin!(stop);
         let work = async {
-            self.take_up(found).await?;
+            // What happens once in a copy has its state on the heap: without optimization the stack would have room for all of
+            // it at once.
+            Box::pin(self.take_up(found)).await?;
             if let (None, Some(size_bytes)) = (self.size_bytes, self.options.known.size_bytes) {
                 self.agree(size_bytes).await?;
             }
@@ -272,13 +274,14 @@ impl<'a> Run<'a> {
                     Err(_) if self.is_refused() && self.refetch_wrong_pieces() => {}
                     // Those who are believed at the moment cannot deliver: believe others.
                     Err(error) if self.suspects.is_some() && self.is_refused() => {
-                        self.believe_others(error).await?
+                        Box::pin(self.believe_others(error)).await?
                     }
                     outcome => outcome?,
                 }
                 self.is_stuck = false;
-                if self.plan.is_complete() && self.judge().await? && self.is_fit().await? {
-                    return self.finish().await;
+                if self.plan.is_complete() && Box::pin(self.judge()).await? && Box::pin(self.is_fit()).await?
+                {
+                    return Box::pin(self.finish()).await;
                 }
             }
         };
@@ -503,7 +506,9 @@ impl<'a> Run<'a> {
                 }
                 self.plan.handle(now, plan::Event::Pipelines { lane });
             }
-            Notice::Identified { source, size_bytes } => self.identified(source as usize, size_bytes).await?,
+            Notice::Identified { source, size_bytes } => {
+                Box::pin(self.identified(source as usize, size_bytes)).await?
+            }
             Notice::Received { lane, bytes, fresh_bytes } => {
                 if let Some(entry) = self.lanes.get(&lane) {
                     let replica = &mut self.replicas[entry.source];

@@ -150,7 +150,8 @@ impl Target {
                 start_writeback(partial.file(), offset, bytes.len() as u64);
                 self.is_slow.store(begun.elapsed() > PAGE_CACHE_MAX, Relaxed);
             }
-            Sink::Ordered(feed) => feed.push(lane, offset, bytes).await?,
+            // On the heap: all that an upload may have to do is in it.
+            Sink::Ordered(feed) => Box::pin(feed.push(lane, offset, bytes)).await?,
         }
         self.busy_ns.fetch_add(begun.elapsed().as_nanos() as u64, Relaxed);
         Ok(())

@@ -4,6 +4,8 @@
 //! The engine is simulated too: it has the bytes of whoever was first, and when they are wrong it believes one replica
 //! after the other.
 
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Time};
@@ -201,11 +203,8 @@ impl Run<'_> {
             }
             Happening::States(number) => {
                 self.votes.heard(number, now);
-                match &self.fleet[number].states {
-                    Some((of, kinds)) => {
-                        self.votes.states(number, kinds.iter().map(|kind| checksum(*of, *kind)));
-                    }
-                    None => {}
+                if let Some((of, kinds)) = &self.fleet[number].states {
+                    self.votes.states(number, kinds.iter().map(|kind| checksum(*of, *kind)));
                 }
                 self.votes.silent(number);
             }

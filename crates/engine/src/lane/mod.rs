@@ -128,7 +128,7 @@ enum End {
 impl Lane {
     /// Starts it on the threads of the runtime.
     pub(crate) fn spawn(self, commands: Commands) -> Running {
-        Running { task: tokio::spawn(self.run(commands)), thread: None }
+        Running { task: tokio::spawn(Box::pin(self.run(commands))), thread: None }
     }
 
     /// Starts it on a thread of its own. The runtime of a copy has one thread for each connection that it expects: on more
