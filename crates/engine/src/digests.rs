@@ -13,6 +13,7 @@ use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Sc
 use gridlane_dav::ResponseHead;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
+use gridlane_xrd::flags::StatFlags;
 use gridlane_xrd::request::{About, Stat};
 use tokio::sync::mpsc;
 
@@ -195,6 +196,10 @@ async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>)
     let stat = StatText::parse(&answered.body).map_err(|_| {
         Error::new(ErrorKind::Protocol, "what it says of the file makes no sense").endpoint(&answered.url)
     })?;
+    if stat.flags.has(StatFlags::DIRECTORY) {
+        // Its size is not that of any file: with nothing to fetch the copy would be complete before a lane is refused.
+        return Err(http::is_directory(&answered.url));
+    }
     let identity = Identity::of_stat(&stat, source.url.same_endpoint(&answered.url));
     let mut checksum = None;
     if let Some(kind) = kind {

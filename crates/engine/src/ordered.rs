@@ -140,9 +140,9 @@ impl Feed {
     }
 
     /// Hashes what is pushed by these kinds as well, if nothing has been pushed yet.
-    pub(crate) fn hash_too(&self, kinds: impl Iterator<Item = ChecksumKind>) {
-        // Where it is held, something is being written.
-        if let Ok(mut drain) = self.drain.try_lock()
+    pub(crate) async fn hash_too(&self, kinds: impl Iterator<Item = ChecksumKind>) {
+        // Where it is held for longer, something is being written.
+        if let Ok(mut drain) = timeout(PATIENCE, self.drain.lock()).await
             && drain.next == 0
         {
             for kind in kinds.filter(|kind| *kind != ChecksumKind::Adler32) {

@@ -630,6 +630,11 @@ impl<'a> Run<'a> {
                     outcome = outcome.and(self.stated(source as usize, checksums));
                 }
                 Notice::Dead { source, error, forget } => self.die(source as usize, error, forget),
+                // Its lane is no more, and a source says its size once.
+                Notice::Identified { source, size_bytes: Some(size_bytes) } => {
+                    self.votes.heard(source as usize, self.pace.now());
+                    self.votes.says_size(source as usize, size_bytes);
+                }
                 // About lanes that are no more.
                 _ => {}
             }

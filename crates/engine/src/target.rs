@@ -95,9 +95,9 @@ impl Target {
 
     /// Has what is written in order hashed by these kinds as well, unless something was written already. A file is read
     /// back instead.
-    pub(crate) fn hash_too(&self, kinds: impl Iterator<Item = ChecksumKind>) {
+    pub(crate) async fn hash_too(&self, kinds: impl Iterator<Item = ChecksumKind>) {
         if let Sink::Ordered(feed) = &self.sink {
-            feed.hash_too(kinds);
+            feed.hash_too(kinds).await;
         }
     }
 

@@ -73,9 +73,10 @@ fn without_threads_it_does_not_start() {
         command
             .arg(tool("prlimit", "util-linux").get_program())
             .arg(format!("--nproc={threads}"))
+            // Stronger than what is set for every server of the tests, which that user may not write to.
+            .args(["env", &format!("XDG_DATA_HOME={}", text(&data))])
             .arg(&binary);
         command.arg("serve").arg(scratch.join("export")).args(["--json", "--listen", "127.0.0.1:0"]);
-        command.env("XDG_DATA_HOME", &data);
         command
     };
     let outcome = Running::start(serve(6)).wait_within(Duration::from_secs(60));

@@ -39,12 +39,12 @@ fn after_a_crash_down_leaves_nothing() {
 fn after_a_crash_up_works_at_once() {
     let wan = Wan::up("crash-up", PAIR);
     let mut sleeper = Sleeper::start(wan.exec("near", "sleep"));
-    let old = crash(&wan);
+    crash(&wan);
     wan.bring_up();
+    // What ran in the old ones has ended. Their numbers tell nothing: the kernel gives them to the next namespaces.
     sleeper.assert_ended();
     assert_eq!(wan.shell("near", "hostname"), "near");
     let new = wan.namespaces();
-    assert!(new.is_disjoint(&old), "they are new");
     wan.run("down", &[]).ok().says(&["is down"]);
     wan.assert_gone(&new);
 }

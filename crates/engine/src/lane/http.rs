@@ -236,7 +236,7 @@ async fn connected(
                 let range = asked[0];
                 let begun = begin(lane, &mut connection, &url, range, &response, answers == 0).await?;
                 if matches!(begun, Begun::Bytes(_)) {
-                    listen(lane, &response.head);
+                    listen(lane, &response.head).await;
                 }
                 if let Some(asking) = asking {
                     asking.note(&url, &response.head);
@@ -360,7 +360,7 @@ async fn probed(
         206 => {
             let range = head.content_range().ok().flatten();
             identify(lane, &Identity::of_response(head, range.and_then(|range| range.size)))?;
-            listen(lane, head);
+            listen(lane, head).await;
         }
         416 => {}
         // What is wrong is found out by those who ask for bytes; a whole file is not read here.
@@ -506,7 +506,7 @@ async fn begin(
 }
 
 /// Hears which checksums an answer with bytes states that nobody asked for.
-fn listen(lane: &Lane, head: &ResponseHead) {
+async fn listen(lane: &Lane, head: &ResponseHead) {
     let Some(asked) = lane.listens else { return };
     let is_all = |range: ContentRange| range.size == Some(range.range.len());
     let is_whole = match head.status.code() {
@@ -518,7 +518,7 @@ fn listen(lane: &Lane, head: &ResponseHead) {
         return;
     }
     // Before its first byte is taken: what goes out in order is hashed on the way, or never.
-    lane.target.hash_too(checksums.iter().map(Checksum::kind));
+    lane.target.hash_too(checksums.iter().map(Checksum::kind)).await;
     lane.tell(Notice::Stated { source: lane.source.number, checksums });
 }
 
