@@ -10,12 +10,8 @@ sh scripts/bootstrap.sh --test
 if [ ! -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ]; then
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 fi
-# Many tests wait for others, servers that start and clients that are silent, and leave the processors to more of them. Those
-# that measure what others need as well have them for themselves.
+# Those that measure have the processors for themselves.
 measuring='ratios:: wan_limits:: wan_paths::'
-several() {
-    RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * $(nproc)))}" "$@"
-}
 
 started=$(date +%s)
 step() {
@@ -31,7 +27,7 @@ step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
 # Words on purpose.
 # shellcheck disable=SC2046
-step 'tests' several cargo test --workspace --locked --no-fail-fast -- $(printf -- '--skip %s ' $measuring)
+step 'tests' cargo test --workspace --locked --no-fail-fast -- $(printf -- '--skip %s ' $measuring)
 # shellcheck disable=SC2086
 step 'tests that measure' cargo test --workspace --locked --test it -- $measuring
 step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet

@@ -114,7 +114,8 @@ fn a_copy_asks_the_kernel_for_large_pieces() {
         command.arg("--quiet").arg("--ca").arg(server.ca());
         let calls = calls_of(&command);
         calls.at_most(100 * FILE_MIB, "pieces that are too small", &[]);
-        calls.at_most(2 * FILE_MIB, "threads that wake each other up", &FUTEX);
+        // How often depends on the machine: 1.5 to 3.5 for a MiB were seen. Once for each record would be 64.
+        calls.at_most(8 * FILE_MIB, "threads that wake each other up", &FUTEX);
         assert_eq!(fs::metadata(&target).unwrap().len(), FILE_MIB * MIB as u64);
     }
 }
