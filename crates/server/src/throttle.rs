@@ -1,5 +1,5 @@
 //! What clients may take of the server: connections at a time, requests per second, bytes per second. (Connections of an
-//! address are counted where all of them are: [`budget`](crate::budget).)
+//! address are counted where all of them are: `budget`.)
 //!
 //! What one does counts for its address, for the user that it has proved to be, and for that one's virtual organisation:
 //! each is a `Party` with limits of its own, and the narrowest holds. An address is an IPv4 one or the first 64 bits of an
