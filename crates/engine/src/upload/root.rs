@@ -11,8 +11,9 @@
 //! The file is opened so that it vanishes unless it is closed in good order (POSC), and is closed when the whole
 //! object is known to be right.
 //!
-//! XRootD keeps a file's checksum for as long as the file's time of change is the same second. Of a file that was replaced
-//! within the second that the old one was written in, its word may be about the old one: the bytes are read back instead.
+//! XRootD keeps a file's checksum with the file for as long as its time of change is the same second. In the place of a
+//! file that was written in this second goes a new one, without the old one's checksum. Where that may not be, the
+//! server's word may be about the old one: the bytes are read back instead.
 //!
 //! Servers keep such a file for some minutes when its writer has gone: an upload
 //! that is given up removes it.
@@ -103,12 +104,24 @@ impl Upload {
             options = options | OpenOptions::MKPATH;
             opened = self.client.open(&self.url, options, FILE_MODE, &cgi).await;
         }
-        let file = match opened {
+        let mut file = match opened {
             Ok(file) => file,
             Err(error) => return Err(self.refused(error, overwrite).await),
         };
-        let opened_s = file.stat.as_ref().map_or(i64::MIN, |stat| stat.modified_s);
-        self.replaced_s = there.map(|old| old.modified_s).filter(|old_s| *old_s >= opened_s);
+        self.replaced_s = None;
+        if let (Some(old), Some(new)) = (there, file.stat.clone())
+            && old.modified_s >= new.modified_s
+        {
+            self.replaced_s = Some(old.modified_s);
+            // Else it is out of sight until it is closed (gridlane).
+            if old.id == new.id {
+                file.close().await?;
+                if self.client.call(&self.url, |about| Rm { about }).await.is_ok() {
+                    self.replaced_s = None;
+                }
+                file = self.client.open(&self.url, options, FILE_MODE, &cgi).await?;
+            }
+        }
         Ok(Box::new(Writing::new(file, size_bytes)))
     }
 

@@ -50,6 +50,22 @@ fn names_are_sent_as_they_are() {
     assert!(!server.exported("a").exists());
 }
 
+/// XRootD takes the checksum of a file for that of another one which came in its place within the second.
+#[test]
+fn what_was_replaced_within_a_second_is_read_as_it_is() {
+    let (scratch, server) = (Scratch::new(), Xrootd::start());
+    for (name, len) in [("small", 10), ("large", 3 * MIB)] {
+        let url = server.url(name);
+        for round in 0..8 {
+            let bytes = content(round, len);
+            let source = scratch.file("source", &bytes);
+            run(with(cp(source, &url), "--force")).ok().verified(true);
+            run(with(cp(&url, scratch.join("back")), "--force")).ok().verified(true);
+            assert_copied(&scratch.join("back"), &bytes);
+        }
+    }
+}
+
 #[test]
 fn an_existing_file_is_replaced_only_by_force() {
     let (scratch, server) = (Scratch::new(), Xrootd::start());

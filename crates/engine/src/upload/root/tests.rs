@@ -427,38 +427,49 @@ async fn a_directory_that_another_server_of_a_cluster_has_is_made() {
 /// The server may have a checksum of what was there before, and take it for that of what is there now.
 #[tokio::test]
 async fn the_bytes_of_a_file_replaced_within_a_second_are_read_back() {
-    // The second that the old file was written in; that of the new one at its open; and at its end.
-    for (old, opened, closed, is_read) in
-        [(100, 100, 100, true), (100, 100, 101, false), (99, 100, 100, false)]
-    {
+    // The second that the old file was written in; that of the new one at its open; and at its end. Whether the new one is
+    // the old one without its bytes, and whether that may be removed.
+    for (old, opened, closed, is_same, may_remove, is_read) in [
+        (100, 100, 100, false, true, true),
+        (100, 100, 101, false, true, false),
+        (99, 100, 100, false, true, false),
+        (100, 100, 100, true, true, false),
+        (100, 100, 100, true, false, true),
+        (99, 100, 100, true, true, false),
+    ] {
         let mut has_closed = false;
-        let mut has_opened = false;
+        let mut opens = 0;
         let server = Server::start(PAGES, move |stream, request, _| match request {
             Request::Stat(_) => {
                 let at = if has_closed { closed } else { old };
                 Some(ok(stream, format!("1 5 48 {at}\0").as_bytes()))
             }
             Request::Open(_) => {
-                has_opened = true;
+                opens += 1;
+                let id = if is_same { 1 } else { 2 };
                 let mut body = Vec::new();
-                let stat = StatText::parse(format!("1 0 48 {opened}").as_bytes()).ok();
+                let stat = StatText::parse(format!("{id} 0 48 {opened}").as_bytes()).ok();
                 OpenAnswer { handle: Handle([1, 2, 3, 4]), stat }.encode(&mut body);
                 Some(ok(stream, &body))
             }
             Request::Close(_) => {
-                has_closed |= has_opened;
+                has_closed |= opens > 0;
                 None
             }
+            Request::Rm(_) if !may_remove => Some(error(stream, ErrorCode::NOT_AUTHORIZED, "no")),
             Request::Read(read) => Some(ok(stream, if read.offset == 0 { &b"new"[..] } else { b"" })),
             // Of the old one.
             Request::Query(_) => Some(ok(stream, b"adler32 353ad728\0")),
             _ => None,
         })
         .await;
+        let case = format!("{old} {opened} {closed} {is_same} {may_remove}");
         let said = send(&mut server.upload(true), b"new").await.unwrap().unwrap();
         let read = Checksum::adler32(gridlane_core::checksum::adler32(b"new"));
-        assert_eq!(said == read, is_read, "{old} {opened} {closed}");
-        assert_eq!(server.ids().contains(&RequestId::QUERY), !is_read, "{old} {opened} {closed}");
+        assert_eq!(said == read, is_read, "{case}");
+        assert_eq!(server.ids().contains(&RequestId::QUERY), !is_read, "{case}");
+        assert_eq!(server.ids().contains(&RequestId::RM), is_same && old == opened, "{case}");
+        assert_eq!(*server.bytes.lock().unwrap(), b"new", "{case}");
     }
 }
 
