@@ -235,6 +235,27 @@ fn several_exports_and_what_is_above_them() {
 }
 
 #[test]
+fn changes_happen_in_the_order_in_which_they_are_asked() {
+    let server = TestServer::start();
+    let mut session = Session::open(&server);
+    let deepest = (0..40).fold(String::new(), |path, level| format!("{path}/d{level}"));
+    session.ok(Mkdir { about: arg(&deepest), parents: true, mode: 0o755 });
+    server.write(&format!("{}/f", &deepest[1..]), "x");
+    // As a client removes a tree that sends everything at once: each is empty only when the one before is done.
+    let file = format!("{deepest}/f");
+    let up = std::iter::successors(Some(file.as_str()), |path| {
+        path.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())
+    });
+    let asked: Vec<StreamId> = up.map(|path| session.0.send(Rm { about: arg(path) }, &[])).collect();
+    assert_eq!(asked.len(), 41);
+    for (at, stream) in asked.into_iter().enumerate() {
+        let answer = session.0.answer();
+        assert_eq!((answer.stream, answer.status), (stream, Status::OK), "{at}");
+    }
+    assert_eq!(session.stat("/d0"), None);
+}
+
+#[test]
 fn what_is_counted() {
     let server = TestServer::with(|settings| settings.admin = Some("127.0.0.1:0".parse().unwrap()));
     let mut session = Session::open(&server);

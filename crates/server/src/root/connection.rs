@@ -18,6 +18,7 @@ mod entry;
 mod incoming;
 pub(super) mod limited;
 mod memory;
+pub(super) mod order;
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,6 +40,7 @@ use tokio::time::{Instant as Deadline, sleep_until};
 use self::ending::hand_back;
 use self::incoming::Incoming;
 use self::memory::Memory;
+use self::order::Changes;
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
 use super::intake::Intake;
@@ -134,6 +136,8 @@ pub(crate) struct Connection {
     incoming: Option<Incoming>,
     /// What waits for something.
     pub(super) tasks: JoinSet<()>,
+    /// The order of those that change names.
+    pub(super) changes: Changes,
     pub(super) events: mpsc::UnboundedSender<Event>,
     told: mpsc::UnboundedReceiver<Event>,
     /// Requests that were read and whose answer is not in the outbox.
@@ -215,6 +219,7 @@ impl Connection {
             waiting: VecDeque::new(),
             incoming: None,
             tasks: JoinSet::new(),
+            changes: Changes::default(),
             events,
             told,
             unanswered: 0,

@@ -133,6 +133,7 @@ impl Connection {
         }
         self.asking += 1;
         let events = self.events.clone();
+        let mut turn = self.changes.turn_of(&context, &asked.request);
         self.spawn(async move {
             let known = match asked.client.take() {
                 Some(client) => Ok(client),
@@ -151,6 +152,9 @@ impl Connection {
                     let _ = events.send(Event::Answered(asked, outcome));
                     return;
                 }
+            }
+            if let Some(turn) = &mut turn {
+                turn.come().await;
             }
             // Nobody listens any longer when the connection has ended.
             let _ = events.send(match answer_in_time(&context, &asked, &events).await {

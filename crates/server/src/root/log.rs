@@ -11,6 +11,7 @@ use gridlane_xrd::request::{About, FattrAbout, Request};
 use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId, ztn};
 
 use super::answer::{Failure, shown};
+use super::connection::order::changed;
 use super::context::{Context, Link, Session};
 use crate::access_log::{Record, timestamp, told};
 use crate::client::{Client, Decided};
@@ -188,11 +189,9 @@ fn leaves_a_line(request: &Request) -> bool {
 /// Whether a request changes something by itself. A file that is written leaves a line when it is closed.
 fn changes(request: &Request) -> bool {
     match request {
-        Request::Mkdir(_) | Request::Rm(_) | Request::Rmdir(_) | Request::Mv(_) | Request::Chmod(_) => true,
-        Request::Truncate(truncate) => matches!(truncate.about, About::Path(_)),
         Request::Open(open) => open.options.is_write(),
         Request::Fattr(fattr) => matches!(fattr.kind, FattrKind::SET | FattrKind::DELETE),
-        _ => false,
+        other => changed(other).is_some(),
     }
 }
 
