@@ -11,7 +11,7 @@ from program import Arguments, Run, in_memory, is_chosen, no_such_row  # first: 
 from pairs import Pairs
 from processes import Apache, Nginx, client_peak_kib, peak_kib, run_client
 from report import Page, write_page
-from running import Serve, generate
+from running import Serve, generate, make_old
 from small_files import FILES_PER_DIRECTORY, SmallFiles
 
 RANGES = 256
@@ -69,6 +69,7 @@ class Bench:
         # One directory only: rclone asks three times for every file, and waits between.
         self.small = SmallFiles(self.binary, self.work, self.export, FILES_PER_DIRECTORY, self.options.bytes)
         generate(self.export / "big", 100_000_000)
+        make_old(self.export / "big")
         many = self.export / "many"
         many.mkdir()
         for number in range(self.options.entries):
