@@ -25,7 +25,8 @@ complain() {
 case ${1-} in
 install)
     built=${2-}
-    [ -n "$built" ] && [ -x "$built" ] || complain "there is no $built: run 'make build' first"
+    [ -n "$built" ] && [ -x "$built" ] || complain "there is no $built: run 'make build' first. If CARGO_TARGET_DIR was set for" \
+        "that, name it here too, for sudo takes it away: sudo make install CARGO_TARGET_DIR=DIRECTORY"
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
     trap 'exit 130' INT
@@ -36,7 +37,8 @@ install)
     else
         echo 'install: there is no strip (package binutils): the binary keeps its symbols' >&2
     fi
-    "$work/gridlane" man "$work/man"
+    # The one that was built: nothing may be run from a /tmp that is mounted noexec.
+    "$built" man "$work/man"
     # Beside its place first, then renamed: a gridlane that is running stays whole.
     install -d "$to/bin" "$pages" "$(dirname "$bash")" "$(dirname "$zsh")" "$(dirname "$fish")"
     install -m 755 "$work/gridlane" "$bin.new"
@@ -45,7 +47,7 @@ install)
     rm -f "$pages"/gridlane.1 "$pages"/gridlane-*.1
     install -m 644 "$work/man"/*.1 "$pages/"
     for shell in bash zsh fish; do
-        "$work/gridlane" completion $shell >"$work/$shell"
+        "$built" completion $shell >"$work/$shell"
     done
     install -m 644 "$work/bash" "$bash"
     install -m 644 "$work/zsh" "$zsh"
