@@ -5,7 +5,8 @@
 #   scripts/test-long.sh            all of it
 #   scripts/test-long.sh STEP...    some: suite timing fuzz garbage restarts
 #
-#   suite      everything that `make test` runs as tests, while both cores are busy with something else
+#   suite      everything that `make test` runs as tests, while both cores are busy with something else; not those that
+#              measure, which are about a machine that has nothing else to do
 #   timing     what waits for clocks, sockets or /proc, 20 times (LONG_ROUNDS), likewise
 #   fuzz       the smoke run of the fuzz targets with 500 000 inputs each (LONG_ITERATIONS), other ones each time
 #   garbage    garbage over root:// for ten minutes (LONG_GARBAGE_SECONDS)
@@ -21,6 +22,18 @@ export GRIDLANE_LONG_TESTS=1
 # Tests about moments: what they wait for comes from a clock, the kernel or another process. Words as `cargo test` has
 # them: package, test program or lib, part of the tests' names.
 timing='
+gridlane-engine votes
+gridlane-engine restarts
+gridlane-server shares
+gridlane-server changing
+gridlane-cli it restarts::
+gridlane-cli it hardships::
+gridlane-cli it shortage::
+gridlane-cli it votes::
+gridlane-cli it first_hour::another
+gridlane-cli it at_the_prompt::completion
+gridlane-cli it root::xcache
+gridlane-cli it root_client::uploads
 gridlane-engine lib small::
 gridlane-engine lib lane::
 gridlane-engine lib upload::
@@ -44,7 +57,6 @@ gridlane-server root_reading
 gridlane-server root_identity
 gridlane-server crowd
 gridlane-server root_crowd
-gridlane-cli it ratios::
 gridlane-cli it serve::
 gridlane-cli it server_killed::
 gridlane-cli it small_files::
@@ -54,8 +66,16 @@ gridlane-cli it stubborn::
 gridlane-cli it operate::
 gridlane-cli it root_copy::round_trips
 gridlane-cli it wan'
+# Those that measure: what scripts/test.sh runs by itself.
+measuring=$(sed -n "s/^measuring='\(.*\)'$/\1/p" scripts/test.sh)
+[ -n "$measuring" ] || {
+    echo 'test-long: scripts/test.sh does not say which tests measure' >&2
+    exit 1
+}
+skipped=$(printf -- '--skip %s ' $measuring)
 
 failed=
+# `set -e` counts for nothing in what it calls: every command whose failure counts says `|| return 1` there.
 step() { # name, command...
     name=$1
     shift
@@ -85,12 +105,13 @@ under_load() { # command...
 }
 
 suite() {
-    cargo test --workspace --locked --no-fail-fast
+    # shellcheck disable=SC2086
+    cargo test --workspace --locked --no-fail-fast -- $skipped || return 1
 }
 
 timing() {
-    cargo test --workspace --locked --no-run --quiet
-    : >"$failures"
+    cargo test --workspace --locked --no-run --quiet || return 1
+    : >"$failures" || return 1
     for round in $(seq "${LONG_ROUNDS:-20}"); do
         echo "$timing" | while read -r package program filter; do
             [ -n "$package" ] || continue
@@ -100,7 +121,7 @@ timing() {
             esac
             # Words on purpose.
             # shellcheck disable=SC2086
-            cargo test --quiet --locked --no-fail-fast --package "$package" $which -- $filter >"$log" 2>&1 </dev/null || {
+            cargo test --quiet --locked --no-fail-fast --package "$package" $which -- $filter $skipped >"$log" 2>&1 </dev/null || {
                 cat "$log"
                 echo "round $round: $package $program $filter" | tee -a "$failures"
             }
@@ -117,11 +138,12 @@ fuzz() {
     seed=$(date +%s)
     echo "GRIDLANE_FUZZ_SEED=$seed"
     GRIDLANE_FUZZ_SEED=$seed GRIDLANE_FUZZ_ITERATIONS=${LONG_ITERATIONS:-500000} \
-        cargo test --release --locked --package gridlane-fuzz-targets --test smoke
+        cargo test --release --locked --package gridlane-fuzz-targets --test smoke || return 1
 }
 
 garbage() {
-    GRIDLANE_GARBAGE_SECONDS=${LONG_GARBAGE_SECONDS:-600} cargo test --locked --package gridlane-server --test root_garbage
+    GRIDLANE_GARBAGE_SECONDS=${LONG_GARBAGE_SECONDS:-600} cargo test --locked --package gridlane-server \
+        --test root_garbage || return 1
 }
 
 restarts() {
@@ -129,10 +151,10 @@ restarts() {
         echo 'test-long: there is no scripts/stress-restarts.py' >&2
         return 1
     fi
-    cargo build --release --locked --package gridlane-cli
+    cargo build --release --locked --package gridlane-cli || return 1
     target=${CARGO_TARGET_DIR:-target}
     python3 scripts/stress-restarts.py "$target/release/gridlane" --minutes "${LONG_MINUTES:-30}" \
-        --keep "$target/stress-restarts"
+        --keep "$target/stress-restarts" || return 1
 }
 
 log=$(mktemp)
