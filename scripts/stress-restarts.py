@@ -225,21 +225,32 @@ class Worker(threading.Thread):
         self.is_over = threading.Event()
         self.is_calm = threading.Event()
         self.copies = 0
+        self.client = None
+
+    def hurry(self):
+        """Ends what it waits for. The run was interrupted."""
+        self.is_over.set()
+        client = self.client
+        if client and client.poll() is None:
+            client.kill()
 
     def run(self):
+        troubles = None
         try:
             self.prepare()
             troubles = threading.Thread(target=self.trouble, name=f"trouble{self.number}")
             troubles.start()
-            while time.monotonic() < self.options.until:
+            while time.monotonic() < self.options.until and not self.options.is_interrupted.is_set():
                 self.copy()
-            self.is_over.set()
-            troubles.join()
         # Whatever it is, the others go on, and the end tells of it.
         except Exception as problem:
-            self.results.problem(f"{self.name}: {problem!r}")
+            if not self.options.is_interrupted.is_set():
+                self.results.problem(f"{self.name}: {problem!r}")
         finally:
             self.is_over.set()
+            # What begins servers ends before these do.
+            if troubles:
+                troubles.join()
             for server in self.servers:
                 if server.process and server.process.poll() is None:
                     server.process.kill()
@@ -337,6 +348,7 @@ class Worker(threading.Thread):
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=outputs[1], env=environment,
                 preexec_fn=die_with_parent)
+            self.client = process
             is_killed = len(attempts) < kills and kind not in ("pipe",)
             try:
                 code = process.wait(self.chance.expovariate(1 / 0.8) if is_killed else COPY_MAX_S)
@@ -349,6 +361,8 @@ class Worker(threading.Thread):
             for file in [*outputs, stdout]:
                 file.close()
             attempts.append(code)
+            if self.options.is_interrupted.is_set():
+                return
             if not is_killed:
                 break
         took = time.monotonic() - begun
@@ -569,16 +583,30 @@ def main():
     options.keep = options.keep.resolve()
     options.until = time.monotonic() + 60 * options.minutes
     print(f"seed {options.seed}", flush=True)
+    options.is_interrupted = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results = Results(options)
+    workers = []
     try:
         originals = Originals(options.work, random.Random(options.seed))
-        workers = [Worker(number, options, originals, results) for number in range(options.copies)]
+        workers += [Worker(number, options, originals, results) for number in range(options.copies)]
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
+    except KeyboardInterrupt:
+        sys.exit(130)
     finally:
+        # Nothing is removed under those that work in it, and impatience does not change that.
+        for name in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(name, signal.SIG_IGN)
+        options.is_interrupted.set()
+        running = [worker for worker in workers if worker.is_alive()]
+        while running:
+            for worker in running:
+                worker.hurry()
+                worker.join(0.1)
+            running = [worker for worker in running if worker.is_alive()]
         shutil.rmtree(options.work, ignore_errors=True)
     results.say(is_last=True)
     for outcome, count in sorted(results.outcomes.items()):
