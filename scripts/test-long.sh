@@ -72,6 +72,8 @@ measuring=$(sed -n "s/^measuring='\(.*\)'$/\1/p" scripts/test.sh)
     echo 'test-long: scripts/test.sh does not say which tests measure' >&2
     exit 1
 }
+# Words on purpose.
+# shellcheck disable=SC2086
 skipped=$(printf -- '--skip %s ' $measuring)
 
 failed=
