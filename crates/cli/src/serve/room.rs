@@ -163,11 +163,13 @@ impl Threads {
     }
 }
 
+/// What to do where no thread can be had.
+pub(super) const MORE_THREADS: &str =
+    "allow it more: `ulimit -u`, TasksMax= of its unit, or the limit of its container (pids.max)";
+
 fn too_few(number: usize, count: usize, cause: &io::Error) -> Error {
     let what = format!("a server needs {count} threads, and only {number} can be had: {cause}");
-    Error::new(ErrorKind::LocalIo, what)
-        .fault(Fault::Caller)
-        .hint("allow it more: `ulimit -u`, TasksMax= of its unit, or the limit of its container (pids.max)")
+    Error::new(ErrorKind::LocalIo, what).fault(Fault::Caller).hint(MORE_THREADS)
 }
 
 /// Has the runtime begin threads that it keeps for work that blocks: later there may be none to be had.

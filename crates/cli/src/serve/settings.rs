@@ -13,6 +13,7 @@ use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Stora
 
 use super::auth::{self, GoodFiles};
 use super::keys::KeyFetcher;
+use super::room;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ListenAt, ServeArgs};
 use crate::config;
@@ -230,7 +231,11 @@ fn open_storage(plan: &Plan) -> Result<Arc<dyn Storage>> {
     let storage = Arc::new(QuotaStorage::new(Arc::new(posix), quota_bytes));
     let (counted, first) = std::sync::mpsc::channel();
     let counter = Arc::downgrade(&storage);
-    std::thread::spawn(move || count_now_and_then(&counter, counted));
+    // Without it nothing would ever be refused.
+    std::thread::Builder::new().spawn(move || count_now_and_then(&counter, counted)).map_err(|cause| {
+        let what = format!("cannot export {}: no thread counts what it holds", plan.directory.display());
+        Error::local_io(what, &cause).hint(room::MORE_THREADS)
+    })?;
     // A huge directory goes on being counted while it is served: until then too much may be stored.
     let _ = first.recv_timeout(COUNTING_MAX);
     Ok(storage)

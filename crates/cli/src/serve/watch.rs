@@ -43,15 +43,28 @@ struct Seen {
     looking: Option<Receiver<u64>>,
 }
 
+/// A look at a directory, which may take for ever.
+type Look = Box<dyn FnOnce() + Send>;
+
 impl Seen {
-    /// Looks; whether another one is there now.
-    fn look(&mut self, place: &Path) -> bool {
-        let looking = self.looking.take().unwrap_or_else(|| {
-            let (tell, told) = mpsc::channel();
-            let place = place.to_owned();
-            thread::spawn(move || tell.send(print_of_export(&place)));
-            told
-        });
+    /// Looks, on a thread that `begin` starts; whether another one is there now. Without a thread there is no look this
+    /// time.
+    fn look(&mut self, place: &Path, begin: impl FnOnce(Look) -> io::Result<()>) -> bool {
+        let looking = match self.looking.take() {
+            Some(looking) => looking,
+            None => {
+                let (tell, told) = mpsc::channel();
+                let place = place.to_owned();
+                let look = move || {
+                    // A watch that has ended asks for no more.
+                    let _ = tell.send(print_of_export(&place));
+                };
+                if begin(Box::new(look)).is_err() {
+                    return false;
+                }
+                told
+            }
+        };
         match looking.recv_timeout(EXPORT_LOOK_MAX) {
             Ok(now) => std::mem::replace(&mut self.print, now) != now,
             Err(RecvTimeoutError::Timeout) => {
@@ -113,7 +126,7 @@ impl Watch {
             *seen = now;
         }
         for (place, seen) in &mut self.exports {
-            has_changed |= seen.look(place);
+            has_changed |= seen.look(place, |look| thread::Builder::new().spawn(look).map(drop));
         }
         has_changed
     }
@@ -230,6 +243,20 @@ mod tests {
         });
         is_seen("something new", &|| fs::write(at("missing"), "").unwrap());
         is_seen("nothing any longer", &|| fs::remove_file(at("missing")).unwrap());
+    }
+
+    #[test]
+    fn without_a_thread_a_directory_is_looked_at_the_next_time() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut seen = Seen { print: print_of_export(scratch.path()), looking: None };
+        let elsewhere = scratch.path().join("missing");
+        assert!(!seen.look(&elsewhere, |_| Err(io::ErrorKind::WouldBlock.into())));
+        let at_once = |look: Look| {
+            look();
+            Ok(())
+        };
+        assert!(seen.look(&elsewhere, at_once), "another one was there");
+        assert!(!seen.look(&elsewhere, at_once), "and stays");
     }
 
     #[test]
