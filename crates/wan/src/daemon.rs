@@ -7,6 +7,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use gridlane_core::text::printable;
 use gridlane_core::{Error, ErrorKind, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -263,5 +264,21 @@ pub(crate) fn unexpected() -> Error {
 
 /// Writes a line to the log. A log that takes none is no reason to end.
 fn say(line: &str) {
-    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{line}\n").as_bytes());
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), log_line(line).as_bytes());
+}
+
+/// A line as the log has it: what commands said is in errors, and `gridlane wan up` shows the log on a terminal.
+fn log_line(line: &str) -> String {
+    format!("{}\n", printable(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_command_said_commands_no_terminal() {
+        let line = log_line("event at 3 s: ip refuses \u{1b}[2J\u{202e}x\ny");
+        assert_eq!(line, "event at 3 s: ip refuses \u{fffd}[2J\u{fffd}x\u{fffd}y\n");
+    }
 }
