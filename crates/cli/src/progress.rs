@@ -105,14 +105,46 @@ impl Canvas {
 pub(crate) struct Screen {
     urls: Vec<String>,
     canvas: Canvas,
+    trying: Trying,
     verbose: bool,
     quiet: bool,
+}
+
+/// Why nothing comes, from when a connection was lost until something comes again.
+#[derive(Default)]
+struct Trying {
+    why: Option<String>,
+    /// How much was there when it was shown first.
+    done_bytes: Option<u64>,
+}
+
+impl Trying {
+    fn again(&mut self, error: &gridlane_core::Error) {
+        *self = Trying { why: Some(error.message().to_owned()), done_bytes: None };
+    }
+
+    /// The total, with that.
+    fn line(&mut self, snapshot: &Snapshot) -> String {
+        if *self.done_bytes.get_or_insert(snapshot.done_bytes) != snapshot.done_bytes {
+            *self = Trying::default();
+        }
+        match &self.why {
+            Some(why) => format!("{}  trying again: {why}", total_line(snapshot)),
+            None => total_line(snapshot),
+        }
+    }
 }
 
 impl Screen {
     pub(crate) fn new(urls: &[String], progress: Progress, output: &Output) -> Screen {
         let (verbose, quiet) = (output.verbose, output.quiet);
-        Screen { urls: urls.to_vec(), canvas: Canvas::new(progress, output), verbose, quiet }
+        Screen {
+            urls: urls.to_vec(),
+            canvas: Canvas::new(progress, output),
+            trying: Trying::default(),
+            verbose,
+            quiet,
+        }
     }
 
     /// Takes the progress lines away.
@@ -127,7 +159,7 @@ impl Screen {
     fn draw(&mut self, snapshot: &Snapshot) {
         let sources = self.urls.iter().zip(&snapshot.sources);
         self.canvas.draw(
-            || total_line(snapshot),
+            || self.trying.line(snapshot),
             |columns| sources.map(|(url, source)| source_line(url, source, snapshot, columns)).collect(),
         );
     }
@@ -173,8 +205,11 @@ impl Observer for Screen {
                     "the bytes have {found}, not {expected}: looking for the source that is wrong"
                 ));
             }
-            Event::Retry { source, error } if self.verbose => {
-                self.say(&format!("{}: {}; trying again", self.urls[*source], error.message()));
+            Event::Retry { source, error } => {
+                self.trying.again(error);
+                if self.verbose {
+                    self.say(&format!("{}: {}; trying again", self.urls[*source], error.message()));
+                }
             }
             _ => {}
         }
@@ -304,6 +339,33 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_it_is_tried_again_stands_there_until_something_comes() {
+        let mut snapshot = Snapshot {
+            size_bytes: None,
+            done_bytes: 0,
+            rate_bytes_per_s: 0.0,
+            eta_s: None,
+            elapsed_s: 0.0,
+            verifying: false,
+            sources: Vec::new(),
+        };
+        let mut trying = Trying::default();
+        assert_eq!(trying.line(&snapshot), "0 B  0 B/s");
+        let refused = gridlane_core::Error::new(gridlane_core::ErrorKind::Network, "connection refused");
+        trying.again(&refused);
+        for _ in 0..2 {
+            assert_eq!(trying.line(&snapshot), "0 B  0 B/s  trying again: connection refused");
+        }
+        snapshot.done_bytes = 1000;
+        assert_eq!(trying.line(&snapshot), "1.00 kB  0 B/s");
+        // The same in the midst of it.
+        trying.again(&refused);
+        assert_eq!(trying.line(&snapshot), "1.00 kB  0 B/s  trying again: connection refused");
+        snapshot.done_bytes = 2000;
+        assert_eq!(trying.line(&snapshot), "2.00 kB  0 B/s");
+    }
 
     #[test]
     fn the_end_of_a_long_url_is_kept() {
