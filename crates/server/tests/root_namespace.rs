@@ -234,6 +234,34 @@ fn several_exports_and_what_is_above_them() {
     assert_eq!(not_there, ErrorCode::NOT_FOUND);
 }
 
+/// Over HTTP a client cannot say whether it wants the directories above; here each request that may make them says so.
+#[test]
+fn parents_are_made_for_those_that_ask() {
+    for create_parents in [false, true] {
+        let server = TestServer::with(|settings| {
+            settings.exports[0].allow_write = true;
+            settings.exports[0].compat.create_parents = create_parents;
+        });
+        server.write("f", "x");
+        let mut session = Session::open(&server);
+        let mkdir = |path: &str, parents| Mkdir { about: arg(path), parents, mode: 0o755 };
+        assert_eq!(session.code(mkdir("/a/b", false)), ErrorCode::NOT_FOUND);
+        for options in [OpenOptions::NEW, OpenOptions::DELETE, OpenOptions::NEW | OpenOptions::POSC] {
+            let refused = session.0.open("/a/g", options).map_err(|(code, _)| code);
+            assert_eq!(refused, Err(ErrorCode::NOT_FOUND), "{options:?}");
+        }
+        assert_eq!(session.stat("/a"), None, "nothing was made for them");
+        let handle = session.0.open("/a/g", OpenOptions::NEW | OpenOptions::MKPATH).unwrap();
+        session.0.close(handle).unwrap();
+        session.ok(mkdir("/b/c", true));
+        assert!(session.stat("/a/g").is_some() && session.stat("/b/c").is_some());
+        // This one cannot say it.
+        let moved = session.0.ask(Mv { from: arg("/f"), to: arg("/d/f") }, &[]).map(drop);
+        assert_eq!(moved.is_ok(), create_parents, "{moved:?}");
+        assert_eq!(session.stat("/d/f").is_some(), create_parents);
+    }
+}
+
 #[test]
 fn changes_happen_in_the_order_in_which_they_are_asked() {
     let server = TestServer::start();
