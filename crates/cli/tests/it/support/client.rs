@@ -22,7 +22,7 @@ pub(crate) fn gridlane() -> Command {
 
 /// What somebody's environment tells programs of proxies, authorities, credentials and configuration files. In
 /// either case, as `curl` and Go's programs read proxies in both.
-const TAKEN_AWAY: [&str; 15] = [
+const TAKEN_AWAY: [&str; 16] = [
     "http_proxy",
     "https_proxy",
     "all_proxy",
@@ -38,6 +38,8 @@ const TAKEN_AWAY: [&str; 15] = [
     "notify_socket",
     "sslkeylogfile",
     "bash_env",
+    // Threads have the stacks that they have elsewhere.
+    "rust_min_stack",
 ];
 const TAKEN_AWAY_BEGINNINGS: [&str; 4] = ["gridlane_", "x509_", "rclone_", "xrd"];
 
