@@ -12,7 +12,9 @@ use crate::support::client::{Running, cp, cp_r, gridlane, isolated, run, text};
 use crate::support::object::Object;
 use crate::support::rogue::Rogue;
 use crate::support::serve::Server;
-use crate::support::{MIB, Scratch, assert_copied, content, journal_of, occupied_bytes, part_of, until};
+use crate::support::{
+    MIB, Scratch, assert_copied, content, journal_of, lone_user, needs_root, occupied_bytes, part_of, until,
+};
 
 /// A write to it fails: nobody is at the other end.
 fn broken_pipe() -> Stdio {
@@ -107,16 +109,14 @@ fn few_descriptors_are_enough() {
     }
 }
 
-/// As another user, of whom root may have as few processes as is said: root itself has no such limit. `None`: this is not root.
-fn with_threads(count: u32, binary: &Path, words: &[&str]) -> Option<Command> {
-    const SOMEBODY: u32 = 64_242;
-    if !rustix::process::geteuid().is_root() {
-        return None;
-    }
+/// As another user, who may have as few threads as is said: root itself has no such limit.
+fn with_threads(count: u32, binary: &Path, words: &[&str]) -> Command {
+    needs_root();
+    let somebody = lone_user(1);
     let mut command = isolated(Command::new("prlimit"));
     command.arg(format!("--nproc={count}")).arg(binary).args(words);
-    command.uid(SOMEBODY).gid(SOMEBODY).current_dir("/");
-    Some(command)
+    command.uid(somebody).gid(somebody).current_dir("/");
+    command
 }
 
 #[test]
@@ -134,10 +134,9 @@ fn without_threads_there_are_words_and_with_few_a_copy() {
     let server = Rogue::start(move |request| object.answer(request));
     let target = scratch.join("to/f");
     let words = ["cp", "--json", &server.url("f"), text(&target)];
-    let Some(command) = with_threads(1, &binary, &words) else { return };
-    run(command).fails(9, "local", false, &["no threads", "pids.max"]);
+    run(with_threads(1, &binary, &words)).fails(9, "local", false, &["no threads", "pids.max"]);
     for count in [3, 4, 6] {
-        run(with_threads(count, &binary, &words).unwrap()).ok().verified(true);
+        run(with_threads(count, &binary, &words)).ok().verified(true);
         assert_copied(&target, &bytes);
         fs::remove_file(&target).unwrap();
     }
@@ -150,23 +149,29 @@ fn time_in_which_the_client_was_stopped_is_nobodys_silence() {
     let dir = scratch.dir("export");
     fs::write(dir.join("f"), &*bytes).unwrap();
     let server = Server::with(&dir, &["--limit-rate", "8MB/s"]);
-    for scheme in ["http", "root"] {
-        let target = scratch.join(scheme);
-        let mut command = cp(server.url_over(scheme, "f"), &target);
-        command.args(["--timeout", "1.5"]);
-        let mut copy = Running::start(command);
-        until("some of it has arrived", || {
-            assert!(copy.is_running(), "it ended too early");
-            occupied_bytes(&part_of(&target)) >= MIB as u64
-        });
-        copy.signal("STOP");
-        let stopped = Instant::now();
-        // More than its patience, and less than that of the server.
-        until("it was stopped for long", || stopped.elapsed() > Duration::from_secs(4));
-        copy.signal("CONT");
-        copy.wait().ok().verified(true);
-        assert_copied(&target, &bytes);
-    }
+    std::thread::scope(|scope| {
+        for scheme in ["http", "root"] {
+            let target = scratch.join(scheme);
+            let mut command = cp(server.url_over(scheme, "f"), &target);
+            // More than a busy machine is silent for.
+            command.args(["--timeout", "6"]);
+            let bytes = &bytes;
+            scope.spawn(move || {
+                let mut copy = Running::start(command);
+                until("some of it has arrived", || {
+                    assert!(copy.is_running(), "it ended too early");
+                    occupied_bytes(&part_of(&target)) >= MIB as u64
+                });
+                copy.signal("STOP");
+                let stopped = Instant::now();
+                // More than its patience, and less than that of the server.
+                until("it was stopped for long", || stopped.elapsed() > Duration::from_secs(9));
+                copy.signal("CONT");
+                copy.wait().ok().verified(true);
+                assert_copied(&target, bytes);
+            });
+        }
+    });
 }
 
 /// A copy of which some has arrived.
@@ -251,10 +256,10 @@ fn a_replaced_file_lets_nothing_run_as_somebody_else() {
     assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o755);
 }
 
-/// Giving links away needs a privilege, which those who run the tests as root have.
 #[test]
 fn what_somebody_else_put_into_a_directory_like_tmp_is_not_written_through() {
     use std::os::unix::fs::{PermissionsExt as _, lchown, symlink};
+    needs_root();
     let scratch = Scratch::new();
     let (source, victim) = (scratch.file("a", b"new"), scratch.file("mine/victim", b"precious"));
     let (source_tree, shared) = (scratch.dir("tree/below"), scratch.dir("shared"));
@@ -263,9 +268,8 @@ fn what_somebody_else_put_into_a_directory_like_tmp_is_not_written_through() {
     let (link, way) = (shared.join("link"), shared.join("way"));
     symlink(&victim, &link).unwrap();
     symlink(scratch.join("mine"), &way).unwrap();
-    if lchown(&link, Some(4242), None).is_err() || lchown(&way, Some(4242), None).is_err() {
-        return;
-    }
+    lchown(&link, Some(4242), None).unwrap();
+    lchown(&way, Some(4242), None).unwrap();
     for target in [&link, &way, &way.join("victim"), &way.join("new")] {
         let mut command = cp(&source, target);
         command.arg("--force");

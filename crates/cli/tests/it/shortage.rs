@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::support::client::{Running, isolated, text};
 use crate::support::serve::Server;
 use crate::support::tools::{curl, run_curl, tool};
-use crate::support::{DEADLINE, Scratch, content};
+use crate::support::{DEADLINE, Scratch, content, lone_user, needs_root};
 
 /// `gridlane serve` of a directory with a file `f`, under what a shell says first.
 fn limited(scratch: &Scratch, limit: &str) -> Command {
@@ -57,8 +57,9 @@ fn with_too_few_descriptors_it_does_not_start() {
 
 #[test]
 fn without_threads_it_does_not_start() {
-    // Nobody else's threads count for this user, and no privilege of its own.
-    let user = 61_000 + std::process::id() % 4000;
+    // It has no privilege, which would lift the limit.
+    needs_root();
+    let user = lone_user(0);
     let scratch = Scratch::new();
     let (data, binary) = (scratch.dir("data"), scratch.join("gridlane"));
     fs::copy(env!("CARGO_BIN_EXE_gridlane"), &binary).unwrap();
@@ -66,7 +67,7 @@ fn without_threads_it_does_not_start() {
     for place in [scratch.path(), &data, &scratch.join("export"), &binary] {
         fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    chown(&data, Some(user), Some(user)).expect("this test needs root: it becomes another user");
+    chown(&data, Some(user), Some(user)).unwrap();
     let serve = |threads: u32| {
         let mut command = tool("setpriv", "util-linux");
         command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups"]);

@@ -159,6 +159,23 @@ pub(crate) fn assert_same(found: &[u8], expected: &[u8]) {
     }
 }
 
+/// For tests that become another user, or give files away.
+#[track_caller]
+pub(crate) fn needs_root() {
+    let is_root = rustix::process::geteuid().is_root();
+    assert!(
+        is_root,
+        "this test needs root: run the tests as root, in a container for instance (CONTRIBUTING.md)"
+    );
+}
+
+/// A user of whom nothing else runs, another one for each number (0 or 1) and test program: the kernel counts the threads of
+/// all of a user's processes.
+pub(crate) fn lone_user(number: u32) -> u32 {
+    const RANGE: u32 = 20_000;
+    RANGE * (number + 1) + std::process::id() % RANGE
+}
+
 /// Whether this machine has IPv6 on loopback: some containers do not.
 pub(crate) fn has_ipv6() -> bool {
     std::net::TcpListener::bind("[::1]:0").is_ok()

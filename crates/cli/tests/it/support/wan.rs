@@ -59,7 +59,7 @@ impl Wan {
     /// One that is not up, and belongs to an ordinary user who has a copy of the binary. To be used by root.
     pub(crate) fn planned_for_nobody(test: &str, scenario: &str) -> Wan {
         const NOBODY: u32 = 65534;
-        assert!(is_root(), "this test needs root: it becomes another user");
+        super::needs_root();
         let mut wan = Wan::planned(test, scenario);
         let (dir, binary) = (wan.scratch.dir("nobody"), wan.scratch.join("gridlane"));
         fs::copy(&wan.launch.words[0], &binary).unwrap();
