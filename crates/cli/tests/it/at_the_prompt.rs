@@ -3,9 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::support::Scratch;
 use crate::support::client::{Outcome, gridlane, run, text};
 use crate::support::serve::Server;
+use crate::support::{Scratch, until};
 
 fn ask(arguments: &[&str]) -> Outcome {
     let mut command = gridlane();
@@ -98,7 +98,12 @@ fn completion() {
     };
     let url = server.url("");
     let lines = |text: String| text.lines().map(str::to_owned).collect::<Vec<_>>();
-    let found = lines(complete(&["zsh", "--", "gridlane", "cp", &format!("{url}f")]));
+    // A person presses TAB again where a server did not tell its names in time.
+    let mut found = Vec::new();
+    until("the names are told", || {
+        found = lines(complete(&["zsh", "--", "gridlane", "cp", &format!("{url}f")]));
+        !found.is_empty()
+    });
     assert_eq!(found, [format!("{url}file%20one"), format!("{url}file2")]);
     let found = lines(complete(&["fish", "--", "gridlane", "ls", &url]));
     assert_eq!(found.len(), 4, "{found:?}");
@@ -130,9 +135,14 @@ fn completion_in_bash() {
          compopt() {{ :; }}; _gridlane; echo \"${{COMPREPLY[@]}}\"; complete -p gridlane",
         program.parent().unwrap().display()
     );
-    let mut command = Command::new("bash");
-    command.args(["--norc", "-c", &script]).env("XDG_CACHE_HOME", scratch.join("cache"));
-    let said = run(command).ok().text();
+    let mut said = String::new();
+    // A server may be too slow to tell its names in time: then nothing is offered.
+    until("the name is told", || {
+        let mut command = Command::new("bash");
+        command.args(["--norc", "-c", &script]).env("XDG_CACHE_HOME", scratch.join("cache"));
+        said = run(command).ok().text();
+        !said.lines().next().unwrap().is_empty()
+    });
     assert!(said.lines().next().unwrap().ends_with("/file2"), "{said}");
     assert!(said.contains("-F _gridlane gridlane"), "{said}");
 }

@@ -5,14 +5,19 @@ use std::fs;
 use super::Site;
 use crate::support::client::{run, text};
 use crate::support::xrootd::Xrootd;
-use crate::support::{MIB, Scratch, assert_same, content, secrets};
+use crate::support::{MIB, Scratch, assert_same, content, secrets, until};
 
 /// The value of a metric of the server, summed over its labels.
 fn metric(site: &Site, name: &str) -> u64 {
-    let (_, page) = secrets::metrics(&site.gridlane().admin());
-    let page = String::from_utf8_lossy(&page).into_owned();
-    let lines = page.lines().filter(|line| line.starts_with(name));
-    lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+    let mut found = Vec::new();
+    until(&format!("{name} is told"), || {
+        let (_, page) = secrets::metrics(&site.gridlane().admin());
+        let page = String::from_utf8_lossy(&page).into_owned();
+        let lines = page.lines().filter(|line| line.starts_with(name));
+        found = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).collect();
+        !found.is_empty()
+    });
+    found.iter().sum()
 }
 
 /// With pages that cross records of TLS its client draws each byte twice, most of them page by page, and gives some of them
