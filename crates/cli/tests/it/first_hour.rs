@@ -160,7 +160,7 @@ fn listings_go_down_and_have_sizes_for_people() {
 fn with_one_shut(request: &Request) -> Answer {
     let list = |names: &[&str]| {
         let entries = names.iter().map(|name| {
-            let kind = if name.ends_with('/') { "<D:collection/>" } else { "" };
+            let kind = if name.is_empty() || name.ends_with('/') { "<D:collection/>" } else { "" };
             format!(
                 "<D:response><D:href>{}{name}</D:href><D:propstat><D:prop><D:resourcetype>{kind}</D:resourcetype>\
                  </D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>",
