@@ -238,7 +238,19 @@ impl Connection {
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         let outcome = self.run().await;
-        let Connection { mut wire, shared, role, jobs, told, outbox, mut tasks, unsent, incoming, .. } = self;
+        let Connection {
+            mut wire,
+            shared,
+            role,
+            jobs,
+            told,
+            outbox,
+            mut tasks,
+            unsent,
+            incoming,
+            memory,
+            ..
+        } = self;
         // What waits for files to be let go of must not be waited for by what holds them.
         tasks.shutdown().await;
         drop(incoming);
@@ -252,6 +264,7 @@ impl Connection {
             Role::Bound(joined, _) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
             Role::Stranger => {}
         }
+        drop((memory, wire.inbox));
         if outcome.is_ok() {
             linger(&mut wire.stream, &shared.deadlines).await;
         }
