@@ -87,6 +87,8 @@ pub(crate) enum Event {
     Returned(ReadJob),
     /// It has ended with a part of this answer sent.
     Lost(StreamId),
+    /// A change of names has ended in the export of this address.
+    Changed(usize),
     /// Other connections have fewer answers in hand again than the session may have.
     HasRoom,
     /// The session is over.
@@ -137,7 +139,7 @@ pub(crate) struct Connection {
     /// What waits for something.
     pub(super) tasks: JoinSet<()>,
     /// The order of those that change names.
-    pub(super) changes: Changes,
+    changes: Changes,
     pub(super) events: mpsc::UnboundedSender<Event>,
     told: mpsc::UnboundedReceiver<Event>,
     /// Requests that were read and whose answer is not in the outbox.
@@ -315,7 +317,8 @@ impl Connection {
                 }
             }
             let goes_on = !self.jobs.is_empty() && self.has_room();
-            if is_busy || goes_on || (!self.waiting.is_empty() && self.may_begin()) {
+            let has_waiting = self.changes.has_ready() || !self.waiting.is_empty();
+            if is_busy || goes_on || (has_waiting && self.may_begin()) {
                 continue;
             }
             let deadline = self.next_deadline()?.map(Deadline::from_std);
@@ -492,6 +495,7 @@ impl Connection {
             | Event::Delegated(_)
             | Event::Returned(_)
             | Event::Lost(_)
+            | Event::Changed(_)
             | Event::HasRoom
             | Event::End => {}
         }
@@ -542,6 +546,7 @@ impl Connection {
                 let what = "the connection that the answer came on has ended";
                 self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
             }
+            Event::Changed(export) => self.changes.ended(export, &self.events),
             Event::HasRoom => {}
             Event::Written(intake, took) => self.written(intake, took),
             Event::Taken(outcome) => self.taken(outcome),
@@ -646,8 +651,16 @@ impl Connection {
         while self.may_begin() {
             let Role::Main(main, context) = &self.role else { break };
             let (all, context) = (Arc::clone(&main.all), context.clone());
-            let Some(asked) = self.waiting.pop_front() else { break };
-            self.begin_task(asked, &all, context);
+            let next = match self.changes.next() {
+                Some(next) => Some(next),
+                None => {
+                    let Some(asked) = self.waiting.pop_front() else { break };
+                    self.changes.admit(&context, asked, &self.events)
+                }
+            };
+            if let Some((asked, turn)) = next {
+                self.begin_task(asked, turn, &all, context);
+            }
         }
     }
 

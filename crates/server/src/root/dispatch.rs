@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::connection::limited::own_allowance;
+use super::connection::order::Turn;
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
 use super::intake::Intake;
@@ -121,8 +122,14 @@ impl Connection {
         }
     }
 
-    /// Begins a task for a request.
-    pub(super) fn begin_task(&mut self, mut asked: Asked, all: &Arc<Connections>, mut context: Context) {
+    /// Begins a task for a request; if it changes names, in its turn, which ends with the task.
+    pub(super) fn begin_task(
+        &mut self,
+        mut asked: Asked,
+        turn: Option<Turn>,
+        all: &Arc<Connections>,
+        mut context: Context,
+    ) {
         if let Request::Endsess(Endsess { session }) = &asked.request
             && *session == all.session.id
         {
@@ -133,8 +140,8 @@ impl Connection {
         }
         self.asking += 1;
         let events = self.events.clone();
-        let mut turn = self.changes.turn_of(&context, &asked.request);
         self.spawn(async move {
+            let _turn = turn;
             let known = match asked.client.take() {
                 Some(client) => Ok(client),
                 None if identity::is_asked(&asked.request) => {
@@ -152,9 +159,6 @@ impl Connection {
                     let _ = events.send(Event::Answered(asked, outcome));
                     return;
                 }
-            }
-            if let Some(turn) = &mut turn {
-                turn.come().await;
             }
             // Nobody listens any longer when the connection has ended.
             let _ = events.send(match answer_in_time(&context, &asked, &events).await {
