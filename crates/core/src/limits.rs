@@ -113,6 +113,8 @@ pub const UPLOADS_AGAIN_MAX: u32 = 5;
 /// How long a client may pause between two ranges, reads or writes of one file, before a server that stops takes its
 /// transfer for over: some round trips of the longest path, and what a limited client sleeps.
 pub const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Between two looks, while a server stops, at whether a client has what was sent to it: then its pause begins.
+pub const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// Checksums computed on demand at the same time: each reads a whole file. One client has
 /// [`DIGESTS_PER_CLIENT_MAX`] of them.
 pub const DIGESTS_RUNNING_MAX: usize = 4;

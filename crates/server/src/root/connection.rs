@@ -361,6 +361,10 @@ impl Connection {
     fn is_under_way(&mut self) -> bool {
         let Role::Main(_, context) = &self.role else { return false };
         self.clock.had_files |= context.session.files.len() > 0;
+        if self.wire.stream.is_draining() {
+            // A pause begins when the client has the answer, and not when the kernel has.
+            self.clock.active = Instant::now();
+        }
         self.clock.had_files
             && (!self.is_quiet() || self.clock.active.elapsed() < self.shared.deadlines.drain_pause)
     }

@@ -27,7 +27,7 @@ impl Connection {
             earliest(now + ELSEWHERE_PAUSE);
         }
         if self.is_draining && !self.is_ending && self.is_quiet() {
-            earliest(self.clock.active + deadlines.drain_pause);
+            earliest((self.clock.active + deadlines.drain_pause).min(now + limits::DRAIN_LOOK));
         }
         if let Some(incoming) = &self.incoming
             && incoming.intake.is_some()
