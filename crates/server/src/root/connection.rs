@@ -292,8 +292,7 @@ impl Connection {
             is_busy |= self.take_data().await?;
             // What runs is finished, and nothing else is begun.
             self.is_ending |= self.is_draining && !self.is_under_way();
-            let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
-            self.memory.cover(&self.shared, input_bytes, self.outbox.held_bytes());
+            self.cover_memory();
             let was_overfull = self.is_overfull();
             self.make_answers();
             let is_full = self.send()?;
@@ -680,7 +679,26 @@ impl Connection {
     /// Whether the next answer can be gone on with.
     fn has_room(&self) -> bool {
         let ahead = if self.memory.lacks_output { limits::ROOT_OUTPUT_BYTES_FREE } else { AHEAD_BYTES };
-        self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.cold < limits::ROOT_TASKS_MAX
+        self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.may_be_cold()
+    }
+
+    /// Whether a part of an answer may be begun that has a task and, as each of those, a buffer. One always may be: where
+    /// there is no memory for more, answers go on one part after the other.
+    pub(super) fn may_be_cold(&self) -> bool {
+        self.cold < if self.memory.lacks_output { 1 } else { limits::ROOT_TASKS_MAX }
+    }
+
+    /// A part of an answer has a task, with a buffer that counts like those that wait to be sent.
+    pub(super) fn begins_cold(&mut self) {
+        self.cold += 1;
+        self.cover_memory();
+    }
+
+    /// Has the budget of memory cover what there is of requests and answers.
+    fn cover_memory(&mut self) {
+        let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
+        let output_bytes = self.outbox.held_bytes() + self.cold * limits::IO_BYTES;
+        self.memory.cover(&self.shared, input_bytes, output_bytes);
     }
 
     pub(super) fn advance(&mut self, job: Job) {

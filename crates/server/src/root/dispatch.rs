@@ -102,7 +102,7 @@ impl Connection {
         };
         if path_id == PathId::MAIN {
             // Not behind what takes long: it stands with other answers.
-            return if job.is_small() && self.cold < limits::ROOT_TASKS_MAX {
+            return if job.is_small() && self.may_be_cold() {
                 self.advance(Job::Read(job))
             } else {
                 self.jobs.push_back(Job::Read(job))
@@ -172,7 +172,7 @@ impl Connection {
     pub(super) fn read_cold(&mut self, mut job: ReadJob) {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
             let _ = events.send(Event::Read(job, read.map(|(part, begin)| (buffer, part, begin))));
@@ -183,7 +183,7 @@ impl Connection {
     pub(super) fn read_vector_cold(&mut self, mut job: VectorJob) {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let before = job.next();
             let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
@@ -195,7 +195,7 @@ impl Connection {
     pub(super) fn refill_cold(&mut self, mut source: Source) {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 32)).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
@@ -223,7 +223,7 @@ impl Connection {
     /// Makes the next piece of an answer.
     pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let mut piece = Vec::new();
             let made = shared.disk.run(|| rest.next(&mut piece)).await;
