@@ -48,6 +48,9 @@ impl Connection {
             // Nobody tells when there is some again.
             earliest(now + limits::ROOT_MEMORY_PAUSE);
         }
+        if let Some(at) = self.memory.looks_again() {
+            earliest(at.max(now));
+        }
         if let Some(since) = self.clock.full_since {
             let end = since + deadlines.body_stall;
             if now >= end {
