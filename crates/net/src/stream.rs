@@ -475,8 +475,8 @@ impl Stream {
         self.socket.local_addr()
     }
 
-    /// Whether bytes that the kernel has taken were not acknowledged by the peer: a slow one has some of them to come for
-    /// seconds. Asks the kernel.
+    /// The peer has not acknowledged all bytes that the kernel has taken: a slow one has some of them to come for seconds.
+    /// Asks the kernel.
     pub fn is_draining(&self) -> bool {
         // What cannot be asked is over.
         tcp::unacknowledged_bytes(&self.socket).is_ok_and(|bytes| bytes > 0)

@@ -172,13 +172,13 @@ async fn displaced(shared: &Shared) -> Option<String> {
     None
 }
 
-/// A look at whether a storage is what is found in its place, for all who ask at the same time.
+/// A look at the place of a storage, for all requests that come meanwhile: the storage is there, or something else is.
 #[derive(Clone)]
 struct Look {
     told: watch::Receiver<Option<bool>>,
-    /// Nobody waits for longer.
+    /// The end of all waits for it.
     until: Instant,
-    /// What was told by the last one.
+    /// The answer of the one before.
     before: Option<bool>,
 }
 
@@ -396,8 +396,7 @@ mod tests {
     use super::*;
     use gridlane_store::MemoryStorage;
 
-    /// Who asks while another one's question is under way is told the same, and if the storage does not answer, what it
-    /// has answered before.
+    /// A request that comes while a look is under way is told the same, and the answer of the one before if there is none.
     #[tokio::test]
     async fn a_look_is_for_all_who_ask_meanwhile_and_the_last_answer_is_remembered() {
         let looking = Looking::default();
@@ -410,7 +409,7 @@ mod tests {
         tell.send_replace(Some(true));
         assert_eq!(*joined.told.wait_for(Option::is_some).await.unwrap(), Some(true));
         drop(tell);
-        // Another one begins, and knows what the last one has found.
+        // Another one begins, and knows the answer of this one.
         let mut next = Look::of(&looking, "/", &storage);
         assert_eq!(next.before, Some(true));
         assert_eq!(*next.told.wait_for(Option::is_some).await.unwrap(), Some(storage.is_in_place()));

@@ -263,7 +263,7 @@ impl State {
         }
     }
 
-    /// Removes those who have left the lines, when they are half of all: while nothing is free nobody else does it.
+    /// Removes the waiters that have left the lines, when they are half of all: nothing else does while nothing is free.
     fn tidy(&mut self) {
         if self.left_lines < LEFT_LINES_MIN || self.left_lines * 2 < self.in_lines {
             return;

@@ -3,10 +3,10 @@
 //! as long as the file stays as it is. The table is in front of the storage, and all there is for storages
 //! that keep nothing.
 //!
-//! Few run at a time, since each reads a whole file; and of one client not all of those. All who ask for the same one
-//! wait for a permit, each in the name of its own client, and the first to get one starts the computation: nobody is
-//! behind others' files because of who asked first. It then belongs to nobody, and goes on while anybody waits for it.
-//! While it waits nothing of it runs, and it holds only what those have open who ask.
+//! Few run at a time, since each reads a whole file; and of one client not all of those. All requests for the same one wait
+//! for a permit, each in the name of its own client, and the first to get one starts the computation: no client is behind
+//! another one's files because that one asked first. The computation goes on while any request waits for it. Before it is
+//! started nothing runs, and only the requests themselves have the file open.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -41,7 +41,7 @@ impl Key {
 /// How far a computation is.
 #[derive(Clone)]
 enum Stage {
-    /// Nobody who asks for it has a permit.
+    /// None of the requests for it has a permit.
     Waiting,
     Running,
     /// The checksum, or `None` when it cannot be had.
@@ -59,7 +59,7 @@ struct State {
 /// A computation that others may wait for as well.
 struct Computation {
     stage: watch::Receiver<Stage>,
-    /// For whoever starts it; none when it runs.
+    /// Taken by the request that starts it.
     start: Option<watch::Sender<Stage>>,
     size_bytes: u64,
     done_bytes: Arc<AtomicU64>,
@@ -218,7 +218,7 @@ impl Digests {
         None
     }
 
-    /// Joins those who ask for a checksum, or is the first of them; the checksum if it is in the table.
+    /// Joins the requests for a checksum, or is the first of them; the checksum if it is in the table.
     fn ask<'a>(&'a self, key: &'a Key, size_bytes: u64) -> Result<Asking<'a>, Checksum> {
         let mut state = self.lock();
         if let Some(known) = state.known.get(key) {
@@ -231,7 +231,7 @@ impl Digests {
         Ok(Asking { digests: self, key, stage: computation.stage.clone() })
     }
 
-    /// What the computation tells its progress and end by, unless somebody else has started it.
+    /// The ways to tell how far the computation is; none if another request has started it.
     fn start(&self, key: &Key) -> Option<(watch::Sender<Stage>, Arc<AtomicU64>)> {
         let mut state = self.lock();
         let computation = state.running.get_mut(key)?;
@@ -333,7 +333,7 @@ fn has_waiters(sender: &watch::Sender<Stage>) -> bool {
     sender.receiver_count() > 1
 }
 
-/// One of those who ask for a checksum.
+/// One request for a checksum that is not there.
 struct Asking<'a> {
     digests: &'a Digests,
     key: &'a Key,
@@ -341,7 +341,7 @@ struct Asking<'a> {
 }
 
 impl Drop for Asking<'_> {
-    /// The last one to leave takes what nobody has started with it.
+    /// The last one to leave removes a computation that was not started.
     fn drop(&mut self) {
         let mut state = self.digests.lock();
         // This one and the table's.

@@ -354,7 +354,7 @@ fn one_address_leaves_checksums_to_others() {
     gate.wait_for_waiting(1);
     let second = ask(HERE, "shared");
     eventually("it waits for its turn", || metrics(&server)["digests_running"] == 2);
-    // By the permit of who asks last, though the other one has asked before.
+    // By the permit of the last one, though the other one has asked before.
     let third = ask(THERE, "shared");
     gate.wait_for_waiting(2);
     assert_eq!(used(&server, "digests"), 2);
@@ -476,7 +476,7 @@ fn one_address_leaves_room_to_be_turned_away_to_others() {
     let silent: Vec<Client> = (0..told_max).map(|_| Client::from(HERE, server.address)).collect();
     eventually("all of them wait", || used(&server, "turned_away") == told_max as u64);
     assert!(Client::from(HERE, server.address).is_ended(), "closed without a word");
-    // One who has too many elsewhere is told.
+    // A client elsewhere that has too many is told.
     let others: Vec<RootClient> = std::iter::from_fn(|| log_in(THERE, server.address)).take(SHARE).collect();
     assert_eq!((others.len(), get(THERE, &server)), (SHARE, 429));
     drop((silent, sessions));

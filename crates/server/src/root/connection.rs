@@ -682,8 +682,8 @@ impl Connection {
         self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.may_be_cold()
     }
 
-    /// Whether a part of an answer may be begun that has a task and, as each of those, a buffer. One always may be: where
-    /// there is no memory for more, answers go on one part after the other.
+    /// There may be one more part of an answer that has a task and, as each of those, a buffer. One there may always be:
+    /// without memory for more, answers go on one part after the other.
     pub(super) fn may_be_cold(&self) -> bool {
         self.cold < if self.memory.lacks_output { 1 } else { limits::ROOT_TASKS_MAX }
     }

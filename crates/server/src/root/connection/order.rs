@@ -80,7 +80,7 @@ impl Changes {
         self.ready.pop_front().map(|(asked, turn)| (asked, Some(turn)))
     }
 
-    /// Whether there is one.
+    /// There is one.
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
