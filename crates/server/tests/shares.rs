@@ -428,7 +428,7 @@ fn parts_that_wait_for_the_disk_share_their_memory() {
     // What is covered by the part of one client, one that nothing was left for, and one of each other connection.
     const COLD_MAX: usize = 2 + CONNECTIONS;
     let (storage, gate) = (MemoryStorage::new(), Gate::new());
-    storage.add_file(&ObjectPath::new([b"f"]).unwrap(), vec![1; 16 << 20]);
+    storage.add_file(&ObjectPath::new([&b"f"[..]]).unwrap(), vec![1; 16 << 20]);
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
@@ -488,7 +488,7 @@ fn one_address_leaves_room_to_be_turned_away_to_others() {
 fn a_connection_of_http_has_one_file_open_at_a_time() {
     const REQUESTS: usize = 20;
     let (storage, gate) = (MemoryStorage::new(), Gate::new());
-    storage.add_file(&ObjectPath::new([b"f"]).unwrap(), vec![1; 4096]);
+    storage.add_file(&ObjectPath::new([&b"f"[..]]).unwrap(), vec![1; 4096]);
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), with_admin);
     let mut clients = [server.connect(), server.connect()];
