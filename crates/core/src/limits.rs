@@ -113,6 +113,8 @@ pub const UPLOADS_AGAIN_MAX: u32 = 5;
 /// How long a client may pause between two ranges, reads or writes of one file, before a server that stops takes its
 /// transfer for over: some round trips of the longest path, and what a limited client sleeps.
 pub const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
+/// Between two looks, while a server stops, at whether a client has what was sent to it: then its pause begins.
+pub const DRAIN_LOOK: Duration = Duration::from_millis(100);
 /// Checksums computed on demand at the same time: each reads a whole file. One client has
 /// [`DIGESTS_PER_CLIENT_MAX`] of them.
 pub const DIGESTS_RUNNING_MAX: usize = 4;
@@ -277,9 +279,9 @@ pub const CLIENT_CONNECTIONS_MIN: usize = 16;
 /// root:// neither.
 pub const PROTOCOL_PART: usize = 8;
 /// Blocking disk operations of one client at the same time: more of them make no disk faster.
-pub const DISK_OPERATIONS_PER_CLIENT_MAX: usize = DISK_OPERATIONS_MAX / 2;
-/// Checksums computed on demand for one client at the same time.
-pub const DIGESTS_PER_CLIENT_MAX: usize = 2;
+pub const DISK_OPERATIONS_PER_CLIENT_MAX: usize = DISK_OPERATIONS_MAX / CLIENT_PART;
+/// Checksums computed on demand for one client at the same time: each reads as fast as one disk does.
+pub const DIGESTS_PER_CLIENT_MAX: usize = DIGESTS_RUNNING_MAX / CLIENT_PART;
 /// Copies and moves of trees, within the server, at the same time: each holds up to [`COPY_DEPTH_MAX`] descriptors and a
 /// turn at the disk nearly all the time.
 pub const COPIES_MAX: usize = 16;
@@ -582,8 +584,8 @@ const _: () = {
     assert!(DIGESTS_RUNNING_MAX + PASSWORDS_CHECKED_MAX + 2 <= BLOCKING_THREADS_KEPT);
     assert!(BLOCKING_THREADS_KEPT * 2 <= BLOCKING_THREADS_MIN && BLOCKING_THREADS_MIN < BLOCKING_THREADS_MAX);
     // One client alone takes neither all turns at the disk nor all threads.
-    assert!(DISK_OPERATIONS_PER_CLIENT_MAX < DISK_OPERATIONS_MAX);
-    assert!(DIGESTS_PER_CLIENT_MAX < DIGESTS_RUNNING_MAX);
+    assert!(0 < DISK_OPERATIONS_PER_CLIENT_MAX && 2 * DISK_OPERATIONS_PER_CLIENT_MAX < DISK_OPERATIONS_MAX);
+    assert!(0 < DIGESTS_PER_CLIENT_MAX && 2 * DIGESTS_PER_CLIENT_MAX < DIGESTS_RUNNING_MAX);
     // A graceful stop does not cut those that read their answer.
     assert!(BODY_DRAIN_WHOLE_MAX.as_secs() < DRAIN_MAX.as_secs());
     // A listing of the largest kind can be made within one client's part, and a few requests of the longest can be taken.

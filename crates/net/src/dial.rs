@@ -17,7 +17,7 @@ use crate::proxy::{Proxies, Proxy, ProxyKind};
 use crate::race::{Failures, race};
 use crate::resolve::Resolver;
 use crate::socks;
-use crate::speech::Speech;
+use crate::speech::{FINDING_MAX, Speech};
 use crate::stream::Stream;
 use crate::tls::{self, ClientIdentity, Trust};
 
@@ -280,9 +280,17 @@ async fn first_of(
 ) -> Result<(SocketAddr, Dialled)> {
     let deadline = Instant::now() + CONNECT_MAX;
     let mut failures = Failures::default();
+    // The last one that took a connection and did not speak TLS.
+    let mut strange = None;
     loop {
         let won = race(&addresses, CONNECT_STAGGER, deadline, &mut failures, TcpStream::connect).await;
-        let Some((address, socket)) = won else { return Err(failures.into_error()) };
+        let Some((address, socket)) = won else {
+            // Not before: while there is another address, that one is tried.
+            return Err(match strange {
+                Some(address) => instead_of_tls(speech, address, failures.into_error()).await,
+                None => failures.into_error(),
+            });
+        };
         if let Ok(info) = gridlane_sys::tcp::info(&socket) {
             reached(info.round_trip);
         }
@@ -304,20 +312,23 @@ async fn first_of(
             Ok(Err(cause)) if is_of_tls(&cause) => {
                 let error = tls_error(cause);
                 return Err(match error.kind() {
-                    ErrorKind::Protocol => {
-                        let found = speech.instead_of(&Speaks::Tls, address).await;
-                        found.map_or(error, |found| found.error("https"))
-                    }
+                    ErrorKind::Protocol => instead_of_tls(speech, address, error).await,
                     _ => error,
                 });
             }
             Ok(Err(cause)) => io::Error::new(cause.kind(), format!("the handshake failed: {cause}")),
             Err(_) => io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake did not finish"),
         };
-        if let Some(found) = speech.instead_of(&Speaks::Tls, address).await {
-            return Err(found.error("https"));
-        }
+        strange = Some(address);
         failures.add(address, cause);
+    }
+}
+
+/// The error of a server that does not speak TLS: what it speaks instead, if that can be told soon.
+async fn instead_of_tls(speech: &Speech, address: SocketAddr, otherwise: Error) -> Error {
+    match timeout(FINDING_MAX, speech.instead_of(&Speaks::Tls, address)).await {
+        Ok(Some(found)) => found.error("https"),
+        _ => otherwise,
     }
 }
 
@@ -478,6 +489,37 @@ mod tests {
         let (won, _) =
             first_of(vec![hole, refusing(), address], None, &|_| (), &Speech::default()).await.unwrap();
         assert_eq!(won, address);
+    }
+
+    /// An address at which something else speaks is no reason to leave the others out.
+    #[tokio::test]
+    async fn what_speaks_something_else_is_passed_over_and_named_at_the_end() {
+        let silent_http = async || {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            tokio::spawn(async move {
+                while let Ok((mut socket, _)) = listener.accept().await {
+                    tokio::spawn(async move {
+                        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+                        let mut came = [0; 512];
+                        if socket.read(&mut came).await.is_ok() && came.starts_with(b"HEAD ") {
+                            let _ = socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
+                        }
+                    });
+                }
+            });
+            address
+        };
+        let (address, tls) = speaking().await;
+        let odd = silent_http().await;
+        let (won, _) =
+            first_of(vec![odd, address], Some(tls.clone()), &|_| (), &Speech::default()).await.unwrap();
+        assert_eq!(won, address);
+        let addresses = vec![odd, refusing()];
+        let error =
+            first_of(addresses, Some(tls), &|_| (), &Speech::default()).await.map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), Speaks::Http.error("https").kind());
+        assert_eq!(error.message(), Speaks::Http.error("https").message());
     }
 
     #[tokio::test]

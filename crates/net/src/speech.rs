@@ -1,12 +1,14 @@
 //! Finding out what a server speaks that does not answer as it should.
 //!
-//! Asked once of each address, and only when a connection failed before anything came that makes sense. A server that
-//! does speak what was expected, and was only busy or starting, is never taken for another one: it is asked that as well.
+//! Asked only when a connection failed before anything came that makes sense, and not again where something else was found
+//! instead of what was expected; where nothing was found, not again for a while. A server that does speak what was
+//! expected, and was only busy or starting, is never taken for another one: it is asked that as well.
 
 use std::collections::HashMap;
+use std::mem::{self, Discriminant};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use gridlane_core::Speaks;
 use gridlane_core::limits::SERVERS_REMEMBERED_MAX;
@@ -17,6 +19,12 @@ use crate::Stream;
 
 /// One question: connecting, asking, and the first bytes of the answer.
 const QUESTION_MAX: Duration = Duration::from_secs(2);
+
+/// How long it takes at most to find out, when all questions are asked at once that can be, and then the last one.
+pub(crate) const FINDING_MAX: Duration = Duration::from_secs(5);
+
+/// After so long a server is asked again of which nothing was found: it may have been starting.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 const HTTP: &[u8] = b"HEAD / HTTP/1.0\r\n\r\n";
 /// A ClientHello of TLS 1.2 (RFC 5246, 7.4.1.2) with five usual ciphers and no extensions: what does not suit a server of
@@ -33,22 +41,35 @@ const XROOTD: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0x
 
 /// What servers speak that did not answer as they should. Its clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Speech(Arc<Mutex<HashMap<SocketAddr, Option<Speaks>>>>);
+pub struct Speech(Arc<Mutex<HashMap<Question, Finding>>>);
+
+/// An address, and what it was expected to speak: somebody else may expect what it does speak.
+type Question = (SocketAddr, Discriminant<Speaks>);
+
+/// What was found, and when.
+type Finding = (Option<Speaks>, Instant);
 
 impl Speech {
     /// What the server at `address` speaks instead of `expected`; `None` when that cannot be told, or when it does speak
     /// that.
     pub async fn instead_of(&self, expected: &Speaks, address: SocketAddr) -> Option<Speaks> {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&address) {
+        let question = (address, mem::discriminant(expected));
+        if let Some((known, found_at)) = self.lock().get(&question)
+            && (known.is_some() || found_at.elapsed() < ASK_AGAIN)
+        {
             return known.clone();
         }
         let found = find(expected, address).await;
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
         if all.len() >= SERVERS_REMEMBERED_MAX {
             all.clear();
         }
-        all.insert(address, found.clone());
+        all.insert(question, (found.clone(), Instant::now()));
         found
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Question, Finding>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -138,6 +159,25 @@ mod tests {
             (busy, Speaks::Xrootd, None),
         ] {
             assert_eq!(Speech::default().instead_of(&expected, address).await, found, "{expected:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_remembered_is_for_whom_it_was_found() {
+        let tls = server(|came| if came[0] == 22 { vec![21, 3, 3, 0, 2, 2, 40] } else { Vec::new() }).await;
+        let speech = Speech::default();
+        assert_eq!(speech.instead_of(&Speaks::Tls, tls).await, None);
+        assert_eq!(speech.instead_of(&Speaks::Http, tls).await, Some(Speaks::Tls));
+        assert_eq!(speech.instead_of(&Speaks::Tls, tls).await, None);
+        let http = server(|_| b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()).await;
+        assert_eq!(speech.instead_of(&Speaks::Tls, http).await, Some(Speaks::Http));
+        assert_eq!(speech.instead_of(&Speaks::Http, http).await, None);
+        // Of which nothing was found, that is asked again later.
+        let question = (http, mem::discriminant(&Speaks::Xrootd));
+        let Some(long_ago) = Instant::now().checked_sub(ASK_AGAIN) else { return };
+        for (found_at, found) in [(Instant::now(), None), (long_ago, Some(Speaks::Http))] {
+            speech.lock().insert(question, (None, found_at));
+            assert_eq!(speech.instead_of(&Speaks::Xrootd, http).await, found);
         }
     }
 

@@ -475,6 +475,13 @@ impl Stream {
         self.socket.local_addr()
     }
 
+    /// The peer has not acknowledged all bytes that the kernel has taken: a slow one has some of them to come for seconds.
+    /// Asks the kernel.
+    pub fn is_draining(&self) -> bool {
+        // What cannot be asked is over.
+        tcp::unacknowledged_bytes(&self.socket).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// What the kernel knows of the connection.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         tcp::info(&self.socket)

@@ -6,8 +6,8 @@
 //! takes over this one's tasks. With it around every `open`, small GETs came at half the rate (75 instead of
 //! 150 thousand a second), so they try [`open_nowait`](gridlane_store::Storage::open_nowait) first.
 //!
-//! The bound keeps a dead disk from eating a thread per client: the others wait as tasks. Half of it is for one client at
-//! most, and clients that wait have their turns one after the other.
+//! The bound keeps a dead disk from eating a thread per client: the others wait as tasks. A quarter of it is for one client
+//! at most, and clients that wait have their turns one after the other.
 
 use std::sync::Arc;
 

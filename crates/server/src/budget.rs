@@ -84,7 +84,13 @@ struct State {
     waiting: HashMap<Holder, VecDeque<Waiter>>,
     /// The holders that wait: the first has the next turn.
     turns: VecDeque<Holder>,
+    /// How many are in those lines, and how many of them have left since the lines were tidied.
+    in_lines: usize,
+    left_lines: usize,
 }
+
+/// So many may have left before the lines are tidied.
+const LEFT_LINES_MIN: usize = 16;
 
 struct Waiter {
     amount: usize,
@@ -101,8 +107,15 @@ pub(crate) struct Lease {
 impl Budget {
     /// Of which nothing is taken.
     pub(crate) fn new(name: &'static str, share: Share) -> Arc<Budget> {
-        let state =
-            State { share, used: 0, held: HashMap::new(), waiting: HashMap::new(), turns: VecDeque::new() };
+        let state = State {
+            share,
+            used: 0,
+            held: HashMap::new(),
+            waiting: HashMap::new(),
+            turns: VecDeque::new(),
+            in_lines: 0,
+            left_lines: 0,
+        };
         let (refused_holder, refused_all) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Budget { name, state: Mutex::new(state), refused_holder, refused_all })
     }
@@ -157,6 +170,7 @@ impl Budget {
                 if line.len() == 1 {
                     state.turns.push_back(holder);
                 }
+                state.in_lines += 1;
                 told
             };
             let mut wait = Wait { budget: self, told, is_over: false };
@@ -207,7 +221,10 @@ impl Drop for Wait<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             self.told.close();
-            self.budget.give(self.budget.lock());
+            let mut state = self.budget.lock();
+            state.left_lines += 1;
+            state.tidy();
+            self.budget.give(state);
         }
     }
 }
@@ -246,6 +263,21 @@ impl State {
         }
     }
 
+    /// Removes the waiters that have left the lines, when they are half of all: nothing else does while nothing is free.
+    fn tidy(&mut self) {
+        if self.left_lines < LEFT_LINES_MIN || self.left_lines * 2 < self.in_lines {
+            return;
+        }
+        self.waiting.retain(|_, line| {
+            line.retain(|waiter| !waiter.tell.is_closed());
+            !line.is_empty()
+        });
+        let waiting = &self.waiting;
+        self.turns.retain(|holder| waiting.contains_key(holder));
+        self.in_lines = waiting.values().map(VecDeque::len).sum();
+        self.left_lines = 0;
+    }
+
     /// Takes for the next waiter for which enough is left.
     fn next(&mut self) -> Option<(Holder, Waiter)> {
         let mut turn = 0;
@@ -253,10 +285,14 @@ impl State {
             && let Some(holder) = self.turns.get(turn).copied()
         {
             let mut line = self.waiting.remove(&holder).unwrap_or_default();
-            while line.pop_front_if(|waiter| waiter.tell.is_closed()).is_some() {}
+            while line.pop_front_if(|waiter| waiter.tell.is_closed()).is_some() {
+                self.in_lines -= 1;
+                self.left_lines = self.left_lines.saturating_sub(1);
+            }
             let amount = line.front().map(|waiter| waiter.amount);
             let fits = amount.is_some_and(|amount| self.take(holder, amount).is_ok());
             let next = if fits { line.pop_front() } else { None };
+            self.in_lines -= usize::from(next.is_some());
             if line.is_empty() || next.is_some() {
                 self.turns.remove(turn);
             } else {
@@ -433,6 +469,24 @@ mod tests {
         assert_eq!(current(), Holder::SERVER);
     }
 
+    #[test]
+    fn who_has_left_takes_no_room_though_nothing_becomes_free() {
+        let budget = budget(1, 1);
+        let held = budget.try_take(client(1), 1).ok().unwrap();
+        let mut stays = Box::pin(budget.take(client(2), 1));
+        assert!(poll(&mut stays).is_none());
+        for number in 0..=255 {
+            for _ in 0..10 {
+                assert!(poll(&mut Box::pin(budget.take(client(number), 1))).is_none());
+            }
+            let state = budget.lock();
+            assert!(state.in_lines <= 2 * LEFT_LINES_MIN && state.turns.len() <= 2 * LEFT_LINES_MIN);
+            assert_eq!(state.in_lines, state.waiting.values().map(VecDeque::len).sum::<usize>());
+        }
+        drop(held);
+        assert!(poll(&mut stays).is_some());
+    }
+
     proptest! {
         /// Nobody has more than their share, no more is taken than there is, and nobody waits for what is left.
         #[test]
@@ -462,6 +516,7 @@ mod tests {
                 prop_assert_eq!(state.used, leases.iter().map(Lease::amount).sum::<usize>());
                 prop_assert_eq!(state.used, state.held.values().sum::<usize>());
                 prop_assert!(state.held.values().all(|held| *held <= one.min(all)));
+                prop_assert_eq!(state.in_lines, state.waiting.values().map(VecDeque::len).sum::<usize>());
                 for (holder, line) in &state.waiting {
                     if let Some(first) = line.iter().find(|waiter| !waiter.tell.is_closed()) {
                         prop_assert!(state.check(*holder, first.amount).is_err());

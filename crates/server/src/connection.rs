@@ -287,10 +287,23 @@ impl Connection {
     }
 
     /// While the server stops: waits for a request of a client that has just fetched a part of a file; whether it comes.
+    /// The client's pause begins when it has the part, and not when the kernel has.
     async fn next_part(&mut self) -> bool {
         let Some(sent) = self.part_sent else { return false };
-        let until = Deadline::from_std(sent) + self.shared.deadlines.drain_pause;
-        matches!(Box::pin(timeout_at(until, self.wire.fill())).await, Ok(Ok(true)))
+        let pause = self.shared.deadlines.drain_pause;
+        let mut until = Deadline::from_std(sent) + pause;
+        loop {
+            let now = Deadline::now();
+            if self.wire.stream.is_draining() {
+                until = now + pause;
+            }
+            let look = until.min(now + limits::DRAIN_LOOK);
+            match Box::pin(timeout_at(look, self.wire.fill())).await {
+                Ok(filled) => return matches!(filled, Ok(true)),
+                Err(_) if look < until || self.wire.stream.is_draining() => {}
+                Err(_) => return false,
+            }
+        }
     }
 
     /// A request begins: with the configuration of this moment, to its end.

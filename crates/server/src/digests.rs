@@ -3,8 +3,10 @@
 //! as long as the file stays as it is. The table is in front of the storage, and all there is for storages
 //! that keep nothing.
 //!
-//! Whoever asks first starts the computation, which then belongs to nobody: it goes on while anybody
-//! waits for it. Few run at a time, since each reads a whole file; and of one client not all of those.
+//! Few run at a time, since each reads a whole file; and of one client not all of those. All requests for the same one wait
+//! for a permit, each in the name of its own client, and the first to get one starts the computation: no client is behind
+//! another one's files because that one asked first. The computation goes on while any request waits for it. Before it is
+//! started nothing runs, and only the requests themselves have the file open.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -19,7 +21,7 @@ use gridlane_sys::AlignedBuf;
 use tokio::sync::watch;
 
 use crate::blocking::Disk;
-use crate::budget::{self, Budget};
+use crate::budget::{self, Budget, Lease};
 use crate::buffers::Buffers;
 
 /// Which bytes, by which algorithm.
@@ -36,8 +38,15 @@ impl Key {
     }
 }
 
-/// `None` while it is computed; then the checksum, or `None` again inside when that failed.
-type Outcome = Option<Option<Checksum>>;
+/// How far a computation is.
+#[derive(Clone)]
+enum Stage {
+    /// None of the requests for it has a permit.
+    Waiting,
+    Running,
+    /// The checksum, or `None` when it cannot be had.
+    Done(Option<Checksum>),
+}
 
 #[derive(Default)]
 struct State {
@@ -49,7 +58,9 @@ struct State {
 
 /// A computation that others may wait for as well.
 struct Computation {
-    outcome: watch::Receiver<Outcome>,
+    stage: watch::Receiver<Stage>,
+    /// Taken by the request that starts it.
+    start: Option<watch::Sender<Stage>>,
     size_bytes: u64,
     done_bytes: Arc<AtomicU64>,
 }
@@ -181,36 +192,52 @@ impl Digests {
     ) -> Option<Checksum> {
         let key = Key::new(object.metadata(), kind);
         for _ in 0..TRIES_MAX {
-            let mut outcome = {
-                let mut state = self.lock();
-                if let Some(known) = state.known.get(&key) {
-                    return Some(known.clone());
-                }
-                match state.running.get(&key) {
-                    Some(running) => running.outcome.clone(),
-                    None => {
-                        let (sender, outcome) = watch::channel(None);
-                        let done_bytes = Arc::default();
-                        let reading = Reading {
-                            object: Arc::clone(object),
-                            done_bytes: Arc::clone(&done_bytes),
-                            hashed_bytes: Arc::clone(&self.hashed_bytes),
-                        };
-                        let size_bytes = object.metadata().size_bytes;
-                        let computation = Computation { outcome: outcome.clone(), size_bytes, done_bytes };
-                        state.running.insert(key.clone(), computation);
-                        let computing = self.clone().compute(key.clone(), reading, may_keep, sender);
-                        tokio::spawn(budget::on_behalf(budget::current(), computing));
-                        outcome
-                    }
-                }
+            let mut asking = match self.ask(&key, object.metadata().size_bytes) {
+                Ok(asking) => asking,
+                Err(known) => return Some(known),
             };
+            let permit = tokio::select! {
+                biased;
+                _ = asking.stage.wait_for(|stage| !matches!(stage, Stage::Waiting)) => None,
+                permit = self.permits.take(budget::current(), 1) => Some(permit),
+            };
+            if let Some(permit) = permit
+                && let Some((sender, done_bytes)) = self.start(&key)
+            {
+                let (object, hashed_bytes) = (Arc::clone(object), Arc::clone(&self.hashed_bytes));
+                let reading = Reading { object, done_bytes, hashed_bytes };
+                tokio::spawn(self.clone().compute(key.clone(), reading, may_keep, sender, permit));
+            }
             // Hung up without an outcome: we joined just when it ended because nobody waited.
-            if let Ok(outcome) = outcome.wait_for(Option::is_some).await {
-                return outcome.clone().flatten();
+            if let Ok(stage) = asking.stage.wait_for(|stage| matches!(stage, Stage::Done(_))).await
+                && let Stage::Done(checksum) = &*stage
+            {
+                return checksum.clone();
             }
         }
         None
+    }
+
+    /// Joins the requests for a checksum, or is the first of them; the checksum if it is in the table.
+    fn ask<'a>(&'a self, key: &'a Key, size_bytes: u64) -> Result<Asking<'a>, Checksum> {
+        let mut state = self.lock();
+        if let Some(known) = state.known.get(key) {
+            return Err(known.clone());
+        }
+        let computation = state.running.entry(key.clone()).or_insert_with(|| {
+            let (start, stage) = watch::channel(Stage::Waiting);
+            Computation { stage, start: Some(start), size_bytes, done_bytes: Arc::default() }
+        });
+        Ok(Asking { digests: self, key, stage: computation.stage.clone() })
+    }
+
+    /// The ways to tell how far the computation is; none if another request has started it.
+    fn start(&self, key: &Key) -> Option<(watch::Sender<Stage>, Arc<AtomicU64>)> {
+        let mut state = self.lock();
+        let computation = state.running.get_mut(key)?;
+        let sender = computation.start.take()?;
+        sender.send_replace(Stage::Running);
+        Some((sender, Arc::clone(&computation.done_bytes)))
     }
 
     /// The same of a file that fits in one buffer and is in the page cache, by an algorithm that is fast: it takes less time
@@ -252,10 +279,16 @@ impl Digests {
         Some(checksum)
     }
 
-    async fn compute(self, key: Key, reading: Reading, may_keep: bool, sender: watch::Sender<Outcome>) {
+    async fn compute(
+        self,
+        key: Key,
+        reading: Reading,
+        may_keep: bool,
+        sender: watch::Sender<Stage>,
+        _permit: Lease,
+    ) {
         // Removes the entry also when this task ends early; waiters then see a closed channel.
         let running = Running { digests: &self, key: &key };
-        let _permit = self.permits.take(budget::current(), 1).await;
         let kind = key.kind;
         let sender = Arc::new(sender);
         let interest = Arc::clone(&sender);
@@ -286,7 +319,7 @@ impl Digests {
         if let (Some(checksum), true) = (&checksum, is_settled) {
             self.lock().remember(key.clone(), checksum.clone(), self.kept_max);
         }
-        sender.send_replace(Some(checksum));
+        sender.send_replace(Stage::Done(checksum));
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -296,8 +329,30 @@ impl Digests {
 }
 
 /// The table of running computations holds one receiver itself.
-fn has_waiters(sender: &watch::Sender<Outcome>) -> bool {
+fn has_waiters(sender: &watch::Sender<Stage>) -> bool {
     sender.receiver_count() > 1
+}
+
+/// One request for a checksum that is not there.
+struct Asking<'a> {
+    digests: &'a Digests,
+    key: &'a Key,
+    stage: watch::Receiver<Stage>,
+}
+
+impl Drop for Asking<'_> {
+    /// The last one to leave removes a computation that was not started.
+    fn drop(&mut self) {
+        let mut state = self.digests.lock();
+        // This one and the table's.
+        let is_last = |start: &watch::Sender<Stage>| start.receiver_count() <= 2;
+        if let Some(computation) = state.running.get(self.key)
+            && computation.stage.same_channel(&self.stage)
+            && computation.start.as_ref().is_some_and(is_last)
+        {
+            state.running.remove(self.key);
+        }
+    }
 }
 
 struct Running<'a> {
@@ -381,7 +436,8 @@ mod tests {
             kind: ChecksumKind::Md5,
         };
         let computation = Computation {
-            outcome: watch::channel(None).1,
+            stage: watch::channel(Stage::Running).1,
+            start: None,
             size_bytes: 1000,
             done_bytes: Arc::new(AtomicU64::new(400)),
         };

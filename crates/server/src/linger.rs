@@ -12,19 +12,26 @@ use tokio::time::timeout;
 
 use crate::settings::Deadlines;
 
-/// Bytes that are dropped at a time.
-const READ_BYTES: usize = 64 * 1024;
+/// Bytes that are dropped at a time, at first: most clients send nothing more.
+const READ_BYTES_MIN: usize = 4 * 1024;
+/// The same of a client that goes on sending.
+const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Ends our direction, then reads and drops what the client still sends. When this returns the connection can be closed.
 pub(crate) async fn linger(stream: &mut Stream, deadlines: &Deadlines) {
     let drained = async {
         timeout(deadlines.linger, stream.shutdown()).await??;
-        let mut buffer = vec![0; READ_BYTES];
+        let mut buffer = vec![0; READ_BYTES_MIN];
         let mut dropped = 0;
         while dropped < limits::BODY_DRAIN_BYTES_MAX {
             match timeout(deadlines.linger, stream.read(&mut buffer)).await?? {
                 0 => break,
-                count => dropped += count as u64,
+                count => {
+                    dropped += count as u64;
+                    if count == buffer.len() {
+                        buffer = vec![0; READ_BYTES_MAX];
+                    }
+                }
             }
         }
         Ok::<(), io::Error>(())

@@ -265,17 +265,22 @@ impl Throttle {
     }
 
     /// Takes so many requests from the allowance of each, left or not: later ones wait, though not for longer than
-    /// [`limits::REQUESTS_OWED_MAX`].
+    /// [`limits::REQUESTS_OWED_MAX`], however often this is called meanwhile.
     pub(crate) fn owe(&self, parties: &Parties, count: u32) {
-        if count == 0 || parties.are_none() {
-            return;
+        if count > 0 && !parties.are_none() {
+            self.owe_at(parties, count, self.now());
         }
-        let (now, mut known) = (self.now(), self.lock());
+    }
+
+    fn owe_at(&self, parties: &Parties, count: u32, now: Time) {
+        let mut known = self.lock();
         for one in parties.iter() {
             let Some(rate) = one.limits.requests_per_s else { continue };
             let taken = self.entry(&mut known, one.party, now);
             let owed = (Duration::from_secs(1) / rate.max(1)).saturating_mul(count);
-            taken.full_at = taken.full_at.max(now) + owed.min(limits::REQUESTS_OWED_MAX);
+            let most = limits::REQUESTS_OWED_MAX;
+            let full_at = (taken.full_at.max(now) + owed.min(most)).min(now + most);
+            taken.full_at = taken.full_at.max(full_at);
         }
     }
 
@@ -438,6 +443,22 @@ mod tests {
         assert_eq!(ask(100), Ok(()));
         assert_eq!((0..1000).filter(|step| ask(100 + step * 10).is_ok()).count(), 99);
         assert_eq!(throttle.request_at(&at("192.0.2.2", limits), moment(0)), Ok(()));
+    }
+
+    #[test]
+    fn a_debt_of_requests_has_a_bound_however_often_it_is_made() {
+        let throttle = Throttle::with_room(100);
+        let limits = ClientLimits { requests_per_s: Some(10), ..ClientLimits::default() };
+        let parties = at("192.0.2.1", limits);
+        let moment = |s: u64| Time::from_origin(Duration::from_secs(100 + s));
+        for _ in 0..100 {
+            throttle.owe_at(&parties, 16_384, moment(0));
+        }
+        // A second's worth is tolerated, and the request itself counts.
+        let wait = limits::REQUESTS_OWED_MAX - Duration::from_millis(900);
+        assert_eq!(throttle.request_at(&parties, moment(0)), Err((By::Client, wait)));
+        throttle.owe_at(&parties, 1, moment(60));
+        assert_eq!(throttle.request_at(&parties, moment(60)), Ok(()));
     }
 
     #[test]

@@ -198,6 +198,43 @@ fn a_stop_waits_for_no_range_that_nobody_asks_for() {
     assert_eq!(server.stop().0.cut, 0);
 }
 
+/// The pause of a client begins when it has the last range, and not when the kernel has.
+#[test]
+fn a_stop_waits_for_a_range_of_a_client_that_reads_slowly() {
+    // Most of it waits at the server's end while nothing of it is read.
+    const RANGE_BYTES: usize = 1 << 20;
+    let mut server = TestServer::with(|settings| {
+        settings.deadlines.drain = Duration::from_secs(3600);
+        settings.deadlines.drain_pause = Duration::from_millis(300);
+    });
+    let bytes = noise(RANGE_BYTES + 1000, 1);
+    server.write("f", &bytes);
+    let ranges = [(0, RANGE_BYTES), (RANGE_BYTES, RANGE_BYTES + 1000)];
+    let request = |(begin, end): (usize, usize)| {
+        format!("GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes={begin}-{}\r\n\r\n", end - 1)
+    };
+    let mut slow = server.connect();
+    slow.send(request(ranges[0]));
+    let began = Instant::now();
+    while server.answered() == 0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "the kernel does not take it");
+        std::thread::yield_now();
+    }
+    let mut quick = server.connect();
+    assert_eq!(quick.request("GET /f", "Range: bytes=0-999\r\n").status(), 206);
+    server.begin_stop();
+    // Its own pause is over, and began later than the other one's, if that had begun.
+    assert!(quick.is_ended());
+    slow.send(request(ranges[1]));
+    for (begin, end) in ranges {
+        let got = slow.response(false);
+        assert!(got.status() == 206 && got.body == bytes[begin..end]);
+    }
+    assert!(slow.is_ended());
+    drop((slow, quick));
+    assert_eq!(server.stop().0.cut, 0);
+}
+
 #[test]
 fn a_stop_does_not_wait_for_ever() {
     let mut server = TestServer::with(|settings| {

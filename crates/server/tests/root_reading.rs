@@ -236,10 +236,12 @@ fn a_client_that_takes_nothing_is_given_up() {
     for _ in 0..100 {
         client.send(Read { handle, offset: 0, len: 8 << 20, path_id: PathId::MAIN }, &[]);
     }
-    // Another one does not notice.
+    // Another one does not notice. What it asks for fits into the socket, lest it be given up itself on a busy machine.
     let mut other = RootClient::connect(server.address);
     let handle = other.open("/f", READ).unwrap();
-    assert_eq!(other.read(handle, 0, 10_000_000).unwrap().len(), 10_000_000);
+    for part in 0..40 {
+        assert_eq!(other.read(handle, part * 250_000, 250_000).unwrap().len(), 250_000);
+    }
     let began = std::time::Instant::now();
     while metrics(&server)["root_sessions_open"] > 1 {
         assert!(began.elapsed() < PATIENCE, "it is not given up");

@@ -53,6 +53,18 @@ pub fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     Ok(TcpInfo { round_trip: micros(smallest), loaded_round_trip: loaded.map(micros) })
 }
 
+/// Bytes that were written to `socket` and that its peer has not acknowledged (`SIOCOUTQ`).
+pub fn unacknowledged_bytes(socket: &impl AsFd) -> io::Result<usize> {
+    let mut count: libc::c_int = 0;
+    // SAFETY: `count` is writable, and the kernel writes one number of its type. `TIOCOUTQ` is what `SIOCOUTQ` is an alias of
+    // (linux/sockios.h).
+    let answer = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    match answer {
+        0 => Ok(usize::try_from(count).unwrap_or(0)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Has whoever waits for `socket` woken only when `bytes` are there (`SO_RCVLOWAT`), or when it has ended or is full. If
 /// as many are there already, they are woken now.
 pub fn set_receive_mark(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
@@ -118,8 +130,28 @@ mod tests {
     }
 
     #[test]
+    fn what_the_peer_does_not_take_is_known() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        near.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(count) = near.write(&[7; 65_536]) {
+            written += count;
+        }
+        let left = unacknowledged_bytes(&near).unwrap();
+        assert!((1..=written).contains(&left), "{left} of {written}");
+        far.read_exact(&mut vec![0; written]).unwrap();
+        let began = std::time::Instant::now();
+        while unacknowledged_bytes(&near).unwrap() > 0 {
+            assert!(began.elapsed() < Duration::from_secs(30), "the acknowledgements are under way for ever");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
     fn what_is_no_tcp_socket_is_an_error() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        assert!(info(&file).is_err());
+        assert!(info(&file).is_err() && unacknowledged_bytes(&file).is_err());
     }
 }

@@ -99,7 +99,7 @@ impl Room {
 /// Disk operations at the same time where there are so many threads for all work that blocks.
 fn disk_operations(threads: usize) -> Share {
     let all = threads.saturating_sub(limits::BLOCKING_THREADS_KEPT).clamp(2, limits::DISK_OPERATIONS_MAX);
-    Share { all, one: all / 2 }
+    Share { all, one: (all / limits::CLIENT_PART).max(1) }
 }
 
 /// Threads of a server beside those of its runtime: two logs, one that speaks to people, and one to spare.
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(up_to(1000).unwrap(), Threads { blocking: most, kept });
         // What is there is taken while it is there.
         assert_eq!(up_to(46).unwrap(), Threads { blocking: 40, kept: 40 });
-        assert_eq!(disk_operations(40), Share { all: 32, one: 16 });
+        assert_eq!(disk_operations(40), Share { all: 32, one: 8 });
         let error = up_to(21).unwrap_err();
         assert!(error.to_string().contains("needs 22 threads, and only 21 can be had"), "{error}");
     }

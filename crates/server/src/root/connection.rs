@@ -87,6 +87,8 @@ pub(crate) enum Event {
     Returned(ReadJob),
     /// It has ended with a part of this answer sent.
     Lost(StreamId),
+    /// A change of names has ended in the export of this address.
+    Changed(usize),
     /// Other connections have fewer answers in hand again than the session may have.
     HasRoom,
     /// The session is over.
@@ -137,7 +139,7 @@ pub(crate) struct Connection {
     /// What waits for something.
     pub(super) tasks: JoinSet<()>,
     /// The order of those that change names.
-    pub(super) changes: Changes,
+    changes: Changes,
     pub(super) events: mpsc::UnboundedSender<Event>,
     told: mpsc::UnboundedReceiver<Event>,
     /// Requests that were read and whose answer is not in the outbox.
@@ -238,7 +240,19 @@ impl Connection {
     /// Serves requests until the connection ends.
     pub(crate) async fn serve(mut self) {
         let outcome = self.run().await;
-        let Connection { mut wire, shared, role, jobs, told, outbox, mut tasks, unsent, incoming, .. } = self;
+        let Connection {
+            mut wire,
+            shared,
+            role,
+            jobs,
+            told,
+            outbox,
+            mut tasks,
+            unsent,
+            incoming,
+            memory,
+            ..
+        } = self;
         // What waits for files to be let go of must not be waited for by what holds them.
         tasks.shutdown().await;
         drop(incoming);
@@ -252,6 +266,7 @@ impl Connection {
             Role::Bound(joined, _) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
             Role::Stranger => {}
         }
+        drop((memory, wire.inbox));
         if outcome.is_ok() {
             linger(&mut wire.stream, &shared.deadlines).await;
         }
@@ -277,8 +292,7 @@ impl Connection {
             is_busy |= self.take_data().await?;
             // What runs is finished, and nothing else is begun.
             self.is_ending |= self.is_draining && !self.is_under_way();
-            let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
-            self.memory.cover(&self.shared, input_bytes, self.outbox.held_bytes());
+            self.cover_memory();
             let was_overfull = self.is_overfull();
             self.make_answers();
             let is_full = self.send()?;
@@ -302,7 +316,8 @@ impl Connection {
                 }
             }
             let goes_on = !self.jobs.is_empty() && self.has_room();
-            if is_busy || goes_on || (!self.waiting.is_empty() && self.may_begin()) {
+            let has_waiting = self.changes.has_ready() || !self.waiting.is_empty();
+            if is_busy || goes_on || (has_waiting && self.may_begin()) {
                 continue;
             }
             let deadline = self.next_deadline()?.map(Deadline::from_std);
@@ -345,6 +360,10 @@ impl Connection {
     fn is_under_way(&mut self) -> bool {
         let Role::Main(_, context) = &self.role else { return false };
         self.clock.had_files |= context.session.files.len() > 0;
+        if self.wire.stream.is_draining() {
+            // A pause begins when the client has the answer, and not when the kernel has.
+            self.clock.active = Instant::now();
+        }
         self.clock.had_files
             && (!self.is_quiet() || self.clock.active.elapsed() < self.shared.deadlines.drain_pause)
     }
@@ -479,6 +498,7 @@ impl Connection {
             | Event::Delegated(_)
             | Event::Returned(_)
             | Event::Lost(_)
+            | Event::Changed(_)
             | Event::HasRoom
             | Event::End => {}
         }
@@ -529,6 +549,7 @@ impl Connection {
                 let what = "the connection that the answer came on has ended";
                 self.outbox.failure(stream, &Failure::new(ErrorCode::IO_ERROR, what));
             }
+            Event::Changed(export) => self.changes.ended(export, &self.events),
             Event::HasRoom => {}
             Event::Written(intake, took) => self.written(intake, took),
             Event::Taken(outcome) => self.taken(outcome),
@@ -633,8 +654,16 @@ impl Connection {
         while self.may_begin() {
             let Role::Main(main, context) = &self.role else { break };
             let (all, context) = (Arc::clone(&main.all), context.clone());
-            let Some(asked) = self.waiting.pop_front() else { break };
-            self.begin_task(asked, &all, context);
+            let next = match self.changes.next() {
+                Some(next) => Some(next),
+                None => {
+                    let Some(asked) = self.waiting.pop_front() else { break };
+                    self.changes.admit(&context, asked, &self.events)
+                }
+            };
+            if let Some((asked, turn)) = next {
+                self.begin_task(asked, turn, &all, context);
+            }
         }
     }
 
@@ -650,7 +679,26 @@ impl Connection {
     /// Whether the next answer can be gone on with.
     fn has_room(&self) -> bool {
         let ahead = if self.memory.lacks_output { limits::ROOT_OUTPUT_BYTES_FREE } else { AHEAD_BYTES };
-        self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.cold < limits::ROOT_TASKS_MAX
+        self.outbox.held_bytes() < ahead && !self.outbox.has_sources() && self.may_be_cold()
+    }
+
+    /// There may be one more part of an answer that has a task and, as each of those, a buffer. One there may always be:
+    /// without memory for more, answers go on one part after the other.
+    pub(super) fn may_be_cold(&self) -> bool {
+        self.cold < if self.memory.lacks_output { 1 } else { limits::ROOT_TASKS_MAX }
+    }
+
+    /// A part of an answer has a task, with a buffer that counts like those that wait to be sent.
+    pub(super) fn begins_cold(&mut self) {
+        self.cold += 1;
+        self.cover_memory();
+    }
+
+    /// Has the budget of memory cover what there is of requests and answers.
+    fn cover_memory(&mut self) {
+        let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
+        let output_bytes = self.outbox.held_bytes() + self.cold * limits::IO_BYTES;
+        self.memory.cover(&self.shared, input_bytes, output_bytes);
     }
 
     pub(super) fn advance(&mut self, job: Job) {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::connection::limited::own_allowance;
+use super::connection::order::Turn;
 use super::connection::{Connection, Event, Job};
 use super::context::Context;
 use super::intake::Intake;
@@ -101,7 +102,7 @@ impl Connection {
         };
         if path_id == PathId::MAIN {
             // Not behind what takes long: it stands with other answers.
-            return if job.is_small() && self.cold < limits::ROOT_TASKS_MAX {
+            return if job.is_small() && self.may_be_cold() {
                 self.advance(Job::Read(job))
             } else {
                 self.jobs.push_back(Job::Read(job))
@@ -121,8 +122,14 @@ impl Connection {
         }
     }
 
-    /// Begins a task for a request.
-    pub(super) fn begin_task(&mut self, mut asked: Asked, all: &Arc<Connections>, mut context: Context) {
+    /// Begins a task for a request; if it changes names, in its turn, which ends with the task.
+    pub(super) fn begin_task(
+        &mut self,
+        mut asked: Asked,
+        turn: Option<Turn>,
+        all: &Arc<Connections>,
+        mut context: Context,
+    ) {
         if let Request::Endsess(Endsess { session }) = &asked.request
             && *session == all.session.id
         {
@@ -133,8 +140,8 @@ impl Connection {
         }
         self.asking += 1;
         let events = self.events.clone();
-        let mut turn = self.changes.turn_of(&context, &asked.request);
         self.spawn(async move {
+            let _turn = turn;
             let known = match asked.client.take() {
                 Some(client) => Ok(client),
                 None if identity::is_asked(&asked.request) => {
@@ -153,9 +160,6 @@ impl Connection {
                     return;
                 }
             }
-            if let Some(turn) = &mut turn {
-                turn.come().await;
-            }
             // Nobody listens any longer when the connection has ended.
             let _ = events.send(match answer_in_time(&context, &asked, &events).await {
                 Ok(outcome) => Event::Answered(asked, outcome),
@@ -168,7 +172,7 @@ impl Connection {
     pub(super) fn read_cold(&mut self, mut job: ReadJob) {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
             let _ = events.send(Event::Read(job, read.map(|(part, begin)| (buffer, part, begin))));
@@ -179,7 +183,7 @@ impl Connection {
     pub(super) fn read_vector_cold(&mut self, mut job: VectorJob) {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let before = job.next();
             let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
@@ -191,7 +195,7 @@ impl Connection {
     pub(super) fn refill_cold(&mut self, mut source: Source) {
         let (shared, events, mut buffer) =
             (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 32)).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
@@ -219,7 +223,7 @@ impl Connection {
     /// Makes the next piece of an answer.
     pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
         let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
-        self.cold += 1;
+        self.begins_cold();
         self.spawn(async move {
             let mut piece = Vec::new();
             let made = shared.disk.run(|| rest.next(&mut piece)).await;

@@ -12,13 +12,14 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use gridlane_auth::{Cause, Identity, Refusal, token};
-use gridlane_core::Secret;
+use gridlane_core::{Secret, limits};
 use gridlane_xrd::request::{About, FattrAbout};
 use gridlane_xrd::server::TlsDemand;
 use gridlane_xrd::{ErrorCode, QueryKind, Request, ztn};
 
 use super::answer::Failure;
 use super::context::Context;
+use super::prepare;
 use crate::auth;
 use crate::auth::presented::{self, Bad, Credential, Kind};
 use crate::client::Client;
@@ -87,7 +88,11 @@ pub(crate) async fn prove(
 
 /// Whether it is asked who makes a request: it is about a path.
 pub(crate) fn is_asked(request: &Request) -> bool {
-    !cgis(request).is_empty()
+    match request {
+        Request::Statx(statx) => !statx.paths.is_empty(),
+        Request::Prepare(prepare) => !prepare.lines.is_empty(),
+        _ => !cgis(request).is_empty(),
+    }
 }
 
 /// Who makes a request, if that can be told without waiting.
@@ -216,8 +221,11 @@ fn cgis(request: &Request) -> Vec<&[u8]> {
         Request::Prepare(prepare) => prepare.lines.iter().map(|line| cgi_of(line)).collect(),
         Request::Query(query) => match query.kind {
             QueryKind::CHECKSUM | QueryKind::SPACE | QueryKind::XATTR => vec![cgi_of(&query.argument)],
-            // Behind the name of the request, a path in each line.
-            QueryKind::PREPARE => query.argument.split(|byte| *byte == b'\n').skip(1).map(cgi_of).collect(),
+            // Behind the name of the request, a path in each line. Of more than may be asked about, none is looked at.
+            QueryKind::PREPARE => {
+                let paths = prepare::lines_of(&query.argument).skip(1);
+                paths.take(limits::ROOT_PREPARED_PATHS_MAX + 1).map(cgi_of).collect()
+            }
             // Keys and letters are no paths, and what is opaque may be anything.
             _ => Vec::new(),
         },
@@ -278,6 +286,16 @@ mod tests {
             let expected: Vec<&[u8]> = expected.iter().map(|text| text.as_bytes()).collect();
             assert_eq!((&found, is_asked(&request)), (&expected, !expected.is_empty()));
         }
+    }
+
+    /// Empty lines hide nothing, and of a list that is too long only its beginning is looked at.
+    #[test]
+    fn of_a_question_about_many_paths_no_more_is_looked_at_than_may_be_asked() {
+        let ask = |argument: &str| Request::from(Query::new(QueryKind::PREPARE, argument));
+        assert_eq!(cgis(&ask("\n\nx\n\n/a?b\n\n\n/c\0\n/d?e")), [&b"b"[..], b""]);
+        assert!(!is_asked(&ask("x\n")));
+        let many = format!("x{}", "\n/a?b".repeat(100_000));
+        assert_eq!(cgis(&ask(&many)).len(), limits::ROOT_PREPARED_PATHS_MAX + 1);
     }
 
     #[test]

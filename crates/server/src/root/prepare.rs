@@ -50,11 +50,16 @@ pub(crate) async fn prepare(context: &Context, request: &Prepare) -> Outcome {
     Ok(Answer::done())
 }
 
-/// Answers what has become of a request: its name and paths, a line each. As the servers do that have tape, in JSON, which
-/// gfal2 reads. May wait for the disk.
-pub(crate) fn progress(context: &Context, argument: &[u8]) -> Outcome {
+/// The lines of a question for what has become of a request: its name, and then its paths.
+pub(crate) fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
-    let mut lines = argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
+/// Answers what has become of a request: its name and paths, a line each. As the servers do that have tape, in JSON, which
+/// gfal2 reads. A few paths are looked at in each turn at the disk, however many there are.
+pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
+    let mut lines = lines_of(argument);
     let name = lines.next().filter(|name| is_ours(name)).ok_or_else(unknown)?;
     let paths: Vec<PathArg> =
         lines.by_ref().take(limits::ROOT_PREPARED_PATHS_MAX).map(PathArg::parse).collect();
@@ -62,7 +67,8 @@ pub(crate) fn progress(context: &Context, argument: &[u8]) -> Outcome {
         let text = format!("more than {} paths in one question", limits::ROOT_PREPARED_PATHS_MAX);
         return Err(Failure::new(ErrorCode::ARG_TOO_LONG, text));
     }
-    let responses = paths.iter().map(|about| {
+    count_paths(context, paths.len());
+    let response = |about: &PathArg| {
         let failure = stat::look(context, about).err();
         json!({
             "path": String::from_utf8_lossy(&about.path),
@@ -74,8 +80,11 @@ pub(crate) fn progress(context: &Context, argument: &[u8]) -> Outcome {
             "req_time": "",
             "error_text": failure.map(|failure| failure.text).unwrap_or_default(),
         })
-    });
-    let responses: Vec<_> = responses.collect();
+    };
+    let mut responses = Vec::with_capacity(paths.len());
+    for paths in paths.chunks(limits::ROOT_PATHS_PER_TURN) {
+        responses.extend(context.shared.disk.run(|| paths.iter().map(response).collect::<Vec<_>>()).await);
+    }
     let answer = json!({ "request_id": String::from_utf8_lossy(name), "responses": responses });
     Ok(Answer::text(answer.to_string()))
 }
@@ -92,7 +101,9 @@ fn unknown() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{bytes, code, context, text};
+    use crate::budget::Holder;
+    use crate::root::testing::{bytes, code, context, context_of, export_at, text};
+    use crate::settings::Share;
 
     #[tokio::test]
     async fn what_is_on_disk_is_staged() {
@@ -106,7 +117,7 @@ mod tests {
         assert_eq!(code(ask(PrepareOptions::CANCEL, false).await), ErrorCode::ARG_INVALID);
         let name = text(ask(PrepareOptions::STAGE, false).await);
         assert_ne!(text(ask(PrepareOptions::STAGE, false).await), name);
-        let told = text(progress(&context, format!("{name}\n/d/f\n/nope\0").as_bytes()));
+        let told = text(progress(&context, format!("{name}\n/d/f\n/nope\0").as_bytes()).await);
         let told: serde_json::Value = serde_json::from_str(told.trim_end_matches('\0')).unwrap();
         assert_eq!(told["request_id"], name);
         assert_eq!(
@@ -123,8 +134,33 @@ mod tests {
             lines: vec![name.clone().into_bytes()],
         };
         assert_eq!(bytes(prepare(&context, &cancelled).await), b"");
-        assert_eq!(code(progress(&context, b"1:2\n/d/f")), ErrorCode::ARG_INVALID);
+        assert_eq!(code(progress(&context, b"1:2\n/d/f").await), ErrorCode::ARG_INVALID);
         let many = format!("{name}{}", "\n/x".repeat(limits::ROOT_PREPARED_PATHS_MAX + 1));
-        assert_eq!(code(progress(&context, many.as_bytes())), ErrorCode::ARG_TOO_LONG);
+        assert_eq!(code(progress(&context, many.as_bytes()).await), ErrorCode::ARG_TOO_LONG);
+    }
+    /// A question about many paths is no way around what bounds `statx`.
+    #[tokio::test]
+    async fn a_question_about_many_paths_leaves_turns_to_others_and_counts_them() {
+        const PATHS: usize = 8 * limits::ROOT_PATHS_PER_TURN;
+        let one = Share { all: 1, one: 1 };
+        let context = context_of(vec![export_at("/")], |settings| {
+            settings.shares.disk_operations = one;
+            settings.client_limits.requests_per_s = Some(10);
+        });
+        let many = format!("{OURS}:1.2{}", "\n/f".repeat(PATHS));
+        let mut list = std::pin::pin!(progress(&context, many.as_bytes()));
+        let mut other = std::pin::pin!(context.shared.disk.run(|| ()));
+        let held = context.shared.budgets.disk_operations.try_take(Holder::SERVER, 1).ok().unwrap();
+        let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(list.as_mut().poll(waker).is_pending() && other.as_mut().poll(waker).is_pending());
+        drop(held);
+        // The list has its turn, and does not have the next one before somebody else had one.
+        assert!(list.as_mut().poll(waker).is_pending());
+        assert!(other.as_mut().poll(waker).is_ready());
+        let told: serde_json::Value = serde_json::from_str(text(list.await).trim_end_matches('\0')).unwrap();
+        assert_eq!(told["responses"].as_array().unwrap().len(), PATHS);
+        let address = context.client.address;
+        let (_, wait) = context.shared.throttle.request(&context.shared.limits.at(address)).unwrap_err();
+        assert!(wait > std::time::Duration::from_secs(5), "{wait:?}");
     }
 }

@@ -27,7 +27,7 @@ impl Connection {
             earliest(now + ELSEWHERE_PAUSE);
         }
         if self.is_draining && !self.is_ending && self.is_quiet() {
-            earliest(self.clock.active + deadlines.drain_pause);
+            earliest((self.clock.active + deadlines.drain_pause).min(now + limits::DRAIN_LOOK));
         }
         if let Some(incoming) = &self.incoming
             && incoming.intake.is_some()
@@ -47,6 +47,9 @@ impl Connection {
         if self.memory.lacks_input {
             // Nobody tells when there is some again.
             earliest(now + limits::ROOT_MEMORY_PAUSE);
+        }
+        if let Some(at) = self.memory.looks_again() {
+            earliest(at.max(now));
         }
         if let Some(since) = self.clock.full_since {
             let end = since + deadlines.body_stall;

@@ -5,15 +5,26 @@
 //! of which one client has a part. When nothing is left, no more is read of the client's requests, and answers are not made
 //! ahead of its socket; what there is goes on. A request that is not there in time ends the connection as always.
 
+use std::time::{Duration, Instant};
+
 use gridlane_core::limits;
 
 use crate::budget::{self, Lease};
 use crate::shared::Shared;
 
+/// Between two looks at whether a connection that is busy has more than it needs.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// What a connection has of the budget.
 #[derive(Default)]
 pub(super) struct Memory {
     lease: Option<Lease>,
+    /// The most that was needed since the last look at whether that is too much.
+    most_needed: usize,
+    /// When it was needed last, or looked at.
+    looked: Option<Instant>,
+    /// At most half of it is needed at the moment.
+    has_excess: bool,
     /// There was not enough for more of its requests.
     pub(super) lacks_input: bool,
     /// There was not enough for more answers.
@@ -21,16 +32,23 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Has the budget cover so many bytes of requests and of answers, as far as it can. What was taken once is kept until
-    /// [`release`](Memory::release): a connection that is busy does not come here for each request.
+    /// Has the budget cover so many bytes of requests and of answers, as far as it can. What was taken is kept as long as
+    /// half of it is needed now and then, or until [`release`](Memory::release): a connection that is busy does not come
+    /// to the budget for each request.
     pub(super) fn cover(&mut self, shared: &Shared, input_bytes: usize, output_bytes: usize) {
         let (input, output) = counted(input_bytes, output_bytes);
         let needed = input + output;
         (self.lacks_input, self.lacks_output) = (false, false);
         let leased = self.lease.as_ref().map_or(0, Lease::amount);
+        self.has_excess = false;
         if needed <= leased {
+            self.most_needed = self.most_needed.max(needed);
+            if in_steps(needed) * 2 <= leased {
+                self.shrink(needed);
+            }
             return;
         }
+        (self.most_needed, self.looked) = (needed, Some(Instant::now()));
         let wanted = in_steps(needed);
         let outcome = match &mut self.lease {
             Some(lease) => lease.try_resize(wanted),
@@ -44,10 +62,35 @@ impl Memory {
         }
     }
 
+    /// Gives back what was not needed since the last look, if that is half of it or more.
+    fn shrink(&mut self, needed: usize) {
+        let leased = self.lease.as_ref().map_or(0, Lease::amount);
+        let now = Instant::now();
+        if self.looked.is_none_or(|looked| now >= looked + LOOK_AGAIN) {
+            if in_steps(self.most_needed) * 2 <= leased {
+                self.keep(in_steps(self.most_needed));
+            }
+            (self.most_needed, self.looked) = (needed, Some(now));
+        }
+        let leased = self.lease.as_ref().map_or(0, Lease::amount);
+        self.has_excess = leased > 0 && in_steps(needed) * 2 <= leased;
+    }
+
+    /// When to [`cover`](Memory::cover) again though nothing happens, because there is more than is needed.
+    pub(super) fn looks_again(&self) -> Option<Instant> {
+        self.looked.filter(|_| self.has_excess).map(|looked| looked + LOOK_AGAIN)
+    }
+
     /// Gives back what is not needed for so many bytes: a connection on which nothing happens may have half a request.
     pub(super) fn release(&mut self, input_bytes: usize, output_bytes: usize) {
         let (input, output) = counted(input_bytes, output_bytes);
-        match in_steps(input + output) {
+        self.keep(in_steps(input + output));
+        self.has_excess = false;
+    }
+
+    /// Gives back what is beyond so much.
+    fn keep(&mut self, bytes: usize) {
+        match bytes {
             0 => self.lease = None,
             needed => {
                 if let Some(lease) = self.lease.as_mut().filter(|lease| lease.amount() > needed) {
@@ -101,5 +144,40 @@ mod tests {
         assert_eq!((used(), memory.lacks_input, memory.lacks_output), (4, false, false));
         memory.release(INPUT, OUTPUT);
         assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn what_a_busy_connection_does_not_need_any_longer_is_given_back() {
+        const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
+        const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
+        let context = context_of(vec![export_at("/")], |_| {});
+        let shared = &context.shared;
+        let used = || shared.budgets.root_memory.used() / STEP;
+        let mut memory = Memory::default();
+        // As if so much time had passed.
+        let later = |memory: &mut Memory| memory.looked = memory.looked.map(|looked| looked - LOOK_AGAIN);
+        memory.cover(shared, INPUT + 16 * STEP, 0);
+        assert_eq!((used(), memory.looks_again()), (16, None));
+        // It was needed a moment ago, and may be at once again.
+        memory.cover(shared, INPUT + 2 * STEP, 0);
+        assert!(used() == 16 && memory.looks_again().is_some());
+        later(&mut memory);
+        memory.cover(shared, INPUT + STEP, 0);
+        assert_eq!(used(), 16);
+        later(&mut memory);
+        memory.cover(shared, INPUT + 2 * STEP, 0);
+        assert_eq!((used(), memory.looks_again()), (2, None));
+        // The most that was needed counts, and not what happens to be needed at the moment of the look.
+        memory.cover(shared, INPUT + 16 * STEP, 0);
+        later(&mut memory);
+        memory.cover(shared, INPUT, 0);
+        assert_eq!(used(), 16);
+        memory.cover(shared, INPUT + 12 * STEP, 0);
+        later(&mut memory);
+        memory.cover(shared, INPUT, 0);
+        assert_eq!(used(), 16);
+        later(&mut memory);
+        memory.cover(shared, INPUT, 0);
+        assert_eq!((used(), memory.looks_again()), (0, None));
     }
 }

@@ -19,6 +19,8 @@ pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
     let spot = context.spot(about, ACT, Operation::Read)?;
     let shared = &context.shared;
     let failed = |error: &StoreError| Failure::of_store(ACT, &about.path, error);
+    // It may wait for long, with the file open.
+    let _room = shared.open_files.room()?;
     let opened = shared.disk.run(|| spot.storage().open(&spot.object)).await;
     let object = match opened.map_err(|error| failed(&error))? {
         Opened::File(object) => object,

@@ -34,7 +34,7 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
         QueryKind::SPACE => context.shared.disk.run(|| space::space(context, &about())).await,
         QueryKind::XATTR => context.shared.disk.run(|| xattr::xattr(context, &about())).await,
         QueryKind::STATS => Ok(stats::stats(context, &request.argument)),
-        QueryKind::PREPARE => context.shared.disk.run(|| prepare::progress(context, &request.argument)).await,
+        QueryKind::PREPARE => prepare::progress(context, &request.argument).await,
         // Computations end by themselves when nobody waits for them any longer.
         QueryKind::CHECKSUM_CANCEL => Ok(Answer::done()),
         QueryKind::OPAQUE | QueryKind::OPAQUE_FILE => {
