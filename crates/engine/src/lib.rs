@@ -76,7 +76,7 @@ use gridlane_core::{Checksum, ChecksumKind, Result, Time, Url};
 
 pub use client::Client;
 pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
-pub use descriptors::Descriptors;
+pub use descriptors::{Descriptors, ExpectedCopies};
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};
