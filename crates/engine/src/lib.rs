@@ -44,6 +44,7 @@ mod lane;
 mod ledger;
 mod memory;
 mod meter;
+mod mute;
 mod notice;
 mod ordered;
 mod pace;
