@@ -94,6 +94,11 @@ impl ChecksumKind {
         }
     }
 
+    /// Whether no accident makes other bytes with the same value.
+    pub fn is_strong(self) -> bool {
+        self.strength() >= ChecksumKind::Md5.strength()
+    }
+
     /// Whether values of adjoining pieces can be merged into the value of the whole.
     pub fn is_combinable(self) -> bool {
         matches!(self, ChecksumKind::Adler32 | ChecksumKind::Crc32c)
@@ -206,7 +211,10 @@ impl FromStr for Checksum {
 
 /// Computes a checksum over bytes given in order.
 #[derive(Clone)]
-pub struct Hasher(State);
+pub struct Hasher {
+    kind: ChecksumKind,
+    state: State,
+}
 
 #[derive(Clone)]
 enum State {
@@ -222,7 +230,7 @@ enum State {
 impl Hasher {
     /// A hasher that has seen no byte.
     pub fn new(kind: ChecksumKind) -> Hasher {
-        Hasher(match kind {
+        let state = match kind {
             ChecksumKind::Adler32 => State::Adler32(simd_adler32::Adler32::new()),
             ChecksumKind::Crc32c => State::Crc32c(0),
             ChecksumKind::Md5 => State::Md5(md5::Md5::new()),
@@ -230,25 +238,18 @@ impl Hasher {
             ChecksumKind::Sha1 => State::Sha1(sha1::Sha1::new()),
             ChecksumKind::Sha512 => State::Sha512(sha2::Sha512::new()),
             ChecksumKind::PosixCrc => State::PosixCrc(PosixCrc::default()),
-        })
+        };
+        Hasher { kind, state }
     }
 
     /// The algorithm.
     pub fn kind(&self) -> ChecksumKind {
-        match &self.0 {
-            State::Adler32(_) => ChecksumKind::Adler32,
-            State::Crc32c(_) => ChecksumKind::Crc32c,
-            State::Md5(_) => ChecksumKind::Md5,
-            State::Sha256(_) => ChecksumKind::Sha256,
-            State::Sha1(_) => ChecksumKind::Sha1,
-            State::Sha512(_) => ChecksumKind::Sha512,
-            State::PosixCrc(_) => ChecksumKind::PosixCrc,
-        }
+        self.kind
     }
 
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
-        match &mut self.0 {
+        match &mut self.state {
             State::Adler32(state) => state.write(bytes),
             State::Crc32c(state) => *state = crc32c::crc32c_append(*state, bytes),
             State::Md5(state) => state.update(bytes),
@@ -261,16 +262,16 @@ impl Hasher {
 
     /// The checksum of all bytes taken.
     pub fn finish(self) -> Checksum {
-        let (kind, value) = match self.0 {
-            State::Adler32(state) => (ChecksumKind::Adler32, state.finish().to_be_bytes().to_vec()),
-            State::Crc32c(state) => (ChecksumKind::Crc32c, state.to_be_bytes().to_vec()),
-            State::Md5(state) => (ChecksumKind::Md5, state.finalize().to_vec()),
-            State::Sha256(state) => (ChecksumKind::Sha256, state.finalize().to_vec()),
-            State::Sha1(state) => (ChecksumKind::Sha1, state.finalize().to_vec()),
-            State::Sha512(state) => (ChecksumKind::Sha512, state.finalize().to_vec()),
-            State::PosixCrc(state) => (ChecksumKind::PosixCrc, state.finish().to_be_bytes().to_vec()),
+        let value = match self.state {
+            State::Adler32(state) => state.finish().to_be_bytes().to_vec(),
+            State::Crc32c(state) => state.to_be_bytes().to_vec(),
+            State::Md5(state) => state.finalize().to_vec(),
+            State::Sha256(state) => state.finalize().to_vec(),
+            State::Sha1(state) => state.finalize().to_vec(),
+            State::Sha512(state) => state.finalize().to_vec(),
+            State::PosixCrc(state) => state.finish().to_be_bytes().to_vec(),
         };
-        Checksum { kind, value }
+        Checksum { kind: self.kind, value }
     }
 }
 

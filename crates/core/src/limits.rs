@@ -402,6 +402,9 @@ pub const READ_BACK_BYTES_PER_S: u64 = 1_000_000_000;
 pub const READ_BACK_SHARE: u32 = 50;
 /// After a copy that took so long its bytes are read back whatever that costs: other programs had the time to change them.
 pub const LONG_COPY_MIN: Duration = Duration::from_secs(600);
+/// Adjoining bytes of one sender that have one checksum: so much is fetched again where one of them is lost, and the list of
+/// a file of 1 TB has 16 384 entries.
+pub const LEDGER_PIECE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// How often bytes that the file has lost are fetched again.
 pub const READ_BACKS_MAX: u32 = 2;
 /// Bytes of a file that is known to be larger: its checksum is asked for beside the data. A server may have
@@ -487,6 +490,8 @@ pub const WRONG_PIECES_MAX: u32 = 3;
 pub const WRONG_PIECES_OFTEN: u64 = 4;
 /// A server reads a file at least so fast for its checksum: a busy disk that others read from too.
 pub const DIGEST_BYTES_PER_S_MIN: u64 = 20_000_000;
+/// A server that was waited for in vain is not waited for again so long: a tree has many files, and one bad moment passes.
+pub const MUTE_MAX: Duration = Duration::from_secs(60);
 /// How long a source may compute a digest while the copy waits for nothing else, however large the file is.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 

@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use gridlane_core::limits::{FIRST_CONTACT_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, UPLOADS_AGAIN_MAX};
-use gridlane_core::{Error, ErrorKind, Time};
+use gridlane_core::{Error, ErrorKind, Time, Url};
 
-use crate::TargetSpec;
+use crate::source::Source;
+use crate::{Client, Options, Report, TargetSpec, digests};
 
 /// When an upload is begun anew, and when it is given up.
 #[derive(Debug)]
@@ -49,6 +50,28 @@ impl Again {
         let pause = self.pause;
         self.pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
         Some(pause)
+    }
+}
+
+/// Whether an attempt has sent all bytes, which are compared when all are there.
+pub(crate) fn is_whole(report: &Report) -> bool {
+    report.checksum.is_some() && report.size_bytes.is_some()
+}
+
+/// Whether a server that refuses another attempt, since the file is there, has the bytes of an earlier one: it has stored
+/// them, and its answer was lost. Only its own checksum proves that.
+pub(crate) async fn has_what_was_sent(client: &Client, url: &Url, sent: &Report, options: &Options) -> bool {
+    let Some(checksum) =
+        sent.checksum.as_ref().filter(|_| sent.verified.is_some() || !options.require_verified)
+    else {
+        return false;
+    };
+    match digests::word(client, &Source::new(0, url.clone()), Some(checksum.kind())).await {
+        Ok(word) => {
+            let has_size = word.identity.size_bytes.is_none() || word.identity.size_bytes == sent.size_bytes;
+            has_size && word.checksum.as_ref() == Some(checksum)
+        }
+        Err(_) => false,
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use gridlane_core::Endpoint;
 use gridlane_net::Dialer;
 
-use crate::memory::Memory;
+use crate::mute::Mutes;
 use crate::paths::Paths;
 use crate::{Credentials, http, root};
 
@@ -21,8 +20,8 @@ pub struct Client {
     pub credentials: Credentials,
     /// What connections did in earlier copies.
     pub(crate) paths: Paths,
-    /// Servers whose word was waited for in vain, until they answer again.
-    pub(crate) mute: Memory<Endpoint, bool>,
+    /// Servers whose word was waited for in vain.
+    pub(crate) mute: Mutes,
 }
 
 impl Client {

@@ -3,6 +3,7 @@
 //! What is bounded elsewhere for other reasons is bounded here once more: copies of a tree, listings, lanes, connections that
 //! rest. Small files have shares of their own ([`small`](crate::small)).
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,6 +12,19 @@ use rustix::process::{Resource, getrlimit};
 
 /// Copies that are running in this process.
 static COPIES: AtomicUsize = AtomicUsize::new(0);
+
+/// Copies that may run in this process at the same time, as those say that start several.
+static EXPECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// So many copies may run until this is dropped: the first of them has no more lanes than the last.
+#[derive(Debug)]
+pub struct ExpectedCopies(usize);
+
+impl Drop for ExpectedCopies {
+    fn drop(&mut self) {
+        EXPECTED.fetch_sub(self.0, Relaxed);
+    }
+}
 
 /// Counts one running copy until it is dropped.
 #[derive(Debug)]
@@ -37,9 +51,16 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// As the limit of this process says now.
+    /// As the limit of this process said when it was asked first.
     pub fn of_process() -> Descriptors {
-        Descriptors::of(getrlimit(Resource::Nofile).current)
+        static OF_PROCESS: OnceLock<Descriptors> = OnceLock::new();
+        *OF_PROCESS.get_or_init(|| Descriptors::of(getrlimit(Resource::Nofile).current))
+    }
+
+    /// Tells that so many copies are about to run, however many there are at one moment.
+    pub fn expect_copies(copies: usize) -> ExpectedCopies {
+        EXPECTED.fetch_add(copies, Relaxed);
+        ExpectedCopies(copies)
     }
 
     /// For so many descriptors; `None`: there is no limit.
@@ -63,21 +84,39 @@ impl Descriptors {
         self.free / 4
     }
 
-    /// Lanes of the copy that asks, beside the others that are running.
+    /// Lanes of the copy that asks, beside the others that are running or may run before it ends.
     pub(crate) fn lanes_max(self) -> usize {
-        self.lanes_beside(COPIES.load(Relaxed))
+        self.lanes_beside(COPIES.load(Relaxed).max(EXPECTED.load(Relaxed)))
     }
 
-    /// Lanes of each of so many copies.
+    /// Lanes of each of so many copies: half of what the copies themselves leave, and no more than there is beside listings
+    /// and connections that rest.
     fn lanes_beside(self, copies: usize) -> usize {
         let copies = copies.max(1);
-        (self.free.saturating_sub(copies.saturating_mul(DESCRIPTORS_PER_COPY)) / 2 / copies).max(1)
+        let free = self.free.saturating_sub(copies.saturating_mul(DESCRIPTORS_PER_COPY));
+        let others = self.idle_max().saturating_add(self.listings_max());
+        ((free / 2).min(free.saturating_sub(others)) / copies).max(1)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each asks for its lanes when it begins, and the others come later.
+    #[test]
+    fn copies_that_begin_one_after_the_other_share_what_there_is() {
+        let all = Descriptors::of(Some(64));
+        let copies = all.copies_max();
+        let _expected = Descriptors::expect_copies(copies);
+        let mut running = Vec::new();
+        let mut open = CLIENT_DESCRIPTORS_KEPT + all.listings_max() + all.idle_max();
+        for _ in 0..copies {
+            running.push(RunningCopy::new());
+            open += DESCRIPTORS_PER_COPY + all.lanes_max();
+        }
+        assert!(copies > 1 && open <= 64, "{open} of 64 for {copies} copies");
+    }
 
     #[test]
     fn what_is_open_fits_where_there_is_little_and_is_not_less_where_there_is_enough() {
@@ -86,7 +125,8 @@ mod tests {
             let copies = all.copies_max();
             let open = CLIENT_DESCRIPTORS_KEPT
                 + copies * (DESCRIPTORS_PER_COPY + all.lanes_beside(copies))
-                + all.listings_max();
+                + all.listings_max()
+                + all.idle_max();
             assert!(open as u64 <= count, "{open} of {count}");
             assert!(all.lanes_beside(1) + DESCRIPTORS_PER_COPY + CLIENT_DESCRIPTORS_KEPT <= count as usize);
         }

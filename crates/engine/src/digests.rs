@@ -80,6 +80,21 @@ pub(crate) fn ask(
     });
 }
 
+/// Asks for the strongest checksum that a source has, in the background; the answer comes as a notice.
+pub(crate) fn ask_strong(client: Client, source: Arc<Source>, notices: mpsc::UnboundedSender<Notice>) {
+    tokio::spawn(async move {
+        let mut kinds = ChecksumKind::ALL.to_vec();
+        kinds.retain(|kind| kind.is_strong());
+        kinds.sort_by_key(|kind| std::cmp::Reverse(kind.strength()));
+        let said = tokio::select! {
+            said = strongest(&client, &source, &kinds) => said,
+            () = notices.closed() => return,
+        };
+        let checksums = said.ok().map(|word| of_this_version(&source, word));
+        let _ = notices.send(Notice::Strong { source: source.number, checksums });
+    });
+}
+
 /// What a source's word says about the object that the copy is of.
 pub(crate) fn notice(source: &Source, word: Word) -> Notice {
     let mut identity = word.identity.clone();
@@ -112,8 +127,7 @@ pub(crate) fn stated(head: &ResponseHead, asked: Option<ChecksumKind>, is_whole:
     if is_whole {
         checksums.extend(head.content_digests());
     }
-    checksums
-        .retain(|own| own.kind().strength() >= ChecksumKind::Md5.strength() && Some(own.kind()) != asked);
+    checksums.retain(|own| own.kind().is_strong() && Some(own.kind()) != asked);
     checksums.dedup();
     checksums
 }
@@ -189,6 +203,29 @@ pub(crate) fn word_of(
 }
 
 async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
+    let Stated { stat, at } = root_stat(client, source).await?;
+    let identity = Identity::of_stat(&stat, source.url.same_endpoint(&at));
+    let mut checksum = None;
+    if let Some(kind) = kind {
+        checksum = root_checksum(client, &at, kind).await?;
+    }
+    let mut served = Served::default();
+    let is_behind_manager = !source.url.same_endpoint(&at);
+    if kind.is_some() && is_behind_manager && stat.size_bytes > SMALL_DOWNLOAD_BYTES_MAX {
+        // Not to know them is no failure.
+        let found = client.root.locate(&source.url).await.unwrap_or_default();
+        served.take_located(&at, found);
+    }
+    Ok(Word { identity, checksum, stated: Vec::new(), served })
+}
+
+/// A file over root://, and where redirects led.
+struct Stated {
+    stat: StatText,
+    at: Url,
+}
+
+async fn root_stat(client: &Client, source: &Source) -> Result<Stated> {
     let mut client = client.root.clone();
     client.connect_max = Duration::ZERO;
     let make = |path| Stat { about: About::Path(path), is_vfs: false, wants: 0 };
@@ -200,25 +237,19 @@ async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>)
         // Its size is not that of any file: with nothing to fetch the copy would be complete before a lane is refused.
         return Err(http::is_directory(&answered.url));
     }
-    let identity = Identity::of_stat(&stat, source.url.same_endpoint(&answered.url));
-    let mut checksum = None;
-    if let Some(kind) = kind {
-        client.answer_max = DIGEST_WAIT_MAX;
-        match client.checksum(&answered.url, kind).await {
-            Ok(said) => checksum = said,
-            // It may say it later. Anything else means that it does not.
-            Err(error) if error.is_retryable() => return Err(error),
-            Err(_) => {}
-        }
+    Ok(Stated { stat, at: answered.url })
+}
+
+/// The checksum of a kind that a server says of a file over root://, if it says it.
+async fn root_checksum(client: &Client, at: &Url, kind: ChecksumKind) -> Result<Option<Checksum>> {
+    let mut client = client.root.clone();
+    (client.answer_max, client.connect_max) = (DIGEST_WAIT_MAX, Duration::ZERO);
+    match client.checksum(at, kind).await {
+        Ok(said) => Ok(said),
+        // It may say it later. Anything else means that it does not.
+        Err(error) if error.is_retryable() => Err(error),
+        Err(_) => Ok(None),
     }
-    let mut served = Served::default();
-    let is_behind_manager = !source.url.same_endpoint(&answered.url);
-    if kind.is_some() && is_behind_manager && stat.size_bytes > SMALL_DOWNLOAD_BYTES_MAX {
-        // Not to know them is no failure.
-        let found = client.locate(&source.url).await.unwrap_or_default();
-        served.take_located(&answered.url, found);
-    }
-    Ok(Word { identity, checksum, stated: Vec::new(), served })
 }
 
 /// Asks a source which version it has, and for the strongest of `kinds` that it says: the first of them is the best. A file of
@@ -227,19 +258,21 @@ pub(crate) async fn strongest(client: &Client, source: &Source, kinds: &[Checksu
     match source.url.scheme() {
         Scheme::File => file_word(source, Some(ChecksumKind::Sha256)).await,
         Scheme::Root | Scheme::Roots => {
-            let mut last = word(client, source, kinds.first().copied()).await?;
-            for kind in kinds.iter().skip(1) {
-                if last.checksum.is_some() {
+            let Stated { stat, at } = root_stat(client, source).await?;
+            let identity = Identity::of_stat(&stat, source.url.same_endpoint(&at));
+            let mut checksum = None;
+            for kind in kinds {
+                checksum = root_checksum(client, &at, *kind).await?;
+                if checksum.is_some() {
                     break;
                 }
-                last = word(client, source, Some(*kind)).await?;
             }
-            Ok(last)
+            Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })
         }
         Scheme::Http | Scheme::Https => {
             let headers = [("Want-Digest", gridlane_dav::digest::want(kinds))];
             let mut client = client.http.clone();
-            client.answer_max = DIGEST_WAIT_MAX;
+            (client.answer_max, client.connect_max) = (DIGEST_WAIT_MAX, Duration::ZERO);
             let exchange = client.request("HEAD", &source.url, &headers).await?;
             let head = &exchange.response.head;
             let identity = Identity::of_response(head, head.content_length()?);

@@ -24,7 +24,17 @@ impl Run<'_> {
     /// A source was asked for the checksum and says these, or none. It is not waited for any more.
     pub(crate) fn voted(&mut self, source: usize, checksums: Vec<Checksum>) -> Result<()> {
         self.votes.silent(source);
+        self.replicas[source].has_spoken = true;
         self.stated(source, checksums)
+    }
+
+    /// A source was asked for a strong checksum; `None`: it did not answer.
+    pub(crate) fn told_strong(&mut self, source: usize, checksums: Option<Vec<Checksum>>) -> Result<()> {
+        self.votes.silent_strong(source);
+        if checksums.is_some() {
+            self.votes.heard(source, self.pace.now());
+        }
+        self.stated(source, checksums.unwrap_or_default())
     }
 
     /// A source states checksums of the file.
@@ -145,6 +155,9 @@ impl Run<'_> {
 
     /// Compares the whole. `true`: the copy is as right as can be known; `false`: bytes are missing again.
     pub(crate) async fn judge(&mut self) -> Result<bool> {
+        // What was so of the bytes says nothing of those that are there now.
+        self.verified = None;
+        self.verified_with.clear();
         // A lane that lost a race for bytes may have told of them before the winner had written them.
         self.drive(|run| run.target.ledger().is_settled()).await?;
         // A lane may have written for a source after that was found out.
@@ -158,6 +171,9 @@ impl Run<'_> {
         // A lane that had nothing to fetch has not asked either.
         self.ask_instead();
         let found = self.wait_for_words().await?;
+        for number in self.votes.owing(self.pace.now()) {
+            self.replicas[number].owed_in_vain = true;
+        }
         self.drop_contradictory();
         if !self.plan.is_complete() || self.disbelieve() || self.refetch_missing() {
             self.whole(false);
@@ -173,7 +189,7 @@ impl Run<'_> {
         let differs = |known: &&Checksum| !all.contains(known);
         if let Some(known) = self.options.known.checksums.iter().find(differs).cloned() {
             let own = all.iter().find(|own| own.kind() == known.kind()).unwrap_or(&first);
-            let outcome = self.mismatched(own, &known).await;
+            let outcome = self.wrong(own, &known).await;
             self.whole(false);
             return outcome;
         }
@@ -181,12 +197,12 @@ impl Run<'_> {
             // All that the metalink says is so; it counts before what sources say.
             _ if self.is_described() => {
                 self.name_liars().await?;
-                self.verified = Some(Basis::Metalink);
+                self.is_verified(Basis::Metalink, &found);
                 Ok(true)
             }
             Verdict::Right(basis) => {
                 self.name_liars().await?;
-                self.verified = Some(basis);
+                self.is_verified(basis, &found);
                 self.checksum = self.compared(&found).or(Some(first));
                 if self.told().is_none() {
                     self.name_contradicting(&found);
@@ -195,7 +211,7 @@ impl Run<'_> {
             }
             Verdict::Wrong(expected) => {
                 let own = all.iter().find(|own| own.kind() == expected.kind()).unwrap_or(&first);
-                self.mismatched(own, &expected).await
+                self.wrong(own, &expected).await
             }
             Verdict::Split(contradiction) => Err(split(&contradiction)),
             Verdict::Nothing if self.has_unvouched() => Err(unvouched()),
@@ -210,6 +226,24 @@ impl Run<'_> {
         };
         self.whole(false);
         outcome
+    }
+
+    /// The bytes are right, as this says.
+    fn is_verified(&mut self, basis: Basis, found: &Found) {
+        self.verified = Some(basis);
+        self.verified_with = match basis {
+            Basis::User => self.told().map(|(checksum, _)| checksum.kind()).into_iter().collect(),
+            Basis::Metalink => self.options.known.checksums.iter().map(Checksum::kind).collect(),
+            Basis::Sources { .. } => self.votes.supporting(found),
+        };
+    }
+
+    /// The bytes are wrong. What an earlier run has left is fetched again before anybody is suspected.
+    async fn wrong(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
+        match self.lose_earlier() {
+            true => Ok(false),
+            false => self.mismatched(found, expected).await,
+        }
     }
 
     /// Every byte is there, or not any more.
@@ -238,11 +272,12 @@ impl Run<'_> {
     }
 
     /// The checksum that was compared: of the kind that was asked for if anybody states that, else the strongest one that
-    /// somebody does.
+    /// somebody does. Of a file that an earlier run has begun it is the strongest, unless the caller asked for a kind.
     fn compared(&self, found: &Found) -> Option<Checksum> {
-        let stated = self.votes.kinds();
+        let stated = self.votes.supporting(found);
         let is_stated = |own: &&Checksum| stated.contains(&own.kind());
-        let asked = found.checksums.first().filter(is_stated);
+        let is_asked = self.options.checksum.is_some() || !self.earlier.is_compared_strongly;
+        let asked = found.checksums.first().filter(|_| is_asked).filter(is_stated);
         let strongest = || found.checksums.iter().filter(is_stated).max_by_key(|own| own.kind().strength());
         asked.or_else(strongest).cloned()
     }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
+use gridlane_core::limits::LEDGER_PIECE_BYTES_MAX;
 use gridlane_core::{ByteRange, RangeSet};
 
 /// Who sent bytes: a source of this copy by its number, or, from [`EARLIER`] on, a source that only an
@@ -30,7 +31,8 @@ pub(crate) struct Ledger {
     claimed: RangeSet,
     /// Bytes of all pieces.
     committed_bytes: u64,
-    /// By offset; none overlap; adjoining ones have different senders.
+    /// By offset; none overlap. Adjoining ones of one sender are one, up to [`LEDGER_PIECE_BYTES_MAX`]: without its bytes a
+    /// piece cannot be cut, and what is lost of it is all of it.
     pieces: BTreeMap<u64, Piece>,
     /// Pieces end at multiples of this, so that each part with a checksum of its own can be forgotten; 0:
     /// nowhere.
@@ -219,8 +221,11 @@ impl Ledger {
 
     /// Who sent all of `range`; `None` when nobody or several did.
     pub(crate) fn sender_of(&self, range: ByteRange) -> Option<Sender> {
-        let (_, piece) = self.pieces.range(..=range.start()).next_back()?;
-        piece.range.contains(range).then_some(piece.sender)
+        let (first, piece) = self.pieces.range(..=range.start()).next_back()?;
+        let parts = self.pieces.range(first..).map(|(_, part)| part);
+        let parts = parts.take_while(|part| part.range.start() < range.end());
+        let is_one = parts.clone().all(|part| part.sender == piece.sender);
+        (is_one && self.is_committed(range)).then_some(piece.sender)
     }
 
     /// Everyone who contributed, smallest contribution first.
@@ -293,7 +298,8 @@ impl Ledger {
 
 fn adjoin(before: &Piece, after: &Piece, boundary_bytes: u64) -> bool {
     let is_boundary = boundary_bytes > 0 && after.range.start().is_multiple_of(boundary_bytes);
-    before.sender == after.sender && before.range.end() == after.range.start() && !is_boundary
+    let is_small = before.range.len().saturating_add(after.range.len()) <= LEDGER_PIECE_BYTES_MAX;
+    before.sender == after.sender && before.range.end() == after.range.start() && !is_boundary && is_small
 }
 
 fn merged(before: &Piece, after: &Piece) -> Piece {
@@ -322,6 +328,24 @@ mod tests {
             fresh += part.len();
         }
         fresh
+    }
+
+    #[test]
+    fn one_byte_that_is_lost_does_not_cost_the_whole_file() {
+        let mut ledger = Ledger::default();
+        let part_bytes = LEDGER_PIECE_BYTES_MAX / 4;
+        for number in 0..40 {
+            let range = ByteRange::new(number * part_bytes, (number + 1) * part_bytes);
+            assert_eq!(ledger.claim(range, 3), [range]);
+            ledger.commit(Piece { range, adler32: 1, sender: 3 });
+        }
+        let all = ByteRange::new(0, 40 * part_bytes);
+        assert!(ledger.pieces().count() <= 10, "what adjoins is put together");
+        assert_eq!(ledger.sender_of(all), Some(3));
+        let lost = ledger.lose(ByteRange::new(15 * part_bytes, 15 * part_bytes + 1));
+        assert_eq!(lost.iter().map(|piece| piece.range.len()).sum::<u64>(), LEDGER_PIECE_BYTES_MAX);
+        assert_eq!(ledger.missing(all.end()), [lost[0].range]);
+        assert_eq!(ledger.sender_of(all), None);
     }
 
     proptest! {

@@ -44,6 +44,7 @@ mod lane;
 mod ledger;
 mod memory;
 mod meter;
+mod mute;
 mod notice;
 mod ordered;
 mod pace;
@@ -72,11 +73,11 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
-use gridlane_core::{Checksum, ChecksumKind, Result, Time, Url};
+use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Result, Time, Url};
 
 pub use client::Client;
 pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
-pub use descriptors::Descriptors;
+pub use descriptors::{Descriptors, ExpectedCopies};
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};
@@ -193,15 +194,29 @@ pub async fn copy(
     let began = std::time::Instant::now();
     let mut again = again::Again::new(options.patience);
     let mut stop = std::pin::pin!(stop);
+    // Of an attempt that has sent all bytes and was not answered.
+    let mut sent: Option<Report> = None;
     loop {
         let next = again::same(&target);
         let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
         let (outcome, is_stuck) = Box::pin(run::run(spec, client.clone(), observer, stop.as_mut())).await;
+        if let (Err(error), Some(TargetSpec::Upload { url, .. }), Some(report)) =
+            (&outcome.result, &next, &sent)
+            && error.kind() == ErrorKind::Precondition
+            && again::has_what_was_sent(&client, url, report, &options).await
+            && let Some(report) = sent.take()
+        {
+            if let Some(checksum) = &report.checksum {
+                observer.event(&Event::Verified { checksum, basis: report.verified });
+            }
+            return Outcome { report, result: Ok(()), metalink: None };
+        }
         let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
         let Some(pause) = again.after(error, Time::from_origin(began.elapsed())) else { return outcome };
         tokio::select! {
             () = tokio::time::sleep(pause) => target = next,
             () = stop.as_mut() => return outcome,
         }
+        sent = Some(outcome.report).filter(again::is_whole).or(sent);
     }
 }

@@ -39,6 +39,8 @@ pub(crate) enum Notice {
     Digest { source: u32, checksums: Vec<Checksum>, identity: Option<Identity> },
     /// A source states checksums of the object that it was not asked for.
     Stated { source: u32, checksums: Vec<Checksum> },
+    /// A source was asked for a strong checksum of the object, and this is all that it says; `None`: it did not answer.
+    Strong { source: u32, checksums: Option<Vec<Checksum>> },
     /// A lane asked a source for the object's checksum too, and was not told.
     DigestUnsaid { source: u32 },
     /// A server named other replicas of the file, or its metalink.

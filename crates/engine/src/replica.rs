@@ -37,6 +37,12 @@ pub(crate) struct Replica {
     pub(crate) asks_by_lane: bool,
     /// The lane that has been told to ask for it, and has not said what came of that.
     pub(crate) asking_lane: Option<LaneId>,
+    /// Its server was silent in an earlier copy, and is not waited for.
+    pub(crate) was_silent: bool,
+    /// Its checksum was waited for in vain.
+    pub(crate) owed_in_vain: bool,
+    /// It has said what it states of the file, if anything.
+    pub(crate) has_spoken: bool,
     /// Why it is never used again.
     pub(crate) dead: Option<Error>,
     /// What it sent is not to be believed.
@@ -72,6 +78,9 @@ impl Replica {
             round_trip: None,
             asks_by_lane: false,
             asking_lane: None,
+            was_silent: false,
+            owed_in_vain: false,
+            has_spoken: false,
             dead: None,
             distrusted: false,
             outvoted: false,

@@ -4,10 +4,11 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
 use gridlane_core::limits::{FIRST_CONTACT_MAX, IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
-use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result};
+use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
 use gridlane_sys::AlignedBuf;
@@ -29,6 +30,16 @@ impl Run<'_> {
             Found::Dropped(why) => match self.take_up_pieces().await? {
                 true => None,
                 false => Some(why),
+            },
+            Found::Locked(why) => match self.take_up_pieces().await? {
+                true => None,
+                false => {
+                    self.earlier_kept = true;
+                    let message = format!("an earlier copy has left a part that cannot be checked: {why}");
+                    return Err(Error::new(ErrorKind::LocalIo, message)
+                        .fault(Fault::Local)
+                        .hint("name the place of its key with XDG_STATE_HOME, or remove the partial file"));
+                }
             },
             Found::Earlier(journaled) => match self.same_object_or_keep(&journaled).await? {
                 Ok(()) => {
@@ -60,7 +71,8 @@ impl Run<'_> {
         let verdict = loop {
             match self.same_object(journaled).await {
                 // The server may be about to be started again.
-                Err(error) if error.is_unreached() && self.pace.now().since_origin() < hope => {
+                // By the clock on the wall: the copy's own does not count what it does not look at.
+                Err(error) if error.is_unreached() && self.pace.elapsed() < hope => {
                     tokio::time::sleep(pause).await;
                     pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
                 }
@@ -82,17 +94,44 @@ impl Run<'_> {
             Some(false) => return Ok(Err("the metalink describes another file".into())),
             None => {}
         }
-        let kind = journaled.digest.as_ref().map(|digest| digest.kind());
+        // Which version it has a source says at once; for a checksum it may have to read all of the file.
+        if self.any_proves(journaled, None, self.options.patience).await? {
+            return Ok(Ok(()));
+        }
+        if let Some(digest) = &journaled.digest {
+            let wait = gridlane_plan::reading_max(self.options.patience, journaled.size_bytes);
+            if self.any_proves(journaled, Some(digest.kind()), wait).await? {
+                return Ok(Ok(()));
+            }
+        }
+        Ok(Err("no source proves that it is the same version of the file".into()))
+    }
+
+    /// Asks the sources that may have the object which version they have, and with `kind` for their checksum, until one of
+    /// them proves that it is that of the journal. That none answers in time proves nothing about the bytes: an error, and
+    /// they are kept for the next try.
+    async fn any_proves(
+        &mut self,
+        journaled: &Journaled,
+        kind: Option<ChecksumKind>,
+        wait: Duration,
+    ) -> Result<bool> {
         // The caller's own word about the object needs no source.
         let told = self.options.checksum.as_ref().and_then(|(_, value)| value.clone());
         let told_same = told.is_some() && told == journaled.digest;
         let mut asked = JoinSet::new();
         for replica in &self.replicas {
+            if replica.size_bytes().is_some_and(|size_bytes| size_bytes != journaled.size_bytes) {
+                continue;
+            }
             let (client, source) = (self.client.clone(), replica.source.clone());
             asked.spawn(async move { (source.number, digests::word(&client, &source, kind).await) });
         }
+        if asked.is_empty() {
+            return Ok(false);
+        }
         let (mut answers, mut last_error) = (0, None);
-        let mut patience = Patience::new(self.options.patience);
+        let mut patience = Patience::new(wait);
         while let Ok(Some(Ok((number, word)))) = patience.bear(asked.join_next()).await {
             let word: Word = match word {
                 Ok(word) => word,
@@ -116,13 +155,18 @@ impl Run<'_> {
                 });
             let same_bytes = word.checksum.is_some() && word.checksum == journaled.digest;
             if same_size && (same_version || same_bytes || told_same) {
-                return Ok(Ok(()));
+                return Ok(true);
             }
         }
         match last_error {
-            // Nobody answered: that proves nothing about the bytes, so they are kept for the next try.
-            Some(error) if answers == 0 => Err(error),
-            _ => Ok(Err("no source proves that it is the same version of the file".into())),
+            _ if answers > 0 => Ok(false),
+            Some(error) => Err(error),
+            None => {
+                let message =
+                    "no source has said in time whether it has the file that an earlier copy has begun";
+                Err(Error::new(ErrorKind::Timeout, message)
+                    .hint("what is there is kept: run the same command again, or with a longer --timeout"))
+            }
         }
     }
 

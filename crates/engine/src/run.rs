@@ -119,8 +119,8 @@ pub(crate) struct Run<'a> {
     /// What an earlier run has left.
     pub(crate) earlier: Earlier,
     _counted: RunningCopy,
-    /// The strongest checksum that the bytes were compared with, where it is not the kind of `checksum`.
-    pub(crate) verified_with: Option<ChecksumKind>,
+    /// The kinds of checksums that the bytes were compared with and have.
+    pub(crate) verified_with: Vec<ChecksumKind>,
     /// No source can deliver what is missing.
     is_stuck: bool,
 }
@@ -197,20 +197,30 @@ impl<'a> Run<'a> {
             options.known.pieces = options.known.pieces.filter(|pieces| pieces.piece_bytes() <= held_max);
         }
         let mut votes = Votes::new(options.patience);
-        for url in &spec.sources {
-            let number = votes.add(Time::ZERO, true);
-            if client.mute.of(&url.endpoint()) {
+        let is_alone = spec.sources.len() == 1;
+        let begun = std::time::Instant::now();
+        let add = |(number, url): (usize, gridlane_core::Url)| {
+            votes.add(Time::ZERO, true);
+            let mute = client.mute.of(&url.endpoint());
+            let mut replica = Replica::new(number, url);
+            replica.was_silent = mute.is_silent(begun);
+            if replica.was_silent {
                 votes.give_up(number);
             }
-        }
-        let replicas = spec.sources.into_iter().enumerate().map(|(number, url)| Replica::new(number, url));
+            // The only source has nobody beside it who could be believed instead.
+            if mute.is_owing(begun) && !is_alone {
+                votes.owed_in_vain(number);
+            }
+            replica
+        };
+        let replicas: Vec<Replica> = spec.sources.into_iter().enumerate().map(add).collect();
         let run = Run {
             observer,
             client,
             overwrite,
             upload_url,
             modified_accepted,
-            replicas: replicas.collect(),
+            replicas,
             plan: Plan::new(Settings::default()),
             votes,
             target: Arc::new(Target::new(sink, options.known.pieces.clone(), notify.clone())),
@@ -243,7 +253,7 @@ impl<'a> Run<'a> {
             has_new_lanes: false,
             earlier: Earlier::default(),
             _counted: RunningCopy::new(),
-            verified_with: None,
+            verified_with: Vec::new(),
             is_stuck: false,
         };
         Ok((run, found))
@@ -307,10 +317,7 @@ impl<'a> Run<'a> {
     /// Remembers what the connections did, for copies to come.
     fn learn(&self) {
         for (number, replica) in self.replicas.iter().enumerate() {
-            let (at, is_mute) = (replica.source.url.endpoint(), self.votes.is_mute(number, self.pace.now()));
-            if is_mute != self.client.mute.of(&at) {
-                self.client.mute.learn(&at, |known| *known = is_mute);
-            }
+            self.learn_mute(number, replica);
             let report = self.plan.source_report(SourceId(number as u32));
             let Some(report) = report.filter(|_| replica.received_bytes > 0 && replica.dead.is_none()) else {
                 continue;
@@ -324,6 +331,25 @@ impl<'a> Run<'a> {
             let path =
                 Path { rate_bytes_per_s, round_trip: replica.round_trip, pipelines: replica.pipelines };
             self.client.paths.learn(&replica.source.url.endpoint(), |known| known.update(path));
+        }
+    }
+
+    /// Remembers whether a source was waited for in vain. What an earlier copy has found is not prolonged by one that did not
+    /// wait.
+    fn learn_mute(&self, number: usize, replica: &Replica) {
+        let (at, now) = (replica.source.url.endpoint(), std::time::Instant::now());
+        let was_heard = self.votes.was_heard(number);
+        let is_silent = !replica.was_silent && self.votes.is_mute(number, self.pace.now());
+        let known = self.client.mute.of(&at);
+        let mut news = known;
+        if is_silent || was_heard {
+            news.note_silent(is_silent, now);
+        }
+        if replica.owed_in_vain || replica.has_spoken {
+            news.note_owing(replica.owed_in_vain, now);
+        }
+        if news != known {
+            self.client.mute.learn(&at, |known| *known = news);
         }
     }
 
@@ -563,6 +589,7 @@ impl<'a> Run<'a> {
                 self.voted(source, checksums)?;
             }
             Notice::Stated { source, checksums } => self.stated(source as usize, checksums)?,
+            Notice::Strong { source, checksums } => self.told_strong(source as usize, checksums)?,
             Notice::DigestUnsaid { source } => self.unsaid(source as usize)?,
             Notice::Served { source, served } => self.served(source as usize, served)?,
             Notice::Piece { index, found } => self.piece_compared(index, found)?,
@@ -629,6 +656,9 @@ impl<'a> Run<'a> {
                 Notice::Stated { source, checksums } => {
                     outcome = outcome.and(self.stated(source as usize, checksums));
                 }
+                Notice::Strong { source, checksums } => {
+                    outcome = outcome.and(self.told_strong(source as usize, checksums));
+                }
                 Notice::Dead { source, error, forget } => self.die(source as usize, error, forget),
                 // Its lane is no more, and a source says its size once.
                 Notice::Identified { source, size_bytes: Some(size_bytes) } => {
@@ -660,6 +690,7 @@ impl<'a> Run<'a> {
             replica.dead = Some(error);
         }
         self.votes.silent(source);
+        self.votes.silent_strong(source);
         let id = SourceId(source as u32);
         self.plan.handle(self.pace.now(), plan::Event::SourceDead { source: id });
         if forget {
@@ -762,8 +793,8 @@ impl<'a> Run<'a> {
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.
         let is_recorded = self.target.partial().is_some_and(PartialFile::is_recorded);
-        let nothing_to_keep =
-            has_none && !self.earlier_kept || !is_recorded && self.target.pieces().is_none();
+        let is_useless = has_none || !is_recorded && self.target.pieces().is_none();
+        let nothing_to_keep = is_useless && !self.earlier_kept;
         self.is_worthless |= error.kind() == ErrorKind::ChecksumMismatch && self.has_no_right_piece();
         if let (true, Some(partial)) = (nothing_to_keep || self.is_worthless, partial.partial()) {
             partial.discard();

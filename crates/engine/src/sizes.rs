@@ -109,6 +109,10 @@ impl Run<'_> {
     /// Starts over with another size, with those who say it.
     async fn start_over(&mut self, right: u64) -> Result<()> {
         self.close_lanes().await?;
+        for replica in &mut self.replicas {
+            // Lanes are counted from the beginning again: another one would be taken for the one that was to ask.
+            replica.asks_by_lane |= replica.asking_lane.take().is_some();
+        }
         // What lanes had still to tell may have changed that.
         let right = self.votes.leading_size().unwrap_or(right);
         self.wasted_bytes = self.replicas.iter().map(|replica| replica.received_bytes).sum::<u64>();
@@ -126,6 +130,7 @@ impl Run<'_> {
             }
         }
         self.resumed_bytes = 0;
+        self.earlier.ranges.clear();
         self.target.ledger().clear();
         self.disbelieve();
         if let Some(partial) = self.target.partial() {

@@ -46,6 +46,10 @@ impl Identity {
         Identity { size_bytes: Some(stat.size_bytes), validator, is_metalink: false }
     }
 
+    fn has_etag(&self) -> bool {
+        self.validator.as_ref().is_some_and(|validator| validator.starts_with('"'))
+    }
+
     /// Nothing is known.
     pub(crate) fn unknown() -> Identity {
         Identity { size_bytes: None, validator: None, is_metalink: false }
@@ -175,15 +179,15 @@ impl Source {
     }
 
     /// As [`identify`](Source::identify), of an answer that tells of the version what the server knows. A server that
-    /// has told a validator tells it each time: without one, it may be another program that has the port now. Servers
-    /// that redirects lead to differ among each other.
+    /// has told an ETag tells it each time: without one, it may be another program that has the port now. A date is only
+    /// told by some of its answers, or counts in some of them. Servers that redirects lead to differ among each other.
     pub(crate) fn identify_answer(&self, identity: &Identity) -> Result<bool, Identity> {
         let before = {
             let known = self.known();
             known.identity.clone().filter(|_| known.resolved.is_none())
         };
         match before {
-            Some(before) if before.validator.is_some() && identity.validator.is_none() => Err(before),
+            Some(before) if before.has_etag() && identity.validator.is_none() => Err(before),
             _ => self.identify(identity),
         }
     }
@@ -241,5 +245,10 @@ mod tests {
         assert!(source.identify_answer(&of(Some(5), None)).is_err());
         source.set_resolved(Some(Url::parse_absolute("http://b/f").unwrap()));
         assert_eq!(source.identify_answer(&of(Some(5), None)), Ok(false));
+        // A date may be missing, as after a restart that has touched the file.
+        let source = Source::new(0, Url::parse_absolute("http://a/f").unwrap());
+        assert_eq!(source.identify_answer(&of(Some(5), Some("date:784111717"))), Ok(true));
+        assert_eq!(source.identify_answer(&of(Some(5), None)), Ok(false));
+        assert!(source.identify_answer(&of(Some(5), Some("date:784111718"))).is_err());
     }
 }

@@ -18,7 +18,8 @@ fn spec(sites: &[Site], dir: &tempfile::TempDir) -> CopySpec {
     CopySpec {
         sources: sites.iter().map(|site| site.url.clone()).collect(),
         target: TargetSpec::File { path: dir.path().join("f"), overwrite: false },
-        options: Options { patience: Duration::from_secs(5), ..Options::default() },
+        // Whoever says nothing at all is not waited for longer than with five seconds.
+        options: Options { patience: Duration::from_secs(20), ..Options::default() },
     }
 }
 

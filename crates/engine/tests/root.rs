@@ -48,7 +48,7 @@ fn spec(sources: &[&Url], dir: &Path) -> CopySpec {
     CopySpec {
         sources: sources.iter().map(|url| (*url).clone()).collect(),
         target: TargetSpec::File { path: dir.join("f"), overwrite: false },
-        options: Options { patience: Duration::from_secs(5), ..Options::default() },
+        options: Options { patience: Duration::from_secs(20), ..Options::default() },
     }
 }
 
@@ -527,9 +527,9 @@ async fn a_checksum_that_never_comes_is_not_waited_for() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_listing_may_take_longer_than_an_answer() {
-    let slow_listing = Some((10, Duration::from_millis(250)));
+    let slow_listing = Some((10, Duration::from_millis(600)));
     let site = Site::start(b"", Faults { slow_listing, ..Faults::default() }).await;
-    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(2)).root;
+    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(5)).root;
     let mut names = Vec::new();
     let mut part = |bytes: &[u8], _| {
         names.extend_from_slice(bytes);

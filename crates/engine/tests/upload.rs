@@ -4,10 +4,18 @@
 #[allow(dead_code)] // no source has a fault here
 mod support;
 
+#[path = "support/script.rs"]
+mod script;
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use gridlane_core::{Error, ErrorKind, Url};
+use gridlane_core::checksum::adler32;
+use gridlane_core::{Checksum, Error, ErrorKind, Url};
+use gridlane_dav::digest;
 use gridlane_engine::{CopySpec, Options, TargetSpec};
+use script::{Reply, Scripted};
 use support::{Faults, Site, copy_quietly, noise};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -65,6 +73,41 @@ async fn a_server_that_does_not_answer_is_given_up_when_the_user_says() {
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         assert!(error.message().contains("no answer within 0.7"), "{error}");
         assert!(error.hint_text().is_some_and(|hint| hint.contains("--timeout")), "{bytes}: {error}");
+    }
+}
+
+/// The second attempt finds the file of the first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_was_stored_and_not_answered_is_no_failure() {
+    let bytes = noise(1000, 1);
+    for stored in [bytes.clone(), noise(1000, 2)] {
+        let is_right = stored == bytes;
+        let has_it = AtomicBool::new(false);
+        let said = digest::encode(&Checksum::adler32(adler32(&stored)));
+        let server = Scripted::start(move |seen| match seen.method() {
+            "PUT" => {
+                has_it.store(true, SeqCst);
+                Reply::Last(Vec::new())
+            }
+            _ if has_it.load(SeqCst) => {
+                let head = format!("HTTP/1.1 200 OK\r\nDigest: {said}\r\nContent-Length: 1000\r\n\r\n");
+                Reply::Bytes(head.into())
+            }
+            _ => Reply::Bytes(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_vec()),
+        })
+        .await;
+        let source = Site::start(&bytes, Faults::default(), 1).await;
+        let spec = CopySpec {
+            sources: vec![source.url],
+            target: TargetSpec::Upload { url: server.url("/f"), overwrite: false, modified: None },
+            options: Options::default(),
+        };
+        let outcome = copy_quietly(spec).await;
+        assert!(server.seen().iter().any(|seen| seen.method() == "PUT"));
+        match outcome.result {
+            Ok(()) => assert!(is_right && outcome.report.checksum.is_some()),
+            Err(error) => assert!(!is_right && error.kind() == ErrorKind::Precondition, "{error}"),
+        }
     }
 }
 

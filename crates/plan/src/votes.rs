@@ -63,10 +63,14 @@ struct Voter {
     heard_at: Option<Time>,
     /// It has been asked, or will be, and may still say its checksum.
     is_awaited: bool,
+    /// It has been asked for a strong checksum as well, and may still say it.
+    owes_strong: bool,
     /// No connection to it can be made.
     refuses: bool,
     /// It was waited for in vain earlier, and has not answered since.
     is_given_up: bool,
+    /// Its checksum was waited for in vain earlier, and it has not stated one since.
+    owed_in_vain: bool,
     /// It contradicts itself, or does not keep to its protocol: nothing that it states counts.
     is_discredited: bool,
     round_trip: Option<Duration>,
@@ -139,6 +143,8 @@ impl Votes {
             asked_at: now,
             heard_at: None,
             is_awaited: has_vote,
+            owes_strong: false,
+            owed_in_vain: false,
             refuses: false,
             is_given_up: false,
             is_discredited: false,
@@ -159,6 +165,16 @@ impl Votes {
     /// The replica says no checksum, or is not asked for one: not waited for any more.
     pub fn silent(&mut self, replica: usize) {
         self.with(replica, |voter| voter.is_awaited = false);
+    }
+
+    /// The replica is asked at `now` for a strong checksum as well.
+    pub fn ask_strong(&mut self, replica: usize, now: Time) {
+        self.with(replica, |voter| (voter.owes_strong, voter.asked_at) = (voter.has_vote, now));
+    }
+
+    /// The replica says no strong checksum beside what it has stated: not waited for any more.
+    pub fn silent_strong(&mut self, replica: usize) {
+        self.with(replica, |voter| voter.owes_strong = false);
     }
 
     /// The replica has answered something at `now`.
@@ -190,6 +206,11 @@ impl Votes {
         self.with(replica, |voter| voter.is_given_up = true);
     }
 
+    /// The replica's server answers, and its checksum was waited for in vain before: not waited for until it states one.
+    pub fn owed_in_vain(&mut self, replica: usize) {
+        self.with(replica, |voter| voter.owed_in_vain = true);
+    }
+
     /// Nothing counts that the replica states, now or later.
     pub fn discredit(&mut self, replica: usize) {
         self.with(replica, |voter| voter.is_discredited = true);
@@ -204,6 +225,7 @@ impl Votes {
     pub fn states(&mut self, replica: usize, checksums: impl IntoIterator<Item = Checksum>) {
         self.with(replica, |voter| {
             for checksum in checksums {
+                voter.owed_in_vain = false;
                 if !voter.checksums.contains(&checksum) {
                     voter.checksums.push(checksum);
                 }
@@ -243,9 +265,17 @@ impl Votes {
     /// Whether it was waited for in vain, now or earlier, so that the next copy need not wait for the same server.
     pub fn is_mute(&self, replica: usize, now: Time) -> bool {
         self.voters.get(replica).is_some_and(|voter| {
-            let is_late = self.due(voter).is_some_and(|due| due <= now);
-            voter.heard_at.is_none() && (voter.is_given_up || voter.is_awaited && is_late)
+            voter.heard_at.is_none() && (voter.is_given_up || voter.is_awaited && self.is_late(voter, now))
         })
+    }
+
+    /// The replicas that answer and whose checksums are waited for in vain, so that the next copy need not wait for them.
+    pub fn owing(&self, now: Time) -> Vec<usize> {
+        let is_owing = |voter: &Voter| {
+            let owes = (voter.is_awaited || voter.owes_strong) && !voter.owed_in_vain;
+            voter.heard_at.is_some() && owes && self.is_late(voter, now)
+        };
+        self.eligible().filter(|(_, voter)| is_owing(voter)).map(|(number, _)| number).collect()
     }
 
     /// The kinds of checksums that anybody with a vote states.
@@ -305,6 +335,18 @@ impl Votes {
         against
     }
 
+    /// The kinds of checksums by which replicas are for these bytes.
+    pub fn supporting(&self, found: &Found) -> Vec<ChecksumKind> {
+        let is_for = |voter: &&Voter| matches!(stand(voter, found), Stand::For);
+        let stated =
+            self.eligible().map(|(_, voter)| voter).filter(is_for).flat_map(|voter| &voter.checksums);
+        let mut kinds: Vec<ChecksumKind> =
+            stated.filter(|own| found.checksums.contains(own)).map(Checksum::kind).collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    }
+
     /// What the votes say about bytes that are there.
     pub fn verdict(&self, now: Time, found: &Found) -> Verdict {
         let count = |is: &dyn Fn(&Voter) -> bool| self.eligible().filter(|(_, voter)| is(voter)).count();
@@ -319,13 +361,20 @@ impl Votes {
             others == 0 || same_size > others || is_continued && pending_size == 0 && same_size == others
         };
         let bytes = self.count(has_size, |voter| stand(voter, found));
-        if is_size_right(other_size + pending_size) && bytes.agreeing > bytes.against + pending {
+        let pending_as = |is: &dyn Fn(Stand) -> bool| {
+            count(&|voter| has_size(voter) && self.may_speak(voter, now) && is(stand(voter, found)))
+        };
+        // One that is for them and has more to say may turn against them, which counts twice.
+        let may_turn = pending_as(&|stand| matches!(stand, Stand::For));
+        // One that is against them stays so, whatever else it says.
+        let undecided = pending - pending_as(&|stand| matches!(stand, Stand::Against));
+        if is_size_right(other_size + pending_size) && bytes.agreeing > bytes.against + undecided + may_turn {
             let (agreeing, said) = (bytes.agreeing, bytes.agreeing + bytes.against);
             return Verdict::Right { agreeing, said, named: self.named() };
         }
         if is_size_right(other_size + pending_size)
-            && let Some((leading, expected)) = self.leading(found, has_size)
-            && leading.agreeing > leading.against + if pending > 0 { leading.apart + pending } else { 0 }
+            && let Some((leading, expected)) = self.leading(now, found, has_size)
+            && leading.agreeing > leading.against + if undecided > 0 { leading.apart + undecided } else { 0 }
         {
             return Verdict::Wrong { expected: expected.clone() };
         }
@@ -343,14 +392,25 @@ impl Votes {
 
     /// Of what is stated and is not so of these bytes, that which most replicas state; of equals, that which is harder
     /// to make up. Two replicas against the bytes that state checksums of different kinds may well mean the same file.
-    fn leading(&self, found: &Found, has_size: impl Fn(&Voter) -> bool) -> Option<(Count, &Checksum)> {
+    fn leading(
+        &self,
+        now: Time,
+        found: &Found,
+        has_size: impl Fn(&Voter) -> bool,
+    ) -> Option<(Count, &Checksum)> {
         let differs =
             |own: &&Checksum| found.checksums.iter().any(|is| is.kind() == own.kind() && is != *own);
         let stated = self.eligible().filter(|(_, voter)| has_size(voter));
         let values = stated.flat_map(|(_, voter)| voter.checksums.iter().map(move |own| (voter, own)));
-        let stand_to = |voter: &Voter, leader: &Voter| match stand_to(voter, &leader.checksums) {
-            Stand::Apart if matches!(stand(voter, found), Stand::Against) => Stand::For,
-            stand => stand,
+        // Those that have more to say are counted by the caller.
+        let stand_to = |voter: &Voter, leader: &Voter| {
+            match (stand_to(voter, &leader.checksums), stand(voter, found)) {
+                (Stand::Apart, Stand::Against) => Stand::For,
+                // All that it states is so of the bytes as well: it tells nothing of where the two differ.
+                (Stand::For, Stand::For) | (Stand::Apart, _) if self.may_speak(voter, now) => Stand::Silent,
+                (Stand::For, Stand::For) => Stand::Apart,
+                (stand, _) => stand,
+            }
         };
         values
             .filter(|(_, own)| differs(own))
@@ -380,8 +440,12 @@ impl Votes {
     }
 
     fn may_speak(&self, voter: &Voter, now: Time) -> bool {
-        let is_there = !voter.refuses && !voter.is_given_up;
-        voter.is_awaited && is_there && self.due(voter).is_none_or(|due| now < due)
+        let is_there = !voter.refuses && !voter.is_given_up && !voter.owed_in_vain;
+        (voter.is_awaited || voter.owes_strong) && is_there && !self.is_late(voter, now)
+    }
+
+    fn is_late(&self, voter: &Voter, now: Time) -> bool {
+        self.due(voter).is_some_and(|due| due <= now)
     }
 
     /// Until when a word is waited for; `None`: for as long as bytes come.

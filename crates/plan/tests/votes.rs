@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Eight of the longest round trips.
 const ROUND_TRIPS: Duration = Duration::from_millis(8 * 600);
 const TRUTH: u8 = 0;
+/// From here on, versions that nobody has.
+const MADE_UP: u8 = 100;
 
 /// Pseudo-random numbers from a seed (splitmix64).
 struct Numbers(u64);
@@ -48,8 +50,9 @@ enum Fate {
 struct Replica {
     /// Whose bytes it has; the truth is 0.
     version: u8,
-    /// What its checksums are of, if it states any: a liar may state those of the truth.
-    states: Option<(u8, Vec<ChecksumKind>)>,
+    /// What its checksums are of, if it states any: a liar may state those of the truth, and of each kind that of another
+    /// version.
+    states: Option<Vec<(u8, ChecksumKind)>>,
     round_trip_ms: u64,
     /// When it answers, and when its checksum comes.
     answers_ms: u64,
@@ -67,17 +70,28 @@ impl Replica {
             true if lies_agree => 1,
             true => 2 + number as u8,
         };
-        let states = match numbers.below(4) {
+        let states = match numbers.below(5) {
             0 => None,
-            1 if is_liar => Some(TRUTH),
-            _ => Some(version),
+            1 if is_liar => Some([TRUTH, TRUTH]),
+            // A weak checksum that is right makes a strong one credible that is not, and the other way round.
+            2 if is_liar => Some([TRUTH, MADE_UP + number as u8]),
+            3 if is_liar => {
+                Some([numbers.one_of(&[TRUTH, 1, version]), numbers.one_of(&[TRUTH, 1, version])])
+            }
+            _ => Some([version, version]),
+        };
+        // The bytes may be right all the same.
+        let version = if is_liar && numbers.below(6) == 0 { TRUTH } else { version };
+        let of_kinds = |[weak, strong]: [u8; 2], kinds: &[ChecksumKind]| {
+            let of = |kind: &ChecksumKind| if *kind == ChecksumKind::Adler32 { weak } else { strong };
+            kinds.iter().map(|kind| (of(kind), *kind)).collect()
         };
         // A liar is at once there, or comes last.
         let times: &[u64] = if is_liar { &[0, 0, 1, 9000] } else { &[0, 1, 20, 300, 2000, 9000] };
         let answers_ms = numbers.one_of(times);
         Replica {
             version,
-            states: states.map(|states| (states, numbers.one_of(&KINDS).to_vec())),
+            states: states.map(|states| of_kinds(states, numbers.one_of(&KINDS))),
             round_trip_ms: numbers.one_of(&[0, 1, 20, 600]),
             answers_ms,
             states_ms: answers_ms + numbers.one_of(&[0, 0, 20, 600, 20_000]),
@@ -96,6 +110,12 @@ impl Replica {
             Fate::Refuses | Fate::Hangs => false,
             Fate::Dies(died_ms) => ms < died_ms,
         }
+    }
+
+    /// It has the right bytes, and states nothing else.
+    fn is_honest(&self) -> bool {
+        let is_right = |states: &Vec<(u8, ChecksumKind)>| states.iter().all(|(of, _)| *of == TRUTH);
+        self.version == TRUTH && self.states.as_ref().is_none_or(is_right)
     }
 
     fn answers(&self) -> bool {
@@ -203,8 +223,8 @@ impl Run<'_> {
             }
             Happening::States(number) => {
                 self.votes.heard(number, now);
-                if let Some((of, kinds)) = &self.fleet[number].states {
-                    self.votes.states(number, kinds.iter().map(|kind| checksum(*of, *kind)));
+                if let Some(states) = &self.fleet[number].states {
+                    self.votes.states(number, states.iter().map(|(of, kind)| checksum(*of, *kind)));
                 }
                 self.votes.silent(number);
             }
@@ -290,16 +310,14 @@ fn an_honest_majority_is_believed_whoever_is_faster() {
         let (end, _) = Run::new(&fleet).run(seed);
 
         let of = |is: &dyn Fn(&&Replica) -> bool| fleet.iter().filter(is).count();
-        let honest_voices = of(&|one| one.version == TRUTH && one.speaks());
-        let lying_voices = of(&|one| one.version != TRUTH && one.speaks());
+        let honest_voices = of(&|one| one.is_honest() && one.speaks());
+        let lying_voices = of(&|one| !one.is_honest() && one.speaks());
         if honest_voices > lying_voices {
             let is_wrong = matches!(end, End::Verified { version, .. } if version != TRUTH);
             assert!(!is_wrong, "seed {seed}: {end:?} {fleet:#?}");
         }
-        let (honest, lying) = (
-            of(&|one| one.version == TRUTH && one.answers()),
-            of(&|one| one.version != TRUTH && one.answers()),
-        );
+        let (honest, lying) =
+            (of(&|one| one.is_honest() && one.answers()), of(&|one| !one.is_honest() && one.answers()));
         if honest_voices > lying_voices && honest > lying {
             decided += 1;
             assert!(matches!(end, End::Verified { version: TRUTH, .. }), "seed {seed}: {end:?} {fleet:#?}");
@@ -320,7 +338,7 @@ fn an_honest_majority_is_believed_whoever_is_faster() {
 fn two_honest_replicas_and_a_fast_liar() {
     let replica = |version, answers_ms| Replica {
         version,
-        states: Some((version, vec![ChecksumKind::Adler32])),
+        states: Some(vec![(version, ChecksumKind::Adler32)]),
         round_trip_ms: 0,
         answers_ms,
         states_ms: answers_ms,

@@ -9,7 +9,8 @@
 //! 0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 //! ```
 //!
-//! A key of another version, or one that others may read or write, is not used, and none is put in its place.
+//! A key of another version, or one that others may read or write, is not used, and none is put in its place. A file without
+//! a byte, as a crash or a full disk leaves it, is no key of any version: it is removed.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -20,13 +21,15 @@ use std::sync::{Arc, OnceLock};
 
 use ring::hmac;
 use ring::rand::{SecureRandom, SystemRandom};
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
 /// First line of the file.
 const FIRST_LINE: &str = "gridlane-journal-key 1";
 /// Bytes of the key: as many as the tags that it makes.
 const KEY_BYTES: usize = 32;
+/// Random bytes in the name that a new key has until it is complete.
+const SUFFIX_BYTES: usize = 8;
 /// Bytes of the file that are read: it has fewer.
 const FILE_BYTES_MAX: u64 = 256;
 
@@ -89,6 +92,7 @@ impl JournalKeys {
 }
 
 fn read_or_make(path: &Path) -> io::Result<JournalKey> {
+    remove_empty(path);
     match read(path) {
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
         outcome => return outcome,
@@ -96,6 +100,26 @@ fn read_or_make(path: &Path) -> io::Result<JournalKey> {
     make(path)?;
     // Also when another process was first: there is one key.
     read(path)
+}
+
+/// Removes a file without a byte at `path`, if it is the user's. Whoever else does that meanwhile waits for the lock, and
+/// finds that the name is that of another file by then.
+fn remove_empty(path: &Path) {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+    let Ok(file) = opened else { return };
+    let is_empty = |meta: fs::Metadata| {
+        meta.is_file() && meta.len() == 0 && meta.uid() == rustix::process::geteuid().as_raw()
+    };
+    if !file.metadata().is_ok_and(is_empty) || flock(&file, FlockOperation::LockExclusive).is_err() {
+        return;
+    }
+    let is_same = |there: fs::Metadata| {
+        file.metadata().is_ok_and(|ours| (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+    };
+    if fs::symlink_metadata(path).is_ok_and(is_same) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 fn read(path: &Path) -> io::Result<JournalKey> {
@@ -120,12 +144,9 @@ fn make(path: &Path) -> io::Result<()> {
     let directory = path.parent().ok_or_else(|| io::Error::other("it has no directory"))?;
     refuse_foreign(directory)?;
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    let mut bytes = [0; KEY_BYTES];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random bytes"))?;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let fresh = directory.join(format!(".journal-key-{}", std::process::id()));
-    // One of that name is left from a process that was killed here.
-    let _ = fs::remove_file(&fresh);
+    // Process numbers are no names: containers that share a home directory have the same.
+    let (hex, suffix) = (random_hex::<KEY_BYTES>()?, random_hex::<SUFFIX_BYTES>()?);
+    let fresh = directory.join(format!(".journal-key-{suffix}"));
     let mut file: File = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
     let written = writeln!(file, "{FIRST_LINE}\n{hex}").and_then(|()| file.sync_all());
     let named = written.and_then(|()| match renameat_with(CWD, &fresh, CWD, path, RenameFlags::NOREPLACE) {
@@ -138,6 +159,12 @@ fn make(path: &Path) -> io::Result<()> {
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         outcome => outcome,
     }
+}
+
+fn random_hex<const BYTES: usize>() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no random bytes"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Whoever runs with the home directory of somebody else (`sudo`) would leave directories in it that its owner cannot use.
@@ -188,7 +215,7 @@ mod tests {
         let path = dir.path().join("journal.key");
         tag(&JournalKeys::at(path.clone()));
         let good = fs::read_to_string(&path).unwrap();
-        for bad in ["", "gridlane-journal-key 1\n", &good.replace(" 1\n", " 2\n"), &good[..40]] {
+        for bad in ["\n", "gridlane-journal-key 1\n", &good.replace(" 1\n", " 2\n"), &good[..40]] {
             fs::write(&path, bad).unwrap();
             assert!(JournalKeys::at(path.clone()).key().is_err(), "{bad:?}");
             assert_eq!(fs::read_to_string(&path).unwrap(), bad, "nothing is put in its place");
@@ -201,6 +228,21 @@ mod tests {
         assert!(JournalKeys::at(path).key().is_err());
         assert!(JournalKeys::default().key().is_err());
         assert!(JournalKeys::at("/dev/null/journal.key".into()).key().is_err());
+    }
+
+    #[test]
+    fn a_file_without_a_byte_is_no_key_and_many_at_once_make_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.key");
+        fs::write(&path, "").unwrap();
+        // As processes in containers do, which all have the same number.
+        let tags: Vec<[u8; 32]> = std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                (0..8).map(|_| scope.spawn(|| tag(&JournalKeys::at(path.clone())))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(tags.iter().all(|own| *own == tags[0]));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -105,9 +105,14 @@ fn push(left: &mut Vec<OsString>, path: &Path) {
 /// Whether what `owner` has put into `directory` may be gone by: as the kernel decides about links.
 fn is_trusted(directory: &Path, owner: u32) -> bool {
     let caller = rustix::process::geteuid().as_raw();
-    let is_for_all = |meta: &Metadata| meta.mode() & STICKY_FOR_ALL == STICKY_FOR_ALL;
-    owner == caller
-        || fs::symlink_metadata(directory).is_ok_and(|meta| !is_for_all(&meta) || meta.uid() == owner)
+    let is_safe = |meta: Metadata| may_go_by(meta.mode(), meta.uid(), owner, caller);
+    owner == caller || fs::symlink_metadata(directory).is_ok_and(is_safe)
+}
+
+/// Whether `caller` may go by what `owner` has put into a directory of this mode and owner.
+fn may_go_by(directory_mode: u32, directory_owner: u32, owner: u32, caller: u32) -> bool {
+    let is_for_all = directory_mode & STICKY_FOR_ALL == STICKY_FOR_ALL;
+    owner == caller || owner == directory_owner || !is_for_all
 }
 
 fn planted(path: &Path, what: &str) -> Error {
@@ -154,6 +159,18 @@ mod tests {
         }
         assert_eq!(follow(&dir.path().join("circle")).unwrap_err().kind(), ErrorKind::LocalIo);
         assert_eq!(follow(Path::new("Cargo.toml")).unwrap(), fs::canonicalize("Cargo.toml").unwrap());
+    }
+
+    #[test]
+    fn what_somebody_else_has_put_where_everybody_may_is_not_gone_by() {
+        const SHARED: u32 = 0o41777;
+        assert!(!may_go_by(SHARED, 0, 4242, 1000));
+        assert!(!may_go_by(SHARED, 1000, 4242, 1000), "also in a directory of the caller's own");
+        assert!(may_go_by(SHARED, 0, 1000, 1000), "one's own");
+        assert!(may_go_by(SHARED, 4242, 4242, 1000), "its owner decides what is in it");
+        for mode in [0o40755, 0o41755, 0o40777] {
+            assert!(may_go_by(mode, 0, 4242, 1000), "{mode:o}: as the kernel decides");
+        }
     }
 
     /// Giving things away needs a privilege, which those who run the tests as root have.

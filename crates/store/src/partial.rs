@@ -77,6 +77,8 @@ pub enum Found {
     Earlier(Journaled),
     /// Something that cannot be used, and why; it is dropped.
     Dropped(String),
+    /// An earlier copy's bytes and journal, which cannot be read without a key; why there is none.
+    Locked(String),
 }
 
 impl PartialFile {
@@ -116,7 +118,12 @@ impl PartialFile {
         let is_empty = self.size()? == 0;
         let Some(mut chain) = self.journal_begin.clone() else {
             let why = no_key.unwrap_or_default();
-            return Ok(if is_empty { Found::Nothing } else { Found::Dropped(why.to_owned()) });
+            let has_journal = meta_of(&self.journal, &self.journal_path)?.len() > 0;
+            return Ok(match (is_empty, has_journal) {
+                (true, _) => Found::Nothing,
+                (false, true) => Found::Locked(why.to_owned()),
+                (false, false) => Found::Dropped(why.to_owned()),
+            });
         };
         let read = journal::read(&self.journal, &mut chain).map_err(|cause| {
             Error::local_io(format!("cannot read {}", self.journal_path.display()), &cause)
@@ -126,7 +133,8 @@ impl PartialFile {
                 *self.journal_end() = Some(End { at_bytes, chain });
                 Found::Earlier(journaled)
             }
-            Err(Unusable::Empty) if is_empty => Found::Nothing,
+            // What a kill between the last two steps has left: the journal is that of a file which has its name.
+            Err(_) if is_empty => Found::Nothing,
             Err(Unusable::Empty | Unusable::Damaged) => Found::Dropped("its journal is damaged".into()),
             Err(Unusable::Version(version)) => {
                 Found::Dropped(format!("its journal has version {version}, not {JOURNAL_VERSION}"))
@@ -255,8 +263,11 @@ impl PartialFile {
             io::ErrorKind::AlreadyExists => exists(&self.target),
             _ => Error::local_io(format!("cannot name it {}", self.target.display()), &cause),
         })?;
+        // What came between the look and the rename is seen now, by whoever did it as well. Nothing is done before: others
+        // may use the file from now on.
+        let looked = self.check_target(size_bytes);
         if last == Step::Renamed {
-            return Ok(());
+            return looked;
         }
         // The copy is complete whether or not this succeeds.
         let _ = fs::remove_file(&self.journal_path);
@@ -264,10 +275,15 @@ impl PartialFile {
         if let Some(dir) = self.target.parent().and_then(|dir| File::open(dir).ok()) {
             let _ = dir.sync_all();
         }
-        // What came between the look and the rename is seen now, by whoever did it as well.
-        match self.is_at(&self.target) {
-            true => self.check_size(size_bytes),
-            false => Err(replaced(&self.target)),
+        looked
+    }
+
+    /// Whether what has the target's name is what was written. One that is gone was taken by a program that waited for it.
+    fn check_target(&self, size_bytes: u64) -> Result<()> {
+        match fs::symlink_metadata(&self.target) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+            _ if self.is_at(&self.target) => self.check_size(size_bytes),
+            _ => Err(replaced(&self.target)),
         }
     }
 
@@ -278,17 +294,10 @@ impl PartialFile {
         let usual = meta_of(&self.journal, &self.journal_path)?.mode() & 0o666;
         // That of a link that somebody has put there is of no interest, as it is replaced.
         let old = fs::symlink_metadata(&self.target).ok().filter(|_| overwrite);
-        let old = old.filter(|old| old.is_file() && old.uid() == ours.uid());
+        let old = old.filter(|old| old.is_file() && is_kept(old.uid(), ours.uid()));
         let mode = old.map_or(usual, |old| {
-            // Who could read the old content, and nobody else, can read the new one. Not a bit of what lets programs run
-            // as somebody else: these are other bytes.
             let is_same_group = old.gid() == ours.gid() || fchown(&self.part, None, Some(old.gid())).is_ok();
-            let mode = old.mode() & 0o777;
-            match is_same_group {
-                true => mode,
-                // Another group gets what everybody gets, at most.
-                false => mode & (0o707 | (mode & 0o007) << 3),
-            }
+            mode_after(old.mode(), is_same_group)
         });
         // File systems without modes refuse.
         let _ = self.part.set_permissions(fs::Permissions::from_mode(mode));
@@ -337,6 +346,21 @@ impl PartialFile {
 
     fn journal_error(&self, cause: &io::Error) -> Error {
         Error::local_io(format!("cannot write {}", self.journal_path.display()), cause)
+    }
+}
+
+/// Whether a file of `owner` hands its mode on to the one that `caller` puts in its place.
+fn is_kept(owner: u32, caller: u32) -> bool {
+    owner == caller
+}
+
+/// The mode of a file that replaces one of `mode`. Who could read the old content, and nobody else, can read the new one.
+/// Not a bit of what lets programs run as somebody else: these are other bytes.
+fn mode_after(mode: u32, is_same_group: bool) -> u32 {
+    match is_same_group {
+        true => mode & 0o777,
+        // Another group gets what everybody gets, at most.
+        false => mode & (0o707 | (mode & 0o007) << 3),
     }
 }
 
@@ -487,6 +511,24 @@ mod tests {
         partial.record(&[Record::object(size_bytes)]).unwrap();
     }
 
+    /// A copy to which nothing is missing but its end.
+    fn journaled(target: &Path) -> PartialFile {
+        let (partial, _) = open(target).unwrap();
+        begin(&partial, 6);
+        partial.write_at(b"abcdef", 0).unwrap();
+        partial.record(&[Record::Done { offset: 0, len: 6, adler32: 5, source: 0 }]).unwrap();
+        partial
+    }
+
+    /// The first half of one.
+    fn half(target: &Path) -> PartialFile {
+        let (partial, _) = open(target).unwrap();
+        begin(&partial, 6);
+        partial.write_at(b"abc", 0).unwrap();
+        partial.record(&[Record::Done { offset: 0, len: 3, adler32: 5, source: 0 }]).unwrap();
+        partial
+    }
+
     #[test]
     fn nothing_is_visible_before_the_commit_and_all_of_it_after() {
         let dir = tempfile::tempdir().unwrap();
@@ -622,16 +664,56 @@ mod tests {
         assert!(!partial.is_doubtful(3 << 20).unwrap());
     }
 
+    #[test]
+    fn what_others_do_with_the_complete_file_is_no_failure_and_what_they_did_before_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, moved) = (dir.path().join("f"), dir.path().join("moved"));
+        let partial = journaled(&target);
+        partial.commit_up_to(Step::Renamed, 6, false).unwrap();
+        assert!(partial.check_target(6).is_ok());
+        fs::rename(&target, &moved).unwrap();
+        assert!(partial.check_target(6).is_ok(), "a program waited for it");
+        fs::write(&target, b"fedcba").unwrap();
+        assert_eq!(partial.check_target(6).unwrap_err().kind(), ErrorKind::LocalIo);
+        fs::rename(&moved, &target).unwrap();
+        partial.truncate(5).unwrap();
+        assert_eq!(partial.check_target(6).unwrap_err().kind(), ErrorKind::LocalIo);
+    }
+
+    #[test]
+    fn the_journal_of_a_file_that_was_named_is_no_part_of_the_next_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("f");
+        journaled(&target).commit_up_to(Step::Renamed, 6, false).unwrap();
+        let (partial, found) = open(&target).unwrap();
+        assert!(matches!(found, Found::Nothing), "{found:?}");
+        begin(&partial, 0);
+        partial.commit(0, true).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"");
+    }
+
+    #[test]
+    fn only_its_owner_hands_a_mode_on_and_nothing_that_runs_as_somebody_else() {
+        assert!(is_kept(1000, 1000) && !is_kept(4242, 1000) && !is_kept(0, 1000) && !is_kept(1000, 0));
+        for (old, same_group, other_group) in [
+            (0o100_600, 0o600, 0o600),
+            (0o104_755, 0o755, 0o755),
+            (0o106_777, 0o777, 0o777),
+            (0o101_777, 0o777, 0o777),
+            (0o100_640, 0o640, 0o600),
+            (0o100_664, 0o664, 0o644),
+        ] {
+            assert_eq!((mode_after(old, true), mode_after(old, false)), (same_group, other_group), "{old:o}");
+        }
+    }
+
     /// A kill behind each step of the end, and the next start.
     #[test]
     fn wherever_a_kill_comes_nothing_is_lost_and_nothing_stays() {
         for last in [Step::Moded, Step::Synced, Step::Renamed, Step::All] {
             let dir = tempfile::tempdir().unwrap();
             let target = dir.path().join("f");
-            let (partial, _) = open(&target).unwrap();
-            begin(&partial, 6);
-            partial.write_at(b"abcdef", 0).unwrap();
-            partial.record(&[Record::Done { offset: 0, len: 6, adler32: 5, source: 0 }]).unwrap();
+            let partial = journaled(&target);
             partial.commit_up_to(last, 6, false).unwrap();
             drop(partial);
             if last < Step::Renamed {
@@ -675,17 +757,14 @@ mod tests {
     fn a_journal_of_another_key_or_beside_another_file_is_not_believed() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        let (partial, _) = open(&target).unwrap();
-        begin(&partial, 6);
-        partial.write_at(b"abc", 0).unwrap();
-        partial.record(&[Record::Done { offset: 0, len: 3, adler32: 5, source: 0 }]).unwrap();
-        drop(partial);
+        drop(half(&target));
         let other = JournalKeys::at(dir.path().join("other.key"));
-        for keys in [other, JournalKeys::default()] {
-            let (partial, found) = PartialFile::open(&target, &keys).unwrap();
-            assert!(matches!(found, Found::Dropped(_)), "{found:?}");
-            assert_eq!(partial.is_recorded(), keys.key().is_ok());
-        }
+        let (partial, found) = PartialFile::open(&target, &other).unwrap();
+        assert!(matches!(found, Found::Dropped(_)) && partial.is_recorded(), "{found:?}");
+        drop(partial);
+        let (partial, found) = PartialFile::open(&target, &JournalKeys::default()).unwrap();
+        assert!(matches!(found, Found::Locked(_)) && !partial.is_recorded(), "{found:?}");
+        drop(partial);
         // Both files came from elsewhere, as they are.
         let (part_path, journal_path) = beside(&target).unwrap();
         let part_elsewhere = dir.path().join("part");
@@ -717,10 +796,7 @@ mod tests {
     fn an_earlier_copy_is_found_again_and_two_never_run_at_once() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("f");
-        let (partial, _) = open(&target).unwrap();
-        begin(&partial, 6);
-        partial.write_at(b"abc", 0).unwrap();
-        partial.record(&[Record::Done { offset: 0, len: 3, adler32: 5, source: 0 }]).unwrap();
+        let partial = half(&target);
         let error = open(&target).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Precondition);
         drop(partial);

@@ -123,8 +123,9 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
         }
     };
     let is_directory = entry.is_some_and(|entry| entry.kind == EntryKind::Directory);
+    let is_unfinished = is_own(name);
     let path = match directory.path.child(name) {
-        Err(_) if is_own(name) => directory.path.refused(name),
+        Err(_) if is_unfinished => directory.path.refused(name),
         Ok(path) => path,
         Err(error) => {
             // What cannot be named is told of under the name of its directory.
@@ -145,7 +146,7 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
         modified: entry.modified,
     };
     let bare = Job { root: directory.root, path: path.clone(), size_bytes: None, modified: None };
-    if is_own(name) {
+    if is_unfinished {
         return Some(Found::LeftOut { job: bare, why: UNFINISHED });
     }
     Some(match item {

@@ -149,6 +149,8 @@ pub async fn copy_tree(
     let begun = Instant::now();
     let shared = Arc::new(shared);
     let descriptors = Descriptors::of_process();
+    let parallel = spec.parallel.clamp(1, TREE_PARALLEL_MAX).min(descriptors.copies_max());
+    let _expected = Descriptors::expect_copies(parallel);
     let mut run = Run {
         small: Small::new(&shared),
         held: None,
@@ -156,7 +158,7 @@ pub async fn copy_tree(
         shared,
         observer,
         failed: spec.failed,
-        parallel: spec.parallel.clamp(1, TREE_PARALLEL_MAX).min(descriptors.copies_max()),
+        parallel,
         listings_max: TREE_LISTINGS_MAX.min(descriptors.listings_max()),
         continue_on_error: spec.continue_on_error,
         files: Backlog::new(Order::OldestFirst),

@@ -180,3 +180,64 @@ fn those_that_only_a_server_named_have_no_vote() {
     let right = Verdict::Right { agreeing: 1, said: 1, named: 1 };
     assert_eq!(votes.verdict(at_ms(2), &found(&[adler32(1)])), right);
 }
+
+/// It may well have the right bytes, which everybody's weak checksum is of.
+#[test]
+fn one_that_makes_up_a_strong_checksum_does_not_decide_while_another_has_not_answered() {
+    let right = found(&[adler32(1), md5(1)]);
+    let mut votes = votes(3);
+    answers(&mut votes, 0, at_ms(1), Some(adler32(1)));
+    votes.states(1, [md5(9)]);
+    answers(&mut votes, 1, at_ms(1), Some(adler32(1)));
+    assert_eq!(votes.verdict(at_ms(2), &right), Verdict::Open, "the third may say that they are right");
+    answers(&mut votes, 2, at_ms(900), Some(adler32(1)));
+    let two = Verdict::Right { agreeing: 2, said: 3, named: 3 };
+    assert_eq!(votes.verdict(at_ms(900), &right), two);
+    assert_eq!(votes.supporting(&right), [ChecksumKind::Adler32]);
+    let forged = found(&[adler32(1), md5(2)]);
+    votes.states(2, [md5(1)]);
+    assert_eq!(votes.supporting(&right), [ChecksumKind::Adler32, ChecksumKind::Md5]);
+    assert_ne!(votes.verdict(at_ms(901), &forged), two);
+}
+
+#[test]
+fn a_strong_checksum_that_is_owed_is_waited_for_like_any_word() {
+    let bytes = found(&[adler32(1), md5(1)]);
+    let mut votes = votes(3);
+    for replica in 0..3 {
+        votes.ask_strong(replica, Time::ZERO);
+        answers(&mut votes, replica, at_ms(1), Some(adler32(1)));
+    }
+    assert_eq!(votes.verdict(at_ms(2), &bytes), Verdict::Open);
+    let mut contradicted = votes.clone();
+    votes.states(0, [md5(1)]);
+    votes.silent_strong(0);
+    assert_eq!(votes.verdict(at_ms(3), &bytes), Verdict::Open, "two may still turn against them");
+    let mut silent = votes.clone();
+    silent.silent_strong(1);
+    let right = Verdict::Right { agreeing: 3, said: 3, named: 3 };
+    assert_eq!(silent.verdict(at_ms(4), &bytes), right, "the third alone changes nothing");
+    silent.gone(2);
+    assert_eq!(silent.verdict(at_ms(4), &bytes), right);
+    // Two that contradict them are enough.
+    contradicted.states(0, [md5(2)]);
+    contradicted.states(1, [md5(2)]);
+    assert_eq!(contradicted.verdict(at_ms(4), &bytes), Verdict::Wrong { expected: md5(2) });
+    // Whoever hangs is waited for as long as a checksum may take.
+    assert_eq!(votes.deadline(at_ms(5)), Some(at_ms(60_001)));
+    assert_eq!(votes.verdict(at_ms(60_001), &bytes), right);
+    assert_eq!(votes.owing(at_ms(60_001)), [1, 2]);
+    assert_eq!(votes.owing(at_ms(60_000)), [0; 0]);
+}
+
+#[test]
+fn one_that_owed_its_checksum_in_vain_is_not_waited_for_until_it_states_one() {
+    let bytes = found(&[adler32(1)]);
+    let mut votes = votes(2);
+    answers(&mut votes, 0, at_ms(1), Some(adler32(1)));
+    votes.owed_in_vain(1);
+    votes.heard(1, at_ms(2));
+    assert_eq!(votes.verdict(at_ms(2), &bytes), Verdict::Right { agreeing: 1, said: 1, named: 2 });
+    votes.states(1, [adler32(2)]);
+    assert_eq!(votes.verdict(at_ms(3), &bytes), Verdict::Open);
+}
