@@ -137,6 +137,10 @@ impl State {
                 Reply::Bytes(bytes) => socket.write_all(&bytes).await.ok()?,
                 Reply::Last(bytes) => {
                     socket.write_all(&bytes).await.ok()?;
+                    socket.shutdown().await.ok()?;
+                    // What is asked for meanwhile would have the kernel reset the connection, and the answer lost.
+                    let mut unheard = [0; 4096];
+                    while socket.read(&mut unheard).await.ok()? > 0 {}
                     return None;
                 }
             }
