@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::collections::HashMap;

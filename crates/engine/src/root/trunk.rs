@@ -192,7 +192,7 @@ async fn discard(connection: &mut Connection, scratch: &mut [u8]) -> Result<(Str
 
 #[cfg(test)]
 #[allow(dead_code)] // the tests of the whole need more of it
-#[path = "../../tests/support/root.rs"]
+#[path = "../../tests/it/support/root.rs"]
 mod support;
 
 #[cfg(test)]

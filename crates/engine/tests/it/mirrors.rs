@@ -1,0 +1,127 @@
+//! What a small file costs that several mirrors have.
+
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+use crate::script;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gridlane_core::checksum::adler32;
+use gridlane_core::{Checksum, Url};
+use gridlane_engine::{Client, CopySpec, Event, Known, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_net::Dialer;
+use gridlane_net::tls::Trust;
+use script::{Reply, Scripted, Seen};
+
+const BYTES: usize = 1_000_000;
+/// Longer than anything takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn event(&mut self, _: &Event<'_>) {}
+}
+
+fn content() -> Vec<u8> {
+    (0..BYTES).map(|at| (at % 251) as u8).collect()
+}
+
+/// The file, or the range of it that was asked for, with its checksum if that was asked for and the server `says` it.
+fn file(seen: &Seen, says: bool) -> Reply {
+    let content = content();
+    let digest = match (says, seen.field("want-digest")) {
+        (true, Some(_)) => format!("Digest: adler32={:08x}\r\n", adler32(&content)),
+        _ => String::new(),
+    };
+    if seen.method() == "HEAD" {
+        return Reply::Bytes(
+            format!("HTTP/1.1 200 OK\r\n{digest}Content-Length: {BYTES}\r\n\r\n").into_bytes(),
+        );
+    }
+    let (start, end) = seen.field("range").unwrap()["bytes=".len()..].split_once('-').unwrap();
+    let (start, end): (usize, usize) = (start.parse().unwrap(), end.parse::<usize>().unwrap().min(BYTES - 1));
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\n{digest}Content-Range: bytes {start}-{end}/{BYTES}\r\n\
+         Content-Length: {}\r\n\r\n",
+        end + 1 - start
+    );
+    Reply::Bytes([head.as_bytes(), &content[start..=end]].concat())
+}
+
+async fn copy_of(mirrors: &[Url]) -> Outcome {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let spec = CopySpec {
+        sources: mirrors.to_vec(),
+        target: TargetSpec::File { path: path.clone(), overwrite: false },
+        options: Options {
+            known: Known { size_bytes: Some(BYTES as u64), ..Known::default() },
+            ..Options::default()
+        },
+    };
+    let client = Client::new(Dialer::new(Trust::default()), Duration::from_secs(30));
+    let outcome = copy(spec, client, &mut Nobody, std::future::pending()).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert_eq!(std::fs::read(path).unwrap(), content());
+    outcome
+}
+
+fn heads(mirrors: &[Scripted]) -> usize {
+    mirrors.iter().flat_map(Scripted::seen).filter(|seen| seen.method() == "HEAD").count()
+}
+
+/// Those that have nothing to send are asked for the checksum on the connections that there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn three_mirrors_of_a_small_file_are_connected_to_once_each() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let mut mirrors = Vec::new();
+    for _ in 0..3 {
+        let asked = asked.clone();
+        mirrors.push(
+            Scripted::start(move |seen| {
+                if seen.method() == "HEAD" {
+                    asked.fetch_add(1, Ordering::SeqCst);
+                    return file(seen, true);
+                }
+                // Whoever has the bytes to send waits for the others to be asked.
+                let begun = Instant::now();
+                while asked.load(Ordering::SeqCst) < 2 && begun.elapsed() < DEADLINE {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                file(seen, true)
+            })
+            .await,
+        );
+    }
+    let urls: Vec<Url> = mirrors.iter().map(|mirror| mirror.url("/f")).collect();
+    let outcome = copy_of(&urls).await;
+    assert!(outcome.report.verified.is_some(), "{:?}", outcome.report.verified);
+    assert_eq!(outcome.report.checksum, Some(Checksum::adler32(adler32(&content()))));
+    let connections: Vec<usize> = mirrors.iter().map(Scripted::connections).collect();
+    assert_eq!((connections, heads(&mirrors)), (vec![1, 1, 1], 2));
+}
+
+/// A server that says its checksum to a question of its own only is asked behind the bytes, where they come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_says_nothing_beside_bytes_is_asked_on_the_same_connection() {
+    let mirrors = [Scripted::start(|seen| file(seen, seen.method() == "HEAD")).await];
+    let outcome = copy_of(&[mirrors[0].url("/f")]).await;
+    assert!(outcome.report.verified.is_some(), "{:?}", outcome.report.verified);
+    assert_eq!((mirrors[0].connections(), heads(&mirrors)), (1, 1));
+}
+
+/// A server that hangs up when it is asked is a source like others all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_bear_questions_delivers() {
+    let mirror = Scripted::start(|seen| match seen.method() {
+        "HEAD" => Reply::Last(Vec::new()),
+        _ => file(seen, false),
+    })
+    .await;
+    let outcome = copy_of(&[mirror.url("/f")]).await;
+    assert!(outcome.report.verified.is_none(), "{:?}", outcome.report.verified);
+    assert_eq!(outcome.report.fetched_bytes, BYTES as u64);
+}

@@ -1,0 +1,180 @@
+//! Servers that are away for a moment, and what has their port then.
+
+#![allow(clippy::unwrap_used)] // in a test, a panic is the report
+
+use crate::script;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gridlane_core::Url;
+use gridlane_engine::{Client, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_net::Dialer;
+use gridlane_net::tls::Trust;
+use script::{Reply, Scripted, Seen, answer};
+use tokio::net::TcpSocket;
+use tokio::sync::mpsc;
+
+const BYTES: usize = 12 * 1024 * 1024;
+/// Longer than anything takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Tells of each connection that was lost.
+struct Losses(mpsc::UnboundedSender<()>);
+
+impl Observer for Losses {
+    fn event(&mut self, event: &Event<'_>) {
+        if let Event::Retry { .. } = event {
+            let _ = self.0.send(());
+        }
+    }
+}
+
+fn content(of: u8) -> Vec<u8> {
+    (0..BYTES).map(|at| (at % 251) as u8 ^ of).collect()
+}
+
+/// The range of the file of `of` that was asked for; no checksum is told.
+fn part(seen: &Seen, of: u8, tag: &str) -> Reply {
+    let content = content(of);
+    if seen.method() == "HEAD" {
+        return Reply::Bytes(format!("HTTP/1.1 200 OK\r\n{tag}Content-Length: {BYTES}\r\n\r\n").into_bytes());
+    }
+    let (start, end) = seen.field("range").unwrap()["bytes=".len()..].split_once('-').unwrap();
+    let (start, end): (usize, usize) = (start.parse().unwrap(), end.parse::<usize>().unwrap().min(BYTES - 1));
+    let head = format!(
+        "HTTP/1.1 206 Partial Content\r\n{tag}Content-Range: bytes {start}-{end}/{BYTES}\r\n\
+         Content-Length: {}\r\n\r\n",
+        end + 1 - start
+    );
+    Reply::Bytes([head.as_bytes(), &content[start..=end]].concat())
+}
+
+fn client() -> Client {
+    Client::new(Dialer::new(Trust::default()), Duration::from_secs(30))
+}
+
+async fn fetch(sources: Vec<Url>, path: &Path) -> (Outcome, mpsc::UnboundedReceiver<()>) {
+    let (losses, lost) = mpsc::unbounded_channel();
+    let target = TargetSpec::File { path: path.to_owned(), overwrite: false };
+    let spec = CopySpec { sources, target, options: Options::default() };
+    (copy(spec, client(), &mut Losses(losses), std::future::pending()).await, lost)
+}
+
+/// A port at which nobody listens and that nobody else can take.
+fn port() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
+}
+
+/// Two replicas that tell no checksums. The second one is killed after its first answer, and something else has its port,
+/// with other bytes under the same name.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn what_another_program_on_the_port_of_a_server_sends_is_not_taken() {
+    for (tag, other_tag) in [("ETag: \"a\"\r\n", ""), ("ETag: \"a\"\r\n", "ETag: \"b\"\r\n")] {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let seen_by_other = asked.clone();
+        let one = Scripted::start(move |seen| {
+            // The other one is to be asked again as long as there is something to fetch.
+            let begun = Instant::now();
+            let is_first = seen.field("range").is_none_or(|range| range.starts_with("bytes=0-"));
+            tokio::task::block_in_place(|| {
+                while !is_first && seen_by_other.load(Ordering::SeqCst) < 2 && begun.elapsed() < DEADLINE {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            });
+            part(seen, 0, tag)
+        })
+        .await;
+        let two = Scripted::start(move |seen| {
+            if seen.method() == "HEAD" {
+                return Reply::Last(Vec::new());
+            }
+            match asked.fetch_add(1, Ordering::SeqCst) {
+                0 => match part(seen, 0, tag) {
+                    Reply::Bytes(bytes) | Reply::Last(bytes) => Reply::Last(bytes),
+                },
+                _ => part(seen, 77, other_tag),
+            }
+        })
+        .await;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let (outcome, _) = fetch(vec![one.url("/f"), two.url("/f")], &path).await;
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        assert!(std::fs::read(path).unwrap() == content(0), "a mixture");
+        let asked_for_bytes = two.seen().iter().filter(|seen| seen.method() == "GET").count();
+        assert!(asked_for_bytes >= 2, "it was asked again");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_only_source_may_be_started_while_it_is_asked_for() {
+    let (socket, address) = port();
+    let url = Url::parse_absolute(&format!("http://{address}/f")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let (losses, mut lost) = mpsc::unbounded_channel();
+    let starting = tokio::spawn(async move {
+        for _ in 0..3 {
+            lost.recv().await.unwrap();
+        }
+        Scripted::on(socket.listen(16).unwrap(), |seen| part(seen, 0, ""))
+    });
+    let target = TargetSpec::File { path: path.clone(), overwrite: false };
+    let spec = CopySpec { sources: vec![url], target, options: Options::default() };
+    let outcome = copy(spec, client(), &mut Losses(losses), std::future::pending()).await;
+    assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+    assert!(std::fs::read(path).unwrap() == content(0));
+    drop(starting);
+}
+
+/// A question is asked again where no connection could be made, and whoever does not want to wait is told at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_waits_for_a_server_that_is_being_started() {
+    let (socket, address) = port();
+    let url = Url::parse_absolute(&format!("http://{address}/f")).unwrap();
+    let mut client = client().http;
+    let refused = client.request("HEAD", &url, &[]).await.err().unwrap();
+    assert!(refused.is_unreached(), "{refused}");
+    client.connect_max = DEADLINE;
+    let mut asked = std::pin::pin!(client.request("HEAD", &url, &[]));
+    let early = tokio::time::timeout(Duration::from_millis(50), asked.as_mut()).await;
+    assert!(early.is_err(), "it did not wait");
+    let _server = Scripted::on(socket.listen(16).unwrap(), |seen| part(seen, 0, ""));
+    assert!(asked.await.is_ok());
+}
+
+/// Small, in one request with its checksum, and larger, behind `Expect`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_whose_connection_breaks_is_begun_anew() {
+    for bytes in [1000, BYTES] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        std::fs::write(&path, &content(0)[..bytes]).unwrap();
+        let puts = AtomicUsize::new(0);
+        let server = Scripted::start(move |seen| match seen.method() {
+            "PUT" if puts.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Last(Vec::new()),
+            "PUT" => answer("201 Created", &[], ""),
+            _ => answer("404 Not Found", &[], ""),
+        })
+        .await;
+        let spec = CopySpec {
+            sources: vec![Url::from_path(&path).unwrap()],
+            target: TargetSpec::Upload { url: server.url("/g"), overwrite: true, modified: None },
+            options: Options::default(),
+        };
+        let (losses, _lost) = mpsc::unbounded_channel();
+        let outcome = copy(spec, client(), &mut Losses(losses), std::future::pending()).await;
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        let seen = server.seen();
+        let puts: Vec<&Seen> = seen.iter().filter(|seen| seen.method() == "PUT").collect();
+        assert_eq!(puts.len(), 2);
+        assert!(puts.iter().all(|put| put.body == content(0)[..bytes]));
+    }
+}
