@@ -19,53 +19,14 @@ sh scripts/bootstrap.sh --test-long
 . scripts/env.sh
 export GRIDLANE_LONG_TESTS=1
 
-# Tests about moments: what they wait for comes from a clock, the kernel or another process. Words as `cargo test` has
-# them: package, test program or lib, part of the tests' names.
-timing='
-gridlane-engine votes
-gridlane-engine restarts
-gridlane-server shares
-gridlane-server changing
-gridlane-cli it restarts::
-gridlane-cli it hardships::
-gridlane-cli it shortage::
-gridlane-cli it votes::
-gridlane-cli it first_hour::another
-gridlane-cli it at_the_prompt::completion
-gridlane-cli it root::xcache
-gridlane-cli it root_client::uploads
-gridlane-engine lib small::
-gridlane-engine lib lane::
-gridlane-engine lib upload::
-gridlane-engine trouble
-gridlane-engine upload
-gridlane-engine hostile
-gridlane-engine mirrors
-gridlane-engine exchange
-gridlane-engine pool
-gridlane-engine root
-gridlane-net stream
-gridlane-net lib
-gridlane-server threads
-gridlane-server lifecycle
-gridlane-server limits
-gridlane-server operations
-gridlane-server get
-gridlane-server streams
-gridlane-server root_sessions
-gridlane-server root_reading
-gridlane-server root_identity
-gridlane-server crowd
-gridlane-server root_crowd
-gridlane-cli it serve::
-gridlane-cli it server_killed::
-gridlane-cli it small_files::
-gridlane-cli it statuses::
-gridlane-cli it resume
-gridlane-cli it stubborn::
-gridlane-cli it operate::
-gridlane-cli it root_copy::round_trips
-gridlane-cli it wan'
+# Tests about moments: what they wait for comes from a clock, the kernel or another process. Parts of their names, of the
+# tests in the crates, and of those in the programs called `it`; and programs of their own.
+timing_lib='small:: lane:: upload:: idle:: budget:: speech:: serve::'
+timing_it='votes:: restarts:: trouble:: upload:: hostile:: mirrors:: exchange:: pool:: root:: served::
+    shares:: changing:: lifecycle:: limits:: operations:: get:: streams:: root_sessions:: root_reading:: root_identity::
+    hardships:: shortage:: first_hour::another at_the_prompt::completion root_client::uploads
+    serve:: server_killed:: small_files:: statuses:: resume stubborn:: operate:: root_copy::round_trips wan'
+timing_programs='--test stream --test threads --test crowd --test root_crowd'
 # Those that measure: what scripts/test.sh runs by itself.
 measuring=$(sed -n "s/^measuring='\(.*\)'$/\1/p" scripts/test.sh)
 [ -n "$measuring" ] || {
@@ -111,23 +72,28 @@ suite() {
     cargo test --workspace --locked --no-fail-fast -- $skipped || return 1
 }
 
+# Keeps what a round says that fails, and goes on.
+once() { # round, what `cargo test` runs...
+    round=$1
+    shift
+    cargo test --quiet --workspace --locked --no-fail-fast "$@" >"$log" 2>&1 </dev/null || {
+        cat "$log"
+        echo "round $round: $*" >>"$failures"
+    }
+    echo "round $round of ${LONG_ROUNDS:-20}: $1 $2 ($(date -u +%H:%M:%S))"
+}
+
 timing() {
     cargo test --workspace --locked --no-run --quiet || return 1
     : >"$failures" || return 1
     for round in $(seq "${LONG_ROUNDS:-20}"); do
-        echo "$timing" | while read -r package program filter; do
-            [ -n "$package" ] || continue
-            case $program in
-            lib) which=--lib ;;
-            *) which="--test $program" ;;
-            esac
-            # Words on purpose.
-            # shellcheck disable=SC2086
-            cargo test --quiet --locked --no-fail-fast --package "$package" $which -- $filter $skipped >"$log" 2>&1 </dev/null || {
-                cat "$log"
-                echo "round $round: $package $program $filter" | tee -a "$failures"
-            }
-        done
+        # Words on purpose.
+        # shellcheck disable=SC2086
+        once "$round" --lib -- $timing_lib
+        # shellcheck disable=SC2086
+        once "$round" --test it -- $timing_it $skipped
+        # shellcheck disable=SC2086
+        once "$round" $timing_programs
     done
     if [ -s "$failures" ]; then
         echo "what failed in ${LONG_ROUNDS:-20} rounds:"
@@ -144,8 +110,8 @@ fuzz() {
 }
 
 garbage() {
-    GRIDLANE_GARBAGE_SECONDS=${LONG_GARBAGE_SECONDS:-600} cargo test --locked --package gridlane-server \
-        --test root_garbage || return 1
+    GRIDLANE_GARBAGE_SECONDS=${LONG_GARBAGE_SECONDS:-600} cargo test --workspace --locked \
+        --test it root_garbage || return 1
 }
 
 restarts() {

@@ -10,7 +10,7 @@ sh scripts/bootstrap.sh --test
 if [ ! -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ]; then
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 fi
-# Those that measure have the processors for themselves.
+# Those that measure run beside nothing else.
 measuring='ratios:: wan_limits:: wan_paths::'
 
 started=$(date +%s)

@@ -235,7 +235,7 @@ async fn tls_is_spoken_where_it_is_demanded_and_where_it_is_asked_for() {
         client.root.open(&site.url, OpenOptions::UPDATE, 0, "").await.unwrap();
         assert!(site.connections() <= before + 2);
         // Nobody vouches for it.
-        let error = crate::client().root.call(&site.roots(), stat).await.unwrap_err();
+        let error = self::client().root.call(&site.roots(), stat).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     }
     let site = Site::start(&bytes, Faults::default()).await;
