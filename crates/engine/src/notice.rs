@@ -14,8 +14,9 @@ use crate::source::Identity;
 pub(crate) enum Notice {
     /// A lane is connected.
     Dialled { lane: LaneId, round_trip: Option<Duration>, handshake_round_trips: u32 },
-    /// The kernel has seen a round trip; `loaded` is that of the data that came last.
-    RoundTrip { lane: LaneId, round_trip: Duration, loaded: Option<Duration> },
+    /// The kernel has seen a round trip; `loaded` is that of the data that came last. So many packets have come out of
+    /// order on its connection.
+    RoundTrip { lane: LaneId, round_trip: Duration, loaded: Option<Duration>, out_of_order: Option<u32> },
     /// A source said for the first time how large its object is (it may not say).
     Identified { source: u32, size_bytes: Option<u64> },
     /// The lane's answers come in good order while more requests are under way.

@@ -519,12 +519,12 @@ impl<'a> Run<'a> {
                 }
                 self.plan.handle(now, plan::Event::LaneReady { lane, round_trip });
             }
-            Notice::RoundTrip { lane, round_trip, loaded } => {
+            Notice::RoundTrip { lane, round_trip, loaded, out_of_order } => {
                 if let Some(entry) = self.lanes.get(&lane) {
                     self.replicas[entry.source].saw_round_trip(Some(round_trip));
                     self.votes.reached(entry.source, Some(round_trip));
                 }
-                self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip, loaded });
+                self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip, loaded, out_of_order });
             }
             Notice::Pipelines { lane } => {
                 if let Some(entry) = self.lanes.get(&lane) {

@@ -10,7 +10,7 @@ use crate::settings::{
     EPOCH, EPOCH_ROUND_TRIPS, EPOCHS_LEFT_MIN, IDLE, LANE_WORTH_BYTES, NEAR_WORTH_BYTES, START_ROUND_TRIPS,
 };
 use crate::source::Standing;
-use crate::streams::{Seen, Verdict, is_near, start_lanes};
+use crate::streams::{Lossy, Seen, Verdict, is_near, start_lanes};
 use crate::{LaneId, Loss, SourceId};
 
 impl Plan {
@@ -120,8 +120,11 @@ impl Plan {
         self.close_retired();
         let changes_at = ids.iter().flat_map(|&id| {
             let source = self.source(id);
-            let epoch_end = self.counts_epochs(id).then(|| source.streams.epoch_end(source.round_trip));
-            [source.comes_back_at(), epoch_end.flatten()]
+            let streams = self.counts_epochs(id).then_some(&source.streams);
+            let epoch_end = streams.and_then(|streams| streams.epoch_end(source.round_trip));
+            // Later than now only: until then some lane may not be there yet, and its coming is looked at.
+            let spread_at = streams.and_then(|streams| streams.spread_at(source.round_trip));
+            [source.comes_back_at(), epoch_end, spread_at.filter(|at| *at > now)]
         });
         self.tend_at = changes_at.flatten().min();
     }
@@ -160,7 +163,7 @@ impl Plan {
         let (wanted, worth_bytes) = match self.settings.lanes_fixed {
             true => (lanes_max, LANE_WORTH_BYTES),
             // Where bytes take a quarter of a second to begin, the smallest request is worth a lane.
-            false if start > 1 => (start, self.settings.request_bytes_min),
+            false if start > 1 => (start.max(source.lanes_wanted), self.settings.request_bytes_min),
             false => (source.lanes_wanted.max(self.near_lanes(id)), LANE_WORTH_BYTES),
         };
         let worth = match missing_bytes {
@@ -235,6 +238,13 @@ impl Plan {
         let source = self.source_mut(id);
         source.streams.begin(now, total_bytes);
         let round_trip = source.round_trip;
+        if is_comparable
+            && source.streams.spread_at(round_trip).is_some_and(|at| at <= now)
+            && self.spread(now, id)
+        {
+            return;
+        }
+        let source = self.source_mut(id);
         if source.streams.epoch_end(round_trip).is_none_or(|end| now < end) {
             return;
         }
@@ -244,10 +254,7 @@ impl Plan {
         }
         let round_trip = round_trip.unwrap_or_default();
         let epoch_s = EPOCH.max(round_trip * EPOCH_ROUND_TRIPS).as_secs_f64();
-        let worth_bytes =
-            LANE_WORTH_BYTES.max((EPOCHS_LEFT_MIN * epoch_s * self.total_rate_bytes_per_s()) as u64);
-        let is_worth = self.missing_bytes().is_some_and(|bytes| bytes > worth_bytes);
-        let lanes_max = if is_worth { lanes_max } else { lanes };
+        let lanes_max = if self.lasts_worth(EPOCHS_LEFT_MIN * epoch_s) { lanes_max } else { lanes };
         let seen = Seen { now, round_trip, lanes, lanes_max, total_bytes };
         let source = self.source_mut(id);
         let verdict = source.streams.judge(&seen);
@@ -260,6 +267,34 @@ impl Plan {
         for _ in wanted..lanes {
             self.retire_one_of(id);
         }
+    }
+
+    /// Has as many lanes opened as losses make necessary; returns whether that is any.
+    fn spread(&mut self, now: Time, id: SourceId) -> bool {
+        let (lanes, total_bytes) = (self.open_lanes(id), self.total_bytes());
+        let source = self.source(id);
+        let round_trip = source.round_trip.unwrap_or_default();
+        let is_worth = self.lasts_worth((START_ROUND_TRIPS * round_trip).as_secs_f64());
+        let lanes_max = if is_worth { source.lanes_cap } else { lanes };
+        let seen = Seen { now, round_trip, lanes, lanes_max, total_bytes };
+        let lossy = Lossy {
+            lanes: self.lanes.values().filter(|lane| lane.source == id && lane.lost_lately(now)).count(),
+            received_bytes: source.received_bytes,
+            lately_bytes_per_s: source.arrivals.lately_bytes_per_s(round_trip),
+            best_bytes_per_s: source.arrivals.best_bytes_per_s(round_trip),
+        };
+        let source = self.source_mut(id);
+        let more = source.streams.spread(&seen, &lossy);
+        if more > 0 {
+            source.lanes_wanted = source.lanes_wanted.max(lanes + more);
+        }
+        more > 0
+    }
+
+    /// Whether so much is missing that the copy goes on for so long, and is worth a connection.
+    fn lasts_worth(&self, time_s: f64) -> bool {
+        let worth_bytes = LANE_WORTH_BYTES.max((time_s * self.total_rate_bytes_per_s()) as u64);
+        self.missing_bytes().is_some_and(|bytes| bytes > worth_bytes)
     }
 
     /// The youngest lane ends first.

@@ -8,8 +8,8 @@ use gridlane_core::{ByteRange, Time};
 use crate::SourceId;
 use crate::estimate::RateEstimate;
 use crate::settings::{
-    DRY_MAX, INITIAL_WINDOW_BYTES, LATE_ROUND_TRIPS, LATE_S, REQUESTS_PER_LANE_MAX, SILENT,
-    SILENT_ROUND_TRIPS, SUSPECT, SUSPECT_ROUND_TRIPS, WARM_MAX,
+    DRY_MAX, INITIAL_WINDOW_BYTES, LATE_ROUND_TRIPS, LATE_S, LOSS_ROUND_TRIPS, OUT_OF_ORDER_PACKETS_MIN,
+    REQUESTS_PER_LANE_MAX, SILENT, SILENT_ROUND_TRIPS, SUSPECT, SUSPECT_ROUND_TRIPS, WARM_MAX,
 };
 
 /// How far a lane has come.
@@ -41,6 +41,10 @@ pub(crate) struct Lane {
     pub(crate) is_suspect: bool,
     pub(crate) round_trip: Option<Duration>,
     pub(crate) received_bytes: u64,
+    /// Packets that had come out of order on its connection when that was told last.
+    out_of_order: Option<u32>,
+    /// When the last loss was seen.
+    lost_at: Option<Time>,
     pub(crate) blocked_since: Option<Time>,
     /// The last arrival, or the moment since when bytes are due.
     pub(crate) heard_at: Time,
@@ -80,6 +84,8 @@ impl Lane {
             is_suspect: false,
             round_trip: None,
             received_bytes: 0,
+            out_of_order: None,
+            lost_at: None,
             blocked_since: None,
             heard_at: now,
             is_flowing: false,
@@ -135,6 +141,26 @@ impl Lane {
             }
             _ => Duration::ZERO,
         }
+    }
+
+    /// So many packets have come out of order; returns whether that tells of another loss.
+    pub(crate) fn notes_loss(&mut self, now: Time, out_of_order: u32) -> bool {
+        // A connection that was there already has a past of its own.
+        let unknown = if self.is_warm { out_of_order } else { 0 };
+        let before = self.out_of_order.replace(out_of_order).unwrap_or(unknown);
+        // Another connection in its place counts from nothing.
+        let packets = out_of_order.checked_sub(before).unwrap_or(out_of_order);
+        let is_loss = packets >= OUT_OF_ORDER_PACKETS_MIN;
+        if !is_loss || self.lost_lately(now) {
+            return false;
+        }
+        self.lost_at = Some(now);
+        true
+    }
+
+    /// Whether a packet was lost in the last round trips.
+    pub(crate) fn lost_lately(&self, now: Time) -> bool {
+        self.lost_at.is_some_and(|at| now.since(at) < LOSS_ROUND_TRIPS * self.round_trip_or_zero())
     }
 
     /// Connected and not to be closed.
@@ -251,6 +277,27 @@ mod tests {
         assert_eq!(lane.suspect_at(), None);
         assert_eq!(lane.set_blocked(at_ms(9000), false), Duration::from_millis(8400));
         assert_eq!(lane.suspect_at(), Some(at_ms(10_000)));
+    }
+
+    #[test]
+    fn packets_out_of_order_tell_of_one_loss_for_two_round_trips() {
+        let mut lane = lane();
+        assert!(!lane.notes_loss(at_ms(100), 0));
+        assert!(!lane.notes_loss(at_ms(110), 2), "the way has changed their order");
+        assert!(lane.notes_loss(at_ms(120), 5) && lane.lost_lately(at_ms(319)));
+        assert!(!lane.notes_loss(at_ms(200), 50), "it is the same loss");
+        assert!(!lane.notes_loss(at_ms(330), 50) && !lane.lost_lately(at_ms(330)), "it is over");
+        assert!(lane.notes_loss(at_ms(340), 60));
+        assert!(!lane.notes_loss(at_ms(600), 1), "another connection counts from nothing");
+        assert!(lane.notes_loss(at_ms(610), 4));
+    }
+
+    #[test]
+    fn a_connection_that_was_there_already_has_lost_what_it_lost_before() {
+        let mut warm = Lane { is_warm: true, ..lane() };
+        assert!(!warm.notes_loss(at_ms(100), 500));
+        assert!(warm.notes_loss(at_ms(110), 510));
+        assert!(lane().notes_loss(at_ms(100), 500));
     }
 
     #[test]

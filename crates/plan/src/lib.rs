@@ -67,6 +67,7 @@
 //! At most 16 requests per lane and [`Settings::lanes_max`] lanes, plus one entry per fragment of the
 //! done and free bytes, of which there are not many more than requests.
 
+mod arrivals;
 mod assign;
 mod bound;
 mod estimate;
@@ -133,6 +134,9 @@ pub enum Event {
         /// How long the data took that came last, with what waited on the way. Higher than the smallest one, it
         /// says that the path is full.
         loaded: Option<Duration>,
+        /// Packets that came out of order on the lane's connection so far, behind one that was lost; `None` where that is not
+        /// known.
+        out_of_order: Option<u32>,
     },
     /// There is a connection to the source already, which did so much at the end of its last use: the next lane
     /// is ready at once, and its window need not grow first.

@@ -99,10 +99,16 @@ impl Plan {
                 }
                 round_trip.into_iter().for_each(|round_trip| self.note_round_trip(lane, round_trip));
             }
-            Event::RoundTrip { lane, round_trip, loaded } => {
+            Event::RoundTrip { lane, round_trip, loaded, out_of_order } => {
                 self.note_round_trip(lane, round_trip);
-                if let (Some(lane), Some(loaded)) = (self.lanes.get(&lane), loaded) {
-                    self.sources[lane.source.0 as usize].streams.load(loaded);
+                if let (Some(lane), Some(loaded)) = (self.lanes.get_mut(&lane), loaded) {
+                    let source = &mut self.sources[lane.source.0 as usize];
+                    source.streams.load(loaded);
+                    if out_of_order.is_some_and(|packets| lane.notes_loss(now, packets)) {
+                        source.streams.lose(now, source.round_trip.unwrap_or(round_trip), loaded);
+                        let spread_at = source.streams.spread_at(source.round_trip);
+                        self.tend_at = self.tend_at.into_iter().chain(spread_at).min();
+                    }
                 }
             }
             Event::Warm { source, rate_bytes_per_s, round_trip } => {
@@ -169,7 +175,7 @@ impl Plan {
         let source_id = lane.source;
         let source = &mut self.sources[source_id.0 as usize];
         let arrived = lane.receive(self.now, bytes);
-        source.receive(bytes, fresh_bytes);
+        source.receive(self.now, bytes, fresh_bytes);
         self.extra_bytes += bytes.saturating_sub(fresh_bytes);
         if fresh_bytes > 0 {
             self.progress_at = self.now;

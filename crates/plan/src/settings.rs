@@ -165,6 +165,13 @@ pub(crate) const NEAR_RATE_BYTES_PER_S: f64 = 1e9;
 pub(crate) const NEAR_WORTH_BYTES: u64 = 256 * MIB;
 /// Bytes that another lane must find to fetch, in the middle of a copy, before it is worth its handshake.
 pub(crate) const LANE_WORTH_BYTES: u64 = 8 * MIB;
+/// Bytes of data in a packet on most paths: 1500 without the heads of IPv4 and TCP.
+pub(crate) const SEGMENT_BYTES: f64 = 1448.0;
+/// Packets that come out of order behind one that was lost, at least. Behind fewer no sender takes it for lost (RFC 5681, 3.2),
+/// and the way has only changed their order.
+pub(crate) const OUT_OF_ORDER_PACKETS_MIN: u32 = 3;
+/// Round trips in which losses on one lane are the same one: all that was sent before it came again comes out of order.
+pub(crate) const LOSS_ROUND_TRIPS: u32 = 2;
 /// An epoch lasts at least this long, so that single reads do not show, or [`EPOCH_ROUND_TRIPS`].
 pub(crate) const EPOCH: Duration = Duration::from_millis(200);
 /// See [`EPOCH`]. BBR tries for more once in eight.

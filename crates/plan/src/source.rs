@@ -5,6 +5,7 @@ use std::time::Duration;
 use gridlane_core::Time;
 use gridlane_core::limits::{SOURCE_CUT_PAUSE, SOURCE_PROGRESS_BYTES_MIN};
 
+use crate::arrivals::Arrivals;
 use crate::settings::{BUSY, PROBATION, PROBATION_ALONE, PROBATIONS_MAX};
 use crate::streams::Streams;
 
@@ -38,6 +39,7 @@ pub(crate) struct Source {
     /// Lanes that it may have: as many as the settings allow, or as it put up with.
     pub(crate) lanes_cap: usize,
     pub(crate) streams: Streams,
+    pub(crate) arrivals: Arrivals,
     pub(crate) round_trip: Option<Duration>,
     /// What the last lane that was lost did, in bytes per second.
     pub(crate) rate_prior: Option<f64>,
@@ -64,6 +66,7 @@ impl Source {
             lanes_wanted: 1,
             lanes_cap,
             streams: Streams::default(),
+            arrivals: Arrivals::default(),
             round_trip: None,
             rate_prior: None,
             received_bytes: 0,
@@ -77,7 +80,10 @@ impl Source {
     }
 
     /// It delivered: when that is worth a connection, what it did before is forgiven.
-    pub(crate) fn receive(&mut self, bytes: u64, fresh_bytes: u64) {
+    pub(crate) fn receive(&mut self, now: Time, bytes: u64, fresh_bytes: u64) {
+        if let Some(round_trip) = self.round_trip {
+            self.arrivals.count(now, round_trip, bytes);
+        }
         self.received_bytes += bytes;
         self.fresh_bytes += fresh_bytes;
         self.streams.count(bytes);
@@ -222,11 +228,11 @@ mod tests {
         for s in 1..10 {
             source.fail(at_s(s), at_s(s), true);
             assert_eq!(source.standing, Standing::Live);
-            source.receive(enough / 2, enough / 2);
-            source.receive(enough / 2, enough / 2);
+            source.receive(Time::ZERO, enough / 2, enough / 2);
+            source.receive(Time::ZERO, enough / 2, enough / 2);
         }
         source.fail(at_s(20), at_s(20), true);
-        source.receive(enough, 0);
+        source.receive(Time::ZERO, enough, 0);
         source.fail(at_s(21), at_s(21), true);
         assert_ne!(source.standing, Standing::Live, "bytes that were there already do not count");
     }
@@ -237,13 +243,13 @@ mod tests {
         source.standing = Standing::Live;
         let mut now = at_s(1);
         for _ in 0..4 {
-            source.receive(1000, 1000);
+            source.receive(Time::ZERO, 1000, 1000);
             source.fail(now, now, true);
             now = source.comes_back_at().unwrap_or(now) + Duration::from_millis(1);
             source.come_back(now);
         }
         assert!(now >= at_s(1 + 5 + 10 + 20), "{now:?}");
-        source.receive(1000, 1000);
+        source.receive(Time::ZERO, 1000, 1000);
         source.fail(now, now, true);
         assert_eq!(source.standing, Standing::Dead);
     }
@@ -254,7 +260,7 @@ mod tests {
         source.standing = Standing::Live;
         let mut now = at_s(0);
         for _ in 0..101 {
-            source.receive(1000, 1000);
+            source.receive(Time::ZERO, 1000, 1000);
             source.fail(now, now, false);
             now = source.comes_back_at().unwrap_or(now);
             source.come_back(now);

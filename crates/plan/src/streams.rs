@@ -24,6 +24,12 @@
 //!   bottleneck or at the same processor. The lanes of the trial end. A server that limits its rate looks like this:
 //!   so the next trial is far off, and each further one twice as far.
 //!
+//! **Where packets are lost** on a path that is not full, and a sender takes that for a full one (CUBIC, Reno), what a lane
+//! can have follows from how many bytes come between two losses ([`lanes_for`]). So many lanes are opened at once, because
+//! the rate is not level while each loss makes one lane slower, and a copy may be over before it is. Losses of a full path,
+//! of a queue that overflows or of a limit that drops, are not meant: they come while data waits, or to most lanes within
+//! the same round trip; so one is looked at when a round trip has passed.
+//!
 //! Time is counted in epochs of eight round trips: as long as BBR takes to try for more, so that each epoch has seen it.
 
 use std::time::Duration;
@@ -33,7 +39,7 @@ use gridlane_core::Time;
 use crate::settings::{
     BLOCKED_SHARE_MAX, DIP_EPOCHS, EPOCH, EPOCH_ROUND_TRIPS, FULL_RATE_SHARE, LANE_COST, LANE_GAIN,
     LEVEL_GAIN, LONG_ROUND_TRIP, NEAR_RATE_BYTES_PER_S, NEAR_ROUND_TRIP, QUEUE, QUEUE_SHARE, REST, REST_MAX,
-    TRIAL_EPOCHS,
+    SEGMENT_BYTES, TRIAL_EPOCHS,
 };
 
 /// Lanes to begin with: another doubling saves `round_trip` of the copy, and costs as many handshakes as there are
@@ -48,6 +54,14 @@ pub(crate) fn start_lanes(round_trip: Duration, lanes_max: usize) -> usize {
         lanes *= 2;
     }
     lanes
+}
+
+/// Lanes that carry `rate_bytes_per_s` where a packet is lost in every `bytes_per_loss`: the window of a lane is on average
+/// that of CUBIC (RFC 9438, 5.1: `1.054 (RTT / p)^0.75` packets), or of Reno (`1.22 / sqrt(p)`) where that is more.
+fn lanes_for(rate_bytes_per_s: f64, bytes_per_loss: f64, round_trip: Duration) -> usize {
+    let (round_trip_s, packets) = (round_trip.as_secs_f64(), (bytes_per_loss / SEGMENT_BYTES).max(1.0));
+    let window = (1.054 * (round_trip_s * packets).powf(0.75)).max(1.22 * packets.sqrt());
+    (rate_bytes_per_s * round_trip_s / (window * SEGMENT_BYTES)).ceil() as usize
 }
 
 /// Whether a processor holds a source back and not its path.
@@ -66,6 +80,10 @@ pub(crate) struct Streams {
     /// Epochs since it last did about that.
     dips: u32,
     trial: Option<Trial>,
+    /// Losses that were seen since the beginning.
+    losses: u32,
+    /// When the first one was seen after lanes were counted last, while nothing waited on the way.
+    lost_at: Option<Time>,
     /// No trial before this.
     rest_until: Time,
     rests: u32,
@@ -106,6 +124,17 @@ pub(crate) struct Seen {
     pub(crate) total_bytes: u64,
 }
 
+/// A source of which packets are lost.
+pub(crate) struct Lossy {
+    /// Lanes on which one was lost in the last round trips.
+    pub(crate) lanes: usize,
+    /// What came from it in all.
+    pub(crate) received_bytes: u64,
+    /// What it did in the last four round trips, and at best in two of the last ten.
+    pub(crate) lately_bytes_per_s: f64,
+    pub(crate) best_bytes_per_s: f64,
+}
+
 /// What [`Streams::judge`] found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -130,6 +159,39 @@ impl Streams {
             epoch.loaded += round_trip;
             epoch.loads += 1;
         }
+    }
+
+    /// A packet was lost on a lane, on which data takes `loaded`.
+    pub(crate) fn lose(&mut self, now: Time, round_trip: Duration, loaded: Duration) {
+        self.losses = self.losses.saturating_add(1);
+        if !waits(round_trip, loaded) {
+            self.lost_at.get_or_insert(now);
+        }
+    }
+
+    /// When lanes are to be counted because of a loss: see [`spread`](Streams::spread).
+    pub(crate) fn spread_at(&self, round_trip: Option<Duration>) -> Option<Time> {
+        self.lost_at.map(|lost_at| lost_at + round_trip.unwrap_or_default())
+    }
+
+    /// How many more lanes there should be because of losses.
+    pub(crate) fn spread(&mut self, seen: &Seen, lossy: &Lossy) -> usize {
+        let is_full = self.full_rate.is_some_and(|full| lossy.lately_bytes_per_s >= full * FULL_RATE_SHARE);
+        // Of one lane it cannot be told.
+        let is_of_most = 2 * lossy.lanes > seen.lanes;
+        if self.lost_at.take().is_none() || is_full || is_of_most || seen.now < self.rest_until {
+            return 0;
+        }
+        // Half of the sources that lose so often have had as many losses by now: the first comes early more often than late.
+        let bytes_per_loss = lossy.received_bytes as f64 / (f64::from(self.losses.max(1)) - 1.0 / 3.0);
+        let wanted = lanes_for(lossy.best_bytes_per_s, bytes_per_loss, seen.round_trip);
+        let more = wanted.min(seen.lanes_max).saturating_sub(seen.lanes);
+        if more > 0 {
+            // They have no epoch to compare with: what is seen from now on tells whether they help.
+            (self.trial, self.rate_before) = (None, None);
+            self.restart(seen.now, seen.total_bytes);
+        }
+        more
     }
 
     /// A lane could not go on for so long, because of the target.
@@ -207,8 +269,7 @@ impl Streams {
     /// Whether the path carries what it can.
     fn is_full(&mut self, rate: f64, epoch: &Epoch, round_trip: Duration) -> bool {
         let loaded = epoch.loaded.checked_div(epoch.loads).unwrap_or_default();
-        let queued = loaded.saturating_sub(round_trip);
-        if queued >= QUEUE.max(round_trip.mul_f64(QUEUE_SHARE)) {
+        if waits(round_trip, loaded) {
             self.full_rate = Some(rate);
         }
         let Some(full_rate) = &mut self.full_rate else { return false };
@@ -216,6 +277,11 @@ impl Streams {
         self.dips = if rate >= *full_rate * FULL_RATE_SHARE { 0 } else { self.dips + 1 };
         self.dips <= DIP_EPOCHS
     }
+}
+
+/// Whether data that takes `loaded` waits in queues on its way.
+fn waits(round_trip: Duration, loaded: Duration) -> bool {
+    loaded.saturating_sub(round_trip) >= QUEUE.max(round_trip.mul_f64(QUEUE_SHARE))
 }
 
 #[cfg(test)]
@@ -326,6 +392,59 @@ mod tests {
         source.epoch(100, 0, EMPTY_MS);
         source.streams.block(Duration::from_millis(40));
         assert_eq!(source.epoch(100, 0, EMPTY_MS), Verdict::Stay);
+    }
+
+    /// A loss on one of four lanes, which have done 100 MB/s, at so many bytes; the lanes that are added a round trip later.
+    fn spread(streams: &mut Streams, loaded_ms: u64, lanes_lost: usize, received_bytes: u64) -> usize {
+        let lost_at = at_ms(100);
+        streams.lose(lost_at, ROUND_TRIP, Duration::from_millis(loaded_ms));
+        assert!(streams.spread_at(Some(ROUND_TRIP)).is_none_or(|at| at == lost_at + ROUND_TRIP));
+        let seen = Seen {
+            now: lost_at + ROUND_TRIP,
+            round_trip: ROUND_TRIP,
+            lanes: 4,
+            lanes_max: 16,
+            total_bytes: received_bytes,
+        };
+        let (lately_bytes_per_s, best_bytes_per_s) = (0.95e8, 1e8);
+        streams
+            .spread(&seen, &Lossy { lanes: lanes_lost, received_bytes, lately_bytes_per_s, best_bytes_per_s })
+    }
+
+    #[test]
+    fn lanes_follow_from_the_bytes_between_losses() {
+        let segment = SEGMENT_BYTES as u64;
+        // 122 packets in 25 ms by Reno's response function, which is more than CUBIC's 66: 7.1 MB/s.
+        assert_eq!(lanes_for(1e8, 10_000.0 * SEGMENT_BYTES, ROUND_TRIP), 15);
+        // CUBIC's 2100 packets in 100 ms: 30 MB/s.
+        assert_eq!(lanes_for(1e8, 250_000.0 * SEGMENT_BYTES, Duration::from_millis(100)), 4);
+        assert!(lanes_for(1e8, 0.0, ROUND_TRIP) > 16, "no more than one packet is lost at once");
+        // Of 6667 packets one was lost: one of 10,000 is as likely as not.
+        assert_eq!(spread(&mut Streams::default(), EMPTY_MS, 1, 6667 * segment), 11);
+        assert_eq!(
+            spread(&mut Streams::default(), EMPTY_MS, 1, 1000 * segment),
+            12,
+            "as many as there may be"
+        );
+        assert_eq!(spread(&mut Streams::default(), EMPTY_MS, 1, 1_000_000 * segment), 0, "four are enough");
+    }
+
+    #[test]
+    fn losses_of_a_full_path_open_no_lanes() {
+        let bytes = 6667 * SEGMENT_BYTES as u64;
+        assert_eq!(spread(&mut Streams::default(), 45, 1, bytes), 0, "data waits");
+        assert_eq!(spread(&mut Streams::default(), EMPTY_MS, 3, bytes), 0, "most lanes have them together");
+        let mut resting = Streams { rest_until: at_ms(1000), ..Streams::default() };
+        assert_eq!(spread(&mut resting, EMPTY_MS, 1, bytes), 0, "a trial was in vain lately");
+        let mut full = Streams { full_rate: Some(1.02e8), ..Streams::default() };
+        assert_eq!(spread(&mut full, EMPTY_MS, 1, bytes), 0, "it does what it did when its path was full");
+        assert_eq!(full.spread_at(Some(ROUND_TRIP)), None, "the loss was looked at");
+        full.full_rate = Some(1.1e8);
+        assert_eq!(
+            spread(&mut full, EMPTY_MS, 1, bytes),
+            12,
+            "it was full, and is not; another packet was lost"
+        );
     }
 
     #[test]

@@ -556,7 +556,12 @@ fn the_first_bytes_of_an_unknown_size_wait_for_the_connection_that_is_there_and_
 
 /// The round trip of a lane is told while it is being opened.
 fn reached(lane: u64, round_trip_ms: u64) -> Event {
-    Event::RoundTrip { lane: LaneId(lane), round_trip: Duration::from_millis(round_trip_ms), loaded: None }
+    Event::RoundTrip {
+        lane: LaneId(lane),
+        round_trip: Duration::from_millis(round_trip_ms),
+        loaded: None,
+        out_of_order: None,
+    }
 }
 
 /// It is ready, and nothing new is told of its round trip.
@@ -594,7 +599,8 @@ fn opened_near(
     let settings = Settings { lanes_near, ..Settings::default() };
     let (mut talk, _) = Talk::ready(settings, sources, size_bytes);
     let round_trip = Duration::from_micros(round_trip_us);
-    let mut actions = talk.tell(Event::RoundTrip { lane: LaneId(0), round_trip, loaded: None });
+    let mut actions =
+        talk.tell(Event::RoundTrip { lane: LaneId(0), round_trip, loaded: None, out_of_order: None });
     actions.extend(talk.tell(Event::Pipelines { lane: LaneId(0) }));
     for _ in 0..32 {
         talk.now = talk.now + Duration::from_micros(1_000_000 / mib_per_s);

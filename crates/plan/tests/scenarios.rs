@@ -90,6 +90,9 @@ struct Row {
     lanes_most: usize,
 }
 
+/// A path that begins with fewer lanes than its losses call for.
+const FEW_LANES_MANY_LOSSES: &str = "1 Gb/s, 26 ms, CUBIC, loss 0.0001";
+
 /// Payload of a link, in bytes per second: 1448 of each 1538 bytes on the wire.
 fn payload(megabits: f64) -> f64 {
     megabits * 1e6 / 8.0 * 1448.0 / 1538.0
@@ -137,6 +140,8 @@ fn rows() -> Vec<Row> {
         servers.into_iter().map(|s| s.with(|s| s.looks_at_empty_path = true)).collect()
     };
     let limited = Server::new(50.0 * MB, 40.0).with(|server| server.limits_itself = true);
+    let dropping = Server::new(50.0 * MB, 40.0)
+        .with(|server| (server.drops_what_is_too_fast, server.loss_packets) = (true, Some(f64::INFINITY)));
     vec![
         row("500 MB from 1", 500e6, sites([three[0]]), 0.97, 1),
         row("500 MB from 2", 500e6, sites([three[0], three[1]]), 0.97, 1),
@@ -162,12 +167,13 @@ fn rows() -> Vec<Row> {
         Row { name: "1 Gb/s, 100 ms, default buffers", ..narrow(100.0) },
         Row { name: "1 Gb/s, 300 ms, default buffers", ..narrow(300.0) },
         Row { name: "1 Gb/s, 26 ms, CUBIC, loss 1e-05", ..lossy(26.0, 1e-5) },
-        Row { name: "1 Gb/s, 26 ms, CUBIC, loss 0.0001", ..lossy(26.0, 1e-4) },
+        Row { name: FEW_LANES_MANY_LOSSES, ..lossy(26.0, 1e-4) },
         Row { name: "1 Gb/s, 100 ms, CUBIC, loss 1e-05", ..lossy(100.0, 1e-5) },
         Row { name: "1 Gb/s, 100 ms, CUBIC, loss 0.0001", ..lossy(100.0, 1e-4) },
         // The round trip that says how far it is is 7 % of the bound.
         Row { name: "1 Gb/s, 300 ms, CUBIC, loss 1e-05", fraction_min: 0.85, ..lossy(300.0, 1e-5) },
         row("a server that limits itself to 50 MB/s, 40 ms, 1 GB", 1e9, vec![limited], 0.95, 8),
+        row("a path that drops what is beyond 50 MB/s, 40 ms, 1 GB", 1e9, vec![dropping], 0.80, 8),
     ]
 }
 
@@ -210,6 +216,31 @@ fn opens_as_many_lanes_as_help() {
         }
     }
     assert!(failed.is_empty(), "not good enough: {failed:?}");
+}
+
+#[test]
+fn losses_open_the_lanes_that_they_call_for_before_the_rate_is_level() {
+    let rows: Vec<Row> = rows().into_iter().filter(|row| row.name.contains("CUBIC")).collect();
+    assert!(!rows.is_empty());
+    for row in rows {
+        let blind = World { tells_losses: false, ..row.world.clone() }.run(&row.servers);
+        let seeing = row.world.run(&row.servers);
+        println!("{}: {:.2} s, without {:.2} s", row.name, seeing.finish_s, blind.finish_s);
+        assert!(seeing.finish_s <= 1.02 * blind.finish_s, "{} got slower", row.name);
+        if row.name == FEW_LANES_MANY_LOSSES {
+            assert!(seeing.finish_s <= 0.97 * blind.finish_s, "{} got no faster", row.name);
+            assert!(seeing.lanes_most > 8 && blind.lanes_most <= 8, "{}: {}", row.name, seeing.lanes_most);
+        }
+    }
+}
+
+#[test]
+fn losses_of_a_limit_open_no_lanes() {
+    for row in rows().into_iter().filter(|row| row.name.contains("drops what is beyond")) {
+        let blind = World { tells_losses: false, ..row.world.clone() }.run(&row.servers);
+        let seeing = row.world.run(&row.servers);
+        assert_eq!(seeing.lanes_opened, blind.lanes_opened, "{}", row.name);
+    }
 }
 
 #[test]

@@ -15,11 +15,16 @@ pub struct TcpInfo {
     /// acknowledgement that was sent to the data that it made the peer send. It has in it what waits in queues on the
     /// way. `None` before data came.
     pub loaded_round_trip: Option<Duration>,
+    /// Packets that came out of order so far (`tcpi_rcv_ooopack`): all that came between one that was lost on the way and
+    /// its second sending. `None` where the kernel does not tell (before Linux 5.4).
+    pub out_of_order: Option<u32>,
 }
 
 /// `tcpi_min_rtt` lies behind the fields that the C library's structure has: its offset in the kernel's
 /// `struct tcp_info` (linux/tcp.h; the structure only ever grows at its end).
 const MIN_RTT_OFFSET: usize = 148;
+/// As [`MIN_RTT_OFFSET`], of `tcpi_rcv_ooopack`.
+const OUT_OF_ORDER_OFFSET: usize = 224;
 const INFO_BYTES: usize = 232;
 
 /// Asks the kernel about a connected TCP socket.
@@ -41,16 +46,20 @@ pub fn info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
-    let filled = len as usize;
+    Ok(read(raw.0.get(..len as usize).unwrap_or(&raw.0)))
+}
+
+/// `raw`: as much of the structure as the kernel has.
+fn read(raw: &[u8]) -> TcpInfo {
     let u32_at = |offset: usize| -> Option<u32> {
-        let field = raw.0.get(offset..offset + 4).filter(|_| offset + 4 <= filled)?;
-        Some(u32::from_ne_bytes(field.try_into().ok()?))
+        Some(u32::from_ne_bytes(raw.get(offset..offset + 4)?.try_into().ok()?))
     };
     let micros = |value: u32| Duration::from_micros(value.into());
     let smoothed = u32_at(mem::offset_of!(libc::tcp_info, tcpi_rtt)).unwrap_or(0);
     let smallest = u32_at(MIN_RTT_OFFSET).filter(|rtt| *rtt != 0 && *rtt != u32::MAX).unwrap_or(smoothed);
     let loaded = u32_at(mem::offset_of!(libc::tcp_info, tcpi_rcv_rtt)).filter(|rtt| *rtt != 0);
-    Ok(TcpInfo { round_trip: micros(smallest), loaded_round_trip: loaded.map(micros) })
+    let out_of_order = u32_at(OUT_OF_ORDER_OFFSET);
+    TcpInfo { round_trip: micros(smallest), loaded_round_trip: loaded.map(micros), out_of_order }
 }
 
 /// Bytes that were written to `socket` and that its peer has not acknowledged (`SIOCOUTQ`).
@@ -101,6 +110,15 @@ mod tests {
         let info = info(&near).unwrap();
         assert!(info.round_trip > Duration::ZERO, "{info:?}");
         assert!(info.round_trip < Duration::from_secs(5), "{info:?}");
+    }
+
+    #[test]
+    fn a_kernel_that_does_not_count_packets_out_of_order_says_nothing_of_them() {
+        let mut raw = [0; INFO_BYTES];
+        raw[OUT_OF_ORDER_OFFSET..][..4].copy_from_slice(&7_u32.to_ne_bytes());
+        assert_eq!(read(&raw).out_of_order, Some(7));
+        assert_eq!(read(&raw[..OUT_OF_ORDER_OFFSET]).out_of_order, None);
+        assert_eq!(read(&[]).out_of_order, None);
     }
 
     #[test]

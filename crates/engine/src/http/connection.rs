@@ -15,6 +15,7 @@ use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Proxy, Speech, Stream};
 use gridlane_sys::AlignedBuf;
+use gridlane_sys::tcp::TcpInfo;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
@@ -216,12 +217,12 @@ impl Connection {
 
     /// Smallest round trip that the kernel has seen.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.stream.as_ref()?.tcp_info().ok().map(|info| info.round_trip).filter(|rtt| !rtt.is_zero())
+        self.path().map(|info| info.round_trip)
     }
 
-    /// Round trip of the data that came last, with what waits on the way.
-    pub fn loaded_round_trip(&self) -> Option<Duration> {
-        self.stream.as_ref()?.tcp_info().ok()?.loaded_round_trip
+    /// As [`round_trip`](Connection::round_trip), with what else the kernel has seen.
+    pub fn path(&self) -> Option<TcpInfo> {
+        self.stream.as_ref()?.tcp_info().ok().filter(|info| !info.round_trip.is_zero())
     }
 
     /// Sends a request; a body that is not part of it follows with `write_body`.

@@ -319,7 +319,8 @@ fn connect(lane: &Lane, url: &Url, fresh: bool) -> JoinHandle<Result<Connected>>
     tokio::spawn(async move {
         let reached = |round_trip| {
             // The copy may be over.
-            let _ = notices.send(Notice::RoundTrip { lane: id, round_trip, loaded: None });
+            let _ =
+                notices.send(Notice::RoundTrip { lane: id, round_trip, loaded: None, out_of_order: None });
         };
         client.connect_telling(&origin, &url, Purpose::Lane, fresh, &reached).await
     })
@@ -371,9 +372,8 @@ async fn probed(
 
 /// Tells what the kernel knows of the round trip.
 fn tell_round_trip(lane: &Lane, connection: &Connection) {
-    if let Some(round_trip) = connection.round_trip() {
-        let loaded = connection.loaded_round_trip();
-        lane.tell(Notice::RoundTrip { lane: lane.id, round_trip, loaded });
+    if let Some(path) = connection.path() {
+        lane.tell_path(&path);
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
 use gridlane_plan::{LaneId, Loss};
+use gridlane_sys::tcp::TcpInfo;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -168,6 +169,12 @@ impl Lane {
                 self.tell(Notice::Lost { lane: self.id, loss: Loss::Closed, error: None });
             }
         }
+    }
+
+    /// Tells what the kernel knows of the path.
+    fn tell_path(&self, path: &TcpInfo) {
+        let TcpInfo { round_trip, loaded_round_trip: loaded, out_of_order } = *path;
+        self.tell(Notice::RoundTrip { lane: self.id, round_trip, loaded, out_of_order });
     }
 
     /// The copy may be over: then nobody listens, and that is fine.

@@ -11,6 +11,7 @@ use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYT
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Speaks, Url};
 use gridlane_net::{Dialer, Dialled, Route, Speech, Stream};
 use gridlane_sys::AlignedBuf;
+use gridlane_sys::tcp::TcpInfo;
 use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
 use gridlane_xrd::{PathId, StreamId, ztn};
@@ -285,13 +286,12 @@ impl Connection {
 
     /// Smallest round trip that the kernel has seen.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        let info = self.wire.as_ref()?.stream.tcp_info().ok();
-        info.map(|info| info.round_trip).filter(|round_trip| !round_trip.is_zero())
+        self.path().map(|info| info.round_trip)
     }
 
-    /// Round trip of the data that came last, with what waits on the way.
-    pub(crate) fn loaded_round_trip(&self) -> Option<Duration> {
-        self.wire.as_ref()?.stream.tcp_info().ok()?.loaded_round_trip
+    /// As [`round_trip`](Connection::round_trip), with what else the kernel has seen.
+    pub(crate) fn path(&self) -> Option<TcpInfo> {
+        self.wire.as_ref()?.stream.tcp_info().ok().filter(|info| !info.round_trip.is_zero())
     }
 
     /// Whether it was idle before and had been closed when it was used again.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::BODY_STALL_MAX;
 use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_sys::tcp::TcpInfo;
 use gridlane_xrd::answer::{Corrections, OpenAnswer, Redirect, StatText};
 use gridlane_xrd::client::{Expect, Part, Said, Session};
 use gridlane_xrd::request::Close;
@@ -131,9 +132,9 @@ impl OpenFile {
         self.connection.as_ref()?.round_trip()
     }
 
-    /// Round trip of the data that came last, with what waits on the way.
-    pub(crate) fn loaded_round_trip(&self) -> Option<Duration> {
-        self.connection.as_ref()?.loaded_round_trip()
+    /// As [`round_trip`](OpenFile::round_trip), with what else the kernel has seen.
+    pub(crate) fn path(&self) -> Option<TcpInfo> {
+        self.connection.as_ref()?.path()
     }
 
     /// Requests that were sent and not answered.

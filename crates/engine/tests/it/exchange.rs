@@ -112,7 +112,8 @@ async fn the_round_trip_of_the_data_is_known_behind_it() {
     let (client, url) = (client(), server.url("/f"));
     let mut got = client.exchange(&Request::new("GET", &url)).await.unwrap();
     assert_eq!(got.read_whole(BYTES).await.unwrap().len(), BYTES);
-    let (empty, loaded) = (got.connection.round_trip(), got.connection.loaded_round_trip());
+    let (empty, path) = (got.connection.round_trip(), got.connection.path().unwrap());
+    let loaded = path.loaded_round_trip;
     assert!(empty.is_some_and(|time| !time.is_zero()), "{empty:?}");
     assert!(loaded.is_some_and(|time| !time.is_zero() && time < Duration::from_secs(5)), "{loaded:?}");
 }

@@ -1,8 +1,8 @@
 //! A plan, an engine that obeys it, and simulated servers, on a fake clock.
 //!
 //! Fluid, in steps: each connection doubles its window per round trip up to four times what the path
-//! holds, or to its buffer; one that takes a loss for a full path has losses by lot, and grows as CUBIC does behind the
-//! first. The connections of a path share its rate. What they have under way beyond what the path holds waits, up to
+//! holds, or to its buffer; one that takes a loss for a full path has losses by lot, leaves slow start when bytes wait for an
+//! eighth of the round trip (HyStart), and grows as CUBIC does from then on. The connections of a path share its rate. What they have under way beyond what the path holds waits, up to
 //! as much again, and shows in the round trip that the plan is told. A request's first byte comes a round trip after
 //! it was sent, or behind the requests before it. While nothing flows, the clock jumps to the next
 //! thing that happens. The engine keeps its own ledger and checks every action of the plan against it:
@@ -22,6 +22,10 @@ pub(crate) use server::{MB, Server, TellsSize, causal_bound_s};
 
 const INITIAL_WINDOW_BYTES: f64 = 14_600.0;
 const SEGMENT_BYTES: f64 = 1_460.0;
+/// Bytes per cubic second by which a window of CUBIC grows.
+const STEEPNESS: f64 = 0.4 * SEGMENT_BYTES;
+/// Round trips for which bytes wait when a sender leaves slow start without a loss.
+const HYSTART_WAITS: f64 = 0.125;
 /// How often the engine tells of round trips.
 const ROUND_TRIP_INTERVAL_S: f64 = 0.01;
 /// What the engine allows a connect.
@@ -37,6 +41,8 @@ pub(crate) struct World {
     /// How fast a target written in order takes bytes.
     pub(crate) target_rate: f64,
     pub(crate) give_up_s: f64,
+    /// The kernel counts packets that come out of order.
+    pub(crate) tells_losses: bool,
 }
 
 impl World {
@@ -48,6 +54,7 @@ impl World {
             settings: Settings::default(),
             target_rate: f64::INFINITY,
             give_up_s: 600.0,
+            tells_losses: true,
         }
     }
 
@@ -87,8 +94,10 @@ struct SimLane {
     connection: Connection,
     requests: VecDeque<SimRequest>,
     window_bytes: f64,
-    /// Since the last loss: when it was, and the window before it.
-    cubic: Option<(f64, f64)>,
+    /// Since the last loss, or since it left slow start.
+    cubic: Option<Cubic>,
+    /// Packets that came behind one that was lost.
+    out_of_order: u32,
     /// Bytes until the next loss.
     loss_in_bytes: f64,
     told_round_trip_at_s: f64,
@@ -247,7 +256,7 @@ impl<'a> Sim<'a> {
         if server.connect_round_trips >= 2.0 && !server.is_silent(ready_s) && !server.is_down(ready_s) {
             // TCP is connected before TLS is spoken.
             let round_trip = Duration::from_secs_f64(server.round_trip_s);
-            let reached = Event::RoundTrip { lane: id, round_trip, loaded: None };
+            let reached = Event::RoundTrip { lane: id, round_trip, loaded: None, out_of_order: None };
             self.pending.push((self.now_s + server.round_trip_s, reached));
         }
         self.pending.push(event);
@@ -257,6 +266,7 @@ impl<'a> Sim<'a> {
             requests: VecDeque::new(),
             window_bytes: INITIAL_WINDOW_BYTES,
             cubic: None,
+            out_of_order: 0,
             loss_in_bytes: server
                 .loss_packets
                 .map_or(f64::INFINITY, |packets| packets * SEGMENT_BYTES * lot(id)),
@@ -356,7 +366,9 @@ impl<'a> Sim<'a> {
             lanes.sort_by(|a, b| a.1.total_cmp(&b.1));
             let rate_max = server.rate_at(now_s);
             let wanted: f64 = lanes.iter().map(|(_, rate)| rate).sum();
-            let waits = match server.limits_itself || !server.slow_start || rate_max <= 0.0 {
+            let is_too_fast = server.drops_what_is_too_fast && wanted > rate_max;
+            let waits_nowhere = server.limits_itself || server.drops_what_is_too_fast;
+            let waits = match waits_nowhere || !server.slow_start || rate_max <= 0.0 {
                 true => 0.0,
                 false => (wanted / rate_max - 1.0).clamp(0.0, 1.0),
             };
@@ -367,6 +379,7 @@ impl<'a> Sim<'a> {
                 left -= rate;
                 rates.push((id, rate));
                 self.tell_round_trip(id, waits);
+                self.see_full_path(id, waits, is_too_fast);
             }
         }
         let total: f64 = rates.iter().map(|(_, rate)| rate).sum();
@@ -375,6 +388,21 @@ impl<'a> Sim<'a> {
             self.flow_on(id, rate * scale * step_s);
         }
         total > 0.0
+    }
+
+    /// What a sender that takes losses for a full path sees of one.
+    fn see_full_path(&mut self, id: LaneId, waits: f64, is_too_fast: bool) {
+        let now_s = self.now_s;
+        let Some(lane) = self.lanes.get_mut(&id) else { return };
+        let server = &self.servers[lane.source];
+        if server.loss_packets.is_some() && lane.cubic.is_none() && waits >= HYSTART_WAITS {
+            let window_bytes = lane.window_bytes;
+            lane.cubic =
+                Some(Cubic { since_s: now_s, begun_bytes: window_bytes, before_bytes: window_bytes });
+        }
+        if is_too_fast && lane.cubic.is_none_or(|cubic| now_s - cubic.since_s > server.round_trip_s) {
+            lane.loss_in_bytes = 0.0;
+        }
     }
 
     /// `waits`: how long data waits in queues, in round trips of the empty path.
@@ -386,8 +414,9 @@ impl<'a> Sim<'a> {
         lane.told_round_trip_at_s = self.now_s;
         let round_trip_s = self.servers[lane.source].round_trip_s;
         let round_trip = Duration::from_secs_f64(round_trip_s);
+        let out_of_order = self.world.tells_losses.then_some(lane.out_of_order);
         let loaded = Some(Duration::from_secs_f64(round_trip_s * (1.0 + waits)));
-        self.tell(Event::RoundTrip { lane: id, round_trip, loaded });
+        self.tell(Event::RoundTrip { lane: id, round_trip, loaded, out_of_order });
     }
 
     fn flow_on(&mut self, id: LaneId, bytes: f64) {
@@ -400,12 +429,7 @@ impl<'a> Sim<'a> {
             let path_bytes = path_bytes.min(server.lane_window_bytes_max);
             lane.window_bytes = match lane.cubic {
                 None => lane.window_bytes * 2_f64.powf(step_s / server.round_trip_s),
-                Some((lost_at_s, before_bytes)) => {
-                    // RFC 9438, 4.2, in bytes.
-                    let steepness = 0.4 * SEGMENT_BYTES;
-                    let flat_s = (0.3 * before_bytes / steepness).cbrt();
-                    before_bytes + steepness * (now_s - lost_at_s - flat_s).powi(3)
-                }
+                Some(cubic) => cubic.window_bytes(now_s, server.round_trip_s),
             };
             lane.window_bytes =
                 lane.window_bytes.clamp(INITIAL_WINDOW_BYTES, path_bytes.max(INITIAL_WINDOW_BYTES));
@@ -415,7 +439,9 @@ impl<'a> Sim<'a> {
                 // What waits in the queue is lost first of all.
                 let held_bytes = lane.window_bytes.min(2.0 * bytes / step_s * server.round_trip_s);
                 lane.window_bytes = (0.7 * held_bytes).max(INITIAL_WINDOW_BYTES);
-                lane.cubic = Some((now_s, held_bytes));
+                let (begun_bytes, before_bytes) = (lane.window_bytes, held_bytes);
+                lane.cubic = Some(Cubic { since_s: now_s, begun_bytes, before_bytes });
+                lane.out_of_order += (held_bytes / SEGMENT_BYTES) as u32;
             }
         } else if !server.slow_start {
             lane.window_bytes = f64::INFINITY;
@@ -586,6 +612,25 @@ impl<'a> Sim<'a> {
         let next_s =
             pending.chain(first_bytes).chain(faults).chain(changes).filter(|at_s| *at_s > self.now_s);
         next_s.chain(deadline).fold(self.world.give_up_s, f64::min).max(after_s)
+    }
+}
+
+/// A window that grows.
+#[derive(Clone, Copy, Debug)]
+struct Cubic {
+    since_s: f64,
+    begun_bytes: f64,
+    /// Where it was before.
+    before_bytes: f64,
+}
+
+impl Cubic {
+    /// RFC 9438, 4.2 and 4.3, in bytes: as fast as Reno at least.
+    fn window_bytes(self, now_s: f64, round_trip_s: f64) -> f64 {
+        let passed_s = now_s - self.since_s;
+        let flat_s = ((self.before_bytes - self.begun_bytes).max(0.0) / STEEPNESS).cbrt();
+        let cubic = self.before_bytes + STEEPNESS * (passed_s - flat_s).powi(3);
+        cubic.max(self.begun_bytes + 0.53 * SEGMENT_BYTES * passed_s / round_trip_s)
     }
 }
 

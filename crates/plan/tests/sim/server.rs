@@ -20,6 +20,9 @@ pub(crate) struct Server {
     pub(crate) looks_at_empty_path: bool,
     /// The rate is the server's own limit: nothing waits on the way.
     pub(crate) limits_itself: bool,
+    /// What is sent faster than the rate is dropped and waits nowhere: the connections on which that happens take it for a
+    /// full path.
+    pub(crate) drops_what_is_too_fast: bool,
     /// Servers with the same number share one rate: they are behind the same bottleneck.
     pub(crate) bottleneck: Option<u32>,
     pub(crate) round_trip_s: f64,
@@ -55,6 +58,7 @@ impl Server {
             loss_packets: None,
             looks_at_empty_path: false,
             limits_itself: false,
+            drops_what_is_too_fast: false,
             bottleneck: None,
             round_trip_s: round_trip_ms / 1e3,
             connect_round_trips: 2.0,

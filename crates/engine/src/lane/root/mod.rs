@@ -460,9 +460,8 @@ impl Reader<'_> {
             return Err(changed(self.lane));
         }
         self.settle();
-        if let Some(round_trip) = self.file.round_trip() {
-            let loaded = self.file.loaded_round_trip();
-            self.lane.tell(Notice::RoundTrip { lane: self.lane.id, round_trip, loaded });
+        if let Some(path) = self.file.path() {
+            self.lane.tell_path(&path);
         }
         Ok(())
     }
