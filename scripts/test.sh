@@ -10,7 +10,7 @@ sh scripts/bootstrap.sh --test
 if [ ! -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ]; then
     export CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 fi
-# Those that measure run beside nothing else.
+# Those that measure run one after the other and beside nothing else; the others wait a lot for what they have started.
 measuring='ratios:: wan_limits:: wan_paths::'
 
 started=$(date +%s)
@@ -27,9 +27,9 @@ step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
 # Words on purpose.
 # shellcheck disable=SC2046
-step 'tests' cargo test --workspace --locked --no-fail-fast -- $(printf -- '--skip %s ' $measuring)
+step 'tests' cargo test --workspace --locked --no-fail-fast -- --test-threads 3 $(printf -- '--skip %s ' $measuring)
 # shellcheck disable=SC2086
-step 'tests that measure' cargo test --workspace --locked --test it -- $measuring
+step 'tests that measure' cargo test --workspace --locked --test it -- --test-threads 1 $measuring
 step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 
 printf '\nAll checks passed in %s s.\n' "$(($(date +%s) - started))"
