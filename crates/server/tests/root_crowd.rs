@@ -1,4 +1,4 @@
-//! Ten thousand clients of root:// at once that stop in the middle of everything: in the handshake, before the login, as
+//! Thousands of clients of root:// at once that stop in the middle of everything: in the handshake, before the login, as
 //! idle sessions with open files, as connections that joined a session, in a request, in an upload, and taking nothing.
 //! All are cut in time, somebody else is served meanwhile, and afterwards the server has what it had before.
 //!
@@ -21,59 +21,66 @@ use gridlane_xrd::request::{Call, Open, Read as ReadFile};
 use gridlane_xrd::{Handle, PathArg, PathId, RequestHead, RequestId, Status, StreamId};
 use support::TestServer;
 use support::crowd::{
-    CROWD, Crowd, PATIENCE, be_the_crowd, connect, metrics, raise_descriptors, until_quiet,
+    Crowd, PATIENCE, be_the_crowd, connect, crowd, metrics, raise_descriptors, until_quiet,
 };
 
 /// Of memory that the allocator keeps, in no particular amount. A leak of 2 kB by each client would be more.
 const MARGIN_BYTES: u64 = 40 << 20;
 
 /// Of the ten kinds of clients: those that are logged in, and those that have a file open.
-const SESSIONS: usize = CROWD / 10 * 6;
-const FILES: usize = CROWD / 10 * 4 - CROWD / 100 * 9;
+fn sessions() -> usize {
+    crowd() / 10 * 6
+}
+
+fn files() -> usize {
+    crowd() / 10 * 4 - crowd() / 100 * 9
+}
 
 /// Connections that are enough for a crowd of four addresses that speaks one protocol.
-const ROOM: usize = CROWD / 3 * 4;
+fn room() -> usize {
+    crowd() / 2 * 3
+}
 
 #[test]
 fn a_crowd_leaves_no_trace() {
     let server = TestServer::with(|settings| {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
         settings.exports[0].allow_write = true;
-        settings.connections_max = ROOM;
-        set_deadlines(settings, Duration::from_secs(4));
+        settings.connections_max = room();
+        set_deadlines(settings, Duration::from_secs(2));
     });
     raise_descriptors();
     server.write("f", b"x");
     std::fs::File::create(server.path("big")).unwrap().set_len(1 << 30).unwrap();
     assert_eq!(server.request("GET /f", "").status(), 200);
-    let mut crowd = Crowd::start(server.address);
+    let mut clients = Crowd::start(server.address);
     let quiet = until_quiet(&server);
     // The first round shows how fast this machine is, and lets allocators take what they will keep.
     let began = Instant::now();
-    crowd.say("round");
+    clients.say("round");
     let took = began.elapsed();
     until_quiet(&server);
-    crowd.say("leave");
+    clients.say("leave");
     std::thread::sleep(2 * gridlane_core::limits::SHRINK_INTERVAL);
     let first = metrics(&server)["resident_memory_bytes"];
     // Longer than it takes for all of them to come, so that all are there at once; on a machine that has become slower
     // meanwhile, once more with twice as long.
-    let mut deadline = Duration::from_secs(6).max(3 * took);
+    let mut deadline = Duration::from_secs(2).max(3 * took);
     let whole = [
-        ("connections_open", CROWD),
-        ("tasks_alive", CROWD),
-        ("root_sessions_open", SESSIONS),
-        ("root_files_open", FILES),
+        ("connections_open", crowd()),
+        ("tasks_alive", crowd()),
+        ("root_sessions_open", sessions()),
+        ("root_files_open", files()),
     ];
     let peak = loop {
         let mut next =
             gridlane_server::Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
         next.exports[0].allow_write = true;
         next.host_names = vec!["h".to_owned()];
-        next.connections_max = ROOM;
+        next.connections_max = room();
         set_deadlines(&mut next, deadline);
         server.control().reload(next).unwrap();
-        crowd.say("round");
+        clients.say("round");
         // The last of them are still in the kernel's queue.
         let (came, mut peak) = (Instant::now(), HashMap::<String, u64>::new());
         let are_all_here = |peak: &HashMap<String, u64>| {
@@ -91,7 +98,7 @@ fn a_crowd_leaves_no_trace() {
         let seen: Vec<_> = whole.iter().map(|(name, _)| (name, peak.get(*name))).collect();
         assert!(deadline < PATIENCE / 2, "never all at once: {seen:?}");
         until_quiet(&server);
-        crowd.say("leave");
+        clients.say("leave");
         deadline *= 2;
     };
     let last = until_quiet(&server);
@@ -112,11 +119,11 @@ fn a_crowd_leaves_no_trace() {
     );
     assert!(after <= before + MARGIN_BYTES, "{before} bytes before the second round, {after} after it");
     // Files that were to vanish unless they were closed have done so.
-    for index in (7..CROWD).step_by(1000) {
+    for index in (7..crowd()).step_by(crowd() / 10) {
         assert!(server.read(&format!("posc{index}")).is_none(), "posc{index} is there");
     }
     assert_eq!(server.leftovers(), 0);
-    crowd.say("leave");
+    clients.say("leave");
 }
 
 fn set_deadlines(settings: &mut gridlane_server::Settings, deadline: Duration) {

@@ -1,4 +1,4 @@
-//! Ten thousand clients at once: the crowd is another process (the same program again), so that each of the two needs
+//! Thousands of clients at once: the crowd is another process (the same program again), so that each of the two needs
 //! half of the descriptors.
 
 use std::collections::HashMap;
@@ -13,10 +13,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Client, TestServer};
 
-pub(crate) const CROWD: usize = 10_000;
+/// How many they are: ten thousand where the tests may take long.
+pub(crate) fn crowd() -> usize {
+    if std::env::var_os("GRIDLANE_LONG_TESTS").is_some() { 10_000 } else { 2_000 }
+}
 
 /// Descriptors that either side needs: the server has three more for each upload.
-const DESCRIPTORS: u64 = CROWD as u64 + 3 * (CROWD as u64 / 10) + 500;
+fn descriptors() -> u64 {
+    let crowd = crowd() as u64;
+    crowd + 3 * (crowd / 10) + 500
+}
 
 /// For a machine that has a lot else to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
@@ -55,17 +61,13 @@ pub(crate) fn metrics(server: &TestServer) -> HashMap<String, u64> {
 
 /// As root, or where the hard limit is large enough.
 pub(crate) fn raise_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current.is_none_or(|current| current >= DESCRIPTORS) {
+    let (limit, needed) = (getrlimit(Resource::Nofile), descriptors());
+    if limit.current.is_none_or(|current| current >= needed) {
         return;
     }
-    let maximum = limit.maximum.map(|maximum| maximum.max(DESCRIPTORS));
+    let maximum = limit.maximum.map(|maximum| maximum.max(needed));
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    assert!(
-        raised.is_ok(),
-        "this test needs {DESCRIPTORS} descriptors: ulimit -n allows {:?}",
-        limit.maximum
-    );
+    assert!(raised.is_ok(), "this test needs {needed} descriptors: ulimit -n allows {:?}", limit.maximum);
 }
 
 /// The other process.
@@ -126,7 +128,7 @@ pub(crate) fn be_the_crowd(
     loop {
         match orders.recv_timeout(Duration::from_millis(500)).as_deref() {
             Ok("round") => {
-                kept = (0..CROWD).map(|index| come(address, round, index)).collect();
+                kept = (0..crowd()).map(|index| come(address, round, index)).collect();
                 round += 1;
             }
             Ok(_) => kept.clear(),
@@ -144,7 +146,7 @@ pub(crate) fn be_the_crowd(
 
 /// A connection from an address that few others of the crowd have; with little room for what comes if it `takes_nothing`.
 pub(crate) fn connect(address: SocketAddr, round: usize, index: usize, takes_nothing: bool) -> TcpStream {
-    let source = Ipv4Addr::new(127, 0, 1 + round as u8, 1 + (index / 2500) as u8);
+    let source = Ipv4Addr::new(127, 0, 1 + round as u8, 1 + (index * 4 / crowd()) as u8);
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     if takes_nothing {
         sockopt::set_socket_recv_buffer_size(&socket, 4096).unwrap();
