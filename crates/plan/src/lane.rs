@@ -179,9 +179,9 @@ impl Lane {
             && (self.requests.is_empty() || (self.pipelines && self.requests.len() < REQUESTS_PER_LANE_MAX))
     }
 
-    /// Bytes that were asked for and have not come.
+    /// Bytes that were asked for and have not come; where the size is not known, all that there could be.
     pub(crate) fn outstanding_bytes(&self) -> u64 {
-        self.requests.iter().map(|request| request.rest().len()).sum()
+        self.requests.iter().map(|request| request.rest().len()).fold(0, u64::saturating_add)
     }
 
     pub(crate) fn rate_bytes_per_s(&self, now: Time) -> Option<f64> {
@@ -205,7 +205,7 @@ impl Lane {
 
     /// Seconds until `bytes` more would be here, asked for now, behind all that is outstanding.
     pub(crate) fn finish_s(&self, now: Time, bytes: u64) -> f64 {
-        self.arrival_s(now, self.outstanding_bytes() + bytes)
+        self.arrival_s(now, self.outstanding_bytes().saturating_add(bytes))
     }
 
     /// Seconds until the next `bytes` of this lane are here.
@@ -264,6 +264,15 @@ mod tests {
         assert_eq!(lane.receive(at_ms(2), 400), ByteRange::new(14, 20));
         assert_eq!(lane.receive(at_ms(3), 1), ByteRange::new(20, 20));
         assert_eq!(lane.outstanding_bytes(), 0);
+    }
+
+    #[test]
+    fn all_bytes_that_there_could_be_can_be_outstanding_more_than_once() {
+        let mut lane = lane();
+        lane.push(Time::ZERO, ByteRange::new(0, u64::MAX));
+        lane.push(Time::ZERO, ByteRange::new(0, u64::MAX));
+        assert_eq!(lane.outstanding_bytes(), u64::MAX);
+        assert!(lane.finish_s(at_ms(1), 1000) > 0.0);
     }
 
     #[test]

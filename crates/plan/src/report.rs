@@ -175,7 +175,7 @@ impl Plan {
             round_trip: source.round_trip,
             received_bytes: source.received_bytes,
             fresh_bytes: source.fresh_bytes,
-            outstanding_bytes: lanes.iter().map(|lane| lane.outstanding_bytes()).sum(),
+            outstanding_bytes: lanes.iter().map(|lane| lane.outstanding_bytes()).fold(0, u64::saturating_add),
         })
     }
 
