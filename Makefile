@@ -73,6 +73,7 @@ lint: ## format and lints only
 	@sh scripts/bootstrap.sh --test
 	@sh scripts/check-tidy.sh
 	@sh scripts/check-layers.sh
+	@python3 scripts/check-cycles.py
 	@$(ENV) && cargo fmt --all --check
 	@$(ENV) && cargo clippy --workspace --all-targets --locked -- -D warnings
 

@@ -23,6 +23,7 @@ step() {
 step 'tidiness' sh scripts/check-tidy.sh
 step 'format' cargo fmt --all --check
 step 'layers' sh scripts/check-layers.sh
+step 'import cycles' python3 scripts/check-cycles.py
 step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
 # Words on purpose.
