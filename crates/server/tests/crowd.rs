@@ -9,14 +9,14 @@
 #[path = "it/support/mod.rs"]
 mod support;
 
-use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use support::TestServer;
 use support::crowd::{
-    Crowd, PATIENCE, be_the_crowd, connect, crowd, metrics, raise_descriptors, until_quiet,
+    Crowd, all_at_once, be_the_crowd, connect, crowd, memory_given_back, metrics, raise_descriptors,
+    until_quiet,
 };
 
 /// Of memory that the allocator keeps, in no particular amount. A leak of 2 kB by each client would be more.
@@ -56,49 +56,19 @@ fn a_crowd_leaves_no_trace() {
     let first = metrics(&server)["resident_memory_bytes"];
     // Longer than it takes for all of them to come, so that all are there at once; on a machine that has become slower
     // meanwhile, once more with twice as long.
-    let mut deadline = Duration::from_secs(2).max(3 * took);
+    let deadline = Duration::from_secs(2).max(3 * took);
     let whole = [("connections_open", crowd()), ("tasks_alive", crowd()), ("uploads_running", crowd() / 10)];
-    let peak = loop {
-        let mut next =
-            gridlane_server::Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
-        next.exports[0].allow_write = true;
+    let peak = all_at_once(&server, &mut clients, &whole, deadline, |next, deadline| {
         next.tls = Some(tls.clone());
-        next.host_names = vec!["h".to_owned()];
         next.connections_max = room();
-        set_deadlines(&mut next, deadline);
-        server.control().reload(next).unwrap();
-        clients.say("round");
-        // The last of them are still in the kernel's queue.
-        let (came, mut peak) = (Instant::now(), HashMap::<String, u64>::new());
-        let are_all_here = |peak: &HashMap<String, u64>| {
-            whole.iter().all(|(name, count)| peak.get(*name).is_some_and(|most| *most >= *count as u64))
-        };
-        while !are_all_here(&peak) && came.elapsed() < 2 * deadline {
-            for (name, value) in metrics(&server) {
-                let most = peak.entry(name).or_default();
-                *most = value.max(*most);
-            }
-        }
-        if are_all_here(&peak) {
-            break peak;
-        }
-        let seen: Vec<_> = whole.iter().map(|(name, _)| (name, peak.get(*name))).collect();
-        assert!(deadline < PATIENCE / 2, "never all at once: {seen:?}");
-        until_quiet(&server);
-        clients.say("leave");
-        deadline *= 2;
-    };
+        set_deadlines(next, deadline);
+    });
     let last = until_quiet(&server);
     for name in ["tasks_alive", "descriptors_open", "connections_idle", "uploads_running"] {
         assert!(last[name] <= quiet[name] + 2, "{name}: {} before, {} after", quiet[name], last[name]);
     }
     // Given back a little later. As little as after the first round: allocators keep some for ever.
-    let small = |server: &TestServer| metrics(server)["resident_memory_bytes"];
-    let (before, mut after, left) = (first, small(&server), Instant::now());
-    while after > before + MARGIN_BYTES && left.elapsed() < PATIENCE / 5 {
-        std::thread::sleep(Duration::from_millis(100));
-        after = small(&server);
-    }
+    let (before, after) = (first, memory_given_back(&server, first + MARGIN_BYTES));
     assert!(after <= before + MARGIN_BYTES, "{before} bytes before the second round, {after} after it");
     eprintln!(
         "resident: {} at first, {} with the crowd, {before} and {after} after it; {took:?} to come",

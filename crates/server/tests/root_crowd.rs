@@ -9,7 +9,6 @@
 #[path = "it/support/mod.rs"]
 mod support;
 
-use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -21,7 +20,8 @@ use gridlane_xrd::request::{Call, Open, Read as ReadFile};
 use gridlane_xrd::{Handle, PathArg, PathId, RequestHead, RequestId, Status, StreamId};
 use support::TestServer;
 use support::crowd::{
-    Crowd, PATIENCE, be_the_crowd, connect, crowd, metrics, raise_descriptors, until_quiet,
+    Crowd, all_at_once, be_the_crowd, connect, crowd, memory_given_back, metrics, raise_descriptors,
+    until_quiet,
 };
 
 /// Of memory that the allocator keeps, in no particular amount. A leak of 2 kB by each client would be more.
@@ -65,54 +65,24 @@ fn a_crowd_leaves_no_trace() {
     let first = metrics(&server)["resident_memory_bytes"];
     // Longer than it takes for all of them to come, so that all are there at once; on a machine that has become slower
     // meanwhile, once more with twice as long.
-    let mut deadline = Duration::from_secs(2).max(3 * took);
+    let deadline = Duration::from_secs(2).max(3 * took);
     let whole = [
         ("connections_open", crowd()),
         ("tasks_alive", crowd()),
         ("root_sessions_open", sessions()),
         ("root_files_open", files()),
     ];
-    let peak = loop {
-        let mut next =
-            gridlane_server::Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
-        next.exports[0].allow_write = true;
-        next.host_names = vec!["h".to_owned()];
+    let peak = all_at_once(&server, &mut clients, &whole, deadline, |next, deadline| {
         next.connections_max = room();
-        set_deadlines(&mut next, deadline);
-        server.control().reload(next).unwrap();
-        clients.say("round");
-        // The last of them are still in the kernel's queue.
-        let (came, mut peak) = (Instant::now(), HashMap::<String, u64>::new());
-        let are_all_here = |peak: &HashMap<String, u64>| {
-            whole.iter().all(|(name, count)| peak.get(*name).is_some_and(|most| *most >= *count as u64))
-        };
-        while !are_all_here(&peak) && came.elapsed() < 2 * deadline {
-            for (name, value) in metrics(&server) {
-                let most = peak.entry(name).or_default();
-                *most = value.max(*most);
-            }
-        }
-        if are_all_here(&peak) {
-            break peak;
-        }
-        let seen: Vec<_> = whole.iter().map(|(name, _)| (name, peak.get(*name))).collect();
-        assert!(deadline < PATIENCE / 2, "never all at once: {seen:?}");
-        until_quiet(&server);
-        clients.say("leave");
-        deadline *= 2;
-    };
+        set_deadlines(next, deadline);
+    });
     let last = until_quiet(&server);
     let names =
         ["tasks_alive", "descriptors_open", "connections_idle", "root_sessions_open", "root_files_open"];
     for name in names {
         assert!(last[name] <= quiet[name] + 2, "{name}: {} before, {} after", quiet[name], last[name]);
     }
-    let small = |server: &TestServer| metrics(server)["resident_memory_bytes"];
-    let (before, mut after, left) = (first, small(&server), Instant::now());
-    while after > before + MARGIN_BYTES && left.elapsed() < PATIENCE / 5 {
-        std::thread::sleep(Duration::from_millis(100));
-        after = small(&server);
-    }
+    let (before, after) = (first, memory_given_back(&server, first + MARGIN_BYTES));
     eprintln!(
         "resident: {} at first, {} with the crowd, {before} and {after} after it; {took:?} to come",
         quiet["resident_memory_bytes"], peak["resident_memory_bytes"]

@@ -113,8 +113,9 @@ impl Upload {
             && old.modified_s >= new.modified_s
         {
             self.replaced_s = Some(old.modified_s);
-            // Else it is out of sight until it is closed (gridlane).
-            if old.id == new.id {
+            // Else the old one has its name and its bytes until the new one is closed (gridlane).
+            let is_emptied = |there: StatText| there.id == new.id && there.size_bytes == 0;
+            if old.id == new.id && self.look(&self.url).await.is_some_and(is_emptied) {
                 file.close().await?;
                 if self.client.call(&self.url, |about| Rm { about }).await.is_ok() {
                     self.replaced_s = None;

@@ -101,8 +101,7 @@ fn unknown() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Holder;
-    use crate::root::testing::{bytes, code, context, context_of, export_at, text};
+    use crate::root::testing::{bytes, code, context, context_of, export_at, leaves_turns, text};
     use crate::settings::Share;
 
     #[tokio::test]
@@ -138,6 +137,7 @@ mod tests {
         let many = format!("{name}{}", "\n/x".repeat(limits::ROOT_PREPARED_PATHS_MAX + 1));
         assert_eq!(code(progress(&context, many.as_bytes()).await), ErrorCode::ARG_TOO_LONG);
     }
+
     /// A question about many paths is no way around what bounds `statx`.
     #[tokio::test]
     async fn a_question_about_many_paths_leaves_turns_to_others_and_counts_them() {
@@ -148,16 +148,8 @@ mod tests {
             settings.client_limits.requests_per_s = Some(10);
         });
         let many = format!("{OURS}:1.2{}", "\n/f".repeat(PATHS));
-        let mut list = std::pin::pin!(progress(&context, many.as_bytes()));
-        let mut other = std::pin::pin!(context.shared.disk.run(|| ()));
-        let held = context.shared.budgets.disk_operations.try_take(Holder::SERVER, 1).ok().unwrap();
-        let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(list.as_mut().poll(waker).is_pending() && other.as_mut().poll(waker).is_pending());
-        drop(held);
-        // The list has its turn, and does not have the next one before somebody else had one.
-        assert!(list.as_mut().poll(waker).is_pending());
-        assert!(other.as_mut().poll(waker).is_ready());
-        let told: serde_json::Value = serde_json::from_str(text(list.await).trim_end_matches('\0')).unwrap();
+        let told = leaves_turns(&context, progress(&context, many.as_bytes())).await;
+        let told: serde_json::Value = serde_json::from_str(text(told).trim_end_matches('\0')).unwrap();
         assert_eq!(told["responses"].as_array().unwrap().len(), PATHS);
         let address = context.client.address;
         let (_, wait) = context.shared.throttle.request(&context.shared.limits.at(address)).unwrap_err();

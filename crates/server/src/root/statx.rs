@@ -37,8 +37,7 @@ pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Holder;
-    use crate::root::testing::{bytes, code, context, context_of, export_at};
+    use crate::root::testing::{bytes, code, context, context_of, export_at, leaves_turns};
     use crate::settings::Share;
 
     async fn of(context: &Context, paths: &[&str]) -> Outcome {
@@ -63,16 +62,8 @@ mod tests {
         let one = Share { all: 1, one: 1 };
         let context = context_of(vec![export_at("/")], |settings| settings.shares.disk_operations = one);
         let many = ["/f"; 16 * limits::ROOT_PATHS_PER_TURN];
-        let mut list = std::pin::pin!(of(&context, &many));
-        let mut other = std::pin::pin!(context.shared.disk.run(|| ()));
-        let held = context.shared.budgets.disk_operations.try_take(Holder::SERVER, 1).ok().unwrap();
-        let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(list.as_mut().poll(waker).is_pending() && other.as_mut().poll(waker).is_pending());
-        drop(held);
-        // The list has its turn, and does not have the next one before somebody else had one.
-        assert!(list.as_mut().poll(waker).is_pending());
-        assert!(other.as_mut().poll(waker).is_ready());
-        assert_eq!(bytes(list.await), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
+        let told = leaves_turns(&context, of(&context, &many)).await;
+        assert_eq!(bytes(told), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
     }
 
     #[tokio::test]

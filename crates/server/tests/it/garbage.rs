@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use crate::support::TestServer;
+use crate::support::{Random, TestServer};
 
 const SEEDS: [&str; 6] = [
     "GET /f HTTP/1.1\r\nHost: h\r\nRange: bytes=2-5\r\nIf-None-Match: \"x\"\r\n\r\n",
@@ -56,16 +56,4 @@ fn mangled_requests() {
     }
     assert_eq!(server.leftovers(), 0);
     server.stop();
-}
-
-/// Marsaglia's xorshift: the same requests in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
 }

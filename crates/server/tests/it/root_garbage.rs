@@ -14,9 +14,9 @@ use std::net::Shutdown;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::support::TestServer;
 use crate::support::crowd::{metrics, until_quiet};
 use crate::support::root::RootClient;
+use crate::support::{Random, TestServer};
 use gridlane_xrd::Status;
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::frame::HANDSHAKE;
@@ -119,20 +119,4 @@ fn recorded() -> Vec<Vec<u8>> {
 fn hang_up(stream: &mut std::net::TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let _ = std::io::copy(stream, &mut std::io::sink());
-}
-
-/// Marsaglia's xorshift: the same bytes in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % bound as u64) as usize
-    }
-
-    fn bytes(&mut self, max: usize) -> Vec<u8> {
-        (0..=self.below(max)).map(|_| self.below(256) as u8).collect()
-    }
 }

@@ -144,15 +144,7 @@ impl Served {
         let mut ahead = Vec::new();
         let mut budget = self.faults.breaks_after.unwrap_or(u64::MAX);
         loop {
-            let end = loop {
-                if let Some(at) = ahead.windows(4).position(|four| four == b"\r\n\r\n") {
-                    break at + 4;
-                }
-                if socket.read_buf(&mut ahead).await.ok()? == 0 {
-                    return None;
-                }
-            };
-            let head: Vec<u8> = ahead.drain(..end).collect();
+            let head = head_of(&mut socket, &mut ahead).await?;
             let head = String::from_utf8(head).ok()?;
             let number = self.requests.fetch_add(1, Ordering::Relaxed) + 1;
             if self.faults.errors_every.is_some_and(|every| number.is_multiple_of(every)) {
@@ -262,4 +254,16 @@ pub(crate) async fn copy_quietly(spec: CopySpec) -> Outcome {
     let mut quiet = Quiet;
     let ends = copy(spec, client, &mut quiet, std::future::pending());
     tokio::time::timeout(Duration::from_secs(60), ends).await.expect("a copy always ends")
+}
+
+/// The next head of a request: `ahead` has what has come and is not taken. `None` when no other comes.
+pub(crate) async fn head_of(socket: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<Vec<u8>> {
+    loop {
+        if let Some(at) = ahead.windows(4).position(|four| four == b"\r\n\r\n") {
+            return Some(ahead.drain(..at + 4).collect());
+        }
+        if socket.read_buf(ahead).await.ok()? == 0 {
+            return None;
+        }
+    }
 }

@@ -8,6 +8,8 @@ use gridlane_core::Url;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::support::head_of;
+
 /// A request as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
@@ -112,15 +114,7 @@ impl State {
     async fn talk(&self, mut socket: TcpStream, connection: usize) -> Option<()> {
         let mut ahead = Vec::new();
         loop {
-            let end = loop {
-                if let Some(at) = ahead.windows(4).position(|four| four == b"\r\n\r\n") {
-                    break at + 4;
-                }
-                if socket.read_buf(&mut ahead).await.ok()? == 0 {
-                    return None;
-                }
-            };
-            let head = String::from_utf8(ahead.drain(..end).collect()).ok()?;
+            let head = String::from_utf8(head_of(&mut socket, &mut ahead).await?).ok()?;
             let mut seen = Seen { connection, head, body: Vec::new() };
             let length = seen.field("content-length").map_or(0, |length| length.parse().unwrap());
             if length > 0 && seen.has_line("Expect: 100-continue") {

@@ -8,6 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use gridlane_server::Settings;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -44,6 +45,58 @@ pub(crate) fn until_quiet(server: &TestServer) -> HashMap<String, u64> {
             return metrics;
         }
         assert!(began.elapsed() < PATIENCE, "{} connections are not cut", metrics["connections_open"]);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Has all of the crowd come, with settings that are adjusted for a deadline, until all were there at once: on a machine that
+/// has become slower meanwhile, once more with twice as long. `whole` says how many there are then, by metric. Returns the
+/// most that each metric was.
+pub(crate) fn all_at_once(
+    server: &TestServer,
+    clients: &mut Crowd,
+    whole: &[(&str, usize)],
+    mut deadline: Duration,
+    adjust: impl Fn(&mut Settings, Duration),
+) -> HashMap<String, u64> {
+    loop {
+        let mut next = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], server.export().storage);
+        next.exports[0].allow_write = true;
+        next.host_names = vec!["h".to_owned()];
+        adjust(&mut next, deadline);
+        server.control().reload(next).unwrap();
+        clients.say("round");
+        // The last of them are still in the kernel's queue.
+        let (came, mut peak) = (Instant::now(), HashMap::<String, u64>::new());
+        let are_all_here = |peak: &HashMap<String, u64>| {
+            whole.iter().all(|(name, count)| peak.get(*name).is_some_and(|most| *most >= *count as u64))
+        };
+        while !are_all_here(&peak) && came.elapsed() < 2 * deadline {
+            for (name, value) in metrics(server) {
+                let most = peak.entry(name).or_default();
+                *most = value.max(*most);
+            }
+        }
+        if are_all_here(&peak) {
+            return peak;
+        }
+        let seen: Vec<_> = whole.iter().map(|(name, _)| (name, peak.get(*name))).collect();
+        assert!(deadline < PATIENCE / 2, "never all at once: {seen:?}");
+        until_quiet(server);
+        clients.say("leave");
+        deadline *= 2;
+    }
+}
+
+/// The memory of the server, in bytes, when it is at most so much, or does not become less any more: allocators give back
+/// what was freed a little later.
+pub(crate) fn memory_given_back(server: &TestServer, most: u64) -> u64 {
+    let began = Instant::now();
+    loop {
+        let bytes = metrics(server)["resident_memory_bytes"];
+        if bytes <= most || began.elapsed() > PATIENCE / 5 {
+            return bytes;
+        }
         std::thread::sleep(Duration::from_millis(100));
     }
 }

@@ -398,3 +398,19 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<u8> {
         })
         .collect()
 }
+
+/// Marsaglia's xorshift: the same numbers in every run.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+
+    pub(crate) fn bytes(&mut self, max: usize) -> Vec<u8> {
+        (0..=self.below(max)).map(|_| self.below(256) as u8).collect()
+    }
+}
