@@ -12,6 +12,7 @@ use gridlane_sys::file::CacheProbe;
 use tokio::time::Instant;
 
 use super::tally::{DELAY_MAX, Tally};
+use super::version::difference;
 use super::{Command, Commands, End, Lane};
 use crate::http::is_directory;
 use crate::notice::Notice;
@@ -31,13 +32,7 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
     let name = lane.source.url.to_string();
     let dead = |error: Error| End::Dead { error: error.endpoint(&name), forget: false };
     let (file, opened) = open(&lane.source.url).map_err(dead)?;
-    match lane.source.identify(&opened) {
-        Ok(true) => {
-            lane.tell(Notice::Identified { source: lane.source.number, size_bytes: opened.size_bytes })
-        }
-        Ok(false) => {}
-        Err(_) => return Err(changed(lane)),
-    }
+    lane.identify(&opened)?;
     let size_bytes = opened.size_bytes.unwrap_or(0);
     lane.tell(Notice::Dialled { lane: lane.id, round_trip: None, handshake_round_trips: 0 });
     lane.tell(Notice::Pipelines { lane: lane.id });
@@ -69,7 +64,7 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
                 Err(cause) => Err(cause),
             };
             let count = match came {
-                Ok(0) => return Err(changed(lane)),
+                Ok(0) => return Err(lane.changed("it was longer when it was opened")),
                 Ok(count) => count,
                 Err(cause) => return Err(dead(Error::local_io("cannot read", &cause))),
             };
@@ -89,8 +84,8 @@ async fn read(lane: &Lane, commands: &mut Commands, tally: &mut Tally) -> std::r
             tally.tell(lane);
             asked.pop_front();
             // Between requests is where a change shows: the size and time it had when it was opened.
-            if identity(&file).is_ok_and(|now| !now.agrees_with(&opened)) {
-                return Err(changed(lane));
+            if let Some(now) = identity(&file).ok().filter(|now| !now.agrees_with(&opened)) {
+                return Err(lane.changed(&difference(&opened, &now)));
             }
             lane.tell(Notice::RequestDone { lane: lane.id });
         }
@@ -123,12 +118,4 @@ fn identity(file: &File) -> Result<Identity> {
     let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
     let validator = format!("file:{}:{}:{}.{}", meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
     Ok(Identity { size_bytes: Some(meta.len()), validator: Some(validator), is_metalink: false })
-}
-
-fn changed(lane: &Lane) -> End {
-    let error = Error::new(ErrorKind::Precondition, "the file changed while it was copied")
-        .fault(Fault::Local)
-        .hint("copy it again when nobody writes it")
-        .endpoint(&lane.source.url);
-    End::Dead { error, forget: true }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::limits::{
     DIGEST_HEAD_MAX, ERROR_BODY_BYTES_MAX, IO_BYTES, REDIRECTS_MAX, SMALL_DOWNLOAD_BYTES_MAX,
 };
-use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result, Url};
 use gridlane_dav::range::{ContentRange, RangeSpec};
 use gridlane_dav::{OverlongRange, ResponseHead};
 use gridlane_plan::Loss;
@@ -360,7 +360,7 @@ async fn probed(
     match head.status.code() {
         206 => {
             let range = head.content_range().ok().flatten();
-            identify(lane, &Identity::of_response(head, range.and_then(|range| range.size)))?;
+            lane.identify(&Identity::of_response(head, range.and_then(|range| range.size)))?;
             listen(lane, head).await;
         }
         416 => {}
@@ -438,7 +438,7 @@ async fn begin(
     match head.status.code() {
         206 => {
             if let Some(OverlongRange { size: size_bytes }) = head.overlong_range() {
-                identify_answer(lane, &Identity::of_response(head, Some(size_bytes)))?;
+                lane.identify_answer(&Identity::of_response(head, Some(size_bytes)))?;
                 return match range.start() < size_bytes {
                     true => Ok(Begun::Overlong),
                     // There is nothing to ask for.
@@ -454,7 +454,7 @@ async fn begin(
                 let message = format!("it was asked for {range} and sent {}", came.range);
                 return Err(protocol(message));
             }
-            identify_answer(lane, &Identity::of_response(head, came.size))?;
+            lane.identify_answer(&Identity::of_response(head, came.size))?;
             if let Ok(Some(length)) = head.content_length()
                 && length != came.range.len()
             {
@@ -467,7 +467,7 @@ async fn begin(
         }
         200 => {
             let size_bytes = head.content_length().map_err(|error| dead(lane, error))?;
-            identify_answer(lane, &Identity::of_response(head, size_bytes))?;
+            lane.identify_answer(&Identity::of_response(head, size_bytes))?;
             lane.tell(Notice::WholeBody { lane: lane.id, size_bytes });
             Ok(Begun::Bytes(Answer { at: 0, end: size_bytes }))
         }
@@ -477,7 +477,7 @@ async fn begin(
                 // Not even that the file is empty can be concluded from it.
                 None => return Err(dead(lane, status_error(head, ""))),
             };
-            identify(lane, &Identity { size_bytes: Some(size_bytes), validator: None, is_metalink: false })?;
+            lane.identify(&Identity { size_bytes: Some(size_bytes), validator: None, is_metalink: false })?;
             if range.start() < size_bytes {
                 return Err(protocol(format!("it says that {range} are beyond its {size_bytes} bytes")));
             }
@@ -529,45 +529,6 @@ fn refused(code: u16, error: Error, wait: Option<Duration>) -> End {
         408 | 500 | 502 | 504 => End::Lost(Loss::Failed, Some(error)),
         _ => End::Dead { error, forget: false },
     }
-}
-
-/// Compares what the source says of itself with what it said before.
-fn identify(lane: &Lane, identity: &Identity) -> std::result::Result<(), End> {
-    identified(lane, identity, lane.source.identify(identity))
-}
-
-/// The same of an answer with bytes, which tells all that the server knows of the version.
-fn identify_answer(lane: &Lane, identity: &Identity) -> std::result::Result<(), End> {
-    identified(lane, identity, lane.source.identify_answer(identity))
-}
-
-fn identified(
-    lane: &Lane,
-    identity: &Identity,
-    outcome: std::result::Result<bool, Identity>,
-) -> std::result::Result<(), End> {
-    match outcome {
-        Ok(true) => {
-            lane.tell(Notice::Identified { source: lane.source.number, size_bytes: identity.size_bytes });
-            Ok(())
-        }
-        Ok(false) => Ok(()),
-        Err(before) => {
-            Err(End::Dead { error: changed(&before, identity).endpoint(&lane.source.url), forget: true })
-        }
-    }
-}
-
-fn changed(before: &Identity, now: &Identity) -> Error {
-    let what = match (before.size_bytes, now.size_bytes) {
-        (Some(before), Some(now)) if before != now => format!("from {before} to {now} bytes"),
-        _ if now.validator.is_none() => "the server no longer says which version it has".to_owned(),
-        _ => "its version is another one".to_owned(),
-    };
-    Error::new(ErrorKind::Precondition, format!("the file changed while it was copied: {what}"))
-        .fault(Fault::Peer)
-        .hint("copy it again when nobody writes it")
-        .retryable(true)
 }
 
 /// Writes body bytes where they belong.

@@ -10,6 +10,7 @@ mod root;
 mod tally;
 #[cfg(test)]
 mod tests;
+mod version;
 
 pub(crate) use file::open as open_file;
 

@@ -488,13 +488,17 @@ async fn a_file_of_two_sizes_is_none() {
     let bytes = noise(100_000);
     // A digit of the size was damaged on its way: the checksum of the whole says nothing about a part, and must not be
     // left out for that.
-    let faults = Faults { opens_with: Some(90_000), ..Faults::default() };
-    let site = Site::start(&bytes, faults).await;
-    let (outcome, found) = fetch(&client(), &[&site.url]).await;
-    let error = outcome.result.unwrap_err();
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Precondition, true), "{error}");
-    assert!(error.message().contains("90000") && error.message().contains("100000"), "{error}");
-    assert!(found.is_none());
+    let faults = |opens_last| Faults { opens_with: Some(90_000), opens_last, ..Faults::default() };
+    // Whichever of the two it hears of first.
+    for opens_last in [false, true] {
+        let site = Site::start(&bytes, faults(opens_last)).await;
+        let (outcome, found) = fetch(&client(), &[&site.url]).await;
+        let error = outcome.result.unwrap_err();
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Precondition, true), "{error}");
+        assert!(error.message().contains("90000") && error.message().contains("100000"), "{error}");
+        assert!(found.is_none());
+    }
+    let site = Site::start(&bytes, faults(false)).await;
     // What a stream has taken cannot be called back.
     let dir = tempfile::tempdir().unwrap();
     let target = TargetSpec::Stream(std::fs::File::create(dir.path().join("f")).unwrap());

@@ -14,7 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX, ROOT_WRONG_PAGES_MAX};
-use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
+use gridlane_core::{ByteRange, Error, ErrorKind, Result};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
@@ -456,8 +456,8 @@ impl Reader<'_> {
         };
         let chunk = self.chunks.swap_remove(at);
         if chunk.came < chunk.range.len() {
-            // Reads end early where the file does: it was longer when it was opened.
-            return Err(changed(self.lane));
+            // Reads end early where the file does.
+            return Err(self.lane.changed("it was longer when it was opened"));
         }
         self.settle();
         if let Some(path) = self.file.path() {
@@ -511,14 +511,6 @@ async fn elsewhere(joined: &mut Option<Joined>) -> (StreamId, Said) {
         Some(joined) => joined.said().await,
         None => std::future::pending().await,
     }
-}
-
-fn changed(lane: &Lane) -> End {
-    let error = Error::new(ErrorKind::Precondition, "the file changed while it was copied")
-        .fault(Fault::Peer)
-        .hint("copy it again when nobody writes it")
-        .retryable(true);
-    dead(lane, error)
 }
 
 /// What the source sent is not to be believed either.

@@ -9,7 +9,7 @@ use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::OpenOptions;
 use gridlane_xrd::request::{About, Stat};
 
-use super::{Step, changed};
+use super::Step;
 use crate::lane::{Command, Commands, End, Lane, bounded};
 use crate::notice::Notice;
 use crate::root::{Carrier, Joined, OpenFile};
@@ -104,14 +104,7 @@ fn told(lane: &Lane, file: &OpenFile) -> Step<()> {
     let identity = identity(lane, file);
     let (round_trip, handshake_round_trips) = (file.round_trip(), file.handshake_round_trips());
     lane.tell(Notice::Dialled { lane: lane.id, round_trip, handshake_round_trips });
-    match lane.source.identify(&identity) {
-        Ok(true) => {
-            let (source, size_bytes) = (lane.source.number, identity.size_bytes);
-            lane.tell(Notice::Identified { source, size_bytes });
-        }
-        Ok(false) => {}
-        Err(_) => return Err(changed(lane)),
-    }
+    lane.identify(&identity)?;
     lane.tell(Notice::Pipelines { lane: lane.id });
     Ok(())
 }

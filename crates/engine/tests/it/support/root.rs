@@ -20,7 +20,7 @@ use gridlane_xrd::{
 };
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 /// What is wrong with a server, or particular to it.
 #[derive(Clone, Default)]
@@ -65,6 +65,8 @@ pub(crate) struct Faults {
     pub(crate) ends_at: Option<u64>,
     /// What it says when the file is opened of how long that is; asked otherwise, it tells the truth.
     pub(crate) opens_with: Option<u64>,
+    /// Opens nothing before it was asked what it has in another way.
+    pub(crate) opens_last: bool,
     /// Never answers when it is asked for a checksum; or it says, again and again, that it will.
     pub(crate) has_no_word: bool,
     /// A listing comes in so many parts with this time between them.
@@ -90,6 +92,7 @@ pub(crate) struct State {
     counts: [AtomicU64; 6],
     /// The connections that joined sessions, by session and number.
     joined: Mutex<HashMap<(SessionId, u8), Joined>>,
+    was_asked: watch::Sender<bool>,
     /// Names of the requests, in order.
     pub(crate) log: Mutex<Vec<String>>,
 }
@@ -109,7 +112,8 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (counts, log, joined) = Default::default();
-        let state = Arc::new(State { bytes: bytes.to_vec(), faults, counts, joined, log });
+        let was_asked = watch::Sender::new(false);
+        let state = Arc::new(State { bytes: bytes.to_vec(), faults, counts, joined, was_asked, log });
         let serving = state.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -232,6 +236,13 @@ impl State {
             }
             if self.faults.dies_at == Some(head.id) {
                 return Ok(());
+            }
+            match head.id {
+                RequestId::STAT | RequestId::QUERY => drop(self.was_asked.send_replace(true)),
+                RequestId::OPEN if self.faults.opens_last => {
+                    let _ = self.was_asked.subscribe().wait_for(|was_asked| *was_asked).await;
+                }
+                _ => {}
             }
             if let (Some((parts, pause)), Request::Dirlist(_)) = (self.faults.slow_listing, &request) {
                 for number in 0..parts {
