@@ -40,11 +40,18 @@ pub fn hear_of_file_size_limit() {
 
 /// Lets the kernel kill what the command becomes when the thread that started it ends, however it does.
 pub fn end_with_thread(command: &mut Command) {
-    // SAFETY: between fork and exec only a system call is made that takes numbers.
+    let parent = std::process::id();
+    // SAFETY: between fork and exec only system calls are made that take numbers.
     unsafe {
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
+        command.pre_exec(move || {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // The end of a parent that was faster than this is told by nothing else: the child has another parent by now.
+            match u32::try_from(libc::getppid()) {
+                Ok(now) if now == parent => Ok(()),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            }
         })
     };
 }
