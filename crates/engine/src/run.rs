@@ -345,8 +345,10 @@ impl<'a> Run<'a> {
         if is_silent || was_heard {
             news.note_silent(is_silent, now);
         }
-        if replica.owed_in_vain || replica.has_spoken {
-            news.note_owing(replica.owed_in_vain, now);
+        // What has not answered anything owes its checksum as well, even if it sends bytes of the next file.
+        let is_owing = replica.owed_in_vain || is_silent;
+        if is_owing || replica.has_spoken {
+            news.note_owing(is_owing, now);
         }
         if news != known {
             self.client.mute.learn(&at, |known| *known = news);

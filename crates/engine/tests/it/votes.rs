@@ -353,6 +353,45 @@ async fn a_server_that_does_not_say_its_checksum_is_waited_for_once() {
     gate.0.store(true, SeqCst);
 }
 
+/// A server that answered nothing while one file was copied may send bytes of the next one: its checksum is not waited for again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 8)]
+async fn a_server_that_was_silent_and_sends_bytes_is_not_waited_for_again() {
+    let bytes = noise(1, 1000);
+    let (shut, is_second, has_sent) = (Gate::default(), Gate::default(), Gate::default());
+    let (sends, second, sent) = (Replica::new(&bytes).silent(), is_second.clone(), has_sent.clone());
+    let never = shut.clone();
+    let other = Scripted::start(move |seen| {
+        if !second.0.load(SeqCst) || seen.method() == "HEAD" {
+            never.wait();
+        }
+        sent.0.store(true, SeqCst);
+        sends.answer(seen)
+    })
+    .await;
+    let (has_it, second, sent) = (Replica::new(&bytes), is_second.clone(), has_sent.clone());
+    let good = Scripted::start(move |seen| {
+        if second.0.load(SeqCst) {
+            // The other one is to be asked for what does not come.
+            sent.wait();
+        }
+        has_it.answer(seen)
+    })
+    .await;
+    let (client, dir) = (client(), tempfile::tempdir().unwrap());
+    for (name, patience) in [("one", Duration::from_secs(2)), ("two", 20 * DEADLINE)] {
+        let options = Options { patience, ..Options::default() };
+        let sources = vec![good.url("/f"), other.url("/f")];
+        let spec = CopySpec { sources, target: to_file(&dir.path().join(name)), options };
+        let mut quiet = Gate::default();
+        let copying = copy(spec, client.clone(), &mut quiet, std::future::pending());
+        let outcome = tokio::time::timeout(DEADLINE, copying).await.expect("it is waited for again");
+        assert!(outcome.result.is_ok(), "{:?}", outcome.result);
+        assert_eq!((name == "two", has_sent.0.load(SeqCst)), (is_second.0.load(SeqCst), name == "two"));
+        is_second.0.store(true, SeqCst);
+    }
+    shut.0.store(true, SeqCst);
+}
+
 /// The lane that was to ask it is closed when the copy starts over with another size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 8)]
 async fn a_replica_that_was_being_asked_when_the_copy_started_over_is_asked_again() {
