@@ -23,6 +23,8 @@ pub(crate) struct Identity {
     pub(crate) validator: Option<String>,
     /// Whether it is a metalink, by its media type.
     pub(crate) is_metalink: bool,
+    /// Whether an ETag came with it, a weak one too.
+    pub(crate) is_tagged: bool,
 }
 
 impl Identity {
@@ -36,14 +38,19 @@ impl Identity {
             settled.then(|| format!("date:{seconds}"))
         });
         let is_metalink = head.headers.all("content-type").any(|text| Format::of_media_type(text).is_some());
-        Identity { size_bytes, validator, is_metalink }
+        Identity { size_bytes, validator, is_metalink, is_tagged: head.etag().is_some() }
     }
 
     /// As XRootD's stat text tells it. `of_itself`: it is that of the server that was named. Others, behind a manager,
     /// have other numbers and times for the same file.
     pub(crate) fn of_stat(stat: &StatText, of_itself: bool) -> Identity {
         let validator = of_itself.then(|| format!("root:{}:{}", stat.id, stat.modified_s));
-        Identity { size_bytes: Some(stat.size_bytes), validator, is_metalink: false }
+        Identity { validator, ..Identity::of_size(stat.size_bytes) }
+    }
+
+    /// Only the size is known.
+    pub(crate) fn of_size(size_bytes: u64) -> Identity {
+        Identity { size_bytes: Some(size_bytes), ..Identity::unknown() }
     }
 
     fn has_etag(&self) -> bool {
@@ -52,7 +59,7 @@ impl Identity {
 
     /// Nothing is known.
     pub(crate) fn unknown() -> Identity {
-        Identity { size_bytes: None, validator: None, is_metalink: false }
+        Identity { size_bytes: None, validator: None, is_metalink: false, is_tagged: false }
     }
 
     /// Whether two answers can be about the same version: nothing that both tell may differ.
@@ -79,6 +86,8 @@ struct Known {
     /// Where redirects led.
     resolved: Option<Url>,
     identity: Option<Identity>,
+    /// An answer with bytes came without an ETag.
+    has_sent_untagged: bool,
     /// How large it said its object is when it was asked for the checksum.
     asked_bytes: Option<u64>,
     /// The checksums that it has stated without having been asked.
@@ -179,17 +188,19 @@ impl Source {
     }
 
     /// As [`identify`](Source::identify), of an answer that tells of the version what the server knows. A server that
-    /// has told an ETag tells it each time: without one, it may be another program that has the port now. A date is only
+    /// tells an ETag tells it each time: else another program may have the port now, or may have had it before. A date is only
     /// told by some of its answers, or counts in some of them. Servers that redirects lead to differ among each other.
     pub(crate) fn identify_answer(&self, identity: &Identity) -> Result<bool, Identity> {
-        let before = {
-            let known = self.known();
-            known.identity.clone().filter(|_| known.resolved.is_none())
+        let contradicted = {
+            let mut known = self.known();
+            let was_untagged = known.has_sent_untagged;
+            known.has_sent_untagged |= known.resolved.is_none() && !identity.is_tagged;
+            known.identity.clone().filter(|before| {
+                let no_longer = before.has_etag() && identity.validator.is_none();
+                known.resolved.is_none() && (no_longer || was_untagged && identity.has_etag())
+            })
         };
-        match before {
-            Some(before) if before.has_etag() && identity.validator.is_none() => Err(before),
-            _ => self.identify(identity),
-        }
+        contradicted.map_or_else(|| self.identify(identity), Err)
     }
 
     /// Its size, once it has said it.
@@ -229,6 +240,7 @@ mod tests {
             size_bytes: size,
             validator: validator.map(str::to_owned),
             is_metalink: false,
+            is_tagged: validator.is_some_and(|text| text.starts_with('"')),
         };
         assert_eq!(source.identify(&of(None, Some("\"a\""))), Ok(true));
         assert_eq!(source.identify(&of(Some(5), Some("\"a\""))), Ok(true));
@@ -245,6 +257,14 @@ mod tests {
         assert!(source.identify_answer(&of(Some(5), None)).is_err());
         source.set_resolved(Some(Url::parse_absolute("http://b/f").unwrap()));
         assert_eq!(source.identify_answer(&of(Some(5), None)), Ok(false));
+        // Nor is what had not told it before that which tells it now. One that was weak may have become strong.
+        let source = Source::new(0, Url::parse_absolute("http://a/f").unwrap());
+        assert_eq!(source.identify_answer(&of(Some(5), None)), Ok(true));
+        assert!(source.identify_answer(&of(Some(5), Some("\"a\""))).is_err());
+        let source = Source::new(0, Url::parse_absolute("http://a/f").unwrap());
+        let weak = Identity { is_tagged: true, ..of(Some(5), None) };
+        assert_eq!(source.identify_answer(&weak), Ok(true));
+        assert_eq!(source.identify_answer(&of(Some(5), Some("\"a\""))), Ok(false));
         // A date may be missing, as after a restart that has touched the file.
         let source = Source::new(0, Url::parse_absolute("http://a/f").unwrap());
         assert_eq!(source.identify_answer(&of(Some(5), Some("date:784111717"))), Ok(true));

@@ -117,5 +117,5 @@ pub(crate) fn open(url: &Url) -> Result<(File, Identity)> {
 fn identity(file: &File) -> Result<Identity> {
     let meta = file.metadata().map_err(|cause| Error::local_io("cannot look at it", &cause))?;
     let validator = format!("file:{}:{}:{}.{}", meta.dev(), meta.ino(), meta.mtime(), meta.mtime_nsec());
-    Ok(Identity { size_bytes: Some(meta.len()), validator: Some(validator), is_metalink: false })
+    Ok(Identity { validator: Some(validator), ..Identity::of_size(meta.len()) })
 }

@@ -477,7 +477,7 @@ async fn begin(
                 // Not even that the file is empty can be concluded from it.
                 None => return Err(dead(lane, status_error(head, ""))),
             };
-            lane.identify(&Identity { size_bytes: Some(size_bytes), validator: None, is_metalink: false })?;
+            lane.identify(&Identity::of_size(size_bytes))?;
             if range.start() < size_bytes {
                 return Err(protocol(format!("it says that {range} are beyond its {size_bytes} bytes")));
             }
@@ -582,7 +582,7 @@ fn finish(
             Some(_) => {}
             // Only now it is known how large the object is.
             None => {
-                let identity = Identity { size_bytes: Some(answer.at), validator: None, is_metalink: false };
+                let identity = Identity::of_size(answer.at);
                 let _ = lane.source.identify(&identity);
                 lane.tell(Notice::Identified { source: lane.source.number, size_bytes: Some(answer.at) });
             }
