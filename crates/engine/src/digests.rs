@@ -174,7 +174,7 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
             (client.answer_max, client.connect_max) = (DIGEST_WAIT_MAX, Duration::ZERO);
             let exchange = client.request("HEAD", &source.url, &headers).await?;
             let head = &exchange.response.head;
-            let mut word = word_of(&client, &source.url, kind, head)?;
+            let mut word = word_of(&client, source, &exchange.url, kind, head)?;
             for (from, headers) in &exchange.redirects {
                 word.served.take(from, headers);
             }
@@ -184,22 +184,33 @@ pub(crate) async fn word(client: &Client, source: &Source, kind: Option<Checksum
     }
 }
 
-/// What the head of a successful answer to HEAD says of the file at `url`, when it was asked for a checksum of `kind`;
-/// the replicas that it names aside.
+/// What the head of a successful answer to HEAD, which came from `at`, says of the file of a source, when it was asked for a
+/// checksum of `kind`; the replicas that it names aside.
 pub(crate) fn word_of(
     client: &http::Client,
-    url: &Url,
+    source: &Source,
+    at: &Url,
     kind: Option<ChecksumKind>,
     head: &ResponseHead,
 ) -> Result<Word> {
-    let identity = Identity::of_response(head, head.content_length()?);
+    let identity = identity_of(source, at, head)?;
     let checksum = head.digests().into_iter().find(|checksum| Some(checksum.kind()) == kind);
     if kind.is_some() {
-        client.asked_for_digest(url, checksum.is_some());
+        client.asked_for_digest(&source.url, checksum.is_some());
     }
     // Of a message without content, that says nothing about the file.
     let stated = stated(head, kind, false);
     Ok(Word { identity, checksum, stated, served: Served::default() })
+}
+
+/// Which version a source has, as the head of an answer from `at` without content tells it.
+fn identity_of(source: &Source, at: &Url, head: &ResponseHead) -> Result<Identity> {
+    match source.identity().is_none() && (at.encoded_path().ends_with('/') || http::may_be_listing(at, head))
+    {
+        // A page about a directory has a size too. A lane that is sent it finds out what it is.
+        true => Ok(Identity::unknown()),
+        false => Ok(Identity::of_response(head, head.content_length()?)),
+    }
 }
 
 async fn root_word(client: &Client, source: &Source, kind: Option<ChecksumKind>) -> Result<Word> {
@@ -275,7 +286,7 @@ pub(crate) async fn strongest(client: &Client, source: &Source, kinds: &[Checksu
             (client.answer_max, client.connect_max) = (DIGEST_WAIT_MAX, Duration::ZERO);
             let exchange = client.request("HEAD", &source.url, &headers).await?;
             let head = &exchange.response.head;
-            let identity = Identity::of_response(head, head.content_length()?);
+            let identity = identity_of(source, &exchange.url, head)?;
             let strong = head.digests().into_iter().filter(|checksum| kinds.contains(&checksum.kind()));
             let checksum = strong.max_by_key(|checksum| checksum.kind().strength());
             Ok(Word { identity, checksum, stated: Vec::new(), served: Served::default() })

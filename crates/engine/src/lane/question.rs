@@ -120,7 +120,7 @@ impl Asking {
             return false;
         }
         self.note(url, head);
-        let Ok(word) = digests::word_of(&lane.client.http, &lane.source.url, Some(self.asks.kind), head)
+        let Ok(word) = digests::word_of(&lane.client.http, &lane.source, url, Some(self.asks.kind), head)
         else {
             self.give_up(lane);
             return false;

@@ -4,8 +4,8 @@
 
 use crate::script;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gridlane_core::checksum::adler32;
@@ -13,9 +13,13 @@ use gridlane_core::{Checksum, Url};
 use gridlane_engine::{Client, CopySpec, Event, Known, Observer, Options, Outcome, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
-use script::{Reply, Scripted, Seen};
+use script::{Reply, Scripted, Seen, answer};
+use tokio::net::TcpSocket;
 
 const BYTES: usize = 1_000_000;
+/// The answer of a server whose `/f` is a collection.
+const COLLECTION: &str = "<D:multistatus xmlns:D=\"DAV:\"><D:response><D:href>/f</D:href><D:propstat><D:prop><D:resourcetype>\
+    <D:collection/></D:resourcetype></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response></D:multistatus>";
 /// Longer than anything takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -124,4 +128,35 @@ async fn who_does_not_bear_questions_delivers() {
     let outcome = copy_of(&[mirror.url("/f")]).await;
     assert!(outcome.report.verified.is_none(), "{:?}", outcome.report.verified);
     assert_eq!(outcome.report.fetched_bytes, BYTES as u64);
+}
+
+/// A server that is asked for the checksum before it was asked for bytes may send a page about a directory: the size of the page is
+/// not that of a file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_mirror_that_is_a_directory_has_told_no_size() {
+    for sends_elsewhere in [true, false].repeat(4) {
+        let page = move |seen: &Seen| match (seen.method(), seen.head.contains("/f/ ") || !sends_elsewhere) {
+            ("PROPFIND", _) => answer("207 Multi-Status", &[], COLLECTION),
+            (_, false) => answer("301 Moved Permanently", &["Location: /f/"], ""),
+            ("HEAD", true) => {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 26\r\n\r\n";
+                Reply::Bytes(head.as_bytes().to_vec())
+            }
+            (_, true) => answer("200 OK", &["Content-Type: text/html"], "<html>Index of /f/</html>\n"),
+        };
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let url = Url::parse_absolute(&format!("http://{}/f", socket.local_addr().unwrap())).unwrap();
+        let (waiting, started) = (Mutex::new(Some(socket)), OnceLock::new());
+        let honest = Scripted::start(move |seen| {
+            // The other one takes connections when there is nothing left to ask it for.
+            if let Some(socket) = waiting.lock().unwrap().take() {
+                let _ = started.set(Scripted::on(socket.listen(16).unwrap(), page));
+            }
+            file(seen, true)
+        })
+        .await;
+        let outcome = copy_of(&[honest.url("/f"), url]).await;
+        assert!(outcome.report.verified.is_some(), "{:?}", outcome.report);
+    }
 }
