@@ -18,8 +18,7 @@ use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_engine::Client;
 use gridlane_engine::{
-    CopySpec, FoundMetalink, JournalKeys, Known, Observer, Options, Outcome, RateLimit, Report, TargetSpec,
-    copy,
+    CopySpec, FoundMetalink, JournalKeys, Known, Options, Outcome, RateLimit, Report, TargetSpec, copy,
 };
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -266,7 +265,7 @@ async fn copy_one(
     client: Client,
     watch: &mut Watch,
     output: &Output,
-    stop: impl Future<Output = ()>,
+    stop: impl Future<Output = ()> + Send,
 ) -> Ended {
     let target_url = match job.target.url() {
         Ok(url) => url,
@@ -326,7 +325,7 @@ async fn copy_one(
     }
     let mut screen = Screen::new(&urls, args.progress, output);
     let mut watched = Watched { observer: &mut screen, watch };
-    let outcome = Box::pin(copy(spec, client, &mut watched as &mut dyn Observer, stop)).await;
+    let outcome = copy(spec, client, &mut watched, stop).await;
     screen.clear();
     if let Some(error) = keep(&outcome, keeps, facts.modified)
         && !output.quiet
@@ -471,7 +470,7 @@ fn without_secrets(arg: &str) -> String {
 }
 
 /// Completes at the first SIGINT or SIGTERM; the second one ends the process at once.
-fn stop_signal() -> Result<impl Future<Output = ()>> {
+fn stop_signal() -> Result<impl Future<Output = ()> + Send> {
     let listen = |kind| {
         signal(kind)
             .map_err(|cause| Error::new(ErrorKind::Other, format!("cannot listen to signals: {cause}")))

@@ -5,6 +5,7 @@
 //!
 //! Read first: [`range`], then [`checksum`], then [`error`].
 
+mod boxed;
 pub mod checksum;
 pub mod error;
 pub mod limits;
@@ -20,6 +21,7 @@ pub mod time;
 pub mod units;
 pub mod url;
 
+pub use boxed::Boxed;
 pub use checksum::{Checksum, ChecksumKind, Hasher};
 pub use error::{Error, ErrorKind, Fault, Result};
 pub use network::Network;

@@ -73,7 +73,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
-use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Result, Time, Url};
+use gridlane_core::{Boxed, Checksum, ChecksumKind, ErrorKind, Result, Time, Url};
 
 pub use client::Client;
 pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
@@ -184,39 +184,49 @@ pub struct Outcome {
 /// An upload whose connection broke, or was refused, is begun anew for a while: its server may be being started again.
 ///
 /// Needs tokio's multi-threaded runtime: file writes block the thread they are on.
-pub async fn copy(
+pub fn copy<'a>(
     spec: CopySpec,
     client: Client,
-    observer: &mut dyn Observer,
-    stop: impl Future<Output = ()>,
-) -> Outcome {
-    let CopySpec { sources, mut target, options } = spec;
-    let began = std::time::Instant::now();
-    let mut again = again::Again::new(options.patience);
-    let mut stop = std::pin::pin!(stop);
-    // Of an attempt that has sent all bytes and was not answered.
-    let mut sent: Option<Report> = None;
-    loop {
-        let next = again::same(&target);
-        let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
-        let (outcome, is_stuck) = Box::pin(run::run(spec, client.clone(), observer, stop.as_mut())).await;
-        if let (Err(error), Some(TargetSpec::Upload { url, .. }), Some(report)) =
-            (&outcome.result, &next, &sent)
-            && error.kind() == ErrorKind::Precondition
-            && again::has_what_was_sent(&client, url, report, &options).await
-            && let Some(report) = sent.take()
-        {
-            if let Some(checksum) = &report.checksum {
-                observer.event(&Event::Verified { checksum, basis: report.verified });
+    observer: &'a mut dyn Observer,
+    stop: impl Future<Output = ()> + Send + 'a,
+) -> Boxed<'a, Outcome> {
+    copy_until(spec, client, observer, Box::pin(stop))
+}
+
+fn copy_until<'a>(
+    spec: CopySpec,
+    client: Client,
+    observer: &'a mut dyn Observer,
+    mut stop: Boxed<'a, ()>,
+) -> Boxed<'a, Outcome> {
+    Box::pin(async move {
+        let CopySpec { sources, mut target, options } = spec;
+        let began = std::time::Instant::now();
+        let mut again = again::Again::new(options.patience);
+        // Of an attempt that has sent all bytes and was not answered.
+        let mut sent: Option<Report> = None;
+        loop {
+            let next = again::same(&target);
+            let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
+            let (outcome, is_stuck) = run::run(spec, client.clone(), observer, stop.as_mut()).await;
+            if let (Err(error), Some(TargetSpec::Upload { url, .. }), Some(report)) =
+                (&outcome.result, &next, &sent)
+                && error.kind() == ErrorKind::Precondition
+                && again::has_what_was_sent(&client, url, report, &options).await
+                && let Some(report) = sent.take()
+            {
+                if let Some(checksum) = &report.checksum {
+                    observer.event(&Event::Verified { checksum, basis: report.verified });
+                }
+                return Outcome { report, result: Ok(()), metalink: None };
             }
-            return Outcome { report, result: Ok(()), metalink: None };
+            let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
+            let Some(pause) = again.after(error, Time::from_origin(began.elapsed())) else { return outcome };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => target = next,
+                () = stop.as_mut() => return outcome,
+            }
+            sent = Some(outcome.report).filter(again::is_whole).or(sent);
         }
-        let (Err(error), Some(next), false) = (&outcome.result, next, is_stuck) else { return outcome };
-        let Some(pause) = again.after(error, Time::from_origin(began.elapsed())) else { return outcome };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => target = next,
-            () = stop.as_mut() => return outcome,
-        }
-        sent = Some(outcome.report).filter(again::is_whole).or(sent);
-    }
+    })
 }

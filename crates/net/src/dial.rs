@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER, TLS_ATTEMPT_MAX};
-use gridlane_core::{Endpoint, Error, ErrorKind, Fault, Result, Scheme, Speaks, Url};
+use gridlane_core::{Boxed, Endpoint, Error, ErrorKind, Fault, Result, Scheme, Speaks, Url};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -157,47 +157,52 @@ impl Dialer {
 
     /// As [`dial`](Dialer::dial). `reached` is told the round trip as soon as TCP is connected: before TLS, which
     /// takes one or two more.
-    pub async fn dial_telling(&self, route: &Route, reached: Reached<'_>) -> Result<Dialled> {
-        match (&route.proxy, &route.target) {
-            (None, Some(target)) => {
-                let name =
-                    format!("{}://{}", if target.is_tls { "https" } else { "http" }, target.authority());
-                let tls = if target.is_tls { Some(self.tls(route.is_as_user)?) } else { None };
-                self.reach(&target.host, target.port, tls, reached)
-                    .await
-                    .map_err(|error| error.endpoint(name))
-            }
-            (Some(proxy), target) => {
-                let failed = |error: Error| {
-                    let message = format!("the proxy cannot be used: {}", error.message());
-                    let again = Error::new(error.kind(), message).fault(error.whose_fault()).endpoint(proxy);
-                    match error.hint_text() {
-                        Some(hint) => again.hint(hint),
-                        None => again,
-                    }
-                };
-                // Whoever the user is, is no business of a proxy.
-                let tls = if proxy.kind == ProxyKind::Https { Some(self.tls(false)?) } else { None };
-                let dialled = self.reach(&proxy.host, proxy.port, tls, &|_| {}).await.map_err(failed)?;
-                match (proxy.kind, target) {
-                    (ProxyKind::Socks5 { resolves }, Some(target)) => {
-                        self.through_socks(dialled, proxy, resolves, target, route.is_as_user).await
-                    }
-                    _ => Ok(dialled),
+    pub fn dial_telling<'a>(&'a self, route: &'a Route, reached: Reached<'a>) -> Boxed<'a, Result<Dialled>> {
+        Box::pin(async move {
+            match (&route.proxy, &route.target) {
+                (None, Some(target)) => {
+                    let name =
+                        format!("{}://{}", if target.is_tls { "https" } else { "http" }, target.authority());
+                    let tls = if target.is_tls { Some(self.tls(route.is_as_user)?) } else { None };
+                    self.reach(&target.host, target.port, tls, reached)
+                        .await
+                        .map_err(|error| error.endpoint(name))
                 }
+                (Some(proxy), target) => {
+                    let failed = |error: Error| {
+                        let message = format!("the proxy cannot be used: {}", error.message());
+                        let again =
+                            Error::new(error.kind(), message).fault(error.whose_fault()).endpoint(proxy);
+                        match error.hint_text() {
+                            Some(hint) => again.hint(hint),
+                            None => again,
+                        }
+                    };
+                    // Whoever the user is, is no business of a proxy.
+                    let tls = if proxy.kind == ProxyKind::Https { Some(self.tls(false)?) } else { None };
+                    let dialled = self.reach(&proxy.host, proxy.port, tls, &|_| {}).await.map_err(failed)?;
+                    match (proxy.kind, target) {
+                        (ProxyKind::Socks5 { resolves }, Some(target)) => {
+                            self.through_socks(dialled, proxy, resolves, target, route.is_as_user).await
+                        }
+                        _ => Ok(dialled),
+                    }
+                }
+                (None, None) => Err(Error::new(ErrorKind::Other, "a connection that leads nowhere")),
             }
-            (None, None) => Err(Error::new(ErrorKind::Other, "a connection that leads nowhere")),
-        }
+        })
     }
 
     /// Goes on with a connection on which the proxy of `route` has opened a way to the target.
-    pub async fn secure(&self, stream: Stream, route: &Route) -> Result<Dialled> {
-        let Some(target) = &route.target else {
-            return Err(Error::new(ErrorKind::Other, "there is no target to speak TLS with"));
-        };
-        self.secured(stream, target, route.is_as_user)
-            .await
-            .map_err(|error| error.endpoint(format!("https://{}", target.authority())))
+    pub fn secure<'a>(&'a self, stream: Stream, route: &'a Route) -> Boxed<'a, Result<Dialled>> {
+        Box::pin(async move {
+            let Some(target) = &route.target else {
+                return Err(Error::new(ErrorKind::Other, "there is no target to speak TLS with"));
+            };
+            self.secured(stream, target, route.is_as_user)
+                .await
+                .map_err(|error| error.endpoint(format!("https://{}", target.authority())))
+        })
     }
 
     async fn secured(&self, stream: Stream, target: &Target, as_user: bool) -> Result<Dialled> {

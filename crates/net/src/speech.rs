@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use gridlane_core::Speaks;
 use gridlane_core::limits::SERVERS_REMEMBERED_MAX;
+use gridlane_core::{Boxed, Speaks};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -52,20 +52,22 @@ type Finding = (Option<Speaks>, Instant);
 impl Speech {
     /// What the server at `address` speaks instead of `expected`; `None` when that cannot be told, or when it does speak
     /// that.
-    pub async fn instead_of(&self, expected: &Speaks, address: SocketAddr) -> Option<Speaks> {
-        let question = (address, mem::discriminant(expected));
-        if let Some((known, found_at)) = self.lock().get(&question)
-            && (known.is_some() || found_at.elapsed() < ASK_AGAIN)
-        {
-            return known.clone();
-        }
-        let found = find(expected, address).await;
-        let mut all = self.lock();
-        if all.len() >= SERVERS_REMEMBERED_MAX {
-            all.clear();
-        }
-        all.insert(question, (found.clone(), Instant::now()));
-        found
+    pub fn instead_of<'a>(&'a self, expected: &'a Speaks, address: SocketAddr) -> Boxed<'a, Option<Speaks>> {
+        Box::pin(async move {
+            let question = (address, mem::discriminant(expected));
+            if let Some((known, found_at)) = self.lock().get(&question)
+                && (known.is_some() || found_at.elapsed() < ASK_AGAIN)
+            {
+                return known.clone();
+            }
+            let found = find(expected, address).await;
+            let mut all = self.lock();
+            if all.len() >= SERVERS_REMEMBERED_MAX {
+                all.clear();
+            }
+            all.insert(question, (found.clone(), Instant::now()));
+            found
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Question, Finding>> {

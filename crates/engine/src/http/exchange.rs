@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{
     BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, REDIRECTS_MAX,
 };
-use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_core::{Boxed, Error, ErrorKind, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
 use gridlane_net::{Dialer, Dialled, Reached, Route};
@@ -81,17 +81,19 @@ impl Client {
 
     /// As [`connect`](Client::connect). `reached` is told the round trip of a new connection as soon as there is one,
     /// before TLS.
-    pub(crate) async fn connect_telling(
-        &self,
-        origin: &Url,
-        url: &Url,
+    pub(crate) fn connect_telling<'a>(
+        &'a self,
+        origin: &'a Url,
+        url: &'a Url,
         purpose: Purpose,
         fresh: bool,
-        reached: Reached<'_>,
-    ) -> Result<Connected> {
-        let user = User::of(&self.credentials, origin, url);
-        let home = self.pool.home(self.route(url, &user)?, purpose).await;
-        self.connect_home(url, home, user, fresh, reached).await
+        reached: Reached<'a>,
+    ) -> Boxed<'a, Result<Connected>> {
+        Box::pin(async move {
+            let user = User::of(&self.credentials, origin, url);
+            let home = self.pool.home(self.route(url, &user)?, purpose).await;
+            self.connect_home(url, home, user, fresh, reached).await
+        })
     }
 
     /// Where the answer to a request with `method` leads that began at `origin` and has come to `at`: as [`follow`].
@@ -212,41 +214,43 @@ impl Client {
     }
 
     /// As [`Client::exchange`], for a request that is not a short question.
-    pub(crate) async fn exchange_for(
-        &self,
-        request: &Request<'_>,
+    pub(crate) fn exchange_for<'a>(
+        &'a self,
+        request: &'a Request<'_>,
         purpose: Purpose,
         answer_max: Duration,
-    ) -> Result<Exchange> {
-        let mut at = request.url.clone();
-        let mut headers = request.headers.clone();
-        let mut redirects = Vec::new();
-        for _ in 0..=REDIRECTS_MAX {
-            let once = Request { url: &at, headers, ..request.clone() };
-            // The time that others need is not this server's.
-            let user = User::of(&self.credentials, request.url, &at);
-            let route = self.route(&at, &user).map_err(|error| error.endpoint(&at))?;
-            let home = self.pool.home(route, purpose).await;
-            let mut exchange = match timeout(answer_max, self.once(&once, home, user)).await {
-                Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
-                Err(_) => {
-                    let message = format!("no answer within {} s", answer_max.as_secs_f64());
-                    return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
+    ) -> Boxed<'a, Result<Exchange>> {
+        Box::pin(async move {
+            let mut at = request.url.clone();
+            let mut headers = request.headers.clone();
+            let mut redirects = Vec::new();
+            for _ in 0..=REDIRECTS_MAX {
+                let once = Request { url: &at, headers, ..request.clone() };
+                // The time that others need is not this server's.
+                let user = User::of(&self.credentials, request.url, &at);
+                let route = self.route(&at, &user).map_err(|error| error.endpoint(&at))?;
+                let home = self.pool.home(route, purpose).await;
+                let mut exchange = match timeout(answer_max, self.once(&once, home, user)).await {
+                    Ok(outcome) => outcome.map_err(|error| at_endpoint(error, &at))?,
+                    Err(_) => {
+                        let message = format!("no answer within {} s", answer_max.as_secs_f64());
+                        return Err(Error::new(ErrorKind::Timeout, message).endpoint(&at));
+                    }
+                };
+                let Some(next) = self.lead(request.method, request.url, &at, &exchange.response.head)? else {
+                    exchange.redirects = redirects;
+                    return Ok(exchange);
+                };
+                redirects.push((at.clone(), exchange.response.head.headers.clone()));
+                headers = once.headers;
+                if !next.same_endpoint(&at) {
+                    headers.retain(|(name, _)| travels(name));
                 }
-            };
-            let Some(next) = self.lead(request.method, request.url, &at, &exchange.response.head)? else {
-                exchange.redirects = redirects;
-                return Ok(exchange);
-            };
-            redirects.push((at.clone(), exchange.response.head.headers.clone()));
-            headers = once.headers;
-            if !next.same_endpoint(&at) {
-                headers.retain(|(name, _)| travels(name));
+                exchange.finish().await;
+                at = next;
             }
-            exchange.finish().await;
-            at = next;
-        }
-        Err(redirect_loop().endpoint(request.url))
+            Err(redirect_loop().endpoint(request.url))
+        })
     }
 
     /// One request without redirects. When an idle connection turns out to be closed, it is sent again on a

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{
     IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
 };
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
+use gridlane_core::{Boxed, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
 use gridlane_net::Dialer;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
@@ -196,60 +196,63 @@ impl Client {
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.
-    pub(super) async fn exchange(
-        &self,
-        url: &Url,
-        more_cgi: &str,
+    pub(super) fn exchange<'a>(
+        &'a self,
+        url: &'a Url,
+        more_cgi: &'a str,
         purpose: Purpose,
-        make: &Make<'_>,
+        make: &'a Make<'_>,
         expect: Expect,
-        take: &mut Take<'_>,
-    ) -> Result<(Connection, Url)> {
-        if !url.scheme().is_root() {
-            let message = format!("{}:// is not XRootD's protocol", url.scheme().name());
-            return Err(Error::new(ErrorKind::Unsupported, message).endpoint(url));
-        }
-        if url.wire_path().contains(&b'?') {
-            let message = "a name with a question mark cannot be written in XRootD's protocol";
-            return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
-        }
-        let mut way = Way::new(url.clone());
-        let (mut was_sent, mut has_taken) = (false, false);
-        let (began, mut pause) = (Instant::now(), RECONNECT_PAUSE);
-        loop {
-            let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
-            let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
-            let request = make(PathArg::with_cgi(way.at.wire_path(), cgi), way.was_led());
-            let came = self.ask(&way, purpose, (&request, expect), take, &mut was_sent, &mut has_taken).await;
-            let (error, code) = match came {
-                Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
-                Ok(Came::Elsewhere(redirect)) => {
-                    way.follow(&redirect, |to| self.credentials.may_see(url, to))?;
+        take: &'a mut Take<'_>,
+    ) -> Boxed<'a, Result<(Connection, Url)>> {
+        Box::pin(async move {
+            if !url.scheme().is_root() {
+                let message = format!("{}:// is not XRootD's protocol", url.scheme().name());
+                return Err(Error::new(ErrorKind::Unsupported, message).endpoint(url));
+            }
+            if url.wire_path().contains(&b'?') {
+                let message = "a name with a question mark cannot be written in XRootD's protocol";
+                return Err(Error::new(ErrorKind::Unsupported, message).fault(Fault::Caller).endpoint(url));
+            }
+            let mut way = Way::new(url.clone());
+            let (mut was_sent, mut has_taken) = (false, false);
+            let (began, mut pause) = (Instant::now(), RECONNECT_PAUSE);
+            loop {
+                let cgi = cgi_for_servers(way.at.cgi().unwrap_or_default());
+                let cgi = merge_cgi(&cgi, more_cgi.as_bytes());
+                let request = make(PathArg::with_cgi(way.at.wire_path(), cgi), way.was_led());
+                let came =
+                    self.ask(&way, purpose, (&request, expect), take, &mut was_sent, &mut has_taken).await;
+                let (error, code) = match came {
+                    Ok(Came::Done(connection)) => return Ok((*connection, way.at)),
+                    Ok(Came::Elsewhere(redirect)) => {
+                        way.follow(&redirect, |to| self.credentials.may_see(url, to))?;
+                        continue;
+                    }
+                    Ok(Came::Failed(error, code)) => (error, code),
+                    Err(error) => (error, None),
+                };
+                let error = match error.endpoint_text() {
+                    Some(_) => error,
+                    None => error.endpoint(&way.at),
+                };
+                let may_come = purpose == Purpose::Question && began.elapsed() < self.connect_max;
+                if error.is_unreached() && may_come && way.is_at_origin() {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
                     continue;
                 }
-                Ok(Came::Failed(error, code)) => (error, code),
-                Err(error) => (error, None),
-            };
-            let error = match error.endpoint_text() {
-                Some(_) => error,
-                None => error.endpoint(&way.at),
-            };
-            let may_come = purpose == Purpose::Question && began.elapsed() < self.connect_max;
-            if error.is_unreached() && may_come && way.is_at_origin() {
-                tokio::time::sleep(pause).await;
-                pause = (2 * pause).min(RECONNECT_PAUSE_MAX);
-                continue;
+                if has_taken {
+                    // Whoever took a part of the answer cannot give it back.
+                    return Err(error);
+                }
+                if was_sent && code.is_none() && !is_repeatable(&request) {
+                    // It may have been done: another server would do it once more.
+                    return Err(error);
+                }
+                way.avoid(error, code)?;
             }
-            if has_taken {
-                // Whoever took a part of the answer cannot give it back.
-                return Err(error);
-            }
-            if was_sent && code.is_none() && !is_repeatable(&request) {
-                // It may have been done: another server would do it once more.
-                return Err(error);
-            }
-            way.avoid(error, code)?;
-        }
+        })
     }
 
     /// Asks one server, for as long as it says that we should wait. `was_sent` becomes whether it may have heard the
