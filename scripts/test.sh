@@ -26,11 +26,21 @@ step 'layers' sh scripts/check-layers.sh
 step 'import cycles' python3 scripts/check-cycles.py
 step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
+step 'build of the tests' cargo test --workspace --locked --no-run --quiet
+# The documentation is made beside the tests, which wait a lot; a moment later, since whichever cargo is second waits for the first
+# until that has built what it needs.
+pages=$(mktemp)
+(sleep 2 && RUSTDOCFLAGS='-D warnings' exec cargo doc --workspace --no-deps --locked --quiet) >"$pages" 2>&1 &
+documentation=$!
+trap 'kill "$documentation" 2>/dev/null; rm -f "$pages"' EXIT
 # Words on purpose.
 # shellcheck disable=SC2046
 step 'tests' cargo test --workspace --locked --no-fail-fast -- --test-threads 3 $(printf -- '--skip %s ' $measuring)
+wait "$documentation" || {
+    cat "$pages"
+    exit 1
+}
 # shellcheck disable=SC2086
 step 'tests that measure' cargo test --workspace --locked --test it -- --test-threads 1 $measuring
-step 'documentation' env RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 
 printf '\nAll checks passed in %s s.\n' "$(($(date +%s) - started))"
