@@ -32,7 +32,7 @@ step 'build of the tests' cargo test --workspace --locked --no-run --quiet
 pages=$(mktemp)
 (sleep 2 && RUSTDOCFLAGS='-D warnings' exec cargo doc --workspace --no-deps --locked --quiet) >"$pages" 2>&1 &
 documentation=$!
-trap 'kill "$documentation" 2>/dev/null; rm -f "$pages"' EXIT
+trap 'kill "$documentation" 2>/dev/null || true; rm -f "$pages"' EXIT
 # Words on purpose.
 # shellcheck disable=SC2046
 step 'tests' cargo test --workspace --locked --no-fail-fast -- --test-threads 3 $(printf -- '--skip %s ' $measuring)
@@ -40,6 +40,7 @@ wait "$documentation" || {
     cat "$pages"
     exit 1
 }
+trap 'rm -f "$pages"' EXIT
 # shellcheck disable=SC2086
 step 'tests that measure' cargo test --workspace --locked --test it -- --test-threads 1 $measuring
 

@@ -47,6 +47,7 @@ pub(super) fn difference(before: &Identity, now: &Identity) -> String {
     match (before.size_bytes, now.size_bytes) {
         (Some(before), Some(now)) if before != now => format!("from {before} to {now} bytes"),
         _ if now.validator.is_none() => "the server no longer says which version it has".to_owned(),
+        _ if before.validator.is_none() => "the server did not say before which version it has".to_owned(),
         _ => "its version is another one".to_owned(),
     }
 }
