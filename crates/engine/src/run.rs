@@ -791,6 +791,9 @@ impl<'a> Run<'a> {
         // Lanes finish the write they are in; then the journal tells of all that was written. If it cannot,
         // the first failure is still the one to report: a full disk fails both.
         let _ = self.close_lanes().await;
+        // What a lane was writing while its source turned out to be wrong is not to be continued.
+        let late = self.target.ledger().forget_refused();
+        self.wrong_bytes += self.bytes_of_this_run(&late);
         let _ = self.journal();
         let has_none = self.target.ledger().pieces().next().is_none();
         // Kept across a failure to reach anybody: an earlier run's bytes that could not be judged yet.

@@ -391,6 +391,24 @@ fn a_metalink_with_wrong_checksums_leaves_nothing() {
     }
 }
 
+/// Of some copies, a piece is being written at the moment when its source turns out to be wrong.
+#[test]
+fn copies_from_sources_of_another_size_leave_nothing() {
+    let bytes = content(2018, 4 * MIB);
+    let servers = [bare(&bytes, 0), bare(&bytes, 0)];
+    let mut file = Described::new("f", &bytes, &[servers[0].url("f"), servers[1].url("f")]);
+    file.size = Some(bytes.len() - 1);
+    let scratch = Scratch::new();
+    let link = scratch.file("f.meta4", meta4(&[file]).as_bytes());
+    let copies: Vec<_> =
+        (0..96).map(|number| cp_impatient(&link, scratch.join(number.to_string()))).collect();
+    let copies: Vec<_> = copies.into_iter().map(Running::start).collect();
+    for copy in copies {
+        copy.wait().fails(8, "peer", false, &[]);
+    }
+    assert_eq!(scratch.names(), ["f.meta4"]);
+}
+
 #[test]
 fn what_the_caller_says_counts_before_the_metalink() {
     let bytes = content(2012, MIB);
