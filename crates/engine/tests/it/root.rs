@@ -342,7 +342,9 @@ async fn fetch_with_three(client: &Client, site: &Site, url: &Url) -> (engine::O
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn further_connections_join_the_session() {
     let bytes = noise(40_000_000);
-    let site = Site::start(&bytes, Faults { rate: 100_000_000, ..Faults::default() }).await;
+    // The size, and with it that there is something for three, is known when the first has opened it.
+    let faults = Faults { rate: 100_000_000, opens_first: true, ..Faults::default() };
+    let site = Site::start(&bytes, faults.clone()).await;
     let (outcome, found) = fetch_with_three(&client(), &site, &site.url).await;
     assert!(found.unwrap() == bytes);
     assert_eq!(outcome.report.sources[0].connections, 3);
@@ -350,8 +352,7 @@ async fn further_connections_join_the_session() {
     // As over TLS.
     let dir = tempfile::tempdir().unwrap();
     let (config, trust) = certificate(dir.path());
-    let faults = Faults { tls: Some((config, ServerFlags::NONE)), rate: 100_000_000, ..Faults::default() };
-    let site = Site::start(&bytes, faults).await;
+    let site = Site::start(&bytes, Faults { tls: Some((config, ServerFlags::NONE)), ..faults }).await;
     let (_, found) = fetch_with_three(&client_that_trusts(trust), &site, &site.roots()).await;
     assert!(found.unwrap() == bytes);
     assert!(site.count("bind") >= 2 && site.count("open") == 1, "{:?}", site.log());

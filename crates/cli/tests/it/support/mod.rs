@@ -35,10 +35,10 @@ use gridlane_core::{Checksum, ChecksumKind};
 use tempfile::TempDir;
 
 /// The longest any single run or wait may take: far beyond what a loaded two-core machine needs.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(180);
 
 /// For what would take for ever, or until the client's patience of a minute ends, if it went wrong.
-pub(crate) const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(45);
 
 pub(crate) const MIB: usize = 1024 * 1024;
 

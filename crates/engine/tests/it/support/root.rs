@@ -67,6 +67,8 @@ pub(crate) struct Faults {
     pub(crate) opens_with: Option<u64>,
     /// Opens nothing before it was asked what it has in another way.
     pub(crate) opens_last: bool,
+    /// Says nothing of the file to those who ask without opening it, before somebody reads it.
+    pub(crate) opens_first: bool,
     /// Never answers when it is asked for a checksum; or it says, again and again, that it will.
     pub(crate) has_no_word: bool,
     /// A listing comes in so many parts with this time between them.
@@ -93,6 +95,7 @@ pub(crate) struct State {
     /// The connections that joined sessions, by session and number.
     joined: Mutex<HashMap<(SessionId, u8), Joined>>,
     was_asked: watch::Sender<bool>,
+    was_read: watch::Sender<bool>,
     /// Names of the requests, in order.
     pub(crate) log: Mutex<Vec<String>>,
 }
@@ -112,8 +115,9 @@ impl Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (counts, log, joined) = Default::default();
-        let was_asked = watch::Sender::new(false);
-        let state = Arc::new(State { bytes: bytes.to_vec(), faults, counts, joined, was_asked, log });
+        let (was_asked, was_read) = (watch::Sender::new(false), watch::Sender::new(false));
+        let state = State { bytes: bytes.to_vec(), faults, counts, joined, was_asked, was_read, log };
+        let state = Arc::new(state);
         let serving = state.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
@@ -238,7 +242,13 @@ impl State {
                 return Ok(());
             }
             match head.id {
-                RequestId::STAT | RequestId::QUERY => drop(self.was_asked.send_replace(true)),
+                RequestId::STAT | RequestId::QUERY => {
+                    self.was_asked.send_replace(true);
+                    if self.faults.opens_first {
+                        let _ = self.was_read.subscribe().wait_for(|was_read| *was_read).await;
+                    }
+                }
+                RequestId::READ | RequestId::PGREAD => drop(self.was_read.send_replace(true)),
                 RequestId::OPEN if self.faults.opens_last => {
                     let _ = self.was_asked.subscribe().wait_for(|was_asked| *was_asked).await;
                 }

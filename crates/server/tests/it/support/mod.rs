@@ -22,7 +22,7 @@ use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
 
 /// Longer than any wait of a passing test; a failing one ends with an error instead of hanging.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A server with a runtime of its own.
 pub(crate) struct TestServer {

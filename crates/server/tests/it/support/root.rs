@@ -14,7 +14,7 @@ use gridlane_xrd::request::{self, About, Close, Login, Open, PgWrite, ReadV, Seg
 use gridlane_xrd::{ErrorCode, Handle, PathArg, PathId, Request, RequestId, SessionId, Status, StreamId};
 
 /// Longer than any wait of a passing test.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A connection, logged in.
 pub(crate) struct RootClient {
