@@ -10,8 +10,11 @@ use crate::support::relay::{Arrival, Relay, Ways};
 use crate::support::xrootd::Xrootd;
 use crate::support::{Scratch, assert_copied};
 
-/// Long enough that nothing else takes as long.
-const DELAY: Duration = Duration::from_millis(60);
+/// Long enough that nothing else takes as long, nearly always.
+const DELAY: Duration = Duration::from_millis(150);
+/// On a busy machine what was sent together is not always taken together: the fewest round trips of so many copies are what
+/// one takes.
+const COPIES_MAX: usize = 5;
 const SIZE: usize = 600_000;
 
 fn relay(server: &Xrootd) -> Relay {
@@ -31,32 +34,35 @@ fn copied(mut command: Command, ca: &Path) {
     run(command).ok().verified(true);
 }
 
-#[test]
-fn the_first_byte_comes_after_three_round_trips() {
-    let bytes = random(61, SIZE);
+/// Copies a file over `scheme` until its first bytes come after `expected` round trips.
+fn first_bytes_come_after(expected: usize, scheme: &str, seed: u64) {
+    let bytes = random(seed, SIZE);
     let server = server_with(&bytes);
     let scratch = Scratch::new();
-    let target = scratch.join("f");
-    let relay = relay(&server);
-    copied(cp(relay.url("root", "f"), &target), &server.ca());
-    assert_copied(&target, &bytes);
-    // Connect; handshake, protocol, login and open in one flight; read.
-    let first = round_trips(&relay.arrivals(), FIRST_BYTES);
-    assert!(first <= 3, "{first} round trips: {:?}", relay.arrivals());
+    let mut seen = Vec::new();
+    for round in 0..COPIES_MAX {
+        let target = scratch.join(round.to_string());
+        let relay = relay(&server);
+        copied(cp(relay.url(scheme, "f"), &target), &server.ca());
+        assert_copied(&target, &bytes);
+        if round_trips(&relay.arrivals(), FIRST_BYTES) <= expected {
+            return;
+        }
+        seen.push(relay.arrivals());
+    }
+    panic!("{seen:?}");
 }
 
+/// Connect; handshake, protocol, login and open in one flight; read.
+#[test]
+fn the_first_byte_comes_after_three_round_trips() {
+    first_bytes_come_after(3, "root", 61);
+}
+
+/// Connect; handshake and protocol; TLS; login and open in one flight; read.
 #[test]
 fn over_tls_it_comes_after_five() {
-    let bytes = random(62, SIZE);
-    let server = server_with(&bytes);
-    let scratch = Scratch::new();
-    let target = scratch.join("f");
-    let relay = relay(&server);
-    copied(cp(relay.url("roots", "f"), &target), &server.ca());
-    assert_copied(&target, &bytes);
-    // Connect; handshake and protocol; TLS; login and open in one flight; read.
-    let first = round_trips(&relay.arrivals(), FIRST_BYTES);
-    assert!(first <= 5, "{first} round trips: {:?}", relay.arrivals());
+    first_bytes_come_after(5, "roots", 62);
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn the_second_file_needs_one_to_be_opened() {
     // What each more of them costs: open; read. What else is asked is asked beside that, but on a busy machine its answer
     // may be alone on the way: the fewest of some rounds are what it takes.
     let (mut two, mut four) = (usize::MAX, usize::MAX);
-    for round in 0..5 {
+    for round in 0..COPIES_MAX {
         two = two.min(one_after_another(2, round));
         four = four.min(one_after_another(4, round));
         if four <= two + 4 {

@@ -247,7 +247,7 @@ impl Captured {
     pub(crate) fn take_soon(&mut self) -> Vec<u8> {
         let start = Instant::now();
         let reads = || self.reader.as_ref().is_some_and(|reader| !reader.is_finished());
-        while reads() && start.elapsed() < Duration::from_millis(200) {
+        while reads() && start.elapsed() < Duration::from_secs(2) {
             std::thread::sleep(Duration::from_millis(1));
         }
         std::mem::take(&mut self.bytes.lock().unwrap())

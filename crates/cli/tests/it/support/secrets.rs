@@ -311,7 +311,8 @@ fn what_a_server_writes_is_searched() {
         let server = Server::with(&scratch.dir("export"), &["--access-log", log]);
         remember(name);
         run_curl(&["--output", "/dev/null", &server.url(name)]).ok();
-        let caught = std::thread::spawn(move || drop(server)).join();
+        // Asked to stop, it writes down first what it has served.
+        let caught = std::thread::spawn(move || server.stop("TERM").success()).join();
         let message = caught.expect_err("the leak is found").downcast::<String>().unwrap();
         let place = if log == "-" { "standard error" } else { log };
         assert!(message.contains(place) && !message.contains(name), "{message}");
