@@ -13,7 +13,8 @@ use crate::support::object::Object;
 use crate::support::rogue::Rogue;
 use crate::support::serve::Server;
 use crate::support::{
-    MIB, Scratch, assert_copied, content, journal_of, lone_user, needs_root, occupied_bytes, part_of, until,
+    MIB, Scratch, assert_copied, content, journal_of, lone_user, needs_root, occupied_bytes, part_of,
+    processor_time_s, until,
 };
 
 /// A write to it fails: nobody is at the other end.
@@ -155,7 +156,7 @@ fn time_in_which_the_client_was_stopped_is_nobodys_silence() {
             let mut command = cp(server.url_over(scheme, "f"), &target);
             // More than a busy machine is silent for.
             command.args(["--timeout", "6"]);
-            let bytes = &bytes;
+            let (bytes, server) = (&bytes, server.pid());
             scope.spawn(move || {
                 let mut copy = Running::start(command);
                 until("some of it has arrived", || {
@@ -163,9 +164,12 @@ fn time_in_which_the_client_was_stopped_is_nobodys_silence() {
                     occupied_bytes(&part_of(&target)) >= MIB as u64
                 });
                 copy.signal("STOP");
-                let stopped = Instant::now();
+                let (stopped, used_before_s) = (Instant::now(), processor_time_s(server));
                 // More than its patience, and less than that of the server.
                 until("it was stopped for long", || stopped.elapsed() > Duration::from_secs(9));
+                // Of what the server sent, the kernel has all that it takes: there is nothing to do.
+                let used_s = processor_time_s(server) - used_before_s;
+                assert!(used_s < 2.5, "{used_s} s of processor time for those who do not read");
                 copy.signal("CONT");
                 copy.wait().ok().verified(true);
                 assert_copied(&target, bytes);

@@ -12,7 +12,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::support::client::{Running, cp_r, gridlane, run};
 use crate::support::serve::Server;
 use crate::support::tree::{assert_same_trees, read_tree};
-use crate::support::{Scratch, content, end_answer};
+use crate::support::{Scratch, content, end_answer, is_long_run};
 
 /// Names that some program somewhere gets wrong, as files and as directories.
 fn make_awkward(dir: &Path) {
@@ -113,7 +113,7 @@ fn a_tree_comes_back_from_our_own_server_as_it_was() {
 #[test]
 fn thousands_of_files_go_up_and_down() {
     // `make test-long` has more patience.
-    let files = if std::env::var_os("GRIDLANE_LONG_TESTS").is_some() { 10_000 } else { 2_000 };
+    let files = if is_long_run() { 10_000 } else { 2_000 };
     const BYTES: usize = 100_000;
     // Names of the same bytes are links: a third of the writing is saved.
     const CONTENTS: usize = 101;

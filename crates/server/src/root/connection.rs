@@ -770,6 +770,8 @@ impl Connection {
         let now = match self.outbox.is_empty() && !self.wire.stream.has_unsent() {
             true => {
                 self.clock.full_since = None;
+                // Once it is over, it is no reason to look again.
+                self.clock.held_until = self.clock.held_until.filter(|until| *until > Instant::now());
                 return Ok(false);
             }
             false => Instant::now(),

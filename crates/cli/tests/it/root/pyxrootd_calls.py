@@ -173,6 +173,15 @@ def writing(base):
         assert ok(file.read()) == b"0123456789\0\0\0\0\0ab"
         ok(file.close())
     with client.File() as file:
+        # Further than 32 bits say; what is between is a hole.
+        ok(file.open(base + "far", OpenFlags.NEW | OpenFlags.UPDATE))
+        far = (1 << 32) + 4095
+        ok(file.write(b"far away", offset=far))
+        assert ok(file.stat(force=True)).size == far + 8
+        assert ok(file.read(far - 4, 12)) == b"\0" * 4 + b"far away"
+        ok(file.truncate(0))
+        ok(file.close())
+    with client.File() as file:
         ok(file.open(base + "kept", OpenFlags.UPDATE))
         assert ok(file.list_xattr()) == []
         ok(file.set_xattr([(listed("colour"), listed("blue")), (listed("shape"), listed("round"))]))

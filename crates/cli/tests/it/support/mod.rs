@@ -196,6 +196,19 @@ pub(crate) fn end_answer(mut stream: std::net::TcpStream) {
     let _ = std::io::copy(&mut stream, &mut std::io::sink());
 }
 
+/// Whether what takes long is wanted: `make test-long` says so.
+pub(crate) fn is_long_run() -> bool {
+    std::env::var_os("GRIDLANE_LONG_TESTS").is_some()
+}
+
+/// Seconds of processor time of all threads that a process has.
+pub(crate) fn processor_time_s(process: u32) -> f64 {
+    let of = |thread: fs::DirEntry| fs::read_to_string(thread.path().join("schedstat")).ok();
+    // Threads end meanwhile. The first number is in nanoseconds (proc_pid_schedstat in the kernel's documentation).
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten().filter_map(of);
+    threads.map(|text| text.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9).sum()
+}
+
 /// Waits until something is so.
 pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
