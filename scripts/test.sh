@@ -35,7 +35,7 @@ documentation=$!
 trap 'kill "$documentation" 2>/dev/null || true; rm -f "$pages"' EXIT
 # Words on purpose.
 # shellcheck disable=SC2046
-step 'tests' cargo test --workspace --locked --no-fail-fast -- --test-threads 3 $(printf -- '--skip %s ' $measuring)
+step 'tests' cargo test --workspace --locked --no-fail-fast -- --test-threads 6 $(printf -- '--skip %s ' $measuring)
 wait "$documentation" || {
     cat "$pages"
     exit 1
