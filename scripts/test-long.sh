@@ -5,8 +5,8 @@
 #   scripts/test-long.sh            all of it
 #   scripts/test-long.sh STEP...    some: suite timing fuzz garbage restarts
 #
-#   suite      everything that `make test` runs as tests, while both cores are busy with something else; not those that
-#              measure, which are about a machine that has nothing else to do
+#   suite      everything that `make test` runs as tests, twelve at a time, while both cores are busy with something else; not
+#              those that measure, which are about a machine that has nothing else to do
 #   timing     what waits for clocks, sockets or /proc, 20 times (LONG_ROUNDS), likewise
 #   fuzz       the smoke run of the fuzz targets with 500 000 inputs each (LONG_ITERATIONS), other ones each time
 #   garbage    garbage over root:// for ten minutes (LONG_GARBAGE_SECONDS)
@@ -69,7 +69,7 @@ under_load() { # command...
 
 suite() {
     # shellcheck disable=SC2086
-    cargo test --workspace --locked --no-fail-fast -- $skipped || return 1
+    cargo test --workspace --locked --no-fail-fast -- --test-threads 12 $skipped || return 1
 }
 
 # Keeps what a round says that fails, and goes on.
