@@ -72,11 +72,11 @@ fn roots_is_one_of_them() {
 
 #[test]
 fn the_https_one_can_be_killed() {
-    let mut site = Site::new(23, 48 * MIB, <[u8]>::to_vec);
+    let mut site = Site::new(23, 96 * MIB, <[u8]>::to_vec);
     let mut copy = Running::start(site.copy(&site.sources()));
     until("some has arrived", || {
         assert!(copy.is_running(), "it ended before a server could be killed");
-        occupied_bytes(&part_of(&site.target)) >= 16 * MIB as u64
+        occupied_bytes(&part_of(&site.target)) >= 8 * MIB as u64
     });
     let killed = site.gridlane.url_over("https", "f");
     site.gridlane.kill();
@@ -87,11 +87,11 @@ fn the_https_one_can_be_killed() {
 
 #[test]
 fn the_root_one_can_be_killed() {
-    let mut site = Site::new(24, 48 * MIB, <[u8]>::to_vec);
+    let mut site = Site::new(24, 96 * MIB, <[u8]>::to_vec);
     let mut copy = Running::start(site.copy(&site.sources()));
     until("some has arrived", || {
         assert!(copy.is_running(), "it ended before a server could be killed");
-        occupied_bytes(&part_of(&site.target)) >= 16 * MIB as u64
+        occupied_bytes(&part_of(&site.target)) >= 8 * MIB as u64
     });
     site.xrootd.kill();
     let outcome = copy.wait().ok();
