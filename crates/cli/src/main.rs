@@ -29,7 +29,7 @@ use clap::FromArgMatches;
 use gridlane_core::text::printable_lines;
 use gridlane_core::{Error, ErrorKind, Result};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, Global};
 use crate::output::{Output, tell, to_stderr};
 
 /// How long a server's thread for work that blocks is kept when there is none: for good.
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
             ExitCode::from(error.kind().exit_code())
         });
     }
-    let outcome = runtime(&cli.command).and_then(|runtime| {
+    let outcome = runtime(&cli.command, &cli.global).and_then(|runtime| {
         // On a thread of the runtime and not on this one: what it awaits happens there.
         let command = runtime.spawn(run(cli, output.clone()));
         let outcome = runtime.block_on(command).unwrap_or_else(|cause| {
@@ -113,7 +113,7 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
 
 /// As many threads as there are connections to keep busy. One connection on several threads moves from one
 /// to the other at every wake-up and costs a fifth more; what may wait for a disk has threads of its own.
-fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
+fn runtime(command: &Command, global: &Global) -> Result<tokio::runtime::Runtime> {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = match command {
         Command::Serve(_) => cores,
@@ -121,10 +121,10 @@ fn runtime(command: &Command) -> Result<tokio::runtime::Runtime> {
         Command::Cp(args) => cores.min((1 + args.mirror.len()) * args.streams.map_or(1, usize::from)),
         _ => 1,
     };
-    if !matches!(command, Command::Serve(_)) {
+    let Command::Serve(args) = command else {
         return threads::runtime(threads);
-    }
-    let blocking = serve::room::Threads::to_be_had(threads)?;
+    };
+    let blocking = serve::room::Threads::to_be_had(threads, serve::devices(args, global))?;
     let kept = blocking.kept;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .max_blocking_threads(blocking.blocking)

@@ -249,12 +249,17 @@ pub const PASSWORD_WAIT_MAX: Duration = Duration::from_secs(10);
 pub const CHAINS_KEPT_MAX: usize = 8192;
 /// How long a connection goes by what was found of its certificates, and a refused one is refused without a new look.
 pub const CHAIN_JUDGED_MAX_S: i64 = 60;
-/// Blocking disk operations at the same time on one export.
+/// Operations that may wait for one device at the same time, each on a thread.
 pub const DISK_OPERATIONS_MAX: usize = 64;
-/// Threads of a server beside those that serve connections. Every disk operation may begin one when the machine is
-/// busy, however short it is. Room for all that may hang at once: disk operations, checksums, and as many exports
-/// that were asked for their space.
-pub const BLOCKING_THREADS_MAX: usize = 128;
+/// Threads that one device may hold: operations that hang, and checksums on demand.
+pub const DEVICE_THREADS_MAX: usize = DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX;
+/// Devices of which each may hold as many threads as that. Where a server has more of them, they share these.
+pub const DEVICES_MAX: usize = 16;
+/// Threads of a server beside those that serve connections and those that devices may hold: passwords, the counting of
+/// quotas, and what takes over from a thread that begins to wait, for a moment, when the machine is busy.
+pub const BLOCKING_THREADS_SPARE: usize = 60;
+/// Threads for work that blocks of a server with one device.
+pub const BLOCKING_THREADS_MAX: usize = DEVICE_THREADS_MAX + BLOCKING_THREADS_SPARE;
 /// Threads that a server keeps at hand for work that blocks, from its start on: when no others can be had, checksums,
 /// passwords and waits for disks go on with these, and nothing waits for ever.
 pub const BLOCKING_THREADS_KEPT: usize = 8;
@@ -582,7 +587,8 @@ const _: () = {
     assert!(IDLE_CONNECTION_MAX.as_secs() * 2 < IDLE_MAX.as_secs());
     assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
     // Beyond it, threads that serve connections would wait for those that wait for a dead disk.
-    assert!(DISK_OPERATIONS_MAX + DIGESTS_RUNNING_MAX < BLOCKING_THREADS_MAX / 4 * 3);
+    assert!(DEVICE_THREADS_MAX < BLOCKING_THREADS_MAX / 4 * 3);
+    assert!(2 * BLOCKING_THREADS_KEPT < BLOCKING_THREADS_SPARE);
     // What is waited for is not forgotten meanwhile.
     assert!(GUESS_WAIT_MAX.as_secs() < GUESSES_AGE_MAX.as_secs());
     // Where there are few threads, half of them at least are for disks.

@@ -18,8 +18,7 @@ use gridlane_auth::Identity;
 use gridlane_core::text::printable_json;
 use gridlane_core::{Error, Result, limits};
 
-use crate::budget::{self, Budget, Lease};
-use crate::settings::Share;
+use gridlane_share::budget::{self, Budget, Lease, Share};
 
 /// Where requests are recorded. Clones write to the same place.
 #[derive(Clone)]
@@ -354,7 +353,7 @@ pub(crate) fn timestamp(moment: SystemTime) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Holder;
+    use gridlane_share::budget::Holder;
     use std::sync::{Condvar, Mutex};
 
     /// A reader that has stopped reading, until it goes on.

@@ -17,11 +17,11 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::budget::{self, Holder};
 use crate::connection::is_our_name;
 use crate::metrics::{CONTENT_TYPE, Kind, Page, Process};
 use crate::reply::{Payload, Reply};
 use crate::shared::{Current, Phase, Shared};
+use gridlane_share::budget::{self, Budget, Holder};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
@@ -250,9 +250,10 @@ async fn page(shared: &Shared, phase: Phase) -> String {
         "",
         "Operations that may wait for a disk, running now.",
     );
-    page.sample("", &[], shared.disk.running());
+    let turns = shared.exports.turns();
+    page.sample("", &[], turns.iter().map(|turns| turns.running()).sum::<usize>());
     page.family("disk_operations_waiting", Kind::Gauge, "", "Operations that wait for the end of others.");
-    page.sample("", &[], shared.disk.waiting());
+    page.sample("", &[], turns.iter().map(|turns| turns.waiting()).sum::<u64>());
     let digests = shared.digests.progress();
     page.family("digests_running", Kind::Gauge, "", "Checksums that are being computed on demand.");
     page.sample("", &[], digests.running);
@@ -359,18 +360,33 @@ async fn page(shared: &Shared, phase: Phase) -> String {
 /// What clients share: how much there is, how much of it one client has at most, how much is taken, and how often it was
 /// not enough.
 fn budgets(page: &mut Page, shared: &Shared) {
-    let all = shared.budgets.all();
-    page.family("budget_limit", Kind::Gauge, "", "How much there is of what clients share.");
-    for budget in all {
-        page.sample("", &[("budget", budget.name())], budget.share().all);
+    // Of those that each device has: all together.
+    let mut all: Vec<(&'static str, Vec<Arc<Budget>>)> = Vec::new();
+    let of_devices = shared.exports.turns().into_iter().flat_map(|turns| turns.budgets());
+    for budget in shared.budgets.all().map(Arc::clone).into_iter().chain(of_devices) {
+        match all.iter_mut().find(|(name, _)| *name == budget.name()) {
+            Some((_, same)) => same.push(budget),
+            None => all.push((budget.name(), vec![budget])),
+        }
     }
-    page.family("budget_share", Kind::Gauge, "", "How much of it one client has at most.");
-    for budget in all {
-        page.sample("", &[("budget", budget.name())], budget.share().one);
+    let sum =
+        |same: &[Arc<Budget>], of: fn(&Budget) -> usize| same.iter().map(|budget| of(budget)).sum::<usize>();
+    page.family("budget_limit", Kind::Gauge, "", "How much there is of what clients share.");
+    for (name, same) in &all {
+        page.sample("", &[("budget", name)], sum(same, |budget| budget.share().all));
+    }
+    page.family(
+        "budget_share",
+        Kind::Gauge,
+        "",
+        "How much of it one client has at most, of devices at each.",
+    );
+    for (name, same) in &all {
+        page.sample("", &[("budget", name)], same[0].share().one);
     }
     page.family("budget_used", Kind::Gauge, "", "How much of it is taken now.");
-    for budget in all {
-        page.sample("", &[("budget", budget.name())], budget.used());
+    for (name, same) in &all {
+        page.sample("", &[("budget", name)], sum(same, |budget| budget.used()));
     }
     page.family(
         "budget_short",
@@ -378,10 +394,11 @@ fn budgets(page: &mut Page, shared: &Shared) {
         "",
         "How often nothing was left at once: of one client's share, or of all.",
     );
-    for budget in all {
-        let (one, all) = budget.refused();
-        page.sample("_total", &[("budget", budget.name()), ("of", "client")], one);
-        page.sample("_total", &[("budget", budget.name()), ("of", "all")], all);
+    for (name, same) in &all {
+        let refused = same.iter().map(|budget| budget.refused());
+        let (one, all) = refused.fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        page.sample("_total", &[("budget", name), ("of", "client")], one);
+        page.sample("_total", &[("budget", name), ("of", "all")], all);
     }
 }
 

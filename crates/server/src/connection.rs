@@ -34,7 +34,6 @@ use crate::auth;
 use crate::auth::certificates::Shown;
 use crate::auth::keys::now_s;
 use crate::body::{Body, Inbox, Wire};
-use crate::budget::{self, Holder};
 use crate::client::{Client, Decided};
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
@@ -52,6 +51,7 @@ use crate::{
     admin, conditions, cors, delete, forwarded, gather, get, macaroons, mkcol, options, propfind, proppatch,
     put, relocate, transfer,
 };
+use gridlane_share::budget::{self, Holder};
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
 /// that asks for one file after the other would have them made anew for each.
@@ -355,7 +355,7 @@ impl Connection {
         let is_read = head.method != Method::Head && self.shared.pace.is_none() && !reply.tells_status;
         let mut is_whole = false;
         if let Some(small) = is_read.then(|| SmallPayload::of(&reply.payload)).flatten() {
-            match small.read(&self.shared.disk, &mut answer).await {
+            match small.read(&mut answer).await {
                 Ok(is_there) => is_whole = is_there,
                 Err(failure) => {
                     reply = complete(failure);
@@ -473,7 +473,7 @@ impl Connection {
         let origin = Origin::new(head, self.wire.stream.is_tls());
         if head.headers.contains("if") {
             let check = || conditions::check_if(shared, head, &origin, &spot);
-            let checked = Box::pin(shared.disk.run(check)).await;
+            let checked = Box::pin(spot.storage().turns().run(check)).await;
             if let Err(refusal) = checked {
                 return refusal;
             }
@@ -494,7 +494,7 @@ impl Connection {
                 }
             }
             Method::Put => Box::pin(put::answer(shared, &mut self.wire, head, path, &spot, body)).await,
-            Method::Delete => Box::pin(delete::answer(shared, head, path, &spot)).await,
+            Method::Delete => Box::pin(delete::answer(head, path, &spot)).await,
             Method::Propfind => {
                 Box::pin(propfind::answer(shared, &mut self.wire, head, path, &spot, body)).await
             }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io;
 use std::sync::Arc;
 
 use gridlane_core::{ChecksumKind, limits};
@@ -98,12 +99,6 @@ impl Outcome {
     }
 }
 
-/// Both ends of a file's copy.
-struct Begun {
-    object: Arc<dyn Object>,
-    upload: Box<dyn Upload>,
-}
-
 /// A directory that is being copied.
 struct Level {
     from: ObjectPath,
@@ -115,6 +110,16 @@ struct Level {
 }
 
 impl Copying<'_> {
+    /// Does something that may wait for the source.
+    async fn at_source<T>(&self, operation: impl FnOnce() -> T) -> T {
+        self.from.storage.turns().run(operation).await
+    }
+
+    /// Does something that may wait for the target.
+    async fn at_target<T>(&self, operation: impl FnOnce() -> T) -> T {
+        self.to.storage.turns().run(operation).await
+    }
+
     /// Copies a file, if it and what is at its target are as expected; returns what it was.
     pub(crate) async fn file(
         &self,
@@ -122,33 +127,40 @@ impl Copying<'_> {
         source_expectation: &Expectation,
         target_expectation: &Expectation,
     ) -> Result<Metadata, Trouble> {
-        let disk = &self.shared.disk;
-        let Begun { object, mut upload } = disk.run(|| self.begin(from, to, source_expectation)).await?;
+        let object = self.at_source(|| self.open(from, source_expectation)).await?;
+        let size_bytes = object.metadata().size_bytes;
+        let create = || self.to.storage.create(to, Some(size_bytes));
+        let mut upload = self.at_target(create).await.map_err(Trouble::of(End::Target))?;
         if let Err(trouble) = self.bytes(object.as_ref(), upload.as_mut()).await {
-            disk.run(|| drop(upload)).await;
+            self.at_target(|| drop(upload)).await;
             return Err(trouble);
         }
         let source = object.metadata().clone();
-        let commit = || {
+        let look = || {
             let checksums = self.shared.digests.at_hand(object.as_ref(), &ChecksumKind::OFFERED);
-            upload.keep_checksums(&checksums);
-            if !object.is_unchanged() {
+            object.is_unchanged().then_some(checksums)
+        };
+        let looked = self.at_source(look).await;
+        let commit = || {
+            let Some(checksums) = looked else {
+                drop(upload);
                 return Err(changed());
-            }
+            };
+            upload.keep_checksums(&checksums);
             if self.keeps_times {
                 upload.set_modified(source.modified).map_err(Trouble::of(End::Target))?;
             }
             let committed = upload.commit(target_expectation).map_err(Trouble::of(End::Target))?;
             Ok((committed, checksums))
         };
-        let (committed, checksums) = disk.run(commit).await?;
+        let (committed, checksums) = self.at_target(commit).await?;
         for checksum in checksums {
             self.shared.digests.remember(&committed.metadata, checksum);
         }
         Ok(source)
     }
 
-    fn begin(&self, from: &ObjectPath, to: &ObjectPath, expectation: &Expectation) -> Result<Begun, Trouble> {
+    fn open(&self, from: &ObjectPath, expectation: &Expectation) -> Result<Arc<dyn Object>, Trouble> {
         let Opened::File(object) = self.from.storage.open(from).map_err(Trouble::of(End::Source))? else {
             return Err(Trouble::of(End::Source)(StoreError::NotAFile));
         };
@@ -157,29 +169,57 @@ impl Copying<'_> {
         {
             return Err(Trouble::of(End::Source)(StoreError::Unexpected));
         }
-        let size_bytes = object.metadata().size_bytes;
-        if size_bytes > self.to.upload_bytes_max {
-            return Err(Trouble::of(End::Target)(StoreError::TooLarge));
+        match object.metadata().size_bytes > self.to.upload_bytes_max {
+            true => Err(Trouble::of(End::Target)(StoreError::TooLarge)),
+            false => Ok(object),
         }
-        let upload = self.to.storage.create(to, Some(size_bytes)).map_err(Trouble::of(End::Target))?;
-        Ok(Begun { object, upload })
     }
 
     async fn bytes(&self, object: &dyn Object, upload: &mut dyn Upload) -> Result<(), Trouble> {
         let size_bytes = object.metadata().size_bytes;
+        let is_at_one_device = Arc::ptr_eq(self.from.storage.turns(), self.to.storage.turns());
         let mut at = 0;
         while at < size_bytes {
             // Whoever waits for the client to leave gets a turn.
             yield_now().await;
-            let len = (size_bytes - at).min(STEP_BYTES);
-            let step = self.shared.disk.run(|| upload.copy_range(object, at, len)).await;
-            let copied = step.map_err(Trouble::of(End::Target))?;
+            let left = size_bytes - at;
+            let copied = match is_at_one_device {
+                true => {
+                    let step = || upload.copy_range(object, at, left.min(STEP_BYTES));
+                    self.at_target(step).await.map_err(Trouble::of(End::Target))?
+                }
+                false => self.part(object, upload, at, left).await?,
+            };
             if copied == 0 {
                 return Err(changed());
             }
             at += copied;
         }
         Ok(())
+    }
+
+    /// Copies one buffer of at most `left` bytes from one device to another; returns how many bytes that were. No operation waits
+    /// for both: a device that hangs holds no turns of the other.
+    async fn part(
+        &self,
+        object: &dyn Object,
+        upload: &mut dyn Upload,
+        at: u64,
+        left: u64,
+    ) -> Result<u64, Trouble> {
+        let mut buffer = self.shared.buffers.lend();
+        let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let buffer = &mut buffer[..wanted];
+        let failed = |cause: io::Error| Trouble::of(End::Source)(cause.into());
+        let count = match object.read_at_nowait(buffer, at).map_err(failed)? {
+            Some(count) => count,
+            None => self.at_source(|| object.read_at(buffer, at)).await.map_err(failed)?,
+        };
+        if count > 0 {
+            let write = || upload.write_at(&buffer[..count], at);
+            self.at_target(write).await.map_err(Trouble::of(End::Target))?;
+        }
+        Ok(count as u64)
     }
 
     /// Copies a directory to where nothing is, with what is in it unless the depth is 0. A failure of the directory
@@ -191,8 +231,7 @@ impl Copying<'_> {
         depth: Depth,
         outcome: &mut Outcome,
     ) -> Result<(), Reply> {
-        let disk = &self.shared.disk;
-        let (first, target) = disk.run(|| self.enter(from, to)).await.map_err(|trouble| trouble.reply)?;
+        let (first, target) = self.enter(from, to).await.map_err(|trouble| trouble.reply)?;
         if depth == Depth::Zero {
             return Ok(());
         }
@@ -200,7 +239,7 @@ impl Copying<'_> {
         while let Some(level) = levels.last_mut() {
             yield_now().await;
             let Some(entry) = level.waiting.pop_front() else {
-                match disk.run(|| level.read()).await {
+                match self.from.storage.turns().run(|| level.read()).await {
                     Ok(true) => {}
                     Ok(false) => drop(levels.pop()),
                     Err(error) => {
@@ -231,7 +270,7 @@ impl Copying<'_> {
                     let what = format!("a copy goes {} directories deep at most", limits::COPY_DEPTH_MAX);
                     Some(Trouble { end: End::Source, reply: Reply::failure(Status::FORBIDDEN, what) })
                 }
-                EntryKind::Directory => match disk.run(|| self.enter(&from, &to)).await {
+                EntryKind::Directory => match self.enter(&from, &to).await {
                     Ok((below, _)) => {
                         outcome.copied.add(&from, "");
                         levels.push(below);
@@ -275,14 +314,17 @@ impl Copying<'_> {
     }
 
     /// Begins a directory: makes it at the target, and opens it at the source.
-    fn enter(&self, from: &ObjectPath, to: &ObjectPath) -> Result<(Level, FileIdentity), Trouble> {
-        let source = self.from.storage.look(from).map_err(Trouble::of(End::Source))?;
-        let entries = self.from.storage.entries(from).map_err(Trouble::of(End::Source))?;
+    async fn enter(&self, from: &ObjectPath, to: &ObjectPath) -> Result<(Level, FileIdentity), Trouble> {
+        let open = || {
+            let source = self.from.storage.look(from)?;
+            Ok((source, self.from.storage.entries(from)?))
+        };
+        let (source, entries) = self.at_source(open).await.map_err(Trouble::of(End::Source))?;
         let make = || {
             self.to.storage.make_directory(to)?;
             self.to.storage.look(to)
         };
-        let target = make().map_err(Trouble::of(End::Target))?;
+        let target = self.at_target(make).await.map_err(Trouble::of(End::Target))?;
         let waiting = VecDeque::new();
         let level = Level { from: from.clone(), to: to.clone(), identity: source.identity, entries, waiting };
         Ok((level, target.identity))

@@ -8,10 +8,9 @@ use gridlane_store::{ObjectPath, Storage, StoreError};
 use crate::conditions;
 use crate::export::{Export, Spot};
 use crate::reply::Reply;
-use crate::shared::Shared;
 
 /// Removes what is there (RFC 4918, 9.6).
-pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
+pub(crate) async fn answer(head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
     if let Err(reply) = conditions::check_no_body(head) {
         return reply;
     }
@@ -22,7 +21,7 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, path: &ResourceP
     if spot.object.is_root() {
         return Reply::failure(Status::FORBIDDEN, "an export itself cannot be removed, only what is in it");
     }
-    let outcome = shared.disk.run(|| {
+    let outcome = spot.storage().turns().run(|| {
         let current = conditions::look(spot.storage(), &spot.object)?;
         let expectation = conditions::evaluate(head, current.as_ref())?;
         let is_directory = match &current {

@@ -20,9 +20,8 @@ use gridlane_store::{Metadata, Object, ObjectPath, Opened, Storage};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::watch;
 
-use crate::blocking::Disk;
-use crate::budget::{self, Budget, Lease};
 use crate::buffers::Buffers;
+use gridlane_share::{Lease, budget};
 
 /// Which bytes, by which algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -82,7 +81,6 @@ pub(crate) struct Progress {
 #[derive(Clone)]
 pub(crate) struct Digests {
     state: Arc<Mutex<State>>,
-    permits: Arc<Budget>,
     hashed_bytes: Arc<AtomicU64>,
     kept_max: usize,
 }
@@ -94,14 +92,9 @@ const TRIES_MAX: usize = 8;
 const SETTLED: Duration = Duration::from_millis(100);
 
 impl Digests {
-    /// So many computations at the same time.
-    pub(crate) fn new(permits: Arc<Budget>) -> Digests {
-        Digests {
-            state: Arc::default(),
-            permits,
-            hashed_bytes: Arc::default(),
-            kept_max: limits::DIGESTS_KEPT_MAX,
-        }
+    /// Of which none is known.
+    pub(crate) fn new() -> Digests {
+        Digests { state: Arc::default(), hashed_bytes: Arc::default(), kept_max: limits::DIGESTS_KEPT_MAX }
     }
 
     /// The checksums of a file that are in the table.
@@ -130,15 +123,14 @@ impl Digests {
     }
 
     /// The same, from where nobody may wait for a disk.
-    pub(crate) async fn kept(
-        &self,
-        disk: &Disk,
-        object: &dyn Object,
-        kinds: &[ChecksumKind],
-    ) -> Vec<Checksum> {
+    pub(crate) async fn kept(&self, object: &dyn Object, kinds: &[ChecksumKind]) -> Vec<Checksum> {
         let mut known = self.known(object.metadata());
         known.retain(|checksum| kinds.contains(&checksum.kind()));
-        if known.len() == kinds.len() { known } else { disk.run(|| self.at_hand(object, kinds)).await }
+        if known.len() == kinds.len() {
+            known
+        } else {
+            object.turns().run(|| self.at_hand(object, kinds)).await
+        }
     }
 
     /// The checksums of an entry of a directory that need no reading of the file. It is opened if none by these
@@ -199,7 +191,7 @@ impl Digests {
             let permit = tokio::select! {
                 biased;
                 _ = asking.stage.wait_for(|stage| !matches!(stage, Stage::Waiting)) => None,
-                permit = self.permits.take(budget::current(), 1) => Some(permit),
+                permit = object.turns().digests().take(budget::current(), 1) => Some(permit),
             };
             if let Some(permit) = permit
                 && let Some((sender, done_bytes)) = self.start(&key)
@@ -244,7 +236,6 @@ impl Digests {
     /// to read it here than to have somebody else do it. `None` of any other.
     pub(crate) async fn at_once(
         &self,
-        disk: &Disk,
         buffers: &Arc<Buffers>,
         object: &dyn Object,
         kind: ChecksumKind,
@@ -273,7 +264,7 @@ impl Digests {
             self.remember(metadata, checksum.clone());
             if may_keep {
                 // If not, it is computed again when it is asked for again: nobody is worse off.
-                let _ = disk.run(|| object.keep_checksum(&checksum)).await;
+                let _ = object.turns().run(|| object.keep_checksum(&checksum)).await;
             }
         }
         Some(checksum)
@@ -417,14 +408,9 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Share;
-
-    fn permits(all: usize) -> Arc<Budget> {
-        Budget::new("test", Share { all, one: 1 })
-    }
 
     fn digests() -> Digests {
-        Digests::new(permits(2))
+        Digests::new()
     }
 
     #[test]
@@ -455,7 +441,7 @@ mod tests {
             let Ok(Opened::File(object)) = storage.open(&path) else { panic!("a file") };
             object
         };
-        let (digests, disk, buffers) = (digests(), Disk::of(permits(2)), Arc::default());
+        let (digests, buffers) = (digests(), Arc::default());
         for (len, kind, is_quick) in [
             (0, ChecksumKind::Adler32, true),
             (limits::IO_BYTES, ChecksumKind::Crc32c, true),
@@ -463,7 +449,7 @@ mod tests {
             (1000, ChecksumKind::Md5, false),
         ] {
             let object = open(len);
-            let checksum = digests.at_once(&disk, &buffers, object.as_ref(), kind, false).await;
+            let checksum = digests.at_once(&buffers, object.as_ref(), kind, false).await;
             assert_eq!(checksum.is_some(), is_quick, "{len} {kind}");
             if is_quick {
                 assert_eq!(checksum, digests.of(&object, kind, false).await);

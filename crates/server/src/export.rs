@@ -7,6 +7,7 @@ use gridlane_auth::policy::{Reason, Template, Who};
 use gridlane_auth::{Decision, Grants, Operation, Policy, Rule};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url, limits};
 use gridlane_dav::ResourcePath;
+use gridlane_share::Turns;
 use gridlane_store::{ObjectPath, Storage};
 
 use crate::auth::challenge::Asking;
@@ -250,6 +251,18 @@ impl Exports {
         }
         let rules = Arc::new(Rules { policy, asking });
         Ok(Exports { all: exports.into_iter().map(Arc::new).collect(), rules })
+    }
+
+    /// The turns of the devices that they are on, each once.
+    pub(crate) fn turns(&self) -> Vec<&Arc<Turns>> {
+        let mut found: Vec<&Arc<Turns>> = Vec::new();
+        for export in self.iter() {
+            let turns = export.storage.turns();
+            if found.iter().all(|known| !Arc::ptr_eq(known, turns)) {
+                found.push(turns);
+            }
+        }
+        found
     }
 
     /// All of them.

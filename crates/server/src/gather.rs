@@ -17,7 +17,6 @@ use gridlane_core::{ByteRange, limits};
 use gridlane_dav::Multipart;
 use gridlane_store::{Object, StoreError};
 
-use crate::blocking::Disk;
 use crate::get::being_changed;
 use crate::reply::{Payload, Reply};
 use crate::transfer::{self, Sender};
@@ -153,8 +152,7 @@ async fn flush(
     ending: Ending,
     last: Last,
 ) -> Result<(), Failure> {
-    sender.has_waited |=
-        fill(&layout.holes, &sender.shared.disk, object, buffer).await.map_err(Failure::Source)?;
+    sender.has_waited |= fill(&layout.holes, object, buffer).await.map_err(Failure::Source)?;
     if last == Last::Yes {
         sender.check_unchanged(object).await.map_err(Failure::Source)?;
     }
@@ -206,14 +204,14 @@ impl<'a> SmallPayload<'a> {
 
     /// Puts all of its bytes behind those that are in `answer`; none, and `false`, when there are fewer by now. What goes
     /// wrong here is still an answer.
-    pub(crate) async fn read(self, disk: &Disk, answer: &mut Vec<u8>) -> Result<bool, Reply> {
+    pub(crate) async fn read(self, answer: &mut Vec<u8>) -> Result<bool, Reply> {
         let start = answer.len();
         answer.resize(start + self.len, 0);
         let filled = match self.parts {
             // By far the most frequent, and it needs no list of its one hole.
             Parts::One(range) => {
                 let hole = Hole { place: start..answer.len(), offset: range.start() };
-                fill(std::slice::from_ref(&hole), disk, self.object, answer).await
+                fill(std::slice::from_ref(&hole), self.object, answer).await
             }
             Parts::Many(parts) => {
                 let mut layout = Layout::new(start);
@@ -223,12 +221,12 @@ impl<'a> SmallPayload<'a> {
                         Piece::File(range) => layout.hole(range.start(), range.len() as usize),
                     }
                 }
-                fill(&layout.holes, disk, self.object, answer).await
+                fill(&layout.holes, self.object, answer).await
             }
         };
         let is_unchanged = match filled {
             Ok(false) => self.object.is_unchanged(),
-            Ok(true) => Box::pin(disk.run(|| self.object.is_unchanged())).await,
+            Ok(true) => Box::pin(self.object.turns().run(|| self.object.is_unchanged())).await,
             // The data plane sends those that there are.
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
                 answer.truncate(start);
@@ -276,7 +274,7 @@ impl Layout {
 }
 
 /// Fills all holes; returns whether a device may have been waited for.
-async fn fill(holes: &[Hole], disk: &Disk, object: &dyn Object, buffer: &mut [u8]) -> io::Result<bool> {
+async fn fill(holes: &[Hole], object: &dyn Object, buffer: &mut [u8]) -> io::Result<bool> {
     let mut left = holes;
     while let [hole, rest @ ..] = left {
         if object.read_at_nowait(&mut buffer[hole.place.clone()], hole.offset)? != Some(hole.place.len()) {
@@ -288,7 +286,7 @@ async fn fill(holes: &[Hole], disk: &Disk, object: &dyn Object, buffer: &mut [u8
         return Ok(false);
     }
     let read = || left.iter().try_for_each(|hole| hole.read(object, buffer));
-    Box::pin(disk.run(read)).await.map(|()| true)
+    Box::pin(object.turns().run(read)).await.map(|()| true)
 }
 
 impl Hole {

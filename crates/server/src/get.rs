@@ -19,7 +19,6 @@ use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
 use crate::auth::presented::without_credential;
-use crate::budget;
 use crate::export::Spot;
 use crate::gather::SMALL_BYTES;
 use crate::mirrors::{self, Mirrored};
@@ -28,6 +27,7 @@ use crate::recent::Recent;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 use crate::wanted::Wanted;
+use gridlane_share::budget;
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
 pub(crate) async fn answer(
@@ -44,7 +44,7 @@ pub(crate) async fn answer(
         None => {
             recent.forget();
             let opened = match spot.storage().open_nowait(&spot.object) {
-                Ok(None) => Box::pin(shared.disk.run(|| spot.storage().open(&spot.object))).await,
+                Ok(None) => Box::pin(spot.storage().turns().run(|| spot.storage().open(&spot.object))).await,
                 Ok(Some(opened)) => Ok(opened),
                 Err(error) => Err(error),
             };
@@ -68,7 +68,7 @@ pub(crate) async fn answer(
         Ok(Opened::File(object))
             if head.method == Method::Get && object.settles_in(SystemTime::now()).is_some() =>
         {
-            match Box::pin(settled(shared, spot, object)).await {
+            match Box::pin(settled(spot, object)).await {
                 Ok(object) => {
                     recent.keep(spot, &object, began);
                     Box::pin(file(shared, head, path, spot, origin, object)).await
@@ -82,18 +82,14 @@ pub(crate) async fn answer(
             directory_reply(head).payload(Payload::Unmeasured)
         }
         // Kept elsewhere: the future of a file's answer would have room for it, and is copied.
-        Ok(Opened::Directory) => Box::pin(list(shared, head, path, spot)).await,
+        Ok(Opened::Directory) => Box::pin(list(head, path, spot)).await,
         Err(error) => Reply::store_failure(&error),
     }
 }
 
 /// A file that was changed a moment ago, as it is when the change is over: what changes it from now on shows when its last
 /// byte has been read. One that grows all the time is taken as it is, for what is there of it stays.
-async fn settled(
-    shared: &Shared,
-    spot: &Spot,
-    mut object: Arc<dyn Object>,
-) -> Result<Arc<dyn Object>, Reply> {
+async fn settled(spot: &Spot, mut object: Arc<dyn Object>) -> Result<Arc<dyn Object>, Reply> {
     let mut only_grows = true;
     for _ in 0..limits::FILE_SETTLE_TRIES {
         let Some(wait) = object.settles_in(SystemTime::now()) else { return Ok(object) };
@@ -104,7 +100,7 @@ async fn settled(
             true => Ok(None),
             false => spot.storage().open(&spot.object).map(Some),
         };
-        object = match shared.disk.run(look).await {
+        object = match spot.storage().turns().run(look).await {
             Ok(None) => return Ok(object),
             Ok(Some(Opened::File(now))) => {
                 only_grows &= now.metadata().size_bytes > object.metadata().size_bytes;
@@ -123,14 +119,15 @@ pub(crate) fn being_changed() -> Reply {
 }
 
 /// A directory's listing, when it is its turn.
-async fn list(shared: &Shared, head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
-    let turn = shared.budgets.listings.take(budget::current(), limits::LISTING_PAGE_BYTES);
+async fn list(head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
+    let turn = spot.storage().turns().listings().take(budget::current(), limits::LISTING_PAGE_BYTES);
     let Ok(mut lease) = timeout(limits::LISTING_WAIT_MAX, turn).await else {
         return Reply::failure(Status::SERVICE_UNAVAILABLE, "too many listings are being sent");
     };
     // The page as well: a hundred thousand lines take a tenth of a second.
     let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
-    let mut reply = shared.disk.run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
+    let mut reply =
+        spot.storage().turns().run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
     // A small one takes no memory worth counting: slow readers of those hinder nobody.
     if let Payload::Bytes(page) = &mut reply.payload
         && page.len() as u64 > SMALL_BYTES
@@ -181,7 +178,7 @@ async fn file(
             true => &[ChecksumKind::Adler32, ChecksumKind::Md5, ChecksumKind::Sha256],
             false => &[],
         };
-        let known = Box::pin(shared.digests.kept(&shared.disk, object.as_ref(), kinds)).await;
+        let known = Box::pin(shared.digests.kept(object.as_ref(), kinds)).await;
         return mirrored(&base).metalink(format, metadata.size_bytes, &known);
     }
     let Some(validators) = validators(metadata) else {
@@ -286,12 +283,12 @@ async fn tell_digests(
     best: Wanted,
     reply: Reply,
 ) -> Reply {
-    let (digests, disk) = (&shared.digests, &shared.disk);
+    let digests = &shared.digests;
     let kinds: Vec<ChecksumKind> = best.kinds().collect();
-    let (mut known, may_keep) = (digests.kept(disk, object.as_ref(), &kinds).await, spot.export.allow_write);
+    let (mut known, may_keep) = (digests.kept(object.as_ref(), &kinds).await, spot.export.allow_write);
     for kind in &kinds {
         if known.iter().all(|checksum| checksum.kind() != *kind) {
-            known.extend(digests.at_once(disk, &shared.buffers, object.as_ref(), *kind, may_keep).await);
+            known.extend(digests.at_once(&shared.buffers, object.as_ref(), *kind, may_keep).await);
         }
     }
     if known.len() == kinds.len() {
@@ -300,7 +297,7 @@ async fn tell_digests(
     let wanted = match head.method {
         Method::Head => best,
         _ => {
-            known = digests.kept(disk, object.as_ref(), &ChecksumKind::OFFERED).await;
+            known = digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await;
             let is_small = object.metadata().size_bytes <= limits::DIGEST_GET_BYTES_MAX;
             let is_offered = |kind: &ChecksumKind| {
                 is_small && kind.is_combinable() || known.iter().any(|checksum| checksum.kind() == *kind)

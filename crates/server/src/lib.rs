@@ -38,9 +38,7 @@
 pub mod access_log;
 mod admin;
 mod auth;
-mod blocking;
 mod body;
-mod budget;
 mod buffers;
 mod client;
 mod conditions;
@@ -77,9 +75,10 @@ mod wanted;
 
 pub use access_log::AccessLog;
 pub use export::{Compat, Export, READ_ONLY, open_to_anyone};
+pub use gridlane_share::Share;
 pub use server::{Control, Server, Summary};
 pub use settings::{
-    AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings, Share, Shares,
+    AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings, Shares,
 };
 pub use throttle::ClientLimits;
 

@@ -118,27 +118,12 @@ impl Drop for Passes<'_> {
 pub(crate) struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// Counts one for as long as what is returned lives.
-    pub(crate) fn one(&self) -> Counted<'_> {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Counted(self)
-    }
-
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// One of what a gauge counts.
-pub(crate) struct Counted<'a>(&'a Gauge);
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The same for a task of its own.
+/// One of what a gauge counts, for a task of its own.
 pub(crate) struct CountedIn {
     metrics: Arc<Metrics>,
     gauge: fn(&Metrics) -> &Gauge,
@@ -390,12 +375,12 @@ mod tests {
 
     #[test]
     fn a_page_is_open_metrics() {
-        let metrics = Metrics::default();
+        let metrics = Arc::new(Metrics::default());
         metrics.answered(Some(&Method::Get), Status::OK, Duration::from_millis(3));
         metrics.answered(Some(&Method::Get), Status::OK, Duration::from_secs(7200));
         metrics.answered(Some(&Method::Unknown("BREW".into())), Status::NOT_IMPLEMENTED, Duration::ZERO);
         metrics.answered(None, Status::BAD_REQUEST, Duration::ZERO);
-        let counted = metrics.open.one();
+        let counted = metrics.one(|metrics| &metrics.open);
         let mut page = Page::default();
         metrics.render(&mut page);
         page.family("x_bytes", Kind::Gauge, "bytes", "X.");

@@ -16,7 +16,7 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, spot: Spot) -> R
     if let Err(reply) = conditions::check_no_body(head) {
         return reply;
     }
-    let made = shared.disk.run(|| {
+    let made = spot.storage().turns().run(|| {
         let current = conditions::look(spot.storage(), &spot.object)?;
         conditions::evaluate(head, current.as_ref())?;
         if current.is_some() {

@@ -17,6 +17,7 @@ use gridlane_dav::webdav::Depth;
 use gridlane_dav::{
     ETag, EntryKind, Multistatus, PropfindRequest, Resource, ResourcePath, Status, media_type,
 };
+use gridlane_share::Turns;
 use gridlane_store::storage::Entries;
 use gridlane_store::{Metadata, ObjectPath, Storage, StoreError, StoreResult};
 
@@ -73,7 +74,11 @@ pub(crate) async fn answer(
         Ok(question) => question,
         Err(reply) => return reply,
     };
-    shared.disk.run(|| find(shared, head, path, spot, question)).await.unwrap_or_else(|reply| reply)
+    spot.storage()
+        .turns()
+        .run(|| find(shared, head, path, spot, question))
+        .await
+        .unwrap_or_else(|reply| reply)
 }
 
 /// The answer for a directory that exists only because exports are below it.
@@ -240,6 +245,10 @@ impl Lister {
 }
 
 impl Pieces for Lister {
+    fn turns(&self) -> &Arc<Turns> {
+        self.storage.turns()
+    }
+
     fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         self.fill(out).map_err(io::Error::other)
     }

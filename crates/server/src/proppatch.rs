@@ -36,7 +36,7 @@ pub(crate) async fn answer(
     };
     let origin = Origin::new(head, wire.stream.is_tls());
     let change = || change(head, path, spot, &origin, &request);
-    shared.disk.run(change).await.unwrap_or_else(|reply| reply)
+    spot.storage().turns().run(change).await.unwrap_or_else(|reply| reply)
 }
 
 fn change(

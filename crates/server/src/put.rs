@@ -9,6 +9,7 @@ use gridlane_core::{Checksum, ChecksumKind, Hasher};
 use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::webdav::overwrites;
 use gridlane_dav::{ETag, ResourcePath, Status, digest, timestamp};
+use gridlane_share::Turns;
 use gridlane_store::{Expectation, Metadata, StoreError, StoreResult, Upload};
 
 use crate::body::{Body, BodyError, Wire, invite};
@@ -73,7 +74,8 @@ async fn receive(
     let upload_bytes_max = spot.export.upload_bytes_max;
     check_head(head, path, upload_bytes_max)?;
     let overwrites = overwrites(&head.headers).map_err(conditions::refused)?;
-    let target = shared.disk.run(|| Target::find(spot, head, overwrites)).await?;
+    let turns = spot.storage().turns();
+    let target = turns.run(|| Target::find(spot, head, overwrites)).await?;
     let expected_bytes = match head.body {
         RequestBody::Known(len) => Some(len),
         RequestBody::Absent | RequestBody::Chunked => None,
@@ -82,7 +84,7 @@ async fn receive(
         prepare_parent(spot)?;
         Ok::<_, Failure>(spot.storage().create(&spot.object, expected_bytes)?)
     };
-    let mut upload = shared.disk.run(create).await?;
+    let mut upload = turns.run(create).await?;
     invite(wire, head, &mut Patience::new(&shared.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
     let wanted = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
@@ -93,16 +95,17 @@ async fn receive(
     kinds.push(ChecksumKind::Adler32);
     kinds.sort();
     kinds.dedup();
-    let checksums = match receive_body(shared, wire, body, upload.as_mut(), upload_bytes_max, &kinds).await {
-        Ok(checksums) => checksums,
-        Err(failure) => {
-            shared.disk.run(|| drop(upload)).await;
-            return Err(failure);
-        }
-    };
+    let checksums =
+        match receive_body(shared, wire, body, (upload.as_mut(), turns), upload_bytes_max, &kinds).await {
+            Ok(checksums) => checksums,
+            Err(failure) => {
+                turns.run(|| drop(upload)).await;
+                return Err(failure);
+            }
+        };
     promised.extend(body.trailers().map(digest::of_upload).unwrap_or_default());
     if let Some(reply) = compare(&promised, &checksums) {
-        shared.disk.run(|| drop(upload)).await;
+        turns.run(|| drop(upload)).await;
         return Err(reply.into());
     }
     let modified = head.headers.single(MODIFIED).and_then(timestamp::from_seconds);
@@ -113,7 +116,7 @@ async fn receive(
         upload.keep_checksums(&checksums);
         upload.commit(&target.expectation)
     };
-    let committed = match shared.disk.run(commit).await {
+    let committed = match turns.run(commit).await {
         Err(StoreError::Unexpected) => return Err(target.unexpected(spot).into()),
         committed => committed?,
     };
@@ -213,7 +216,7 @@ async fn receive_body(
     shared: &Shared,
     wire: &mut Wire,
     body: &mut Body,
-    upload: &mut dyn Upload,
+    (upload, turns): (&mut dyn Upload, &Turns),
     upload_bytes_max: u64,
     kinds: &[ChecksumKind],
 ) -> Result<Vec<Checksum>, Failure> {
@@ -234,7 +237,7 @@ async fn receive_body(
             hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
             upload.write_at(bytes, at)
         };
-        shared.disk.run(write).await?;
+        turns.run(write).await?;
         at += count as u64;
     }
 }

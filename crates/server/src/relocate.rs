@@ -13,7 +13,6 @@ use gridlane_dav::{Method, Multistatus, ResourcePath, Status, multistatus};
 use gridlane_store::{Expectation, Metadata, ObjectPath, Overwrite, Storage, StoreError};
 use tokio::time::timeout;
 
-use crate::budget;
 use crate::conditions::{self, refused};
 use crate::copying::{Copying, End, Outcome, Trouble};
 use crate::delete::remove_directory;
@@ -22,6 +21,7 @@ use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
+use gridlane_share::budget;
 
 /// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.
 const THIRD_PARTY: [&str; 4] =
@@ -125,15 +125,24 @@ fn prepare<'a>(
 }
 
 impl Task<'_> {
+    /// Does something that may wait for the source.
+    async fn at_source<T>(&self, operation: impl FnOnce() -> T) -> T {
+        self.from.storage().turns().run(operation).await
+    }
+
+    /// Does something that may wait for the target.
+    async fn at_target<T>(&self, operation: impl FnOnce() -> T) -> T {
+        self.to.storage().turns().run(operation).await
+    }
+
     async fn run(&self, origin: &Origin<'_>) -> Result<Reply, Reply> {
-        let disk = &self.shared.disk;
-        let mut before = disk.run(|| self.look()).await?;
+        let mut before = self.look().await?;
         if self.moves && self.is_within_export() {
-            match disk.run(|| self.rename(&before)).await {
+            match self.at_source(|| self.rename(&before)).await {
                 Err(StoreError::AcrossDevices) => {}
                 Err(StoreError::Unexpected) if self.overwrites && before.may == MayStore::New => {
-                    let is_taken =
-                        disk.run(|| conditions::look(self.to.storage(), &self.to.object)).await?.is_some();
+                    let look = || conditions::look(self.to.storage(), &self.to.object);
+                    let is_taken = self.at_target(look).await?.is_some();
                     let denied = self.to.check(Operation::Overwrite).err().filter(|_| is_taken);
                     return Err(denied.unwrap_or_else(|| Reply::store_failure(&StoreError::Unexpected)));
                 }
@@ -146,14 +155,14 @@ impl Task<'_> {
         // A tree holds descriptors, and a turn at the disk again and again, for as long as it takes.
         let mut turn = None;
         if before.source.is_directory() {
-            let copies = &self.shared.budgets.copies;
+            let copies = self.from.storage().turns().copies(self.to.storage().turns());
             let Ok(taken) = timeout(limits::COPY_WAIT_MAX, copies.take(budget::current(), 1)).await else {
                 let what = "too many directories are being copied";
                 return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
             };
             turn = Some(taken);
             // Others may have changed it meanwhile.
-            before = disk.run(|| self.look()).await?;
+            before = self.look().await?;
         }
         let copying = Copying {
             shared: self.shared,
@@ -165,7 +174,7 @@ impl Task<'_> {
         let replaced = before.target.is_some();
         if !before.source.is_directory() {
             if before.target.as_ref().is_some_and(Metadata::is_directory) {
-                disk.run(|| self.clear_target(&before)).await?;
+                self.at_target(|| self.clear_target(&before)).await?;
             }
             let expected = match (&before.target, before.may) {
                 _ if !self.overwrites => Expectation::Absent,
@@ -179,11 +188,11 @@ impl Task<'_> {
             if self.moves {
                 let expectation = Expectation::Tag(source.tag);
                 let remove = || self.from.storage().remove(&self.from.object, &expectation);
-                disk.run(remove).await.map_err(|error| Reply::store_failure(&error))?;
+                self.at_source(remove).await.map_err(|error| Reply::store_failure(&error))?;
             }
             return Ok(done(replaced));
         }
-        disk.run(|| self.clear_target(&before)).await?;
+        self.at_target(|| self.clear_target(&before)).await?;
         let mut outcome = Outcome::default();
         copying.tree(&self.from.object, &self.to.object, self.depth, &mut outcome).await?;
         if !outcome.is_clean() {
@@ -196,7 +205,7 @@ impl Task<'_> {
                 true => self.from.storage().remove_tree(&self.from.object).map(|()| true),
                 false => Ok(false),
             };
-            if !disk.run(remove).await.map_err(|error| Reply::store_failure(&error))? {
+            if !self.at_source(remove).await.map_err(|error| Reply::store_failure(&error))? {
                 let what = "something in the directory was changed while it was moved; it is still there, beside \
                             the copy";
                 return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
@@ -210,10 +219,10 @@ impl Task<'_> {
         Arc::ptr_eq(&self.from.export, &self.to.export)
     }
 
-    /// Refuses what can be seen to be impossible before anything is changed.
-    fn look(&self) -> Result<Before, Reply> {
-        let (from, to) = (self.from.storage(), self.to.storage());
-        let source = conditions::look(from, &self.from.object)?;
+    /// The source, and what is expected of it; refuses what can be seen of it to be impossible.
+    fn look_at_source(&self) -> Result<(Metadata, Expectation), Reply> {
+        let storage = self.from.storage();
+        let source = conditions::look(storage, &self.from.object)?;
         let expectation = conditions::evaluate(self.head, source.as_ref())?;
         let missing = || Reply::store_failure(&StoreError::NotFound);
         let source = source.ok_or_else(missing)?;
@@ -228,9 +237,16 @@ impl Task<'_> {
             if source.size_bytes > self.to.export.upload_bytes_max {
                 return Err(Reply::store_failure(&StoreError::TooLarge));
             }
-            from.open(&self.from.object).map_err(|error| Reply::store_failure(&error))?;
+            storage.open(&self.from.object).map_err(|error| Reply::store_failure(&error))?;
         }
-        let target = conditions::look(to, &self.to.object)?;
+        Ok((source, expectation))
+    }
+
+    /// Refuses what can be seen to be impossible before anything is changed. Each end is waited for by itself: one that hangs
+    /// holds no turns of the other.
+    async fn look(&self) -> Result<Before, Reply> {
+        let (source, expectation) = self.at_source(|| self.look_at_source()).await?;
+        let target = self.at_target(|| conditions::look(self.to.storage(), &self.to.object)).await?;
         // litmus means the directory that is to be replaced.
         let replaces_directory = target.as_ref().is_some_and(Metadata::is_directory);
         if self.forms.1 && !source.is_directory() && !replaces_directory {
@@ -252,7 +268,7 @@ impl Task<'_> {
         }
         let is_taken = target.is_some() && !replaces_directory;
         let may = self.to.may_store(is_taken).map_err(|denial| self.to.denied(denial))?;
-        self.check_apart(&source, target.as_ref())?;
+        self.check_apart(&source, target.as_ref()).await?;
         if self.to.object.is_root() {
             return Err(forbidden("an export itself cannot be replaced, only what is in it"));
         }
@@ -260,19 +276,25 @@ impl Task<'_> {
             let what = "something is at the Destination, and the request does not overwrite";
             return Err(Reply::failure(Status::PRECONDITION_FAILED, what));
         }
+        self.at_target(|| self.prepare_target()).await?;
+        Ok(Before { source, target, expectation, may })
+    }
+
+    /// Sees to the directory that the target is to be in.
+    fn prepare_target(&self) -> Result<(), Reply> {
         prepare_parent(&self.to)?;
         if let Some((parent, _)) = self.to.object.split_last()
-            && !conditions::look(to, &parent)?.is_some_and(|parent| parent.is_directory())
+            && !conditions::look(self.to.storage(), &parent)?.is_some_and(|parent| parent.is_directory())
         {
             // Before anything that is to be replaced is removed.
             return Err(Reply::store_failure(&StoreError::ParentMissing));
         }
-        Ok(Before { source, target, expectation, may })
+        Ok(())
     }
 
     /// Neither may be the other or be in it: a copy into itself has no end, and one onto what holds it would
     /// remove it first. By names, and by what is there, for links give one thing two names.
-    fn check_apart(&self, source: &Metadata, target: Option<&Metadata>) -> Result<(), Reply> {
+    async fn check_apart(&self, source: &Metadata, target: Option<&Metadata>) -> Result<(), Reply> {
         let (from, to) = (&self.from.object, &self.to.object);
         let refused = Err(forbidden("source and Destination are the same, or one is in the other"));
         let copies_alone = !self.moves && self.depth == Depth::Zero;
@@ -285,13 +307,15 @@ impl Task<'_> {
         if target.is_some_and(|target| target.is_directory() && is_source(target)) {
             return refused;
         }
-        if source.is_directory() && !copies_alone && any_above(self.to.storage(), to, is_source)? {
+        let to_is_below = || any_above(self.to.storage(), to, is_source);
+        if source.is_directory() && !copies_alone && self.at_target(to_is_below).await? {
             return refused;
         }
-        if let Some(target) = target.filter(|target| target.is_directory())
-            && any_above(self.from.storage(), from, |above| above.identity == target.identity)?
-        {
-            return refused;
+        if let Some(target) = target.filter(|target| target.is_directory()) {
+            let is_target = |above: &Metadata| above.identity == target.identity;
+            if self.at_source(|| any_above(self.from.storage(), from, is_target)).await? {
+                return refused;
+            }
         }
         Ok(())
     }

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Error, Result, limits};
 use gridlane_net::{Acceptor, Opening};
+use gridlane_share::budget::{self, Holder, Lease, Short};
+use gridlane_share::turns;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant as Deadline, sleep_until, timeout};
 
 use crate::admin;
-use crate::blocking;
-use crate::budget::{self, Holder, Lease, Short};
 use crate::connection::{Connection, Excess};
 use crate::metrics::{CountedIn, Metrics};
 use crate::root;
@@ -210,7 +210,7 @@ impl Server {
             bytes_out: metrics.bytes_out.get(),
             cut,
             panicked: crowd.panicked,
-            log_is_stalled: !blocking::in_place(finish),
+            log_is_stalled: !turns::in_place(finish),
         }
     }
 }
@@ -375,7 +375,7 @@ async fn tidy(current: Current) {
         let shared = Arc::clone(&current.borrow());
         for export in shared.exports.iter().filter(|export| export.allow_write) {
             let removal = || export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX);
-            if let Err(error) = shared.disk.run(removal).await {
+            if let Err(error) = export.storage.turns().run(removal).await {
                 shared
                     .access_log
                     .note(&format!("cannot remove abandoned uploads in {}: {error}", export.path));

@@ -16,6 +16,7 @@ use gridlane_auth::voms::VomsDir;
 use gridlane_auth::x509::Trust;
 use gridlane_core::{Network, limits};
 use gridlane_net::TrustedProxies;
+use gridlane_share::{DeviceShares, Share};
 use gridlane_store::Storage;
 
 use crate::access_log::AccessLog;
@@ -100,21 +101,12 @@ impl Settings {
             deadlines: Deadlines::default(),
         }
     }
-}
 
-/// How much there is of something, and how much of it one client has at most.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// For all.
-    pub all: usize,
-    /// For one client.
-    pub one: usize,
-}
-
-impl Share {
-    /// So much, and the usual part of it for one client.
-    pub fn of(all: usize) -> Share {
-        Share { all, one: (all / limits::CLIENT_PART).max(1) }
+    /// How many devices the exports are on: each has turns of its own.
+    pub fn devices(&self) -> usize {
+        let turns: HashSet<_> =
+            self.exports.iter().map(|export| Arc::as_ptr(export.storage.turns()).addr()).collect();
+        turns.len()
     }
 }
 
@@ -125,26 +117,16 @@ pub struct Shares {
     pub open_files: Share,
     /// Bytes of memory for requests and answers over root://.
     pub root_memory_bytes: Share,
-    /// Bytes of listings that were made and not sent.
-    pub listing_bytes: Share,
-    /// Disk operations at the same time.
-    pub disk_operations: Share,
-    /// Checksums computed on demand at the same time.
-    pub digests: Share,
-    /// Copies and moves within the server at the same time.
-    pub copies: Share,
+    /// What there is of each device.
+    pub device: DeviceShares,
 }
 
 impl Default for Shares {
     fn default() -> Shares {
-        let part = |all, one| Share { all, one };
         Shares {
             open_files: Share::of(limits::ROOT_OPEN_FILES_MAX),
             root_memory_bytes: Share::of(limits::ROOT_MEMORY_BYTES_MAX),
-            listing_bytes: Share::of(limits::LISTINGS_BYTES_MAX),
-            disk_operations: part(limits::DISK_OPERATIONS_MAX, limits::DISK_OPERATIONS_PER_CLIENT_MAX),
-            digests: part(limits::DIGESTS_RUNNING_MAX, limits::DIGESTS_PER_CLIENT_MAX),
-            copies: Share::of(limits::COPIES_MAX),
+            device: DeviceShares::default(),
         }
     }
 }

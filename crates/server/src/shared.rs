@@ -14,8 +14,6 @@ use crate::auth::certificates::Chains;
 use crate::auth::challenge::Asking;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
-use crate::blocking::Disk;
-use crate::budget::{Budget, Holder};
 use crate::buffers::Buffers;
 use crate::digests::Digests;
 use crate::export::Exports;
@@ -23,8 +21,9 @@ use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
-use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings, Share, Shares};
+use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings, Shares};
 use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
+use gridlane_share::budget::{Budget, Holder, Share};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
 /// a request that runs keeps the one that it began with.
@@ -49,7 +48,6 @@ pub(crate) struct Shared {
     pub(crate) access_log_level: LogLevel,
     pub(crate) audit_log: AccessLog,
     pub(crate) pace: Option<Pace>,
-    pub(crate) disk: Arc<Disk>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) digests: Digests,
     pub(crate) budgets: Arc<Budgets>,
@@ -69,7 +67,6 @@ pub(crate) struct Lasting {
     looking: Looking,
     /// How many generations there were before the next.
     generation: u64,
-    disk: Arc<Disk>,
     buffers: Arc<Buffers>,
     digests: Digests,
     budgets: Arc<Budgets>,
@@ -90,9 +87,8 @@ impl Lasting {
             passwords: Arc::new(passwords),
             looking: Looking::default(),
             generation: 0,
-            disk: Arc::new(Disk::of(Arc::clone(&budgets.disk_operations))),
             buffers: Arc::default(),
-            digests: Digests::new(Arc::clone(&budgets.digests)),
+            digests: Digests::new(),
             open_files: Arc::new(OpenFiles::of(Arc::clone(&budgets.open_files))),
             budgets,
             throttle: Arc::new(Throttle::new()),
@@ -119,6 +115,10 @@ impl Shared {
         let exports = Exports::new(settings.exports, settings.policy, Arc::clone(&asking))?;
         // Nothing fails from here on.
         lasting.budgets.resize(connections, settings.root.is_enabled, &settings.shares);
+        let devices = exports.turns();
+        for turns in &devices {
+            turns.resize(settings.shares.device.of_each(devices.len()));
+        }
         Ok(Shared {
             exports,
             asking,
@@ -138,7 +138,6 @@ impl Shared {
             access_log_level: settings.access_log_level,
             audit_log: settings.audit_log,
             pace: settings.limit_rate_bytes_per_s.map(Pace::new),
-            disk: lasting.disk,
             buffers: lasting.buffers,
             digests: lasting.digests,
             budgets: lasting.budgets,
@@ -162,7 +161,6 @@ impl Shared {
             passwords: Arc::clone(&self.passwords),
             looking: Arc::clone(&self.looking),
             generation: self.chains.generation() + 1,
-            disk: Arc::clone(&self.disk),
             buffers: Arc::clone(&self.buffers),
             digests: self.digests.clone(),
             budgets: Arc::clone(&self.budgets),
@@ -212,10 +210,6 @@ pub(crate) struct Budgets {
     pub(crate) turned_away: Arc<Budget>,
     pub(crate) open_files: Arc<Budget>,
     pub(crate) root_memory: Arc<Budget>,
-    pub(crate) listings: Arc<Budget>,
-    pub(crate) disk_operations: Arc<Budget>,
-    pub(crate) digests: Arc<Budget>,
-    pub(crate) copies: Arc<Budget>,
     pub(crate) admin: Arc<Budget>,
     /// Connections there that wait to be one of those.
     pub(crate) admin_waiting: Arc<Budget>,
@@ -233,17 +227,13 @@ impl Budgets {
             turned_away: Budget::new("turned_away", Share::of(limits::TURNED_AWAY_MAX)),
             open_files: Budget::new("root_files", shares.open_files),
             root_memory: Budget::new("root_memory_bytes", shares.root_memory_bytes),
-            listings: Budget::new("listing_bytes", shares.listing_bytes),
-            disk_operations: Budget::new("disk_operations", shares.disk_operations),
-            digests: Budget::new("digests", shares.digests),
-            copies: Budget::new("copies", shares.copies),
             admin: Budget::new("admin_connections", Share::of(limits::ADMIN_CONNECTIONS_MAX)),
             admin_waiting: Budget::new("admin_waiting", Share::of(limits::ADMIN_WAITING_MAX)),
         }
     }
 
     /// All of them, in the order of the documentation.
-    pub(crate) fn all(&self) -> [&Budget; 12] {
+    pub(crate) fn all(&self) -> [&Arc<Budget>; 8] {
         [
             &self.connections,
             &self.http,
@@ -251,10 +241,6 @@ impl Budgets {
             &self.turned_away,
             &self.open_files,
             &self.root_memory,
-            &self.listings,
-            &self.disk_operations,
-            &self.digests,
-            &self.copies,
             &self.admin,
             &self.admin_waiting,
         ]
@@ -272,10 +258,6 @@ impl Budgets {
             (&self.root, protocol),
             (&self.open_files, shares.open_files),
             (&self.root_memory, shares.root_memory_bytes),
-            (&self.listings, shares.listing_bytes),
-            (&self.disk_operations, shares.disk_operations),
-            (&self.digests, shares.digests),
-            (&self.copies, shares.copies),
         ] {
             budget.resize(share);
         }

@@ -9,13 +9,14 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Slot;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gridlane_auth::Identity;
 use gridlane_auth::token::verified::Fingerprint;
 use gridlane_core::{Time, limits};
+use gridlane_share::budget::host_of;
 
 use crate::shared::Pace;
 
@@ -83,10 +84,7 @@ pub(crate) enum Party {
 
 impl Party {
     pub(crate) fn client(address: IpAddr) -> Party {
-        Party::Client(match address.to_canonical() {
-            IpAddr::V4(address) => IpAddr::V4(address),
-            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
-        })
+        Party::Client(host_of(address))
     }
 
     /// Somebody in particular; `None` if nobody is. A macaroon is its own user's: whoever has it acts for them.

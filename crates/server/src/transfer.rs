@@ -108,7 +108,7 @@ impl<'a> Sender<'a> {
     pub(crate) async fn check_unchanged(&self, object: &dyn Object) -> io::Result<()> {
         // A file system that waited before may wait for this as well.
         let is_unchanged = match self.has_waited {
-            true => self.shared.disk.run(|| object.is_unchanged()).await,
+            true => object.turns().run(|| object.is_unchanged()).await,
             false => object.is_unchanged(),
         };
         if is_unchanged { Ok(()) } else { Err(changed()) }
@@ -174,7 +174,7 @@ impl<'a> Sender<'a> {
                 Some(count) => count,
                 None => {
                     self.has_waited = true;
-                    shared.disk.run(|| object.read_at(&mut buffer[..len - done], offset)).await?
+                    object.turns().run(|| object.read_at(&mut buffer[..len - done], offset)).await?
                 }
             };
             if count == 0 {
@@ -283,7 +283,8 @@ pub(crate) async fn send_pieces(
             return Ok(());
         }
         buffer.truncate(CHUNK_HEAD_BYTES);
-        has_more = shared.disk.run(|| rest.next(&mut buffer)).await?;
+        let turns = std::sync::Arc::clone(rest.turns());
+        has_more = turns.run(|| rest.next(&mut buffer)).await?;
     }
 }
 

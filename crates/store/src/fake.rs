@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind};
+use gridlane_share::Turns;
 use rustix::io::Errno;
 
 use crate::error::{StoreError, StoreResult};
@@ -20,7 +21,7 @@ use crate::writable::{WritableFile, WriteOptions};
 /// Far longer than anything takes in a test that passes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A gate in front of a disk: closed, every blocking read waits; open, none does.
+/// A gate in front of a disk: closed, whatever has to pass it waits; open, nothing does.
 #[derive(Clone, Default)]
 pub struct Gate {
     state: Arc<(Mutex<GateState>, Condvar)>,
@@ -39,7 +40,7 @@ impl Gate {
         Gate::default()
     }
 
-    /// Lets reads wait from now on.
+    /// Lets what comes wait from now on.
     pub fn close(&self) {
         self.change(|state| state.is_closed = true);
     }
@@ -49,7 +50,7 @@ impl Gate {
         self.change(|state| state.is_closed = false);
     }
 
-    /// Returns when at least `count` reads wait: no test needs to sleep. Panics when they do not come.
+    /// Returns when at least `count` operations wait: no test needs to sleep. Panics when they do not come.
     pub fn wait_for_waiting(&self, count: usize) {
         let (lock, changed) = &*self.state;
         let state = lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,10 +58,10 @@ impl Gate {
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         let waiting = state.waiting;
         drop(state);
-        assert!(waiting >= count, "{waiting} of {count} reads wait after {PATIENCE:?}");
+        assert!(waiting >= count, "{waiting} of {count} operations wait after {PATIENCE:?}");
     }
 
-    /// How many reads went through so far.
+    /// How many operations went through so far.
     pub fn passed(&self) -> usize {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner).passed
     }
@@ -88,30 +89,37 @@ impl Gate {
 macro_rules! delegate_names {
     () => {
         fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
+            self.wait_for_names();
             self.inner.look(path)
         }
 
         fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
+            self.wait_for_names();
             self.inner.is_link(path)
         }
 
         fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
+            self.wait_for_names();
             self.inner.entries(path)
         }
 
         fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.wait_for_names();
             self.inner.make_directory(path)
         }
 
         fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
+            self.wait_for_names();
             self.inner.remove(path, expectation)
         }
 
         fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.wait_for_names();
             self.inner.remove_directory(path)
         }
 
         fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
+            self.wait_for_names();
             self.inner.remove_tree(path)
         }
 
@@ -122,30 +130,37 @@ macro_rules! delegate_names {
             overwrite: Overwrite,
             expectation: &Expectation,
         ) -> StoreResult<bool> {
+            self.wait_for_names();
             self.inner.rename(from, to, overwrite, expectation)
         }
 
         fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
+            self.wait_for_names();
             self.inner.set_modified(path, modified)
         }
 
         fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
+            self.wait_for_names();
             self.inner.space(path)
         }
 
         fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
+            self.wait_for_names();
             self.inner.remove_abandoned(age)
         }
 
         fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
+            self.wait_for_names();
             self.inner.set_mode(path, mode)
         }
 
         fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
+            self.wait_for_names();
             self.inner.attribute_names(path)
         }
 
         fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
+            self.wait_for_names();
             self.inner.attribute(path, name)
         }
 
@@ -156,10 +171,12 @@ macro_rules! delegate_names {
             value: &[u8],
             must_be_new: bool,
         ) -> StoreResult<()> {
+            self.wait_for_names();
             self.inner.set_attribute(path, name, value, must_be_new)
         }
 
         fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
+            self.wait_for_names();
             self.inner.remove_attribute(path, name)
         }
     };
@@ -186,23 +203,46 @@ macro_rules! delegate_writable {
     };
 }
 
-/// A storage whose files are never in memory: every read, and every write in place, has to pass a [`Gate`].
+/// A storage whose files are never in memory: every read, and every write, has to pass a [`Gate`]. With
+/// [`with_names`](SlowStorage::with_names), whatever is about names and directories as well.
 pub struct SlowStorage<S> {
     inner: S,
     gate: Gate,
+    turns: Arc<Turns>,
+    names: Option<Gate>,
 }
 
 impl<S: Storage> SlowStorage<S> {
     /// `inner` behind `gate`.
     pub fn new(inner: S, gate: Gate) -> SlowStorage<S> {
-        SlowStorage { inner, gate }
+        SlowStorage { inner, gate, turns: Arc::default(), names: None }
+    }
+
+    /// With a gate (the same one, or another) in front of names and directories.
+    #[must_use]
+    pub fn with_names(mut self, gate: Gate) -> SlowStorage<S> {
+        self.names = Some(gate);
+        self
+    }
+
+    fn wait_for_names(&self) {
+        self.names.iter().for_each(Gate::pass);
+    }
+
+    fn object(&self, inner: Arc<dyn Object>) -> SlowObject {
+        SlowObject { inner, gate: self.gate.clone(), turns: Arc::clone(&self.turns) }
     }
 }
 
 impl<S: Storage> Storage for SlowStorage<S> {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+        self.wait_for_names();
         Ok(match self.inner.open(path)? {
-            Opened::File(inner) => Opened::File(Arc::new(SlowObject { inner, gate: self.gate.clone() })),
+            Opened::File(inner) => Opened::File(Arc::new(self.object(inner))),
             Opened::Directory => Opened::Directory,
         })
     }
@@ -210,21 +250,29 @@ impl<S: Storage> Storage for SlowStorage<S> {
     delegate_names!();
 
     fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-        self.inner.create(path, expected_bytes)
+        self.wait_for_names();
+        let inner = self.inner.create(path, expected_bytes)?;
+        Ok(Box::new(SlowUpload { inner, gate: self.gate.clone() }))
     }
 
     fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        self.wait_for_names();
         let inner = self.inner.open_writable(path, options)?;
-        Ok(Arc::new(SlowWritable { inner, gate: self.gate.clone() }))
+        Ok(Arc::new(SlowWritable { inner, gate: self.gate.clone(), turns: Arc::clone(&self.turns) }))
     }
 }
 
 struct SlowWritable {
     inner: Arc<dyn WritableFile>,
     gate: Gate,
+    turns: Arc<Turns>,
 }
 
 impl WritableFile for SlowWritable {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
     delegate_writable!();
 
     fn as_file(&self) -> Option<&File> {
@@ -255,12 +303,42 @@ impl WritableFile for SlowWritable {
     }
 }
 
-struct SlowObject {
-    inner: Arc<dyn Object>,
+struct SlowUpload {
+    inner: Box<dyn Upload>,
     gate: Gate,
 }
 
+impl Upload for SlowUpload {
+    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+        self.gate.pass();
+        self.inner.write_at(bytes, offset)
+    }
+
+    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
+        self.inner.set_modified(modified)
+    }
+
+    fn keep_checksums(&mut self, checksums: &[Checksum]) {
+        self.inner.keep_checksums(checksums);
+    }
+
+    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
+        self.gate.pass();
+        self.inner.commit(expectation)
+    }
+}
+
+struct SlowObject {
+    inner: Arc<dyn Object>,
+    gate: Gate,
+    turns: Arc<Turns>,
+}
+
 impl Object for SlowObject {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
     fn metadata(&self) -> &Metadata {
         self.inner.metadata()
     }
@@ -313,6 +391,9 @@ impl<S: Storage> FaultyStorage<S> {
         self
     }
 
+    /// It fails, and does not wait.
+    fn wait_for_names(&self) {}
+
     fn disk(&self) -> FaultyDisk {
         FaultyDisk { works_up_to: Arc::clone(&self.works_up_to), is_broken: self.is_broken }
     }
@@ -325,6 +406,10 @@ impl<S: Storage> FaultyStorage<S> {
 }
 
 impl<S: Storage> Storage for FaultyStorage<S> {
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
+    }
+
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
         Ok(match self.inner.open(path)? {
             Opened::File(inner) => {
@@ -375,6 +460,10 @@ struct FaultyWritable {
 }
 
 impl WritableFile for FaultyWritable {
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
+    }
+
     delegate_writable!();
 
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
@@ -404,6 +493,10 @@ struct FaultyObject {
 }
 
 impl Object for FaultyObject {
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
+    }
+
     fn metadata(&self) -> &Metadata {
         self.inner.metadata()
     }

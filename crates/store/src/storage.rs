@@ -21,6 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, limits};
+use gridlane_share::{Turns, turns};
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
@@ -86,6 +87,12 @@ pub enum Opened {
 
 /// A file, open for reading. It stays readable when it is replaced or removed meanwhile.
 pub trait Object: Send + Sync {
+    /// The turns of the device that it is on, which whatever may wait for that device takes one of. Of what never waits: those
+    /// of all that never do.
+    fn turns(&self) -> &Arc<Turns> {
+        turns::undivided()
+    }
+
     /// As of the moment of opening.
     fn metadata(&self) -> &Metadata;
 
@@ -314,6 +321,12 @@ impl From<bool> for Overwrite {
 /// Where a path goes through a link, the link is followed if it stays inside. What is at the end of a path
 /// is followed for looking and reading; removing, moving and replacing mean the link.
 pub trait Storage: Send + Sync {
+    /// The turns of the device that it is on, which whatever may wait for that device takes one of. Of what never waits: those
+    /// of all that never do.
+    fn turns(&self) -> &Arc<Turns> {
+        turns::undivided()
+    }
+
     /// What is known of the file or directory at `path`. Nothing is opened for reading.
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata>;
 

@@ -8,10 +8,12 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::sync::Arc;
 
 use crate::error::{StoreError, StoreResult};
 use crate::storage::{Committed, Metadata};
 use gridlane_core::{Checksum, limits};
+use gridlane_share::{Turns, turns};
 
 /// What has to be at a path, and what is to be there, when a file is opened to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,6 +84,12 @@ impl WriteOptions {
 /// Any number of threads may read and write it at the same time. What they write to the same place is one's or
 /// the other's, or a mixture. A write that fails may have changed a part.
 pub trait WritableFile: Send + Sync {
+    /// The turns of the device that it is on, which whatever may wait for that device takes one of. Of what never waits: those
+    /// of all that never do.
+    fn turns(&self) -> &Arc<Turns> {
+        turns::undivided()
+    }
+
     /// As of now. Of a file that nobody sees yet: what it will be, but for the times and the tag.
     fn metadata(&self) -> StoreResult<Metadata>;
 

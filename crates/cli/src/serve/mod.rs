@@ -11,6 +11,7 @@ mod tables;
 mod watch;
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -35,6 +36,15 @@ use self::watch::Watch;
 use crate::args::{Cli, Command, Global, ServeArgs};
 use crate::config;
 use crate::output::{self, error_value, print_event};
+
+/// How many devices the exports are on, as far as that can be told before anything else is looked at.
+pub(crate) fn devices(args: &ServeArgs, global: &Global) -> usize {
+    // What is wrong with the configuration is told when it is read again.
+    let Ok(tables) = settings::tables(args, global) else { return 1 };
+    let device = |plan: &tables::Plan| std::fs::metadata(&plan.directory).ok().map(|found| found.dev());
+    let devices: std::collections::HashSet<_> = tables.plans.iter().filter_map(device).collect();
+    devices.len()
+}
 
 /// How long a word to people may take: who reads it may have stopped reading.
 const SAY_MAX: Duration = Duration::from_secs(1);
@@ -67,7 +77,7 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let descriptors = room::raise_descriptors();
     let room = Room::of(descriptors);
     room.apply(&mut settings, args.client_files, descriptors)?;
-    for line in room.told(asked, descriptors).into_iter().filter(|_| !global.quiet) {
+    for line in room.told(&settings, asked, descriptors).into_iter().filter(|_| !global.quiet) {
         say(line);
     }
 

@@ -6,7 +6,9 @@ use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::thread::JoinHandle;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
-use gridlane_server::{Settings, Share};
+use gridlane_server::Settings;
+use gridlane_share::turns::blocking_threads;
+use gridlane_share::{DeviceShares, Share};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::time::timeout;
 
@@ -62,9 +64,9 @@ impl Room {
                 .hint("allow it more: `ulimit -n`, or LimitNOFILE= of its unit"));
         }
         settings.connections_max = settings.connections_max.min(self.connections);
-        if let Some(threads) = FEW_THREADS.get() {
+        if let Some(threads) = THREADS.get() {
             // As many may hang as there are threads beside those that others need.
-            settings.shares.disk_operations = disk_operations(*threads);
+            settings.shares.device = device_shares(*threads, settings.devices());
         }
         let files = &mut settings.shares.open_files;
         *files = Share::of(self.files);
@@ -75,7 +77,7 @@ impl Room {
     }
 
     /// A line about each that is less than was asked for.
-    pub(super) fn told(self, asked: usize, descriptors: Option<u64>) -> Vec<String> {
+    pub(super) fn told(self, settings: &Settings, asked: usize, descriptors: Option<u64>) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(descriptors) = descriptors.filter(|_| self.connections < asked) {
             lines.push(format!(
@@ -84,29 +86,36 @@ impl Room {
                 self.connections, self.files,
             ));
         }
-        if let Some(threads) = FEW_THREADS.get() {
+        let operations = settings.shares.device.operations.all;
+        if let Some(threads) = THREADS.get().filter(|_| operations < limits::DISK_OPERATIONS_MAX) {
             lines.push(format!(
-                "gridlane: at most {} operations of disks at the same time: the process may have {threads} threads for \
-                 them and for checksums instead of {} (ulimit -u, TasksMax=)",
-                disk_operations(*threads).all,
-                limits::BLOCKING_THREADS_MAX,
+                "gridlane: at most {operations} operations of each disk at the same time: the process may have {threads} \
+                 threads for them and for checksums instead of {} (ulimit -u, TasksMax=)",
+                blocking_threads(settings.devices()),
             ));
         }
         lines
     }
 }
 
-/// Disk operations at the same time where there are so many threads for all work that blocks.
-fn disk_operations(threads: usize) -> Share {
-    let all = threads.saturating_sub(limits::BLOCKING_THREADS_KEPT).clamp(2, limits::DISK_OPERATIONS_MAX);
-    Share { all, one: (all / limits::CLIENT_PART).max(1) }
+/// What there is of each of so many devices where there are so many threads for all work that blocks.
+fn device_shares(threads: usize, devices: usize) -> DeviceShares {
+    let full = DeviceShares::default();
+    if threads >= blocking_threads(devices) {
+        return full;
+    }
+    let (devices, left) = (devices.max(1), threads.saturating_sub(limits::BLOCKING_THREADS_KEPT));
+    let operations = (left / devices).clamp(2, limits::DISK_OPERATIONS_MAX);
+    // Checksums have threads among those that are kept.
+    let digests = (limits::DIGESTS_RUNNING_MAX / devices).max(1);
+    DeviceShares { operations: Share::of(operations), digests: Share::of(digests), ..full }
 }
 
 /// Threads of a server beside those of its runtime: two logs, one that speaks to people, and one to spare.
 const OTHER_THREADS: usize = 4;
 
-/// Threads for work that blocks that this process can have, if they are fewer than a server has otherwise.
-static FEW_THREADS: OnceLock<usize> = OnceLock::new();
+/// Threads for work that blocks that this process can have.
+static THREADS: OnceLock<usize> = OnceLock::new();
 
 /// The threads of a server's runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,23 +127,26 @@ pub(crate) struct Threads {
 }
 
 impl Threads {
-    /// What the process can have beside `workers` that serve connections. Fails when that is too little: a runtime that lacks
-    /// a thread neither works nor says so.
-    pub(crate) fn to_be_had(workers: usize) -> Result<Threads> {
-        let threads = Threads::by(workers, |work| std::thread::Builder::new().spawn(work))?;
-        if threads.kept == threads.blocking {
-            // There is one server in a process.
-            let _ = FEW_THREADS.set(threads.blocking);
-        }
+    /// What the process can have beside `workers` that serve connections, for so many devices. Fails when that is too little: a
+    /// runtime that lacks a thread neither works nor says so.
+    pub(crate) fn to_be_had(workers: usize, devices: usize) -> Result<Threads> {
+        let threads = Threads::by(workers, devices, |work| std::thread::Builder::new().spawn(work))?;
+        // There is one server in a process.
+        let _ = THREADS.set(threads.blocking);
         Ok(threads)
     }
 
-    fn by(workers: usize, mut spawn: impl FnMut(Work) -> io::Result<JoinHandle<()>>) -> Result<Threads> {
+    fn by(
+        workers: usize,
+        devices: usize,
+        mut spawn: impl FnMut(Work) -> io::Result<JoinHandle<()>>,
+    ) -> Result<Threads> {
         let others = workers + OTHER_THREADS;
+        let wanted = blocking_threads(devices.min(limits::DEVICES_MAX));
         let gate = Arc::new(Mutex::new(()));
         let (mut begun, mut cause) = (Vec::new(), None);
         let held = gate.lock();
-        while begun.len() < others + limits::BLOCKING_THREADS_MAX {
+        while begun.len() < others + wanted {
             let gate = Arc::clone(&gate);
             match spawn(Box::new(move || drop(gate.lock()))) {
                 Ok(thread) => begun.push(thread),
@@ -151,9 +163,7 @@ impl Threads {
             let _ = thread.join();
         }
         match cause {
-            None => {
-                Ok(Threads { blocking: limits::BLOCKING_THREADS_MAX, kept: limits::BLOCKING_THREADS_KEPT })
-            }
+            None => Ok(Threads { blocking: wanted, kept: limits::BLOCKING_THREADS_KEPT }),
             Some(why) if had < others + limits::BLOCKING_THREADS_MIN => {
                 Err(too_few(had, others + limits::BLOCKING_THREADS_MIN, &why))
             }
@@ -224,8 +234,8 @@ mod tests {
         let error = Room::of(Some(32)).apply(&mut settings, None, Some(32)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::LocalIo);
         assert!(error.to_string().contains("may have 32 files open"), "{error}");
-        assert!(Room::of(Some(1024)).told(100, Some(1024)).is_empty());
-        let told = Room::of(Some(64)).told(4096, Some(64)).join("\n");
+        assert!(Room::of(Some(1024)).told(&settings, 100, Some(1024)).is_empty());
+        let told = Room::of(Some(64)).told(&settings, 4096, Some(64)).join("\n");
         assert!(told.contains("at most 10 connections instead of 4096, and 20 open files"), "{told}");
     }
 
@@ -233,7 +243,7 @@ mod tests {
     fn threads_that_cannot_be_had_are_told() {
         let up_to = |most: usize| {
             let begun = AtomicUsize::new(0);
-            Threads::by(2, |work| match begun.fetch_add(1, Ordering::SeqCst) < most {
+            Threads::by(2, 1, |work| match begun.fetch_add(1, Ordering::SeqCst) < most {
                 true => std::thread::Builder::new().spawn(work),
                 false => Err(io::ErrorKind::WouldBlock.into()),
             })
@@ -242,7 +252,11 @@ mod tests {
         assert_eq!(up_to(1000).unwrap(), Threads { blocking: most, kept });
         // What is there is taken while it is there.
         assert_eq!(up_to(46).unwrap(), Threads { blocking: 40, kept: 40 });
-        assert_eq!(disk_operations(40), Share { all: 32, one: 8 });
+        assert_eq!(device_shares(40, 1).operations, Share { all: 32, one: 8 });
+        assert_eq!(device_shares(most, 1), DeviceShares::default());
+        // More devices than there were at the start have what there is for them.
+        assert_eq!(device_shares(most, 3).operations, Share { all: 40, one: 10 });
+        assert_eq!(device_shares(blocking_threads(3), 3), DeviceShares::default());
         let error = up_to(21).unwrap_err();
         assert!(error.to_string().contains("needs 22 threads, and only 21 can be had"), "{error}");
     }

@@ -16,10 +16,12 @@ use super::answer::{Answer, Failure, Outcome};
 use super::context::{Context, allowed};
 use super::query::kind_named;
 use super::stat::{Rights, stat_text, text_above};
-use crate::budget::Lease;
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
 use crate::reply::Pieces;
+use gridlane_share::Turns;
+use gridlane_share::budget::Lease;
+use std::sync::Arc;
 
 const ACT: &str = "open directory";
 
@@ -162,6 +164,10 @@ impl Lister {
 }
 
 impl Pieces for Lister {
+    fn turns(&self) -> &Arc<Turns> {
+        self.spot.storage().turns()
+    }
+
     fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         self.fill(out).map_err(io::Error::other)
     }

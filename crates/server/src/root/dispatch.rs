@@ -22,9 +22,9 @@ use super::{
     chmod, dirlist, fattr, files, identity, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx,
     truncate,
 };
-use crate::budget;
 use crate::reply::Pieces;
 use crate::shared::Shared;
+use gridlane_share::budget;
 
 impl Connection {
     /// Answers what needs no wait, or begins a job for it; what has to be a task comes back.
@@ -170,34 +170,32 @@ impl Connection {
 
     /// Reads what comes next where blocking is allowed.
     pub(super) fn read_cold(&mut self, mut job: ReadJob) {
-        let (shared, events, mut buffer) =
-            (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
+        let (turns, events, mut buffer) = (Arc::clone(job.turns()), self.events.clone(), self.outbox.lend());
         self.begins_cold();
         self.spawn(async move {
-            let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
+            let read = turns.run(|| job.read_waiting(&mut buffer)).await;
             let _ = events.send(Event::Read(job, read.map(|(part, begin)| (buffer, part, begin))));
         });
     }
 
     /// The same of many reads.
     pub(super) fn read_vector_cold(&mut self, mut job: VectorJob) {
-        let (shared, events, mut buffer) =
-            (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
+        let (turns, events, mut buffer) = (Arc::clone(job.turns()), self.events.clone(), self.outbox.lend());
         self.begins_cold();
         self.spawn(async move {
             let before = job.next();
-            let read = shared.disk.run(|| job.read_waiting(&mut buffer)).await;
+            let read = turns.run(|| job.read_waiting(&mut buffer)).await;
             let _ = events.send(Event::Vector(job, read.map(|end| (buffer, end, before))));
         });
     }
 
     /// The same of bytes that are promised already.
     pub(super) fn refill_cold(&mut self, mut source: Source) {
-        let (shared, events, mut buffer) =
-            (Arc::clone(&self.shared), self.events.clone(), self.outbox.lend());
+        let (turns, events, mut buffer) =
+            (Arc::clone(source.turns()), self.events.clone(), self.outbox.lend());
         self.begins_cold();
         self.spawn(async move {
-            let read = shared.disk.run(|| source.fill_waiting(&mut buffer, 32)).await;
+            let read = turns.run(|| source.fill_waiting(&mut buffer, 32)).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
         });
     }
@@ -222,11 +220,11 @@ impl Connection {
 
     /// Makes the next piece of an answer.
     pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
-        let (shared, events) = (Arc::clone(&self.shared), self.events.clone());
+        let (turns, events) = (Arc::clone(rest.turns()), self.events.clone());
         self.begins_cold();
         self.spawn(async move {
             let mut piece = Vec::new();
-            let made = shared.disk.run(|| rest.next(&mut piece)).await;
+            let made = turns.run(|| rest.next(&mut piece)).await;
             let _ = events.send(Event::Piece(asked, rest, made.map(|has_more| (piece, has_more))));
         });
     }
@@ -234,23 +232,28 @@ impl Connection {
 
 /// Answers a request that may have to wait.
 async fn answer(context: &Context, request: &Request) -> Outcome {
-    let disk = &context.shared.disk;
     match request {
         Request::Open(request) => open::open(context, request).await,
         Request::Close(request) => files::close(context, request).await,
         Request::Sync(request) => files::sync(context, request).await,
         Request::Truncate(request) => truncate::truncate(context, request).await,
         Request::Query(request) => query::query(context, request).await,
-        Request::Stat(request) => disk.run(|| stat::stat(context, request)).await,
+        Request::Stat(request) => context.turns_of(&request.about).run(|| stat::stat(context, request)).await,
         Request::Statx(request) => statx::statx(context, request).await,
-        Request::Dirlist(request) => disk.run(|| dirlist::dirlist(context, request)).await,
-        Request::Mkdir(request) => disk.run(|| mkdir::mkdir(context, request)).await,
-        Request::Rm(request) => disk.run(|| rm::rm(context, request)).await,
-        Request::Rmdir(request) => disk.run(|| rm::rmdir(context, request)).await,
-        Request::Mv(request) => disk.run(|| mv::mv(context, request)).await,
-        Request::Chmod(request) => disk.run(|| chmod::chmod(context, request)).await,
-        Request::Locate(request) => disk.run(|| locate::locate(context, request)).await,
-        Request::Fattr(request) => disk.run(|| fattr::fattr(context, request)).await,
+        Request::Dirlist(request) => {
+            context.turns(&request.about).run(|| dirlist::dirlist(context, request)).await
+        }
+        Request::Mkdir(request) => context.turns(&request.about).run(|| mkdir::mkdir(context, request)).await,
+        Request::Rm(request) => context.turns(&request.about).run(|| rm::rm(context, request)).await,
+        Request::Rmdir(request) => context.turns(&request.about).run(|| rm::rmdir(context, request)).await,
+        Request::Mv(request) => context.turns(&request.from).run(|| mv::mv(context, request)).await,
+        Request::Chmod(request) => context.turns(&request.about).run(|| chmod::chmod(context, request)).await,
+        Request::Locate(request) => {
+            context.turns(&request.about).run(|| locate::locate(context, request)).await
+        }
+        Request::Fattr(request) => {
+            fattr::turns(context, request).run(|| fattr::fattr(context, request)).await
+        }
         Request::Prepare(request) => prepare::prepare(context, request).await,
         Request::Set(request) => set::set(context, request),
         Request::Endsess(request) => end_session(context, &context.shared, request).await,

@@ -1,7 +1,10 @@
 //! Attributes that users give files and directories.
 
+use std::sync::Arc;
+
 use gridlane_auth::Operation;
 use gridlane_core::limits;
+use gridlane_share::Turns;
 use gridlane_store::StoreError;
 use gridlane_xrd::answer::{Attribute, FattrAnswer, write_fattr_list};
 use gridlane_xrd::flags::FattrOptions;
@@ -12,6 +15,14 @@ use gridlane_xrd::{ErrorCode, PathArg};
 use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::{Context, allowed};
 use crate::export::Spot;
+
+/// The turns of the device that a request is about.
+pub(crate) fn turns(context: &Context, request: &Fattr) -> Arc<Turns> {
+    match &request.about {
+        FattrAbout::Path(about) => context.turns(about),
+        FattrAbout::Handle(handle) => context.turns_of_open(*handle),
+    }
+}
 
 /// Answers `fattr`. How it went is told for each name, in an answer that is good as a whole; only a list fails as one.
 /// May wait for the disk.

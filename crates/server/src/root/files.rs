@@ -25,10 +25,11 @@ use super::context::Context;
 use super::locks::{Lock, Locks};
 use super::log::{self, Closed};
 use super::written::Written;
-use crate::budget::{self, Budget, Lease, Short};
 use crate::export::Spot;
 use crate::metrics::CountedIn;
 use crate::shared::Shared;
+use gridlane_share::Turns;
+use gridlane_share::budget::{self, Budget, Lease, Short};
 
 /// What all sessions of a server share of their open files.
 pub(crate) struct OpenFiles {
@@ -330,6 +331,10 @@ struct Readable {
 }
 
 impl Object for Readable {
+    fn turns(&self) -> &Arc<Turns> {
+        self.file.turns()
+    }
+
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -436,7 +441,7 @@ pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
     let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(|| not_open("close"))?;
     let state = entry.settled().await;
     let outcome = match state.is_changing() {
-        true => context.shared.disk.run(|| state.close(&context.shared)).await,
+        true => state.spot.storage().turns().run(|| state.close(&context.shared)).await,
         false => Ok(()),
     };
     end(context, state, outcome.as_ref().err()).await;
@@ -456,7 +461,7 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
     log::closed(context, &state.spot.client, &closed);
     match state.is_changing() {
         // To remove what nobody will see may wait for the disk.
-        true => context.shared.disk.run(|| drop(state)).await,
+        true => Arc::clone(state.spot.storage().turns()).run(|| drop(state)).await,
         false => drop(state),
     }
 }
@@ -465,7 +470,7 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
 pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
     let file = context.session.files.get(request.handle, "sync")?;
     if let Ok(changing) = file.changing("sync") {
-        let synced = context.shared.disk.run(|| changing.file.sync()).await;
+        let synced = changing.file.turns().run(|| changing.file.sync()).await;
         synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
     }
     Ok(Answer::done())

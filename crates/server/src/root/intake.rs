@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, limits};
+use gridlane_share::{Turns, turns};
 use gridlane_store::StoreError;
 use gridlane_xrd::answer::Corrections;
 use gridlane_xrd::frame::REQUEST_HEAD_BYTES;
@@ -177,8 +178,12 @@ impl Intake {
                 }
                 Err(failure) => Err(failure),
             },
-            Work::Bytes { elements, .. } => shared.disk.run(|| write_bytes(shared, elements, bytes)).await,
-            Work::Pages(pages) => shared.disk.run(|| pages.write(shared, bytes)).await,
+            Work::Bytes { elements, .. } => {
+                turns_of(elements).run(|| write_bytes(shared, elements, bytes)).await
+            }
+            Work::Pages(pages) => {
+                Arc::clone(pages.file.spot.storage().turns()).run(|| pages.write(shared, bytes)).await
+            }
             Work::Nothing => Ok(()),
         };
         if let Err(failure) = written {
@@ -197,7 +202,7 @@ impl Intake {
             Work::Bytes { syncs, .. } => {
                 for file in syncs {
                     let changing = file.changing("sync")?;
-                    let synced = self.context.shared.disk.run(|| changing.file().sync()).await;
+                    let synced = changing.file().turns().run(|| changing.file().sync()).await;
                     synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
                 }
                 Ok(Answer::done())
@@ -302,6 +307,14 @@ fn writable(file: &OpenFile, range: ByteRange) -> Result<&Changing, Failure> {
     let changing = file.changing("write")?;
     file.check_size("write", range.end()).inspect_err(|_| changing.failed(range))?;
     Ok(changing)
+}
+
+/// The turns of the device that the next one is on.
+fn turns_of(elements: &VecDeque<Element>) -> Arc<Turns> {
+    match elements.front() {
+        Some((file, _)) => Arc::clone(file.spot.storage().turns()),
+        None => Arc::clone(turns::undivided()),
+    }
 }
 
 /// Writes bytes to the places that come next.

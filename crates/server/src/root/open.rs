@@ -128,7 +128,7 @@ async fn open_to_read(context: &Context, spot: &Spot, how: &How<'_>) -> Result<O
     let (storage, failed) = (spot.storage(), |error| how.failed(&error));
     let opened = match storage.open_nowait(&spot.object).map_err(failed)? {
         Some(opened) => opened,
-        None => context.shared.disk.run(|| storage.open(&spot.object)).await.map_err(failed)?,
+        None => storage.turns().run(|| storage.open(&spot.object)).await.map_err(failed)?,
     };
     let Opened::File(object) = opened else { return Err(how.failed(&StoreError::NotAFile)) };
     let metadata = object.metadata().clone();
@@ -205,7 +205,7 @@ async fn open_to_change(
         }
         Ok((file, metadata))
     };
-    let (file, metadata) = context.shared.disk.run(open).await?;
+    let (file, metadata) = spot.storage().turns().run(open).await?;
     // Readers of what is there have a lock of the file alone: one of them who made it is counted among them.
     locks.extend(path_lock.filter(|_| usage == Usage::Changing || is_pending));
     Ok((Content::Changing { file, metadata: metadata.clone(), is_pending }, metadata, locks))

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::statx::by_device;
 use gridlane_auth::Operation;
 use gridlane_core::limits;
 use gridlane_xrd::flags::PrepareOptions;
@@ -83,7 +84,9 @@ pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
     };
     let mut responses = Vec::with_capacity(paths.len());
     for paths in paths.chunks(limits::ROOT_PATHS_PER_TURN) {
-        responses.extend(context.shared.disk.run(|| paths.iter().map(response).collect::<Vec<_>>()).await);
+        for (turns, paths) in by_device(context, paths, PathArg::clone) {
+            responses.extend(turns.run(|| paths.iter().map(response).collect::<Vec<_>>()).await);
+        }
     }
     let answer = json!({ "request_id": String::from_utf8_lossy(name), "responses": responses });
     Ok(Answer::text(answer.to_string()))
@@ -102,7 +105,7 @@ fn unknown() -> Failure {
 mod tests {
     use super::*;
     use crate::root::testing::{bytes, code, context, context_of, export_at, leaves_turns, text};
-    use crate::settings::Share;
+    use gridlane_share::Share;
 
     #[tokio::test]
     async fn what_is_on_disk_is_staged() {
@@ -144,7 +147,7 @@ mod tests {
         const PATHS: usize = 8 * limits::ROOT_PATHS_PER_TURN;
         let one = Share { all: 1, one: 1 };
         let context = context_of(vec![export_at("/")], |settings| {
-            settings.shares.disk_operations = one;
+            settings.shares.device.operations = one;
             settings.client_limits.requests_per_s = Some(10);
         });
         let many = format!("{OURS}:1.2{}", "\n/f".repeat(PATHS));

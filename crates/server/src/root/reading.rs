@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use gridlane_core::limits;
 use gridlane_net::Stream;
+use gridlane_share::{Turns, turns};
 use gridlane_store::Object;
 use gridlane_xrd::answer::StatusAnswer;
 use gridlane_xrd::frame::{RESPONSE_HEAD_BYTES, ResponseHead};
@@ -74,6 +75,11 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// Those of the device that its bytes are on.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        self.object.turns()
+    }
+
     /// Bytes of the file that are left.
     pub(crate) fn left(&self) -> u64 {
         self.end - self.at
@@ -270,6 +276,11 @@ pub(crate) enum Progress {
 }
 
 impl ReadJob {
+    /// Those of the device that its bytes are on.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        self.source.turns()
+    }
+
     /// `len` bytes from `offset`, or what there is of them.
     pub(crate) fn new(
         asked: Asked,
@@ -589,6 +600,14 @@ impl VectorJob {
             let of_file = |segment: &&Segment| segment.handle == *handle;
             let done = self.segments[before..self.next].iter().filter(of_file);
             file.count_read(shared, done.map(|segment| u64::from(segment.len)).sum());
+        }
+    }
+
+    /// Those of the device that the next one is on.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        match self.segments.get(self.next).and_then(|segment| self.file(segment)) {
+            Some((_, _, object)) => object.turns(),
+            None => turns::undivided(),
         }
     }
 

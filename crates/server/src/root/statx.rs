@@ -1,9 +1,11 @@
 //! The kinds of several paths.
 
 use gridlane_core::limits;
+use gridlane_share::Turns;
 use gridlane_xrd::flags::StatFlags;
 use gridlane_xrd::request::Statx;
 use gridlane_xrd::{ErrorCode, PathArg};
+use std::sync::Arc;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::connection::limited::count_paths;
@@ -28,17 +30,40 @@ pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
     };
     let mut kinds = Vec::with_capacity(request.paths.len());
     for paths in request.paths.chunks(limits::ROOT_PATHS_PER_TURN) {
-        let look = || paths.iter().map(kind).collect::<Result<Vec<u8>, Failure>>();
-        kinds.extend(context.shared.disk.run(look).await?);
+        for (turns, paths) in by_device(context, paths, |path| PathArg::parse(path)) {
+            let look = || paths.iter().map(kind).collect::<Result<Vec<u8>, Failure>>();
+            kinds.extend(turns.run(look).await?);
+        }
     }
     Ok(Answer::Ok(kinds))
+}
+
+/// Paths that lead to the same device, one behind the other, with the turns there.
+pub(crate) fn by_device<'a, T>(
+    context: &Context,
+    paths: &'a [T],
+    about: impl Fn(&T) -> PathArg,
+) -> Vec<(Arc<Turns>, &'a [T])> {
+    let mut found: Vec<(Arc<Turns>, &[T])> = Vec::new();
+    let mut begin = 0;
+    for (at, path) in paths.iter().enumerate() {
+        let turns = context.turns(&about(path));
+        match found.last_mut() {
+            Some((last, same)) if Arc::ptr_eq(last, &turns) => *same = &paths[begin..=at],
+            _ => {
+                begin = at;
+                found.push((turns, &paths[at..=at]));
+            }
+        }
+    }
+    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::root::testing::{bytes, code, context, context_of, export_at, leaves_turns};
-    use crate::settings::Share;
+    use gridlane_share::Share;
 
     async fn of(context: &Context, paths: &[&str]) -> Outcome {
         let paths = paths.iter().map(|path| path.as_bytes().to_vec()).collect();
@@ -60,7 +85,7 @@ mod tests {
     #[tokio::test]
     async fn a_long_list_leaves_turns_to_others() {
         let one = Share { all: 1, one: 1 };
-        let context = context_of(vec![export_at("/")], |settings| settings.shares.disk_operations = one);
+        let context = context_of(vec![export_at("/")], |settings| settings.shares.device.operations = one);
         let many = ["/f"; 16 * limits::ROOT_PATHS_PER_TURN];
         let told = leaves_turns(&context, of(&context, &many)).await;
         assert_eq!(bytes(told), [0; 16 * limits::ROOT_PATHS_PER_TURN]);

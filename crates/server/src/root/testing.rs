@@ -12,11 +12,11 @@ use gridlane_xrd::{ErrorCode, PathArg, SessionId};
 use super::answer::{Answer, Outcome};
 use super::context::{Context, Link, Session};
 use super::stat;
-use crate::budget::Holder;
 use crate::client::Client;
 use crate::export::{Export, open_to_anyone};
 use crate::settings::Settings;
 use crate::shared::{Lasting, Shared};
+use gridlane_share::budget::Holder;
 
 /// A session in front of these exports.
 pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings)) -> Context {
@@ -112,9 +112,10 @@ pub(super) fn stat_of(context: &Context, path: &str) -> Option<StatText> {
 /// The outcome of a request that has several turns at the disk, of which there is one at a time: somebody else has one in
 /// between.
 pub(super) async fn leaves_turns(context: &Context, request: impl Future<Output = Outcome>) -> Outcome {
+    let turns = context.shared.exports.turns()[0];
     let mut list = std::pin::pin!(request);
-    let mut other = std::pin::pin!(context.shared.disk.run(|| ()));
-    let held = context.shared.budgets.disk_operations.try_take(Holder::SERVER, 1).ok().unwrap();
+    let mut other = std::pin::pin!(turns.run(|| ()));
+    let held = turns.budget().try_take(Holder::SERVER, 1).ok().unwrap();
     let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
     assert!(list.as_mut().poll(waker).is_pending() && other.as_mut().poll(waker).is_pending());
     drop(held);

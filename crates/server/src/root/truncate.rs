@@ -16,7 +16,7 @@ pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
             let changing = file.changing("truncate")?;
             file.check_size("truncate", size_bytes)?;
             changing.cut();
-            let outcome = context.shared.disk.run(|| changing.file().truncate(size_bytes)).await;
+            let outcome = changing.file().turns().run(|| changing.file().truncate(size_bytes)).await;
             outcome.map_err(|error| Failure::of_store("truncate", &file.path, &error))?;
         }
         About::Path(about) => {
@@ -31,7 +31,7 @@ pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {
                 file.truncate(size_bytes)?;
                 file.close(&[])
             };
-            let outcome = context.shared.disk.run(truncate).await;
+            let outcome = spot.storage().turns().run(truncate).await;
             outcome.map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
         }
     }

@@ -459,7 +459,7 @@ fn large_listings_take_turns_and_are_whole() {
         storage.add_file(&path(&format!("{number:04}-{}", "x".repeat(200))), *b"");
     }
     let server = TestServer::of(Arc::new(storage), |settings| {
-        settings.shares.listing_bytes = Share { all: 2 << 20, one: 1 << 20 };
+        settings.shares.device.listing_bytes = Share { all: 2 << 20, one: 1 << 20 };
     });
     std::thread::scope(|scope| {
         let readers: Vec<_> = (0..12)

@@ -9,6 +9,7 @@ mod dav;
 mod elsewhere;
 mod garbage;
 mod get;
+mod hung;
 mod lifecycle;
 mod limits;
 mod multirange;

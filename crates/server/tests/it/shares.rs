@@ -272,7 +272,7 @@ fn listings_that_are_not_read_leave_room_and_are_cut() {
     }
     let server = TestServer::of(Arc::new(storage), |settings| {
         with_admin(settings);
-        settings.shares.listing_bytes = Share { all: 4 << 20, one: 1 << 20 };
+        settings.shares.device.listing_bytes = Share { all: 4 << 20, one: 1 << 20 };
         settings.deadlines.listing_stall = Duration::from_secs(5);
     });
     let ask = "GET / HTTP/1.1\r\nHost: h\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
@@ -312,7 +312,7 @@ fn one_address_leaves_turns_at_the_disk_to_others() {
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
-        settings.shares.disk_operations = Share { all: 4, one: 2 };
+        settings.shares.device.operations = Share { all: 4, one: 2 };
     });
     let ask = |from: IpAddr| {
         let mut client = Client::from(from, server.address);
@@ -341,7 +341,7 @@ fn one_address_leaves_checksums_to_others() {
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
-        settings.shares.digests = Share { all: 2, one: 1 };
+        settings.shares.device.digests = Share { all: 2, one: 1 };
     });
     let ask = |from: IpAddr, name: &str| {
         let mut client = Client::from(from, server.address);
@@ -377,7 +377,7 @@ fn checksums_that_are_not_wanted_any_longer_leave_nothing_behind() {
     gate.close();
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
-        settings.shares.digests = Share { all: 1, one: 1 };
+        settings.shares.device.digests = Share { all: 1, one: 1 };
     });
     let head = |number| format!("HEAD /f{number} HTTP/1.1\r\nHost: h\r\nWant-Digest: md5\r\n\r\n");
     let running = || metrics(&server)["digests_running"];
@@ -431,7 +431,7 @@ fn parts_that_wait_for_the_disk_share_their_memory() {
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
         settings.shares.root_memory_bytes = Share { all: 4 * ONE as usize, one: ONE as usize };
-        settings.shares.disk_operations = Share { all: 64, one: 64 };
+        settings.shares.device.operations = Share { all: 64, one: 64 };
     });
     let mut clients: Vec<RootClient> =
         (0..CONNECTIONS).map(|_| log_in(HERE, server.address).unwrap()).collect();
@@ -515,7 +515,7 @@ fn one_address_leaves_copies_of_directories_to_others() {
     let server = TestServer::of(Arc::new(SlowStorage::new(storage, gate.clone())), |settings| {
         with_admin(settings);
         settings.exports[0].allow_write = true;
-        settings.shares.copies = Share { all: 2, one: 1 };
+        settings.shares.device.copies = Share { all: 2, one: 1 };
     });
     let copy = |from: IpAddr, source: &str| {
         let mut client = Client::from(from, server.address);

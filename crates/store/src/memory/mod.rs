@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use gridlane_share::turns::Turns;
+
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
@@ -28,6 +30,7 @@ const PERMISSIONS: u32 = 0o777;
 #[derive(Clone, Default)]
 pub struct MemoryStorage {
     tree: Arc<Mutex<Tree>>,
+    turns: Arc<Turns>,
     /// For all files together; without a bound when `None`.
     capacity_bytes: Option<u64>,
 }
@@ -208,6 +211,10 @@ impl Tree {
 }
 
 impl Storage for MemoryStorage {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
         if path.is_root() {
             return Ok(Metadata {

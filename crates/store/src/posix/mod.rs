@@ -16,6 +16,7 @@
 mod attributes;
 mod changes;
 mod checksums;
+mod devices;
 mod entries;
 mod hidden;
 mod metadata;
@@ -39,6 +40,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, limits};
+use gridlane_share::Turns;
 use gridlane_sys::file::CacheProbe;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, SeekFrom, fstatvfs, openat2};
 use rustix::io::Errno;
@@ -80,6 +82,8 @@ struct Shared {
     change: Mutex<()>,
     /// How to ask for cached bytes, by device: there is one for each file system mounted in the export.
     probes: RwLock<Vec<(u64, CacheProbe)>>,
+    /// Those at the device of the root. What is mounted below it has the same.
+    turns: Arc<Turns>,
     /// The device of the root, if to look again at names there never waits.
     quick_device: Option<u64>,
 }
@@ -99,9 +103,10 @@ impl PosixStorage {
             rustix::fs::open(directory, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|cause| fail(cause.into()))?;
         let is_quick = gridlane_sys::file::has_local_names(&root);
-        let device = look_at(&root).map(|stat| metadata::identity_of(&stat).device);
+        let device = look_at(&root).map(|stat| metadata::identity_of(&stat).device).ok();
         let shared = Shared {
-            quick_device: device.ok().filter(|_| is_quick),
+            turns: device.map_or_else(Arc::default, devices::turns_at),
+            quick_device: device.filter(|_| is_quick),
             root,
             root_path: directory.to_owned(),
             options,
@@ -115,6 +120,15 @@ impl PosixStorage {
             )),
             Err(cause) => Err(fail(cause.into())),
         }
+    }
+
+    /// The same with other turns than those of its device, which it shares with every other export there.
+    #[must_use]
+    pub fn with_turns(mut self, turns: Arc<Turns>) -> PosixStorage {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.turns = turns;
+        }
+        self
     }
 
     /// The exported directory, as it was named.
@@ -261,6 +275,10 @@ fn lookup_error(cause: Errno) -> StoreError {
 }
 
 impl Storage for PosixStorage {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.shared.turns
+    }
+
     fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
         self.shared.opened(self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?)
     }
@@ -407,6 +425,10 @@ struct PosixObject {
 }
 
 impl Object for PosixObject {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.shared.turns
+    }
+
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }

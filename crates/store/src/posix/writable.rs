@@ -32,6 +32,8 @@ use super::metadata::{identity_of, look_at, metadata_of, modified_of};
 use super::options::PERMISSIONS;
 use super::partial::{FILE_PERMISSIONS, Partial, Writeback, require_room};
 use super::{Durability, READING, Shared, checksums, hidden, upload};
+use gridlane_share::Turns;
+
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Expectation, Metadata, NodeKind};
@@ -301,6 +303,10 @@ impl Drop for InPlace {
 }
 
 impl WritableFile for PosixWritable {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.shared.turns
+    }
+
     fn metadata(&self) -> StoreResult<Metadata> {
         metadata_of(&look_at(self.target.file())?).ok_or(StoreError::NotAFile)
     }

@@ -12,6 +12,7 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use gridlane_core::Checksum;
+use gridlane_share::Turns;
 
 use super::{Account, Reservation};
 use crate::error::StoreResult;
@@ -164,6 +165,10 @@ impl Drop for QuotaInPlace {
 }
 
 impl WritableFile for QuotaInPlace {
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
+    }
+
     fn metadata(&self) -> StoreResult<Metadata> {
         self.inner.metadata()
     }
@@ -236,6 +241,10 @@ impl QuotaWhenClosed {
 }
 
 impl WritableFile for QuotaWhenClosed {
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
+    }
+
     fn metadata(&self) -> StoreResult<Metadata> {
         self.inner.metadata()
     }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::Checksum;
+use gridlane_share::Turns;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
@@ -225,6 +226,10 @@ impl QuotaStorage {
 }
 
 impl Storage for QuotaStorage {
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
+    }
+
     fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
         self.inner.look(path)
     }

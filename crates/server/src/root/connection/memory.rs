@@ -1,7 +1,7 @@
 //! The memory that a connection takes for its client: requests that are half there or wait for their turn, and answers
 //! that were not taken.
 //!
-//! A little of it every connection has. What is beyond that is taken from one [budget](crate::budget) of all connections,
+//! A little of it every connection has. What is beyond that is taken from one [budget](gridlane_share::budget) of all connections,
 //! of which one client has a part. When nothing is left, no more is read of the client's requests, and answers are not made
 //! ahead of its socket; what there is goes on. A request that is not there in time ends the connection as always.
 
@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
 
-use crate::budget::{self, Lease};
 use crate::shared::Shared;
+use gridlane_share::budget::{self, Lease};
 
 /// Between two looks at whether a connection that is busy has more than it needs.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -116,7 +116,7 @@ fn in_steps(bytes: usize) -> usize {
 mod tests {
     use super::*;
     use crate::root::testing::{context_of, export_at};
-    use crate::settings::Share;
+    use gridlane_share::Share;
 
     #[test]
     fn what_is_held_is_counted_for_as_long_as_it_is() {

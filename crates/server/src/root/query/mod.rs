@@ -31,8 +31,8 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     match request.kind {
         QueryKind::CONFIG => config::config(context, &request.argument),
         QueryKind::CHECKSUM => checksum::checksum(context, &about()).await,
-        QueryKind::SPACE => context.shared.disk.run(|| space::space(context, &about())).await,
-        QueryKind::XATTR => context.shared.disk.run(|| xattr::xattr(context, &about())).await,
+        QueryKind::SPACE => context.turns(&about()).run(|| space::space(context, &about())).await,
+        QueryKind::XATTR => context.turns(&about()).run(|| xattr::xattr(context, &about())).await,
         QueryKind::STATS => Ok(stats::stats(context, &request.argument)),
         QueryKind::PREPARE => prepare::progress(context, &request.argument).await,
         // Computations end by themselves when nobody waits for them any longer.

@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use gridlane_core::limits;
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
 use gridlane_server::{AccessLog, Control, Export, Server, Settings, Summary};
+use gridlane_share::turns;
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
 
@@ -47,6 +47,8 @@ impl TestServer {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("export")).unwrap();
         let export = PosixStorage::open(&directory.path().join("export"), Durability::None).unwrap();
+        // Servers of other tests are in the same process, and their exports on the same device.
+        let export = export.with_turns(Arc::default());
         let mut server = TestServer::of(Arc::new(export), adjust);
         server.directory = Some(directory);
         server
@@ -60,13 +62,14 @@ impl TestServer {
         // What all these tests call it.
         settings.host_names = vec!["h".to_owned()];
         adjust(&mut settings);
+        let threads = turns::blocking_threads(settings.devices());
         let (stop, stopped) = oneshot::channel();
         let (started, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             // As `gridlane serve` makes it.
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
-                .max_blocking_threads(limits::BLOCKING_THREADS_MAX)
+                .max_blocking_threads(threads)
                 .enable_all()
                 .build()
                 .unwrap();

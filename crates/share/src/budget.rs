@@ -5,7 +5,7 @@
 //! in some [`Holder`]'s name, and given back when that is dropped. A holder beyond its share is refused, or waits, while
 //! others are served. Of those that wait, holders have their turns one after the other, however many requests each has.
 //!
-//! A holder is an IPv4 address or the first 64 bits of an IPv6 one, as everywhere ([`Party`]). What the server does by
+//! A holder is an IPv4 address or the first 64 bits of an IPv6 one, as everywhere ([`host_of`]). What the server does by
 //! itself has no share. On whose behalf a task works is known all along it ([`current`]), so that whatever takes of a
 //! budget deep inside need not be told.
 //!
@@ -13,27 +13,50 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio::task::futures::TaskLocalFuture;
 
-use crate::settings::Share;
-use crate::throttle::Party;
+use gridlane_core::limits;
+
+/// Stands for a host, which has all the addresses behind the first 64 bits of an IPv6 one.
+pub fn host_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+    }
+}
+
+/// How much there is of something, and how much of it one client has at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// For all.
+    pub all: usize,
+    /// For one client.
+    pub one: usize,
+}
+
+impl Share {
+    /// So much, and the usual part of it for one client.
+    pub fn of(all: usize) -> Share {
+        Share { all, one: (all / limits::CLIENT_PART).max(1) }
+    }
+}
 
 /// On whose behalf something is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Holder(Option<Party>);
+pub struct Holder(Option<IpAddr>);
 
 impl Holder {
     /// The server itself, which has no share.
-    pub(crate) const SERVER: Holder = Holder(None);
+    pub const SERVER: Holder = Holder(None);
 
     /// The client at an address.
-    pub(crate) fn of(address: IpAddr) -> Holder {
-        Holder(Some(Party::client(address)))
+    pub fn of(address: IpAddr) -> Holder {
+        Holder(Some(host_of(address)))
     }
 }
 
@@ -43,24 +66,24 @@ tokio::task_local! {
 }
 
 /// On whose behalf the task in hand works.
-pub(crate) fn current() -> Holder {
+pub fn current() -> Holder {
     HOLDER.try_with(Cell::get).unwrap_or(Holder::SERVER)
 }
 
 /// From here on this task works on somebody else's behalf: a proxy has named its client.
-pub(crate) fn go_on_as(holder: Holder) {
+pub fn go_on_as(holder: Holder) {
     // A task that nobody gave a holder has none.
     let _ = HOLDER.try_with(|cell| cell.set(holder));
 }
 
 /// A task on somebody's behalf.
-pub(crate) fn on_behalf<F: Future>(holder: Holder, task: F) -> TaskLocalFuture<Cell<Holder>, F> {
+pub fn on_behalf<F: Future>(holder: Holder, task: F) -> TaskLocalFuture<Cell<Holder>, F> {
     HOLDER.scope(Cell::new(holder), task)
 }
 
 /// Of whose allowance nothing is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Short {
+pub enum Short {
     /// The holder's own share.
     Holder,
     /// All that there is.
@@ -68,7 +91,7 @@ pub(crate) enum Short {
 }
 
 /// Something that there is so much of.
-pub(crate) struct Budget {
+pub struct Budget {
     name: &'static str,
     state: Mutex<State>,
     refused_holder: AtomicU64,
@@ -98,7 +121,7 @@ struct Waiter {
 }
 
 /// A part of a budget, until this is dropped.
-pub(crate) struct Lease {
+pub struct Lease {
     budget: Arc<Budget>,
     holder: Holder,
     amount: usize,
@@ -106,7 +129,7 @@ pub(crate) struct Lease {
 
 impl Budget {
     /// Of which nothing is taken.
-    pub(crate) fn new(name: &'static str, share: Share) -> Arc<Budget> {
+    pub fn new(name: &'static str, share: Share) -> Arc<Budget> {
         let state = State {
             share,
             used: 0,
@@ -121,34 +144,34 @@ impl Budget {
     }
 
     /// What it is called in the metrics.
-    pub(crate) fn name(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         self.name
     }
 
     /// From here on there is so much of it. What was taken stays so.
-    pub(crate) fn resize(self: &Arc<Budget>, share: Share) {
+    pub fn resize(self: &Arc<Budget>, share: Share) {
         let mut state = self.lock();
         state.share = share;
         self.give(state);
     }
 
     /// How much there is.
-    pub(crate) fn share(&self) -> Share {
+    pub fn share(&self) -> Share {
         self.lock().share
     }
 
     /// How much of it is taken.
-    pub(crate) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.lock().used
     }
 
     /// How often nothing was left of a holder's share, and of all.
-    pub(crate) fn refused(&self) -> (u64, u64) {
+    pub fn refused(&self) -> (u64, u64) {
         (self.refused_holder.load(Ordering::Relaxed), self.refused_all.load(Ordering::Relaxed))
     }
 
     /// Takes so much of it, if that is left.
-    pub(crate) fn try_take(self: &Arc<Budget>, holder: Holder, amount: usize) -> Result<Lease, Short> {
+    pub fn try_take(self: &Arc<Budget>, holder: Holder, amount: usize) -> Result<Lease, Short> {
         self.lock()
             .take(holder, amount)
             .map(|()| Lease { budget: Arc::clone(self), holder, amount })
@@ -156,7 +179,7 @@ impl Budget {
     }
 
     /// Waits until so much of it is left, or as much as one client may have at all. May be dropped.
-    pub(crate) async fn take(self: &Arc<Budget>, holder: Holder, amount: usize) -> Lease {
+    pub async fn take(self: &Arc<Budget>, holder: Holder, amount: usize) -> Lease {
         loop {
             let told = {
                 let mut state = self.lock();
@@ -314,12 +337,12 @@ impl State {
 
 impl Lease {
     /// How much it is.
-    pub(crate) fn amount(&self) -> usize {
+    pub fn amount(&self) -> usize {
         self.amount
     }
 
     /// Makes it more, if that is left, or less.
-    pub(crate) fn try_resize(&mut self, amount: usize) -> Result<(), Short> {
+    pub fn try_resize(&mut self, amount: usize) -> Result<(), Short> {
         match amount.checked_sub(self.amount) {
             Some(0) => {}
             Some(more) => {
@@ -337,7 +360,7 @@ impl Lease {
     }
 
     /// Has it be somebody else's, if it is within that one's share.
-    pub(crate) fn try_hand_to(&mut self, holder: Holder) -> Result<(), Short> {
+    pub fn try_hand_to(&mut self, holder: Holder) -> Result<(), Short> {
         let mut state = self.budget.lock();
         state.release(self.holder, self.amount);
         let taken = state.take(holder, self.amount);

@@ -1,0 +1,15 @@
+//! What clients share: budgets of which each has a part at most, and turns at devices that may keep one waiting.
+//!
+//! [`budget`] is the arithmetic: so much of something, and on whose behalf some of it is taken. [`turns`] bounds how many
+//! operations wait for one device at the same time. Both are used by whatever has many clients or many devices: the server
+//! for its connections, open files and memory, every storage for its disk, and the engine for the disks that it writes to.
+//!
+//! It knows no protocol, no file and no socket.
+//!
+//! Read first: [`budget`].
+
+pub mod budget;
+pub mod turns;
+
+pub use budget::{Budget, Holder, Lease, Share, Short};
+pub use turns::{DeviceShares, Turns};

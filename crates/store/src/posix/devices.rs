@@ -1,0 +1,39 @@
+//! The devices of this machine, and the turns at each: exports of one file system share them, whoever opened those.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use gridlane_share::Turns;
+
+/// Those that are in use, by the number of the device.
+static DEVICES: Mutex<Option<HashMap<u64, Weak<Turns>>>> = Mutex::new(None);
+
+/// The turns at a device.
+pub(crate) fn turns_at(device: u64) -> Arc<Turns> {
+    // Every change is complete in itself.
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    let devices = devices.get_or_insert_default();
+    if let Some(turns) = devices.get(&device).and_then(Weak::upgrade) {
+        return turns;
+    }
+    devices.retain(|_, turns| turns.strong_count() > 0);
+    let turns = Arc::default();
+    devices.insert(device, Arc::downgrade(&turns));
+    turns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_one_as_long_as_it_is_in_use() {
+        let (one, same, other) = (turns_at(u64::MAX), turns_at(u64::MAX), turns_at(u64::MAX - 1));
+        assert!(Arc::ptr_eq(&one, &same) && !Arc::ptr_eq(&one, &other));
+        drop((one, same));
+        let _next = turns_at(u64::MAX);
+        let devices = DEVICES.lock().unwrap();
+        let ours = |device: &u64| devices.as_ref().unwrap()[device].strong_count();
+        assert_eq!([u64::MAX, u64::MAX - 1].iter().map(ours).collect::<Vec<_>>(), [1, 1]);
+    }
+}
