@@ -103,7 +103,7 @@ fn without_threads_it_does_not_start() {
         assert_eq!(upload.wait().text(), "201");
     }
     let said = server.stop_and_hear("TERM");
-    assert!(said.contains("operations of disks at the same time: the process may have"), "{said}");
+    assert!(said.contains("operations of each disk at the same time: the process may have"), "{said}");
 }
 
 #[test]
