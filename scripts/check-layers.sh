@@ -26,7 +26,7 @@ tree() { # crate options
 }
 
 # --- Who may use whom -----------------------------------------------------------------------------
-# pure <- platform (sys, net, store, wan) <- engine <- services <- edge. A crate that is not here fails.
+# pure <- platform (sys, net, store, wan) <- peer <- engine <- services <- edge. A crate that is not here fails.
 allowed() {
     case $1 in
     core) echo ;;
@@ -35,10 +35,11 @@ allowed() {
     sys) echo ;;
     net) echo core auth sys ;;
     store | wan) echo core sys ;;
-    engine) echo core dav plan xrd auth sys net store ;;
-    client) echo core dav plan xrd auth sys net store engine ;;
-    server) echo core dav plan xrd auth sys net store engine ;;
-    cli) echo core dav plan xrd auth sys net store engine client server wan ;;
+    peer) echo core dav xrd auth sys net ;;
+    engine) echo core dav plan xrd auth sys net store peer ;;
+    client) echo core dav plan xrd auth sys net store peer engine ;;
+    server) echo core dav plan xrd auth sys net store peer engine ;;
+    cli) echo core dav plan xrd auth sys net store peer engine client server wan ;;
     *) return 1 ;;
     esac
 }

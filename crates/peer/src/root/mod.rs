@@ -20,11 +20,11 @@ mod trunk;
 mod who;
 
 pub use client::{Answered, Client};
-pub(crate) use connection::{Connection, Next};
+pub use connection::{Connection, Next};
 pub use file::{Answer, OpenFile, Outcome};
 pub use questions::Greeting;
 pub use status::{malformed, status_error};
-pub(crate) use trunk::{Carrier, Joined, Trunk};
+pub use trunk::{Carrier, Joined, Trunk};
 
 use gridlane_core::{Endpoint, Url};
 use gridlane_xrd::client::Expect;

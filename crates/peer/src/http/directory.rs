@@ -29,27 +29,27 @@ pub fn is_directory(url: &Url) -> Error {
 /// Whether a redirect does nothing but put a slash behind the path: so servers answer where a directory is
 /// asked for without it. The host does not matter: behind a proxy some servers call themselves by another
 /// name.
-pub(crate) fn names_directory(from: &Url, to: &Url) -> bool {
+pub(super) fn names_directory(from: &Url, to: &Url) -> bool {
     let path = |url: &Url| percent_decode_str(url.encoded_path()).collect::<Vec<u8>>();
     path(to).strip_suffix(b"/") == Some(&path(from))
 }
 
 /// Whether an answer sends to the same path with a slash. Where it would lead does not matter: many a server
 /// in front of which another one speaks TLS sends to `http://`, where no redirect is followed.
-pub(crate) fn sends_to_directory(from: &Url, head: &ResponseHead) -> bool {
+pub fn sends_to_directory(from: &Url, head: &ResponseHead) -> bool {
     let location = head.location().filter(|_| head.status.is_redirect());
     location.and_then(|location| from.join(location).ok()).is_some_and(|to| names_directory(from, &to))
 }
 
 /// Whether an answer may be the page of a directory.
-pub(crate) fn may_be_listing(url: &Url, head: &ResponseHead) -> bool {
+pub fn may_be_listing(url: &Url, head: &ResponseHead) -> bool {
     let name = url.file_name().unwrap_or_default().to_ascii_lowercase();
     matches!(head.media_type().as_deref(), Some("text/html" | "application/xhtml+xml"))
         && !PAGES.iter().any(|end| name.ends_with(end))
 }
 
 /// Whether a server says by WebDAV that a URL is a collection. A server that says nothing has none.
-pub(crate) async fn is_collection(client: &Client, url: &Url) -> bool {
+pub async fn is_collection(client: &Client, url: &Url) -> bool {
     let asked = timeout(DIRECTORY_ANSWER_MAX, ask(client, url)).await;
     asked.ok().flatten().unwrap_or(false)
 }

@@ -17,14 +17,14 @@ mod status;
 mod tunnel;
 
 pub use crate::pool::Purpose;
-pub(crate) use connection::Sent;
+pub use connection::Sent;
 pub use connection::{Connection, Response};
 pub use directory::is_directory;
-pub(crate) use directory::{is_collection, may_be_listing, sends_to_directory};
-pub(crate) use exchange::REASON_MAX;
+pub use directory::{is_collection, may_be_listing, sends_to_directory};
+pub use exchange::REASON_MAX;
 pub use exchange::{Client, Connected, Exchange};
 pub use redirect::follow;
-pub(crate) use redirect::redirect_loop;
+pub use redirect::redirect_loop;
 pub(crate) use refusal::{without, without_secrets};
 pub use status::status_error;
 

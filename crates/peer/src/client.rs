@@ -19,9 +19,9 @@ pub struct Client {
     /// What is shown of the user, and to whom.
     pub credentials: Credentials,
     /// What connections did in earlier copies.
-    pub(crate) paths: Paths,
+    pub paths: Paths,
     /// Servers whose word was waited for in vain.
-    pub(crate) mute: Mutes,
+    pub mute: Mutes,
 }
 
 impl Client {

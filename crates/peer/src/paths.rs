@@ -7,22 +7,22 @@ use gridlane_core::Endpoint;
 use crate::memory::Memory;
 
 /// Of all servers, shared by the clones of a client.
-pub(crate) type Paths = Memory<Endpoint, Path>;
+pub type Paths = Memory<Endpoint, Path>;
 
 /// What the connections to one server did in the last copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Path {
+pub struct Path {
     /// What one connection brought, in bytes per second, if it brought enough to tell.
-    pub(crate) rate_bytes_per_s: Option<f64>,
+    pub rate_bytes_per_s: Option<f64>,
     /// Smallest round trip seen.
-    pub(crate) round_trip: Option<Duration>,
+    pub round_trip: Option<Duration>,
     /// Its answers come in good order while more requests are under way.
-    pub(crate) pipelines: bool,
+    pub pipelines: bool,
 }
 
 impl Path {
     /// Notes what a copy has seen; a rate or a round trip that it did not see stays as it was.
-    pub(crate) fn update(&mut self, seen: Path) {
+    pub fn update(&mut self, seen: Path) {
         self.rate_bytes_per_s = seen.rate_bytes_per_s.or(self.rate_bytes_per_s);
         self.round_trip = seen.round_trip.or(self.round_trip);
         self.pipelines = seen.pipelines;

@@ -9,10 +9,10 @@ use crate::script;
 use std::time::Duration;
 
 use gridlane_core::{Error, ErrorKind, Secret, Url};
-use gridlane_engine::http::Client;
-use gridlane_engine::{Credentials, Token, TokenSource};
 use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Acceptor, Dialer, Proxies, Stream};
+use gridlane_peer::http::Client;
+use gridlane_peer::{Credentials, Token, TokenSource};
 use proxy::Proxy;
 use script::{Scripted, answer};
 use tempfile::TempDir;

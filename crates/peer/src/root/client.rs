@@ -170,7 +170,7 @@ impl Client {
     }
 
     /// Opens another connection of the session of an open file, on which answers to reads can come.
-    pub(crate) async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
+    pub async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
         let way = Way::new(trunk.url.clone());
         // It joins by an id that nobody can guess, and shows nothing else.
         let home = self.pool.home(Server::of(&trunk.url, false), Purpose::Lane).await;

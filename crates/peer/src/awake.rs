@@ -5,7 +5,7 @@
 //! answer. So a wait is made of short ones, each of which counts for no more than it was to take: a stop of any length costs
 //! one of them. Of a machine that sleeps nothing else is to be said: Linux' monotonic clock stands still with it.
 //!
-//! What the plan waits for goes by the copy's own clock ([`Pace`](crate::pace::Pace)), which does the same.
+//! What the plan waits for goes by the copy's own clock, which does the same.
 
 use std::future::Future;
 use std::time::Duration;
@@ -17,37 +17,38 @@ const SLICE: Duration = Duration::from_millis(250);
 
 /// How long something is still waited for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub struct Patience {
     left: Duration,
     spent: Duration,
 }
 
 /// Patience is at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Elapsed;
+pub struct Elapsed;
 
 impl Patience {
-    pub(crate) fn new(max: Duration) -> Patience {
+    /// Waits for so long.
+    pub fn new(max: Duration) -> Patience {
         Patience { left: max, spent: Duration::ZERO }
     }
 
     /// Begins anew to wait, for so long.
-    pub(crate) fn renew(&mut self, max: Duration) {
+    pub fn renew(&mut self, max: Duration) {
         self.left = max;
     }
 
     /// Waits at least for so long from now on, but altogether for no longer than `most`.
-    pub(crate) fn extend(&mut self, more: Duration, most: Duration) {
+    pub fn extend(&mut self, more: Duration, most: Duration) {
         self.left = self.left.max(more.min(most.saturating_sub(self.spent)));
     }
 
     /// Whether it is at its end.
-    pub(crate) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.left.is_zero()
     }
 
     /// Awaits something. May be called again with something else: what was waited is gone.
-    pub(crate) async fn bear<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Elapsed> {
+    pub async fn bear<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Elapsed> {
         tokio::pin!(doing);
         loop {
             let (slice, begun) = (self.left.min(SLICE), Instant::now());
@@ -65,7 +66,7 @@ impl Patience {
 }
 
 /// As tokio's.
-pub(crate) async fn timeout<T>(max: Duration, doing: impl Future<Output = T>) -> Result<T, Elapsed> {
+pub async fn timeout<T>(max: Duration, doing: impl Future<Output = T>) -> Result<T, Elapsed> {
     Patience::new(max).bear(doing).await
 }
 

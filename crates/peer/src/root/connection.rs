@@ -55,7 +55,7 @@ impl Rests for Wire {
 
 /// What comes next on a connection.
 #[derive(Debug)]
-pub(crate) enum Next {
+pub enum Next {
     /// A part of an answer, whose bytes are read with [`Connection::read_data`].
     Part(Part),
     /// Something else than data.
@@ -73,7 +73,7 @@ pub(super) enum Unopened {
 }
 
 /// A connection that is logged in.
-pub(crate) struct Connection {
+pub struct Connection {
     /// `None` only while it is dropped.
     wire: Option<Wire>,
     /// Where it goes when it is not needed any more.
@@ -315,13 +315,13 @@ impl Connection {
     }
 
     /// Awaits no more answer to a request: it came on another connection of the session.
-    pub(crate) fn forget(&mut self, stream: StreamId) {
+    pub fn forget(&mut self, stream: StreamId) {
         self.answers.forget(stream);
     }
 
     /// Numbers a request that is sent with [`send_numbered`](Connection::send_numbered), here or on the first
     /// connection of the session.
-    pub(crate) fn number(&mut self, request: &mut [u8], expect: Expect) -> Result<StreamId> {
+    pub fn number(&mut self, request: &mut [u8], expect: Expect) -> Result<StreamId> {
         let stream = self.answers.ask(expect).ok_or_else(|| {
             Error::new(ErrorKind::Other, "too many requests are under way on one connection")
         })?;
@@ -332,7 +332,7 @@ impl Connection {
     }
 
     /// Sends requests that have their numbers.
-    pub(crate) async fn send_numbered(&mut self, requests: &[u8]) -> Result<()> {
+    pub async fn send_numbered(&mut self, requests: &[u8]) -> Result<()> {
         // Whoever drops this future, or fails in it, leaves a request that is cut short.
         self.is_writing = true;
         let Some(wire) = &mut self.wire else { return Err(ended()) };
@@ -358,7 +358,7 @@ impl Connection {
     }
 
     /// Waits for what comes next, behind the data of the part before. May be dropped and called again.
-    pub(crate) async fn next(&mut self) -> Result<Next> {
+    pub async fn next(&mut self) -> Result<Next> {
         loop {
             let outcome = self.answers.step(&self.ahead[self.start..self.end]);
             let (step, used) = outcome.map_err(|wrong| {
@@ -392,13 +392,13 @@ impl Connection {
     }
 
     /// Bytes of the part that began last which have not been read.
-    pub(crate) fn data_left(&self) -> u64 {
+    pub fn data_left(&self) -> u64 {
         self.answers.data_expected()
     }
 
     /// Waits for bytes of the part that began last; 0 when there are none left. May be dropped and called again: no
     /// byte is lost.
-    pub(crate) async fn read_data(&mut self, target: &mut [u8]) -> Result<usize> {
+    pub async fn read_data(&mut self, target: &mut [u8]) -> Result<usize> {
         let left = usize::try_from(self.answers.data_expected()).unwrap_or(usize::MAX);
         let room = target.len().min(left);
         if room == 0 {

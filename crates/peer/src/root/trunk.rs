@@ -30,7 +30,7 @@ const SCRATCH_BYTES: usize = 16 * 1024;
 type Join = (PathId, mpsc::UnboundedSender<(StreamId, Said)>);
 
 /// A session with a file open on it. It lives as long as one of the connections that joined it.
-pub(crate) struct Trunk {
+pub struct Trunk {
     pub(super) session: Session,
     pub(super) is_tls: bool,
     pub(super) handle: Handle,
@@ -50,30 +50,31 @@ impl fmt::Debug for Trunk {
 }
 
 /// The end of a trunk that has the connection.
-pub(crate) struct Carrier {
+pub struct Carrier {
     trunk: Option<Arc<Trunk>>,
     requests: mpsc::UnboundedReceiver<Vec<u8>>,
 }
 
 /// The end of a trunk on a connection that joined.
-pub(crate) struct Joined {
-    pub(crate) trunk: Arc<Trunk>,
+pub struct Joined {
+    /// The session that was joined.
+    pub trunk: Arc<Trunk>,
     said: mpsc::UnboundedReceiver<(StreamId, Said)>,
 }
 
 impl Trunk {
     /// Whether connections that join it are of use.
-    pub(crate) fn is_useful(&self) -> bool {
+    pub fn is_useful(&self) -> bool {
         !self.is_useless.load(Relaxed) && !self.requests.is_closed()
     }
 
     /// Says that joining it brings nothing.
-    pub(crate) fn refuse(&self) {
+    pub fn refuse(&self) {
         self.is_useless.store(true, Relaxed);
     }
 
     /// Sends requests on the first connection.
-    pub(crate) fn send(&self, requests: Vec<u8>) -> Result<()> {
+    pub fn send(&self, requests: Vec<u8>) -> Result<()> {
         self.requests.send(requests).map_err(|_| {
             Error::new(ErrorKind::Network, "the first connection of the session is gone").endpoint(&self.url)
         })
@@ -89,7 +90,7 @@ impl Trunk {
     }
 
     /// Passes on what came on the first connection for another one.
-    pub(crate) fn pass_on(&self, stream: StreamId, said: Said) {
+    pub fn pass_on(&self, stream: StreamId, said: Said) {
         let path_id = Answers::path_of(stream);
         if let Some((_, sender)) = self.joined().iter().find(|(joined, _)| *joined == path_id) {
             let _ = sender.send((stream, said));
@@ -104,7 +105,7 @@ impl Trunk {
 
 impl Joined {
     /// What came on the first connection for this one; never ends.
-    pub(crate) async fn said(&mut self) -> (StreamId, Said) {
+    pub async fn said(&mut self) -> (StreamId, Said) {
         match self.said.recv().await {
             Some(said) => said,
             None => std::future::pending().await,
@@ -114,7 +115,7 @@ impl Joined {
 
 impl Carrier {
     /// Makes a trunk of the session of an open file.
-    pub(crate) fn new(file: &mut OpenFile) -> Result<Option<Carrier>> {
+    pub fn new(file: &mut OpenFile) -> Result<Option<Carrier>> {
         let session = file.session();
         let is_server = session.flags.has(gridlane_xrd::flags::ServerFlags::IS_SERVER);
         let (Some(stat), true) = (file.stat.clone(), is_server && !session.is_manager()) else {
@@ -131,17 +132,17 @@ impl Carrier {
     }
 
     /// For those who may join.
-    pub(crate) fn trunk(&self) -> Weak<Trunk> {
+    pub fn trunk(&self) -> Weak<Trunk> {
         self.trunk.as_ref().map(Arc::downgrade).unwrap_or_default()
     }
 
     /// Whether any connection has joined that is there still.
-    pub(crate) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         self.trunk.as_ref().is_some_and(|trunk| Arc::strong_count(trunk) > 1)
     }
 
     /// What is to be sent; never ends. May be dropped at any time.
-    pub(crate) async fn request(&mut self) -> Vec<u8> {
+    pub async fn request(&mut self) -> Vec<u8> {
         match self.requests.recv().await {
             Some(requests) => requests,
             None => std::future::pending().await,
@@ -149,7 +150,7 @@ impl Carrier {
     }
 
     /// Goes on for those who joined, until they have gone; the lane that had the connection is over.
-    pub(crate) async fn carry(mut self, mut file: OpenFile) {
+    pub async fn carry(mut self, mut file: OpenFile) {
         let trunk = self.trunk();
         self.trunk = None;
         let Ok(connection) = file.connection() else { return };

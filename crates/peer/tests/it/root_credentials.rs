@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use gridlane_core::{ErrorKind, Result, Secret, Url};
-use gridlane_engine::root::{Answered, Client};
-use gridlane_engine::{Credentials, HostPattern, Token, TokenSource};
 use gridlane_net::{Dialer, tls::Trust};
+use gridlane_peer::root::{Answered, Client};
+use gridlane_peer::{Credentials, HostPattern, Token, TokenSource};
 use gridlane_xrd::PathArg;
 use gridlane_xrd::flags::ServerFlags;
 use gridlane_xrd::request::{About, Mkdir, Stat};

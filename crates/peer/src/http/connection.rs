@@ -93,7 +93,7 @@ pub struct Connection {
 
 /// How the sending of a part of a body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub enum Sent {
     /// All of it is on its way.
     All,
     /// Not all: [`Connection::response`] has what the server says instead of taking it.
@@ -159,7 +159,7 @@ impl Connection {
     }
 
     /// Leaves it to others to find out what the server speaks: an error is told at once.
-    pub(crate) fn asks_nobody(&mut self) {
+    pub fn asks_nobody(&mut self) {
         self.speech = None;
     }
 
@@ -256,7 +256,7 @@ impl Connection {
 
     /// Sends requests that have no bodies, all at once; returns how many bytes they are. What cannot be sent for a reason
     /// of its own (a token that is not there any more) leaves a connection that is of no use.
-    pub(crate) async fn send_all(&mut self, requests: &[Request<'_>]) -> Result<usize> {
+    pub async fn send_all(&mut self, requests: &[Request<'_>]) -> Result<usize> {
         let proxy = self.home.as_ref().and_then(|home| home.key().forwarder()).cloned();
         let mut bytes = Vec::new();
         for request in requests {
@@ -274,7 +274,7 @@ impl Connection {
 
     /// Reads further ahead from now on, for many answers of which each is small: up to `bytes` with one call, heads and
     /// bodies alike. What [`Connection::body_ahead`] returns is not copied once more.
-    pub(crate) fn read_far_ahead(&mut self, bytes: usize) {
+    pub fn read_far_ahead(&mut self, bytes: usize) {
         let mut ahead = AlignedBuf::new(bytes.max(RESPONSE_HEAD_BYTES_MAX));
         let ready = self.end - self.start;
         ahead[..ready].copy_from_slice(&self.ahead[self.start..self.end]);
@@ -283,7 +283,7 @@ impl Connection {
     }
 
     /// Waits until bytes were read ahead, or none will come. May be dropped and called again.
-    pub(crate) async fn wait_ahead(&mut self) {
+    pub async fn wait_ahead(&mut self) {
         if self.start == self.end {
             // What went wrong shows again.
             let _ = self.fill().await;
@@ -291,13 +291,13 @@ impl Connection {
     }
 
     /// Whether bytes were read ahead.
-    pub(crate) fn has_ahead(&self) -> bool {
+    pub fn has_ahead(&self) -> bool {
         self.start < self.end
     }
 
     /// Waits for the next bytes of the current body, whose length its head has told, where they lie; empty when it has
     /// ended. What is returned is taken. May be dropped and called again: no byte is lost.
-    pub(crate) async fn body_ahead(&mut self) -> Result<&[u8]> {
+    pub async fn body_ahead(&mut self) -> Result<&[u8]> {
         let left = match self.body {
             Body::None => return Ok(&[]),
             Body::Known(left) => left,
@@ -319,7 +319,7 @@ impl Connection {
 
     /// Sends bytes of a body, as long as the server does not say that it wants none (RFC 9112, 9.5). An error of kind
     /// `Timeout` when it takes none for `stall_max`.
-    pub(crate) async fn write_body(&mut self, bytes: &[u8], stall_max: Duration) -> Result<Sent> {
+    pub async fn write_body(&mut self, bytes: &[u8], stall_max: Duration) -> Result<Sent> {
         self.is_writing = true;
         let mut rest = bytes;
         let mut patience = Patience::new(stall_max);
@@ -611,12 +611,12 @@ impl Connection {
     }
 
     /// The same, when the first line has been read.
-    pub(crate) fn refused_saying(&self, url: &Url, head: &ResponseHead, said: &str) -> Error {
+    pub fn refused_saying(&self, url: &Url, head: &ResponseHead, said: &str) -> Error {
         super::refusal::error(head, said, url, &self.shown, SystemTime::now())
     }
 
     /// What a server says in answer to the last request for `url`, without the secrets that it was shown.
-    pub(crate) fn scrubbed(&self, url: &Url, said: &str) -> String {
+    pub fn scrubbed(&self, url: &Url, said: &str) -> String {
         super::refusal::scrubbed(said, url, &self.shown)
     }
 

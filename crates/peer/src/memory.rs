@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridlane_core::limits::SERVERS_REMEMBERED_MAX;
 
 /// What is `Known` of each `Server`. Its clones share it.
-pub(crate) struct Memory<Server, Known>(Arc<Mutex<HashMap<Server, Known>>>);
+pub struct Memory<Server, Known>(Arc<Mutex<HashMap<Server, Known>>>);
 
 impl<Server: Clone + Eq + Hash, Known: Clone + Default> Memory<Server, Known> {
     /// What is known of a server; of one that was never learned of, nothing.
-    pub(crate) fn of(&self, server: &Server) -> Known {
+    pub fn of(&self, server: &Server) -> Known {
         self.all().get(server).cloned().unwrap_or_default()
     }
 
     /// Lets `news` change what is known of a server.
-    pub(crate) fn learn<T>(&self, server: &Server, news: impl FnOnce(&mut Known) -> T) -> T {
+    pub fn learn<T>(&self, server: &Server, news: impl FnOnce(&mut Known) -> T) -> T {
         let mut all = self.all();
         if let Some(known) = all.get_mut(server) {
             return news(known);

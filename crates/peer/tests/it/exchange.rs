@@ -7,9 +7,9 @@ use crate::script;
 use std::time::Duration;
 
 use gridlane_core::{ErrorKind, Url};
-use gridlane_engine::http::{Client, Request};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::http::{Client, Request};
 use script::{Reply, Scripted, answer};
 
 fn client() -> Client {

@@ -64,7 +64,7 @@ pub(super) fn travels(name: &str) -> bool {
 }
 
 /// The error for more redirects than anyone needs.
-pub(crate) fn redirect_loop() -> Error {
+pub fn redirect_loop() -> Error {
     let message = format!("more than {REDIRECTS_MAX} redirects: it leads in a circle");
     Error::new(ErrorKind::Protocol, message)
 }

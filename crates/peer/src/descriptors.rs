@@ -1,7 +1,7 @@
 //! How many files and connections may be open at once where a process may have few (`ulimit -n`).
 //!
 //! What is bounded elsewhere for other reasons is bounded here once more: copies of a tree, listings, lanes, connections that
-//! rest. Small files have shares of their own ([`small`](crate::small)).
+//! rest. Small files have shares of their own.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicUsize;
@@ -28,10 +28,11 @@ impl Drop for ExpectedCopies {
 
 /// Counts one running copy until it is dropped.
 #[derive(Debug)]
-pub(crate) struct RunningCopy(());
+pub struct RunningCopy(());
 
 impl RunningCopy {
-    pub(crate) fn new() -> RunningCopy {
+    /// One more copy runs from now on.
+    pub fn begin() -> RunningCopy {
         COPIES.fetch_add(1, Relaxed);
         RunningCopy(())
     }
@@ -80,12 +81,12 @@ impl Descriptors {
     }
 
     /// Connections that rest.
-    pub(crate) fn idle_max(self) -> usize {
+    pub fn idle_max(self) -> usize {
         self.free / 4
     }
 
     /// Lanes of the copy that asks, beside the others that are running or may run before it ends.
-    pub(crate) fn lanes_max(self) -> usize {
+    pub fn lanes_max(self) -> usize {
         self.lanes_beside(COPIES.load(Relaxed).max(EXPECTED.load(Relaxed)))
     }
 
@@ -112,7 +113,7 @@ mod tests {
         let mut running = Vec::new();
         let mut open = CLIENT_DESCRIPTORS_KEPT + all.listings_max() + all.idle_max();
         for _ in 0..copies {
-            running.push(RunningCopy::new());
+            running.push(RunningCopy::begin());
             open += DESCRIPTORS_PER_COPY + all.lanes_max();
         }
         assert!(copies > 1 && open <= 64, "{open} of 64 for {copies} copies");

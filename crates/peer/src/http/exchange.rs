@@ -22,7 +22,7 @@ use crate::awake::timeout;
 const KEEPS_EXISTING: &str = "gridlane/";
 /// How long the reason is waited for why a server takes no body: the rest of an answer that has begun, or that came before
 /// the connection was closed.
-pub(crate) const REASON_MAX: Duration = Duration::from_secs(2);
+pub const REASON_MAX: Duration = Duration::from_secs(2);
 
 /// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl Client {
 
     /// As [`connect`](Client::connect). `reached` is told the round trip of a new connection as soon as there is one,
     /// before TLS.
-    pub(crate) fn connect_telling<'a>(
+    pub fn connect_telling<'a>(
         &'a self,
         origin: &'a Url,
         url: &'a Url,
@@ -98,13 +98,7 @@ impl Client {
 
     /// Where the answer to a request with `method` leads that began at `origin` and has come to `at`: as [`follow`].
     /// The secrets of `origin` go along to hosts that were named for that.
-    pub(crate) fn lead(
-        &self,
-        method: &str,
-        origin: &Url,
-        at: &Url,
-        head: &ResponseHead,
-    ) -> Result<Option<Url>> {
+    pub fn lead(&self, method: &str, origin: &Url, at: &Url, head: &ResponseHead) -> Result<Option<Url>> {
         let next = follow(method, at, head)?;
         let Some(mut to) = next else { return Ok(None) };
         let is_back = to.same_endpoint(origin);
@@ -115,33 +109,33 @@ impl Client {
     }
 
     /// Whether the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
-    pub(crate) fn keeps_existing(&self, url: &Url) -> bool {
+    pub fn keeps_existing(&self, url: &Url) -> bool {
         self.habits.of(&url.endpoint()).keeps_existing
     }
 
     /// Whether a connection to the server of `url` that was used for `purpose` waits to be used again.
-    pub(crate) fn has_idle(&self, url: &Url, purpose: Purpose) -> bool {
+    pub fn has_idle(&self, url: &Url, purpose: Purpose) -> bool {
         let user = User::of(&self.credentials, url, url);
         self.route(url, &user).is_ok_and(|route| self.pool.has(&route, purpose))
     }
 
     /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.
-    pub(crate) fn is_silent(&self, url: &Url) -> bool {
+    pub fn is_silent(&self, url: &Url) -> bool {
         self.habits.of(&url.endpoint()).is_silent()
     }
 
     /// Whether the server of `url` begins to send late when a GET asks for a checksum too.
-    pub(crate) fn thinks_long(&self, url: &Url) -> bool {
+    pub fn thinks_long(&self, url: &Url) -> bool {
         self.habits.of(&url.endpoint()).thinks_long
     }
 
     /// The server of `url` was asked for a checksum.
-    pub(crate) fn asked_for_digest(&self, url: &Url, said: bool) {
+    pub fn asked_for_digest(&self, url: &Url, said: bool) {
         self.habits.learn(&url.endpoint(), |habit| habit.asked_for_digest(said));
     }
 
     /// The server of `url` did not begin to send when a GET asked for a checksum too.
-    pub(crate) fn thought_long(&self, url: &Url) {
+    pub fn thought_long(&self, url: &Url) {
         self.habits.learn(&url.endpoint(), |habit| habit.thinks_long = true);
     }
 
@@ -214,7 +208,7 @@ impl Client {
     }
 
     /// As [`Client::exchange`], for a request that is not a short question.
-    pub(crate) fn exchange_for<'a>(
+    pub fn exchange_for<'a>(
         &'a self,
         request: &'a Request<'_>,
         purpose: Purpose,

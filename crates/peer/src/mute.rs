@@ -9,33 +9,33 @@ use gridlane_core::limits::MUTE_MAX;
 use crate::memory::Memory;
 
 /// Of all servers, shared by the clones of a client.
-pub(crate) type Mutes = Memory<Endpoint, Mute>;
+pub type Mutes = Memory<Endpoint, Mute>;
 
 /// What of one server was waited for in vain, and until when that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Mute {
+pub struct Mute {
     silent_until: Option<Instant>,
     owing_until: Option<Instant>,
 }
 
 impl Mute {
     /// Whether it had not answered anything.
-    pub(crate) fn is_silent(self, now: Instant) -> bool {
+    pub fn is_silent(self, now: Instant) -> bool {
         self.silent_until.is_some_and(|until| now < until)
     }
 
     /// Whether it had answered, and owed its checksum.
-    pub(crate) fn is_owing(self, now: Instant) -> bool {
+    pub fn is_owing(self, now: Instant) -> bool {
         self.owing_until.is_some_and(|until| now < until)
     }
 
     /// It was waited for in vain and has not answered anything, or it has.
-    pub(crate) fn note_silent(&mut self, is_silent: bool, now: Instant) {
+    pub fn note_silent(&mut self, is_silent: bool, now: Instant) {
         self.silent_until = is_silent.then_some(now + MUTE_MAX);
     }
 
     /// Its checksum was waited for in vain, or it has said what it states.
-    pub(crate) fn note_owing(&mut self, is_owing: bool, now: Instant) {
+    pub fn note_owing(&mut self, is_owing: bool, now: Instant) {
         self.owing_until = is_owing.then_some(now + MUTE_MAX);
     }
 }

@@ -120,7 +120,7 @@ impl OpenFile {
 
     /// Round trips spent before its open was sent on a new connection, and that of the open; 0 when the session was
     /// there.
-    pub(crate) fn handshake_round_trips(&self) -> u32 {
+    pub fn handshake_round_trips(&self) -> u32 {
         self.connection.as_ref().map_or(0, |connection| match connection.handshake_round_trips {
             0 => 0,
             round_trips => round_trips + u32::from(!self.is_joined),
@@ -133,7 +133,7 @@ impl OpenFile {
     }
 
     /// As [`round_trip`](OpenFile::round_trip), with what else the kernel has seen.
-    pub(crate) fn path(&self) -> Option<TcpInfo> {
+    pub fn path(&self) -> Option<TcpInfo> {
         self.connection.as_ref()?.path()
     }
 
@@ -142,12 +142,13 @@ impl OpenFile {
         self.connection.as_ref().map_or(0, Connection::unanswered)
     }
 
-    pub(crate) fn connection(&mut self) -> Result<&mut Connection> {
+    /// The connection that it is open on; an error once it was given up.
+    pub fn connection(&mut self) -> Result<&mut Connection> {
         self.connection.as_mut().ok_or_else(|| Error::new(ErrorKind::Other, "the file is closed"))
     }
 
     /// Says that the connection broke, so that the next session ends this one.
-    pub(crate) fn lost(&mut self) {
+    pub fn lost(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_joined) {
             connection.give_up();
             self.client.lost(&self.url, connection);
@@ -211,7 +212,7 @@ impl OpenFile {
     }
 
     /// Says that a request of its own has closed it, with all that was under way: its session can be used again.
-    pub(crate) fn set_closed(&mut self) {
+    pub fn set_closed(&mut self) {
         self.is_closed = true;
     }
 

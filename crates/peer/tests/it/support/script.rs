@@ -8,8 +8,6 @@ use gridlane_core::Url;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::head_of;
-
 /// A request as it came.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
@@ -138,6 +136,18 @@ impl State {
                     return None;
                 }
             }
+        }
+    }
+}
+
+/// The next head of a request: `ahead` has what has come and is not taken. `None` when no other comes.
+pub(crate) async fn head_of(socket: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<Vec<u8>> {
+    loop {
+        if let Some(at) = ahead.windows(4).position(|four| four == b"\r\n\r\n") {
+            return Some(ahead.drain(..at + 4).collect());
+        }
+        if socket.read_buf(ahead).await.ok()? == 0 {
+            return None;
         }
     }
 }
