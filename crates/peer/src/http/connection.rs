@@ -13,15 +13,16 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Speaks, Url};
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::response::BodyLength;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::{Proxy, Speech, Stream};
+use gridlane_net::{Proxy, Route, Speech, Stream};
 use gridlane_sys::AlignedBuf;
 use gridlane_sys::tcp::TcpInfo;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
-use super::refusal::{Shown, User};
-use super::{Home, Request};
+use super::refusal::{self, Shown, User, WANTS_TLS};
+use super::request::Request;
 use crate::awake::Patience;
+use crate::pool;
 
 /// Bytes asked for when a head is expected: what comes behind the head is copied once more, so few.
 const HEAD_READ_BYTES: usize = 16 * 1024;
@@ -29,18 +30,13 @@ const HEAD_READ_BYTES: usize = 16 * 1024;
 /// Reads at once, while a body is sent, of nothing but interim answers: whoever has more of them there does not take the body.
 const INTERIM_READS_MAX: usize = 16;
 
-/// Words of nginx, Apache and Go's servers for requests without TLS to a port that has it.
-pub(super) const WANTS_TLS: [&str; 4] = [
-    "The plain HTTP request was sent to HTTPS port",
-    "plain HTTP to an SSL-enabled server port",
-    "HTTP request to an HTTPS server",
-    "plain HTTP to a TLS-enabled server port",
-];
-
 /// How long the text of an error is waited for.
 const WORDS_MAX: Duration = Duration::from_secs(2);
 /// Characters of the first line of a refusal that are shown: a reason may have two distinguished names in it.
 const FIRST_LINE_CHARS_MAX: usize = 500;
+
+/// Where a connection goes between two uses.
+pub(super) type Home = pool::Home<Route, Stream>;
 
 /// The head of a response whose body is read next with [`Connection::read_body`].
 #[derive(Debug)]
@@ -612,12 +608,12 @@ impl Connection {
 
     /// The same, when the first line has been read.
     pub fn refused_saying(&self, url: &Url, head: &ResponseHead, said: &str) -> Error {
-        super::refusal::error(head, said, url, &self.shown, SystemTime::now())
+        refusal::error(head, said, url, &self.shown, SystemTime::now())
     }
 
     /// What a server says in answer to the last request for `url`, without the secrets that it was shown.
     pub fn scrubbed(&self, url: &Url, said: &str) -> String {
-        super::refusal::scrubbed(said, url, &self.shown)
+        refusal::scrubbed(said, url, &self.shown)
     }
 
     /// Bytes read ahead first, then the stream, from which at least `certain_bytes` are to come.

@@ -10,10 +10,11 @@ use gridlane_core::{Error, ErrorKind, Fault, Url};
 use gridlane_dav::listing::EntryKind;
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusReader, PropfindRequest, ResponseHead};
-use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
-use super::{Client, Request};
+use super::exchange::Client;
+use super::redirect::names_directory;
+use super::request::Request;
 
 /// Ends of names that pages have and directories have not.
 const PAGES: [&str; 4] = [".html", ".htm", ".xhtml", ".shtml"];
@@ -24,14 +25,6 @@ pub fn is_directory(url: &Url) -> Error {
         .fault(Fault::Caller)
         .endpoint(url)
         .hint("copy it with -r (`gridlane cp -r`); `gridlane ls` lists it")
-}
-
-/// Whether a redirect does nothing but put a slash behind the path: so servers answer where a directory is
-/// asked for without it. The host does not matter: behind a proxy some servers call themselves by another
-/// name.
-pub(super) fn names_directory(from: &Url, to: &Url) -> bool {
-    let path = |url: &Url| percent_decode_str(url.encoded_path()).collect::<Vec<u8>>();
-    path(to).strip_suffix(b"/") == Some(&path(from))
 }
 
 /// Whether an answer sends to the same path with a slash. Where it would lead does not matter: many a server

@@ -8,21 +8,26 @@ use gridlane_core::limits::{
 use gridlane_core::{Boxed, Error, ErrorKind, Result, Url};
 use gridlane_dav::header::Headers;
 use gridlane_dav::{ResponseHead, Status};
-use gridlane_net::{Dialer, Dialled, Reached, Route};
+use gridlane_net::{Dialer, Dialled, Reached, Route, Stream};
 
+use super::connection::{Connection, Home, Response};
 use super::habits::Habits;
 use super::redirect::{follow, redirect_loop, travels};
 use super::refusal::User;
+use super::request::Request;
 use super::tunnel;
-use super::{Connection, Home, Pool, Purpose, Request, Response};
-use crate::Credentials;
 use crate::awake::timeout;
+use crate::credentials::Credentials;
+use crate::pool::{self, Purpose};
 
 /// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
 const KEEPS_EXISTING: &str = "gridlane/";
 /// How long the reason is waited for why a server takes no body: the rest of an answer that has begun, or that came before
 /// the connection was closed.
 pub const REASON_MAX: Duration = Duration::from_secs(2);
+
+/// Connections between two uses.
+type Pool = pool::Pool<Route, Stream>;
 
 /// Makes requests and connections. Its clones share their idle connections with it.
 #[derive(Clone)]

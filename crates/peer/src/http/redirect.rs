@@ -6,8 +6,7 @@
 
 use gridlane_core::{Error, ErrorKind, Result, Scheme, Url, limits::REDIRECTS_MAX};
 use gridlane_dav::ResponseHead;
-
-use super::directory::names_directory;
+use percent_encoding::percent_decode_str;
 
 /// Header fields that are for the endpoint that the caller named and for nobody else. Their names in lower
 /// case; `transferheader…` stands for all that begin so (HTTP-TPC's credentials of the other party).
@@ -52,6 +51,14 @@ pub fn follow(method: &str, from: &Url, head: &ResponseHead) -> Result<Option<Ur
         }
         _ => Ok(Some(to)),
     }
+}
+
+/// Whether a redirect does nothing but put a slash behind the path: so servers answer where a directory is
+/// asked for without it. The host does not matter: behind a proxy some servers call themselves by another
+/// name.
+pub(super) fn names_directory(from: &Url, to: &Url) -> bool {
+    let path = |url: &Url| percent_decode_str(url.encoded_path()).collect::<Vec<u8>>();
+    path(to).strip_suffix(b"/") == Some(&path(from))
 }
 
 /// Whether a header field may go to another endpoint than the one it was made for.

@@ -9,15 +9,23 @@ use gridlane_dav::ResponseHead;
 use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
 
-use super::connection::WANTS_TLS;
-use super::{Request, status_error};
-use crate::{Credentials, Token};
+use super::request::Request;
+use super::status::status_error;
+use crate::credentials::{Credentials, Token};
 
 /// Characters of a server's `WWW-Authenticate` that are looked at, and of a text in it that are shown.
 const CHALLENGE_CHARS_MAX: usize = 2048;
 const WORDS_CHARS_MAX: usize = 200;
 /// A secret that is shorter cannot be told from other words in what a server says.
 const SCRUBBED_CHARS_MIN: usize = 6;
+
+/// Words of nginx, Apache and Go's servers for requests without TLS to a port that has it.
+pub(super) const WANTS_TLS: [&str; 4] = [
+    "The plain HTTP request was sent to HTTPS port",
+    "plain HTTP to an SSL-enabled server port",
+    "HTTP request to an HTTPS server",
+    "plain HTTP to a TLS-enabled server port",
+];
 
 /// What may be shown of the user on a connection.
 #[derive(Clone, Debug, Default)]

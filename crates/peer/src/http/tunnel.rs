@@ -8,7 +8,8 @@ use gridlane_dav::ResponseHead;
 use gridlane_net::{Proxy, Stream};
 use tokio::time::timeout;
 
-use super::{Connection, Request};
+use super::connection::Connection;
+use super::request::Request;
 
 /// Asks the proxy at the other end of `stream` for a way to the host of `url`. What follows on the stream
 /// is that host's. Errors name the proxy.

@@ -15,23 +15,26 @@ use gridlane_xrd::flags::{LocateOptions, OpenMore, OpenOptions};
 use gridlane_xrd::request::{Endsess, Locate, Open, Query};
 use gridlane_xrd::{Call, ErrorCode, Handle, PathArg, QueryKind, StreamId};
 
-use super::connection::{Connection, Next, Unopened};
-use super::file::OpenFile;
+use super::connection::{COLLECTED, Connection, Home, Next, Unopened, Wire};
+use super::file::{OfClient, OpenFile};
 use super::habits::{Habit, Habits};
 use super::redirect::{Way, cgi_for_servers, without_token};
 use super::refusal::{Login, Shown};
+use super::server::Server;
 use super::status::{malformed, said};
 use super::trunk::{Joined, Trunk};
 use super::who::who;
-use super::{COLLECTED, Home, Pool, Server};
 use crate::awake::Patience;
 use crate::credentials::{Credentials, Token};
-use crate::pool::Purpose;
+use crate::pool::{self, Purpose};
 
 /// Bytes of an answer that are passed on together.
 const PART_BYTES: usize = 64 * 1024;
 
 const _: () = assert!(PART_BYTES <= IO_BYTES && ROOT_WORDS_BYTES_MAX <= PART_BYTES);
+
+/// Sessions between two uses.
+type Pool = pool::Pool<Server, Wire>;
 
 /// Makes requests and sessions. Its clones share their idle sessions, and what they learn of servers, with it.
 #[derive(Clone)]
@@ -129,7 +132,7 @@ impl Client {
         };
         let (connection, url) = self.exchange(url, more_cgi, purpose, &make, COLLECTED, &mut take).await?;
         let opened = OpenAnswer::parse(&body).map_err(|wrong| malformed(&wrong).endpoint(&url))?;
-        Ok(OpenFile::new(self.clone(), connection, opened, url, !options.is_write()))
+        Ok(OpenFile::new(self.of_file(), connection, opened, url, !options.is_write()))
     }
 
     /// The checksum of `kind` that the server has of the file of `url`, or computes; that may take as long as
@@ -186,13 +189,12 @@ impl Client {
         })?;
         let joined = trunk.join(connection.joined()?);
         connection.keep_turn(home);
-        Ok((OpenFile::joined(self.clone(), connection, trunk), joined))
+        Ok((OpenFile::joined(self.of_file(), connection, trunk.opened(), trunk.url.clone()), joined))
     }
 
-    /// A session whose connection broke: the next one to this server ends it.
-    pub(crate) fn lost(&self, url: &Url, connection: &Connection) {
-        let server = Server::of(url, connection.is_users());
-        self.habits.learn(&server, |habit| habit.lost(connection.session().id));
+    /// What an open file needs of the client.
+    fn of_file(&self) -> OfClient {
+        OfClient { pages: self.pages, habits: self.habits.clone() }
     }
 
     /// Asks, wherever that leads. The answer's bytes go to `take`; the connection is the one that it came on.

@@ -7,7 +7,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use gridlane_core::limits::{CONNECT_MAX, IO_BYTES, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX};
+use gridlane_core::limits::{
+    CONNECT_MAX, IO_BYTES, ROOT_ANSWER_BYTES_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
+};
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Speaks, Url};
 use gridlane_net::{Dialer, Dialled, Route, Speech, Stream};
 use gridlane_sys::AlignedBuf;
@@ -16,11 +18,11 @@ use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::client::{Answers, Expect, Opening, Part, Refused, Said, Session, Step, Turn};
 use gridlane_xrd::{PathId, StreamId, ztn};
 
-use super::Home;
+use super::server::Server;
 use super::status::{malformed, said, status_error};
 use crate::awake::Patience;
 use crate::http::{without, without_secrets};
-use crate::pool::Rests;
+use crate::pool::{self, Rests};
 
 /// Bytes asked for when a head is expected: data behind it is copied once more, so few.
 const HEAD_READ_BYTES: usize = 4 * 1024;
@@ -32,6 +34,12 @@ const AHEAD_BYTES: usize = 2 * ROOT_WORDS_BYTES_MAX;
 const HANDSHAKE_SILENCE: Duration = Duration::from_secs(2);
 
 const _: () = assert!(HEAD_READ_BYTES < AHEAD_BYTES && AHEAD_BYTES <= IO_BYTES);
+
+/// A question whose answer is collected.
+pub(super) const COLLECTED: Expect = Expect::Text { bytes_max: ROOT_ANSWER_BYTES_MAX };
+
+/// Where a session goes between two uses.
+pub(super) type Home = pool::Home<Server, Wire>;
 
 /// What is between two uses of a session.
 pub(super) struct Wire {

@@ -11,11 +11,10 @@ use gridlane_xrd::client::{Expect, Part, Said, Session};
 use gridlane_xrd::request::Close;
 use gridlane_xrd::{Call, Handle, RequestId, StreamId};
 
-use super::COLLECTED;
-use super::client::Client;
-use super::connection::{Connection, Next};
+use super::connection::{COLLECTED, Connection, Next};
+use super::habits::Habits;
+use super::server::Server;
 use super::status::{malformed, status_error};
-use super::trunk::Trunk;
 use crate::awake::timeout;
 
 /// How long the end of a file that was read is waited for, in the background.
@@ -32,7 +31,7 @@ pub struct OpenFile {
     /// Where it is, after redirects.
     pub url: Url,
     handle: Handle,
-    client: Client,
+    client: OfClient,
     /// `None` only while it is dropped.
     connection: Option<Connection>,
     collector: Collector,
@@ -40,6 +39,14 @@ pub struct OpenFile {
     is_closed: bool,
     /// Whether another connection has it open, which this one joined.
     is_joined: bool,
+}
+
+/// What an open file needs of the client that opened it.
+pub(super) struct OfClient {
+    /// Whether bytes travel with checksums of pages, where they can.
+    pub(super) pages: bool,
+    /// Is told of sessions whose connection broke.
+    pub(super) habits: Habits,
 }
 
 /// The answer to one of several requests that are under way.
@@ -67,7 +74,7 @@ pub enum Outcome {
 
 impl OpenFile {
     pub(super) fn new(
-        client: Client,
+        client: OfClient,
         connection: Connection,
         opened: OpenAnswer,
         url: Url,
@@ -89,9 +96,8 @@ impl OpenFile {
     }
 
     /// A file of a session that this connection has joined.
-    pub(super) fn joined(client: Client, connection: Connection, trunk: &Trunk) -> OpenFile {
-        let opened = OpenAnswer { handle: trunk.handle, stat: Some(trunk.stat.clone()) };
-        let mut file = OpenFile::new(client, connection, opened, trunk.url.clone(), true);
+    pub(super) fn joined(client: OfClient, connection: Connection, opened: OpenAnswer, url: Url) -> OpenFile {
+        let mut file = OpenFile::new(client, connection, opened, url, true);
         file.is_joined = true;
         file
     }
@@ -151,7 +157,8 @@ impl OpenFile {
     pub fn lost(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_joined) {
             connection.give_up();
-            self.client.lost(&self.url, connection);
+            let server = Server::of(&self.url, connection.is_users());
+            self.client.habits.learn(&server, |habit| habit.lost(connection.session().id));
         }
     }
 

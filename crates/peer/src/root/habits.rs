@@ -2,7 +2,7 @@
 
 use gridlane_xrd::SessionId;
 
-use super::Server;
+use super::server::Server;
 use crate::memory::Memory;
 
 /// Sessions of one server that were lost and are to be ended.

@@ -15,6 +15,7 @@ mod habits;
 mod questions;
 mod redirect;
 mod refusal;
+mod server;
 mod status;
 mod trunk;
 mod who;
@@ -25,31 +26,3 @@ pub use file::{Answer, OpenFile, Outcome};
 pub use questions::Greeting;
 pub use status::{malformed, status_error};
 pub use trunk::{Carrier, Joined, Trunk};
-
-use gridlane_core::{Endpoint, Url};
-use gridlane_xrd::client::Expect;
-
-/// Sessions that can stand for each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Server {
-    is_tls: bool,
-    host: String,
-    port: u16,
-    user: Option<String>,
-    /// The user's credentials may be shown there: what was proved with them is for requests that may show them.
-    as_user: bool,
-}
-
-impl Server {
-    fn of(url: &Url, as_user: bool) -> Server {
-        let Endpoint { host, port, .. } = url.endpoint();
-        let user = url.credentials().map(|(user, _)| user.to_owned());
-        Server { is_tls: url.scheme().is_encrypted(), host, port, user, as_user }
-    }
-}
-
-type Pool = crate::pool::Pool<Server, connection::Wire>;
-type Home = crate::pool::Home<Server, connection::Wire>;
-
-/// A question whose answer is collected.
-const COLLECTED: Expect = Expect::Text { bytes_max: gridlane_core::limits::ROOT_ANSWER_BYTES_MAX };

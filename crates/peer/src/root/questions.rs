@@ -5,7 +5,8 @@ use gridlane_xrd::client::Session;
 use gridlane_xrd::request::{Ping, Query};
 use gridlane_xrd::{Call, QueryKind, StreamId};
 
-use super::{COLLECTED, Client};
+use super::client::Client;
+use super::connection::COLLECTED;
 use crate::pool::Purpose;
 
 /// What is known of a server when it has been greeted.

@@ -4,9 +4,9 @@ use gridlane_core::{Error, ErrorKind, Url};
 use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::ErrorAnswer;
 
-use super::status_error;
+use super::status::status_error;
+use crate::credentials::{Credentials, Token};
 use crate::http::without_secrets;
-use crate::{Credentials, Token};
 
 /// What may be shown of the user to a server.
 pub(super) struct Shown<'a> {

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_xrd::answer::StatText;
+use gridlane_xrd::answer::{OpenAnswer, StatText};
 use gridlane_xrd::client::{Answers, Said, Session};
 use gridlane_xrd::{Handle, PathId, StreamId};
 use tokio::sync::mpsc;
@@ -63,6 +63,11 @@ pub struct Joined {
 }
 
 impl Trunk {
+    /// The file, as it was opened.
+    pub(super) fn opened(&self) -> OpenAnswer {
+        OpenAnswer { handle: self.handle, stat: Some(self.stat.clone()) }
+    }
+
     /// Whether connections that join it are of use.
     pub fn is_useful(&self) -> bool {
         !self.is_useless.load(Relaxed) && !self.requests.is_closed()
