@@ -26,7 +26,7 @@ tree() { # crate options
 }
 
 # --- Who may use whom -----------------------------------------------------------------------------
-# pure <- platform (sys, share, net, store, wan) <- engine <- services <- edge. A crate that is not here fails.
+# pure <- platform (sys, share, net, store, wan) <- peer <- engine <- services <- edge. A crate that is not here fails.
 allowed() {
     case $1 in
     core) echo ;;
@@ -37,10 +37,11 @@ allowed() {
     net) echo core auth sys ;;
     store) echo core sys share ;;
     wan) echo core sys ;;
-    engine) echo core dav plan xrd auth sys share net store ;;
-    client) echo core dav plan xrd auth sys share net store engine ;;
-    server) echo core dav plan xrd auth sys share net store engine ;;
-    cli) echo core dav plan xrd auth sys share net store engine client server wan ;;
+    peer) echo core dav xrd auth sys net ;;
+    engine) echo core dav plan xrd auth sys share net store peer ;;
+    client) echo core dav plan xrd auth sys share net store peer engine ;;
+    server) echo core dav plan xrd auth sys share net store peer engine ;;
+    cli) echo core dav plan xrd auth sys share net store peer engine client server wan ;;
     *) return 1 ;;
     esac
 }

@@ -18,8 +18,8 @@ use clap_complete::engine::CompletionCandidate;
 use gridlane_client::{EntryKind, Item, Lister, encode_name};
 use gridlane_core::text::is_unprintable;
 use gridlane_core::{Result, Url};
-use gridlane_engine::Client;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 use tokio::time::timeout;
 
 use crate::args::{Cli, CompleteArgs, CompletionArgs, Shell};

@@ -16,10 +16,10 @@ use gridlane_client::{
 use gridlane_core::limits::{FIRST_CONTACT_MAX, SOURCES_MAX};
 use gridlane_core::text::is_unprintable;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use gridlane_engine::Client;
 use gridlane_engine::{
     CopySpec, FoundMetalink, JournalKeys, Known, Options, Outcome, RateLimit, Report, TargetSpec, copy,
 };
+use gridlane_peer::Client;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -5,7 +5,8 @@ use gridlane_client::credentials::{
 };
 use gridlane_client::{TreeEvent, TreeObserver};
 use gridlane_core::{Result, Url};
-use gridlane_engine::{Client, Event, Observer, sends_password};
+use gridlane_engine::{Event, Observer};
+use gridlane_peer::{Client, sends_password};
 
 use crate::args::{Global, WhoArgs};
 use crate::files::parse;

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant, SystemTime};
 use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::{format_bytes, format_seconds};
 use gridlane_core::{Error, ErrorKind, Result, Url};
-use gridlane_engine::Client;
-use gridlane_engine::http::{Exchange, Purpose, Request};
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
+use gridlane_peer::http::{Exchange, Purpose, Request};
 use rustix::process::{Resource, getrlimit};
 
 use crate::credentials::{Claims, Machine, TokenKind, Wanted, discover};

@@ -4,8 +4,8 @@ use std::fs;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
-use gridlane_engine::Client;
-use gridlane_engine::http::Exchange;
+use gridlane_peer::Client;
+use gridlane_peer::http::Exchange;
 
 use crate::root;
 

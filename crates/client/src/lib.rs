@@ -21,10 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
-use gridlane_engine::http::is_directory as is_directory_error;
-use gridlane_engine::{Client, CopySpec, Event, HostPattern, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
+use gridlane_peer::http::is_directory as is_directory_error;
+use gridlane_peer::{Client, HostPattern};
 
 use credentials::{Found, ThisMachine};
 

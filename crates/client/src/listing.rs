@@ -19,8 +19,8 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusEntry, MultistatusReader, PropfindRequest, Status};
-use gridlane_engine::Client;
-use gridlane_engine::http::{Exchange, Request, status_error};
+use gridlane_peer::Client;
+use gridlane_peer::http::{Exchange, Request, status_error};
 
 use crate::root;
 

@@ -14,7 +14,8 @@ use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, S
 use gridlane_core::name::{self, NameFault, RelativeName};
 use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink};
-use gridlane_engine::{Client, FoundMetalink, Known, PieceHashes};
+use gridlane_engine::{FoundMetalink, Known, PieceHashes};
+use gridlane_peer::Client;
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout, timeout_at};
 

@@ -9,8 +9,8 @@ use gridlane_dav::listing::EntryKind;
 use gridlane_dav::path::encode_name;
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusReader, PropfindRequest};
-use gridlane_engine::Client;
-use gridlane_engine::http::Request;
+use gridlane_peer::Client;
+use gridlane_peer::http::Request;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::listing::{Item, Lister, OddKind};

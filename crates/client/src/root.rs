@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
-use gridlane_engine::root::{Client, malformed};
+use gridlane_peer::root::{Client, malformed};
 use gridlane_xrd::answer::{SpaceText, StatText, VfsText};
 use gridlane_xrd::flags::{OpenOptions, StatFlags};
 use gridlane_xrd::request::{About, Mkdir, Mv, Query, Read, Rm, Rmdir, Stat};

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use gridlane_core::limits::{FIRST_CONTACT_MAX, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, UPLOADS_AGAIN_MAX};
 use gridlane_core::{Error, ErrorKind, Time, Url};
+use gridlane_peer::Client;
 
 use crate::source::Source;
-use crate::{Client, Options, Report, TargetSpec, digests};
+use crate::{Options, Report, TargetSpec, digests};
 
 /// When an upload is begun anew, and when it is given up.
 #[derive(Debug)]

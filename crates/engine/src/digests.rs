@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{DIGEST_WAIT_MAX, IO_BYTES, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result, Scheme, Url};
 use gridlane_dav::ResponseHead;
+use gridlane_peer::{Client, http};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::StatFlags;
 use gridlane_xrd::request::{About, Stat};
 use tokio::sync::mpsc;
 
+use crate::Options;
 use crate::notice::Notice;
 use crate::served::Served;
 use crate::source::{Identity, Source};
-use crate::{Client, Options, http};
 
 /// Between attempts to get a checksum: a server that is busy now may not be in a second.
 const PAUSES: [Duration; 3] =

@@ -15,45 +15,35 @@
 //! piece when its last byte has come (`pieces`), and the run has the wrong ones fetched again at once
 //! (`wrong_pieces`).
 //!
-//! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol (`root`), and from a file of this machine. One copy
+//! Three kinds of lanes bring the bytes: over HTTP, over XRootD's protocol, and from a file of this machine. One copy
 //! may have all of them.
 //!
 //! Small files, of which there are many, do without most of this: [`small`].
 //!
-//! Whom a server may be told that asks, and whom not, is decided in `credentials`, for all protocols.
+//! The connections themselves, and what a server may be shown of a user, are those of `gridlane_peer`.
 //!
 //! What it is not: it copies no trees, parses no command lines and renders nothing. A second copy loop
 //! anywhere else in gridlane is a defect.
 //!
-//! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`; of the protocols, [`http`] and [`root`].
+//! Read first: [`CopySpec`] and [`copy`], then `run`, `lane`, `ledger`, `verdict`.
 
 mod again;
 mod asking;
-mod awake;
-mod client;
-mod credentials;
-mod descriptors;
 mod digests;
 pub mod events;
 mod fit;
-pub mod http;
 mod judge;
 mod keeping;
 mod known;
 mod lane;
 mod ledger;
-mod memory;
 mod meter;
-mod mute;
 mod notice;
 mod ordered;
 mod pace;
-mod paths;
 mod pieces;
-mod pool;
 mod replica;
 mod resume;
-pub mod root;
 mod run;
 mod served;
 mod sizes;
@@ -74,10 +64,8 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
 use gridlane_core::{Boxed, Checksum, ChecksumKind, ErrorKind, Result, Time, Url};
+use gridlane_peer::Client;
 
-pub use client::Client;
-pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
-pub use descriptors::{Descriptors, ExpectedCopies};
 pub use digests::hash_file;
 pub use events::{Event, Observer, Report, Snapshot};
 pub use known::{Known, PieceHashes};

@@ -9,12 +9,12 @@ use std::time::Duration;
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
 use gridlane_core::limits::{FIRST_CONTACT_MAX, IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
+use gridlane_peer::awake::Patience;
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
 use gridlane_sys::AlignedBuf;
 use tokio::task::JoinSet;
 
-use crate::awake::Patience;
 use crate::digests::{self, Word};
 use crate::events::Event;
 use crate::ledger::{EARLIER, Piece, Sender};

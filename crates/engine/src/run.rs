@@ -12,22 +12,23 @@ use gridlane_core::limits::{
 use gridlane_core::{
     ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Scheme, Time,
 };
+use gridlane_peer::Client;
+use gridlane_peer::descriptors::{Descriptors, RunningCopy};
+use gridlane_peer::http::Purpose;
+use gridlane_peer::paths::Path;
 use gridlane_plan::{self as plan, Action, LaneId, Plan, Settings, SourceId, Votes};
 use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use crate::descriptors::{Descriptors, RunningCopy};
 use crate::events::{Event, Observer};
 use crate::fit::Earlier;
-use crate::http::Purpose;
 use crate::lane::{Command, Lane, Running, lanes_near};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
-use crate::paths::Path;
 use crate::replica::Replica;
 use crate::served::FoundMetalink;
 use crate::suspects::Suspects;
@@ -36,7 +37,7 @@ use crate::thrown::Thrown;
 use crate::upload::Upload;
 use crate::verdict::Basis;
 use crate::wrong_pieces::WrongPieces;
-use crate::{Client, CopySpec, Options, Outcome, TargetSpec, digests};
+use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
 
 /// How often progress is told and the journal looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -252,7 +253,7 @@ impl<'a> Run<'a> {
             notify,
             has_new_lanes: false,
             earlier: Earlier::default(),
-            _counted: RunningCopy::new(),
+            _counted: RunningCopy::begin(),
             verified_with: Vec::new(),
             is_stuck: false,
         };

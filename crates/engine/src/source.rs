@@ -6,9 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use gridlane_core::{Checksum, ChecksumKind, Hasher, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_dav::metalink::Format;
+use gridlane_peer::root::Trunk;
 use gridlane_xrd::answer::StatText;
-
-use crate::root::Trunk;
 
 /// A date counts as a strong validator only when the file was last changed this long before the answer
 /// (RFC 9110, 8.8.2.2): within the same second it could have been changed again unnoticed.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use gridlane_client::credentials::Wanted;
-use gridlane_engine::HostPattern;
+use gridlane_peer::HostPattern;
 
 /// What is shown to servers, and to which.
 #[derive(Clone, Debug, Default, Args)]

@@ -12,9 +12,9 @@ use gridlane_auth::macaroon::request::parse_duration_s;
 use gridlane_auth::macaroon::{Caveat, Macaroon, attenuate, grants_of, words_of};
 use gridlane_core::limits::{MACAROON_ANSWER_BYTES_MAX, MACAROON_BYTES_MAX, MACAROON_DEFAULT};
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, Scheme, Secret, Url};
-use gridlane_engine::Client;
-use gridlane_engine::http::Request;
 use gridlane_net::file;
+use gridlane_peer::Client;
+use gridlane_peer::http::Request;
 use serde_json::{Value, json};
 
 use crate::args::{Global, WhoArgs};

@@ -4,9 +4,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url, limits};
-use gridlane_engine::http::{Client, Connected, Exchange, Purpose, Request, follow};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
+use gridlane_peer::http::{Client, Connected, Exchange, Purpose, Request, follow};
 use gridlane_server::KeySource;
 
 /// Redirects at one issuer: what adds or removes a slash. More is a loop.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::Result;
-use gridlane_engine::{Token, TokenSource};
+use gridlane_peer::{Token, TokenSource};
 
 use super::{Found, FoundToken, Machine, Place, Version};
 

@@ -14,7 +14,7 @@
 //! is public needs none, and in /tmp anybody can put something there, which its victim could not even remove.
 //!
 //! The search sees the machine through [`Machine`] only. To whom what was found is shown is not decided here: see
-//! `gridlane_engine::Credentials`.
+//! `gridlane_peer::Credentials`.
 
 mod claims;
 mod lasting;
@@ -30,8 +30,8 @@ use std::sync::Arc;
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
-use gridlane_engine::{Credentials, HostPattern, TokenSource};
 use gridlane_net::tls::ClientIdentity;
+use gridlane_peer::{Credentials, HostPattern, TokenSource};
 
 pub use claims::{Claims, TokenKind};
 pub use lasting::Lasting;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use gridlane_core::Url;
 use gridlane_core::units::format_bytes;
 use gridlane_dav::listing::EntryKind;
-use gridlane_engine::root::{Client, Greeting};
+use gridlane_peer::root::{Client, Greeting};
 use gridlane_xrd::client::Session;
 use gridlane_xrd::flags::ServerFlags;
 

@@ -6,7 +6,7 @@ use gridlane_core::limits::LISTING_BATCH;
 use gridlane_core::name::is_entry;
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::path::encode_name;
-use gridlane_engine::root::{Client, malformed};
+use gridlane_peer::root::{Client, malformed};
 use gridlane_xrd::answer::{DirlistReader, Entry};
 use gridlane_xrd::flags::DirlistOptions;
 use gridlane_xrd::request::Dirlist;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use gridlane_dav::listing::EntryKind;
-use gridlane_engine::Client as AnyClient;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client as AnyClient;
 use gridlane_xrd::answer::{HandshakeAnswer, LoginAnswer, ProtocolAnswer, Signing, error, message, ok};
 use gridlane_xrd::flags::{DirlistOptions, ServerFlags};
 use gridlane_xrd::frame::{HANDSHAKE_BYTES, PROTOCOL_VERSION, REQUEST_HEAD_BYTES};

@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_core::{Error, ErrorKind, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
-use gridlane_engine::Client;
 use gridlane_engine::Report;
-use gridlane_engine::http::is_directory;
+use gridlane_peer::Client;
+use gridlane_peer::http::is_directory;
 
 /// What becomes of a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::limits::DIRECTORIES_KNOWN_MAX;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use gridlane_engine::Client;
-use gridlane_engine::http::Request;
+use gridlane_peer::Client;
+use gridlane_peer::http::Request;
 use tokio::sync::OnceCell;
 
 use crate::place::{Place, TreePath};

@@ -54,7 +54,7 @@ pub async fn resolve_roots(
     let kinds = are_directories(lister, &urls).await?;
     for ((text, url), is_directory) in sources.iter().zip(urls).zip(kinds) {
         if is_directory && !recursive {
-            return Err(gridlane_engine::http::is_directory(&url));
+            return Err(gridlane_peer::http::is_directory(&url));
         }
         let source = match is_directory {
             true => Place::of(&Place::of(&url).directory(&TreePath::root())?),

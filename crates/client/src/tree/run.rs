@@ -11,8 +11,8 @@ use gridlane_core::limits::{
     BACKLOG_FILES_MAX, TREE_DEPTH_MAX, TREE_FAILURES_ALIKE_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use gridlane_engine::Descriptors;
 use gridlane_engine::small::{SmallEnd, SmallEnds};
+use gridlane_peer::descriptors::Descriptors;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 

@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 
 use gridlane_core::limits::IO_BYTES;
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result, Url};
+use gridlane_peer::http::is_directory;
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use gridlane_sys::file::CacheProbe;
@@ -14,7 +15,6 @@ use tokio::time::Instant;
 use super::tally::{DELAY_MAX, Tally};
 use super::version::difference;
 use super::{Command, Commands, End, Lane};
-use crate::http::is_directory;
 use crate::notice::Notice;
 use crate::source::Identity;
 

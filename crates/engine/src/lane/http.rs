@@ -9,6 +9,10 @@ use gridlane_core::limits::{
 use gridlane_core::{ByteRange, Checksum, Error, ErrorKind, Result, Url};
 use gridlane_dav::range::{ContentRange, RangeSpec};
 use gridlane_dav::{OverlongRange, ResponseHead};
+use gridlane_peer::http::{
+    Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
+    redirect_loop, sends_to_directory, status_error,
+};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use tokio::task::JoinHandle;
@@ -17,10 +21,6 @@ use super::question::{self, Asking};
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
 use crate::digests;
-use crate::http::{
-    Connected, Connection, Purpose, Request, Response, is_collection, is_directory, may_be_listing,
-    redirect_loop, sends_to_directory, status_error,
-};
 use crate::notice::Notice;
 use crate::source::Identity;
 

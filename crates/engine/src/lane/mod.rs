@@ -20,13 +20,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gridlane_core::{ByteRange, ChecksumKind, Error, Scheme};
+use gridlane_peer::Client;
 use gridlane_plan::{LaneId, Loss};
 use gridlane_sys::tcp::TcpInfo;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::Client;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;

@@ -7,11 +7,11 @@
 use gridlane_core::limits::{DIGEST_HEAD_MAX, SMALL_DOWNLOAD_BYTES_MAX};
 use gridlane_core::{Result, Url};
 use gridlane_dav::ResponseHead;
+use gridlane_peer::http::{Connection, Request, Response};
 use tokio::time::timeout;
 
 use super::{Asks, Lane};
 use crate::digests;
-use crate::http::{Connection, Request, Response};
 use crate::notice::Notice;
 use crate::served::Served;
 

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use gridlane_core::{ByteRange, ChecksumKind, Hasher, Url};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
+use gridlane_peer::Client;
+use gridlane_peer::http::Purpose;
 use gridlane_plan::LaneId;
 use gridlane_store::partial::PartialFile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -15,13 +17,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 
 use super::{Command, Lane};
-use crate::http::Purpose;
 use crate::known::PieceHashes;
 use crate::notice::Notice;
 use crate::pace::Pace;
 use crate::source::Source;
 use crate::target::{Sink, Target};
-use crate::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use crate::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 

@@ -12,6 +12,7 @@ use gridlane_core::limits::{
 };
 use gridlane_core::{Checksum, Error, ErrorKind, Result};
 use gridlane_dav::ResponseHead;
+use gridlane_peer::http::{Connected, Connection, Purpose, Request, Response};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -19,7 +20,6 @@ use super::bounds::Bounds;
 use super::landing::{GROUP_AGE_MAX, Groups, Landed, Landing};
 use super::{Origin, Shared, SmallEnd, SmallFile};
 use crate::digests::{self, Word};
-use crate::http::{Connected, Connection, Purpose, Request, Response};
 use crate::source::{Identity, Source};
 
 /// A fetcher without work waits so long for some before it gives its connection back.

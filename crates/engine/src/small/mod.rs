@@ -41,11 +41,12 @@ use std::time::SystemTime;
 
 use gridlane_core::limits::{SMALL_DOWNLOAD_BYTES_MAX, SMALL_FILES_WAITING_MAX};
 use gridlane_core::{ChecksumKind, Error, Scheme, Url};
+use gridlane_peer::Client;
+use gridlane_peer::http::Purpose;
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
 use self::bounds::Bounds;
-use crate::http::Purpose;
-use crate::{Client, Options, Report, digests};
+use crate::{Options, Report, digests};
 
 pub use gridlane_store::unnamed::Directory;
 

@@ -8,12 +8,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gridlane_core::Url;
+use gridlane_peer::http::Purpose;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::fetch::fetchers_for;
 use super::{Origin, Shared};
-use crate::http::Purpose;
 
 /// Makes connections to the server of `url` and leaves them in the pool: one, and over a long path the others as soon as the
 /// first shows how long it is, with as many `others` besides. Who lists the directory finds out what is wrong where there is none.

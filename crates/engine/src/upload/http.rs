@@ -15,9 +15,8 @@ use gridlane_core::limits::{
     SMALL_UPLOAD_BYTES_PER_S_MIN, UPLOAD_ANSWER_MAX,
 };
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
-
-use crate::awake::timeout;
-use crate::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
+use gridlane_peer::awake::timeout;
+use gridlane_peer::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
@@ -129,7 +128,7 @@ impl Upload {
                 Invited::Stale => fresh = true,
             }
         }
-        Err(crate::http::redirect_loop().endpoint(&self.url))
+        Err(gridlane_peer::http::redirect_loop().endpoint(&self.url))
     }
 
     /// Asks one server, on a new connection if that must be, whether it takes the file.

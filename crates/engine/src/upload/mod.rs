@@ -10,9 +10,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Result, Scheme, Url};
+use gridlane_peer::Client;
 use gridlane_xrd::request::Rm;
-
-use crate::Client;
 
 /// Removes a file that was uploaded.
 pub(crate) async fn remove(client: &Client, url: &Url) -> Result<()> {

@@ -25,13 +25,13 @@ use std::time::Duration;
 use gridlane_core::checksum::Hasher;
 use gridlane_core::limits::SMALL_UPLOAD_BYTES_MAX;
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_peer::root::Client;
 use gridlane_xrd::PathId;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::{OpenOptions, ServerFlags, StatFlags};
 use gridlane_xrd::request::{About, Read, Rm, Stat};
 use tokio::time::timeout;
 
-use crate::root::Client;
 use writing::Writing;
 
 /// Permissions of a file that is made. The server takes away from them what it does not allow.

@@ -2,22 +2,17 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
-#[path = "support/proxy.rs"]
-mod proxy;
-#[path = "support/root.rs"]
+#[path = "../../../peer/tests/it/support/root.rs"]
 mod root_site;
-#[path = "support/script.rs"]
+#[path = "../../../peer/tests/it/support/script.rs"]
 mod script;
 mod support;
 
-mod exchange;
 mod hostile;
 mod mirrors;
 mod pool;
-mod proxies;
 mod restarts;
 mod root;
-mod root_credentials;
 mod served;
 mod trouble;
 mod upload;

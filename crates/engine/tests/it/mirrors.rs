@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, Url};
-use gridlane_engine::{Client, CopySpec, Event, Known, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Known, Observer, Options, Outcome, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 use script::{Reply, Scripted, Seen, answer};
 use tokio::net::TcpSocket;
 

@@ -10,9 +10,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gridlane_core::Url;
-use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 use script::{Reply, Scripted, Seen, answer};
 use tokio::net::TcpSocket;
 use tokio::sync::mpsc;

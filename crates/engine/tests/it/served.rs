@@ -6,9 +6,10 @@ use crate::script;
 
 use std::time::Duration;
 
-use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 use script::{Scripted, answer};
 
 /// What happened with the sources.

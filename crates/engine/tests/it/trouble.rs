@@ -5,9 +5,10 @@
 use std::time::{Duration, Instant};
 
 use gridlane_core::Url;
-use gridlane_engine::{Client, CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Hasher, Url};
 use gridlane_dav::digest;
-use gridlane_engine::{Basis, Client, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::{Basis, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 use script::{Reply, Scripted, Seen};
 
 /// Longer than anything takes on a busy machine.

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::{IO_BYTES, ROOT_READ_BYTES_MAX, ROOT_WRONG_PAGES_MAX};
 use gridlane_core::{ByteRange, Error, ErrorKind, Result};
+use gridlane_peer::root::{Carrier, Connection, Joined, Next, OpenFile, Trunk, status_error};
 use gridlane_plan::Loss;
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::client::{Expect, Part, Said, Unpaging};
@@ -26,7 +27,6 @@ use tokio::time::Instant;
 use super::tally::{DELAY_MAX, Tally};
 use super::{Command, Commands, End, Lane, bounded};
 use crate::notice::Notice;
-use crate::root::{Carrier, Connection, Joined, Next, OpenFile, Trunk, status_error};
 
 /// Reads under way on a connection: enough for a long path, and so few that a server need not set some aside.
 const READS_AHEAD_MAX: usize = 16;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 
 use gridlane_core::{ByteRange, Error, ErrorKind};
+use gridlane_peer::root::{Carrier, Joined, OpenFile};
 use gridlane_plan::Loss;
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::flags::OpenOptions;
@@ -12,7 +13,6 @@ use gridlane_xrd::request::{About, Stat};
 use super::Step;
 use crate::lane::{Command, Commands, End, Lane, bounded};
 use crate::notice::Notice;
-use crate::root::{Carrier, Joined, OpenFile};
 use crate::source::Identity;
 
 /// Opens the file, or joins a session that has it open, while orders come in.

@@ -5,10 +5,11 @@ use std::path::Path;
 use gridlane_core::Url;
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 
 use super::*;
+use crate::Options;
 use crate::small::{Directory, SmallFiles};
-use crate::{Client, Options};
 
 const KB: u64 = 1000;
 const LONG: Option<Duration> = Some(Duration::from_millis(100));

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use gridlane_core::limits::{ROOT_WAIT_MAX, ROOT_WRITE_BYTES, ROOT_WRITTEN_BYTES_MAX};
 use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_peer::root::{Answer, OpenFile, Outcome};
 use gridlane_xrd::pages::{self, CRC_BYTES, PAGE_BYTES, UNIT_BYTES};
 use gridlane_xrd::request::{Close, PgWrite, Write};
 use gridlane_xrd::{PathId, StreamId};
 use tokio::time::{sleep, timeout};
-
-use crate::root::{Answer, OpenFile, Outcome};
 
 /// How long the answer to the close may take: the server may sync a large file first.
 const CLOSE_MAX: Duration = Duration::from_secs(300);

@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use gridlane_core::{Url, checksum::adler32};
-use gridlane_engine::{Client, CopySpec, Event, Observer, Outcome, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Outcome, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
+use gridlane_peer::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::script::head_of;
 
 /// What is wrong with a site. All offsets and counts are in bytes of bodies.
 #[derive(Clone, Copy, Debug, Default)]
@@ -254,16 +257,4 @@ pub(crate) async fn copy_quietly(spec: CopySpec) -> Outcome {
     let mut quiet = Quiet;
     let ends = copy(spec, client, &mut quiet, std::future::pending());
     tokio::time::timeout(Duration::from_secs(60), ends).await.expect("a copy always ends")
-}
-
-/// The next head of a request: `ahead` has what has come and is not taken. `None` when no other comes.
-pub(crate) async fn head_of(socket: &mut TcpStream, ahead: &mut Vec<u8>) -> Option<Vec<u8>> {
-    loop {
-        if let Some(at) = ahead.windows(4).position(|four| four == b"\r\n\r\n") {
-            return Some(ahead.drain(..at + 4).collect());
-        }
-        if socket.read_buf(ahead).await.ok()? == 0 {
-            return None;
-        }
-    }
 }

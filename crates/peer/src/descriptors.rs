@@ -1,0 +1,140 @@
+//! How many files and connections may be open at once where a process may have few (`ulimit -n`).
+//!
+//! What is bounded elsewhere for other reasons is bounded here once more: copies of a tree, listings, lanes, connections that
+//! rest. Small files have shares of their own.
+
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gridlane_core::limits::{CLIENT_DESCRIPTORS_KEPT, DESCRIPTORS_PER_COPY};
+use rustix::process::{Resource, getrlimit};
+
+/// Copies that are running in this process.
+static COPIES: AtomicUsize = AtomicUsize::new(0);
+
+/// Copies that may run in this process at the same time, as those say that start several.
+static EXPECTED: AtomicUsize = AtomicUsize::new(0);
+
+/// So many copies may run until this is dropped: the first of them has no more lanes than the last.
+#[derive(Debug)]
+pub struct ExpectedCopies(usize);
+
+impl Drop for ExpectedCopies {
+    fn drop(&mut self) {
+        EXPECTED.fetch_sub(self.0, Relaxed);
+    }
+}
+
+/// Counts one running copy until it is dropped.
+#[derive(Debug)]
+pub struct RunningCopy(());
+
+impl RunningCopy {
+    /// One more copy runs from now on.
+    pub fn begin() -> RunningCopy {
+        COPIES.fetch_add(1, Relaxed);
+        RunningCopy(())
+    }
+}
+
+impl Drop for RunningCopy {
+    fn drop(&mut self) {
+        COPIES.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What may be open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Beside what a process has open in any case.
+    free: usize,
+}
+
+impl Descriptors {
+    /// As the limit of this process said when it was asked first.
+    pub fn of_process() -> Descriptors {
+        static OF_PROCESS: OnceLock<Descriptors> = OnceLock::new();
+        *OF_PROCESS.get_or_init(|| Descriptors::of(getrlimit(Resource::Nofile).current))
+    }
+
+    /// Tells that so many copies are about to run, however many there are at one moment.
+    pub fn expect_copies(copies: usize) -> ExpectedCopies {
+        EXPECTED.fetch_add(copies, Relaxed);
+        ExpectedCopies(copies)
+    }
+
+    /// For so many descriptors; `None`: there is no limit.
+    fn of(count: Option<u64>) -> Descriptors {
+        let count = count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
+        Descriptors { free: count.saturating_sub(CLIENT_DESCRIPTORS_KEPT) }
+    }
+
+    /// Copies of one file each at the same time.
+    pub fn copies_max(self) -> usize {
+        (self.free / 2 / DESCRIPTORS_PER_COPY).max(1)
+    }
+
+    /// Directories that are listed at the same time.
+    pub fn listings_max(self) -> usize {
+        (self.free / 8).max(1)
+    }
+
+    /// Connections that rest.
+    pub fn idle_max(self) -> usize {
+        self.free / 4
+    }
+
+    /// Lanes of the copy that asks, beside the others that are running or may run before it ends.
+    pub fn lanes_max(self) -> usize {
+        self.lanes_beside(COPIES.load(Relaxed).max(EXPECTED.load(Relaxed)))
+    }
+
+    /// Lanes of each of so many copies: half of what the copies themselves leave, and no more than there is beside listings
+    /// and connections that rest.
+    fn lanes_beside(self, copies: usize) -> usize {
+        let copies = copies.max(1);
+        let free = self.free.saturating_sub(copies.saturating_mul(DESCRIPTORS_PER_COPY));
+        let others = self.idle_max().saturating_add(self.listings_max());
+        ((free / 2).min(free.saturating_sub(others)) / copies).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each asks for its lanes when it begins, and the others come later.
+    #[test]
+    fn copies_that_begin_one_after_the_other_share_what_there_is() {
+        let all = Descriptors::of(Some(64));
+        let copies = all.copies_max();
+        let _expected = Descriptors::expect_copies(copies);
+        let mut running = Vec::new();
+        let mut open = CLIENT_DESCRIPTORS_KEPT + all.listings_max() + all.idle_max();
+        for _ in 0..copies {
+            running.push(RunningCopy::begin());
+            open += DESCRIPTORS_PER_COPY + all.lanes_max();
+        }
+        assert!(copies > 1 && open <= 64, "{open} of 64 for {copies} copies");
+    }
+
+    #[test]
+    fn what_is_open_fits_where_there_is_little_and_is_not_less_where_there_is_enough() {
+        for count in [32, 48, 64, 100, 256, 1024, 4096, 1 << 20] {
+            let all = Descriptors::of(Some(count));
+            let copies = all.copies_max();
+            let open = CLIENT_DESCRIPTORS_KEPT
+                + copies * (DESCRIPTORS_PER_COPY + all.lanes_beside(copies))
+                + all.listings_max()
+                + all.idle_max();
+            assert!(open as u64 <= count, "{open} of {count}");
+            assert!(all.lanes_beside(1) + DESCRIPTORS_PER_COPY + CLIENT_DESCRIPTORS_KEPT <= count as usize);
+        }
+        for count in [Some(1024), None] {
+            let all = Descriptors::of(count);
+            assert!(all.copies_max() >= 64 && all.listings_max() >= 8 && all.idle_max() >= 128, "{count:?}");
+            assert!(all.lanes_beside(1) >= 48);
+        }
+    }
+}

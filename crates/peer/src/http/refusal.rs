@@ -1,0 +1,416 @@
+//! What was shown of who asks, and what a server that refuses it has said, in words.
+
+use std::time::{Duration, SystemTime};
+
+use gridlane_core::limits::CLOCK_SKEW_MAX;
+use gridlane_core::units::format_seconds;
+use gridlane_core::{Error, Result, Scheme, Secret, Speaks, Url};
+use gridlane_dav::ResponseHead;
+use gridlane_net::Proxy;
+use percent_encoding::percent_decode_str;
+
+use super::request::Request;
+use super::status::status_error;
+use crate::credentials::{Credentials, Token};
+
+/// Characters of a server's `WWW-Authenticate` that are looked at, and of a text in it that are shown.
+const CHALLENGE_CHARS_MAX: usize = 2048;
+const WORDS_CHARS_MAX: usize = 200;
+/// A secret that is shorter cannot be told from other words in what a server says.
+const SCRUBBED_CHARS_MIN: usize = 6;
+
+/// Words of nginx, Apache and Go's servers for requests without TLS to a port that has it.
+pub(super) const WANTS_TLS: [&str; 4] = [
+    "The plain HTTP request was sent to HTTPS port",
+    "plain HTTP to an SSL-enabled server port",
+    "HTTP request to an HTTPS server",
+    "plain HTTP to a TLS-enabled server port",
+];
+
+/// What may be shown of the user on a connection.
+#[derive(Clone, Debug, Default)]
+pub(super) struct User {
+    credentials: Credentials,
+    may: May,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum May {
+    /// There is nothing to show, or the URL has what opens it.
+    #[default]
+    Nothing,
+    All,
+    /// It would travel in clear.
+    NotInClear,
+    /// Neither the user nor the operator has named this server.
+    NotThere,
+}
+
+/// What a request showed of who asks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shown {
+    what: What,
+    /// To be taken out of what the server says in turn.
+    secret: Option<Secret>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum What {
+    #[default]
+    Nothing,
+    NotInClear,
+    NotThere,
+    /// What is in the URL or in a field that the caller made.
+    OfUrl,
+    /// The user and password in the URL would have travelled in clear, and were not sent.
+    KeptOfUrl,
+    Token(String),
+    Certificate(String),
+}
+
+impl User {
+    /// Of a request that began at `origin` and has come to `at`.
+    pub(super) fn of(credentials: &Credentials, origin: &Url, at: &Url) -> User {
+        let may = match credentials.is_empty() || origin.has_secrets() {
+            true => May::Nothing,
+            false if !at.scheme().is_encrypted() => May::NotInClear,
+            false if !credentials.may_see(origin, at) => May::NotThere,
+            false => May::All,
+        };
+        User { credentials: credentials.clone(), may }
+    }
+
+    pub(super) fn may_see(&self) -> bool {
+        self.may == May::All
+    }
+
+    /// The token to show.
+    pub(super) fn token(&self) -> Result<Option<Token>> {
+        if self.may_see() { self.credentials.token() } else { Ok(None) }
+    }
+
+    /// What a request shows to a server behind `proxy`, `token` included.
+    pub(super) fn shown(&self, request: &Request<'_>, proxy: Option<&Proxy>, token: Option<&Token>) -> Shown {
+        let what = match (token, self.may) {
+            _ if request.keeps_password(proxy) => What::KeptOfUrl,
+            _ if request.says_who_asks() => What::OfUrl,
+            (Some(token), _) => What::Token(token.from.clone()),
+            (None, May::Nothing) => What::Nothing,
+            (None, May::NotInClear) => What::NotInClear,
+            (None, May::NotThere) => What::NotThere,
+            (None, May::All) => self
+                .credentials
+                .certificate()
+                .map_or(What::Nothing, |name| What::Certificate(name.to_owned())),
+        };
+        Shown { what, secret: token.map(|token| token.secret.clone()) }
+    }
+}
+
+/// The error that an answer is; `said` is the first line of its text. About who may do what, it says what was shown and
+/// what the server thinks of it, and whether a wrong clock may be the cause.
+pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, now: SystemTime) -> Error {
+    if url.scheme() == Scheme::Http && WANTS_TLS.iter().any(|words| said.contains(words)) {
+        return Speaks::Tls.error("http").http_status(head.status.code()).endpoint(url);
+    }
+    let said = scrubbed(said, url, shown);
+    let mut error = status_error(head, &said);
+    if !matches!(head.status.code(), 401 | 403) {
+        return error;
+    }
+    let challenge = challenge(head);
+    if let Some(words) = &challenge.words {
+        let words = scrubbed(words, url, shown);
+        error = error.more(format!("it says {}", without_repetition(&words, &said)));
+    }
+    error = match &shown.what {
+        What::Nothing | What::NotInClear | What::NotThere => {
+            error.more("nothing was shown to it of who asks")
+        }
+        What::KeptOfUrl => {
+            error.more("the user and password in the URL were not sent: they would have travelled in clear")
+        }
+        What::OfUrl => error.more("it was shown what is in the URL"),
+        What::Token(from) | What::Certificate(from) => error.more(format!("it was shown {from}")),
+    };
+    // Who has shown nothing is not refused for the time in it.
+    let is_shown = matches!(shown.what, What::OfUrl | What::Token(_) | What::Certificate(_));
+    if let Some(skew) = skew(head, now).filter(|_| is_shown) {
+        let words = skew.words(url.host());
+        return error.more(format!("{words}, which is the likely cause")).hint(
+            "set the clock that is wrong, this machine's (timedatectl, chrony) or the server's: certificates and tokens \
+             have times in them",
+        );
+    }
+    let host = url.host();
+    let is_unknown = head.status.code() == 401;
+    let hint = match &shown.what {
+        What::NotInClear => {
+            "a token or a certificate is shown over TLS only: write https:// if the server speaks it".to_owned()
+        }
+        What::KeptOfUrl => "a password is sent over TLS only: write https:// if the server speaks it".to_owned(),
+        What::NotThere => format!(
+            "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
+        ),
+        What::Nothing if challenge.wants_only("basic") => {
+            "it takes a user and password: https://USER:PASSWORD@HOST/…".to_owned()
+        }
+        What::Nothing => {
+            "get a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what is found"
+                .to_owned()
+        }
+        What::OfUrl if is_unknown => "check what is in the URL: has it expired, is it for this server?".to_owned(),
+        What::Token(_) if is_unknown => {
+            "has it expired, or is it for another audience? gridlane doctor shows what is in it".to_owned()
+        }
+        What::Certificate(_) if is_unknown => {
+            "does the server trust who made it, and is it still valid (gridlane doctor)? Else ask whoever runs the server"
+                .to_owned()
+        }
+        What::Token(_) => {
+            "do its scopes cover this path? gridlane doctor shows them; else ask whoever runs the server".to_owned()
+        }
+        What::Certificate(_) => {
+            "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access"
+                .to_owned()
+        }
+        What::OfUrl => "ask whoever runs the server for access".to_owned(),
+    };
+    error.hint(hint)
+}
+
+/// What a challenge says (`invalid_token: The token expired`), without what the text of the answer says already.
+fn without_repetition<'a>(words: &'a str, said: &str) -> &'a str {
+    match words.split_once(": ") {
+        Some((error, description)) if said.contains(description) => error,
+        _ => words,
+    }
+}
+
+pub(super) fn scrubbed(said: &str, url: &Url, shown: &Shown) -> String {
+    let query = url.request_target().split_once('?').map_or("", |(_, query)| query);
+    without_secrets(said, query, url, shown.secret.as_ref())
+}
+
+/// What a server says, without what only it and the user know: values of the query, the URL's password, and a token.
+pub(crate) fn without_secrets(said: &str, query: &str, url: &Url, token: Option<&Secret>) -> String {
+    let of_query = query.split('&').filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
+    let password = url.credentials().map(|(_, password)| password);
+    let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+    let mut secrets: Vec<String> =
+        of_query.chain(password).flat_map(|text| [text.to_owned(), decoded(text)]).collect();
+    secrets.extend(token.map(|secret| secret.expose().to_owned()));
+    // `authz=Bearer%20TOKEN`.
+    secrets.extend(secrets.clone().iter().filter_map(|text| text.strip_prefix("Bearer ")).map(str::to_owned));
+    without(said, secrets)
+}
+
+/// A text without secrets, and without a part of one at its end.
+pub(crate) fn without(said: &str, mut secrets: Vec<String>) -> String {
+    secrets.retain(|secret| secret.len() >= SCRUBBED_CHARS_MIN);
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    let mut text = secrets.iter().fold(said.to_owned(), |text, secret| text.replace(secret.as_str(), "…"));
+    // Its first line may be cut inside of a secret.
+    for secret in &secrets {
+        let is_cut = |len: &usize| secret.is_char_boundary(*len) && text.ends_with(&secret[..*len]);
+        if let Some(len) = (SCRUBBED_CHARS_MIN..secret.len()).rev().find(is_cut) {
+            text.truncate(text.len() - len);
+            text.push('…');
+        }
+    }
+    text
+}
+
+/// What a server wants to see (RFC 9110, 11.6.1; RFC 6750, 3).
+struct Challenge {
+    /// `invalid_token: The token expired`.
+    words: Option<String>,
+    /// In lower case.
+    schemes: Vec<String>,
+}
+
+impl Challenge {
+    fn wants_only(&self, scheme: &str) -> bool {
+        !self.schemes.is_empty() && self.schemes.iter().all(|wanted| wanted == scheme)
+    }
+}
+
+fn challenge(head: &ResponseHead) -> Challenge {
+    let mut found = Challenge { words: None, schemes: Vec::new() };
+    for value in head.headers.all("www-authenticate") {
+        let value: String = value.chars().filter(|c| !c.is_control()).take(CHALLENGE_CHARS_MAX).collect();
+        found.schemes.extend(value.split_whitespace().next().map(str::to_ascii_lowercase));
+        let words: Vec<String> =
+            ["error", "error_description"].iter().filter_map(|name| parameter(&value, name)).collect();
+        if found.words.is_none() && !words.is_empty() {
+            found.words = Some(words.join(": "));
+        }
+    }
+    found
+}
+
+/// The value of a parameter, quoted or not.
+fn parameter(value: &str, name: &str) -> Option<String> {
+    let mut rest = value;
+    loop {
+        let at = rest.find(name)?;
+        let (before, found) = (&rest[..at], &rest[at + name.len()..]);
+        rest = found;
+        let begins = before.is_empty() || before.ends_with([' ', ',', '\t']);
+        let Some(text) = found.trim_start().strip_prefix('=').filter(|_| begins) else { continue };
+        let text = text.trim_start();
+        let text: String = match text.strip_prefix('"') {
+            Some(quoted) => {
+                let mut is_escaped = false;
+                quoted
+                    .chars()
+                    .take_while(|c| {
+                        let goes_on = is_escaped || *c != '"';
+                        is_escaped = *c == '\\' && !is_escaped;
+                        goes_on
+                    })
+                    .filter(|c| *c != '\\')
+                    .collect()
+            }
+            None => text.split([',', ' ']).next().unwrap_or_default().to_owned(),
+        };
+        return Some(text.chars().take(WORDS_CHARS_MAX).collect()).filter(|text: &String| !text.is_empty());
+    }
+}
+
+/// How far this machine's clock is from a server's.
+struct Skew {
+    apart: Duration,
+    is_behind: bool,
+}
+
+impl Skew {
+    fn words(&self, host: &str) -> String {
+        let way = if self.is_behind { "behind" } else { "ahead of" };
+        format!("this machine's clock is {} {way} {host}'s", format_seconds(self.apart.as_secs_f64()))
+    }
+}
+
+/// The difference of clocks by a server's `Date`, where it is enough to make credentials look too old or too young.
+fn skew(head: &ResponseHead, now: SystemTime) -> Option<Skew> {
+    let theirs = gridlane_dav::date::parse(head.headers.single("date")?)?;
+    let (apart, is_behind) = match theirs.duration_since(now) {
+        Ok(apart) => (apart, true),
+        Err(negative) => (negative.duration(), false),
+    };
+    (apart > CLOCK_SKEW_MAX).then_some(Skew { apart, is_behind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(code: u16, fields: &str) -> ResponseHead {
+        let text = format!("HTTP/1.1 {code} x\r\n{fields}\r\n");
+        ResponseHead::parse(text.as_bytes()).unwrap().unwrap().0
+    }
+
+    fn url(text: &str) -> Url {
+        Url::parse_absolute(text).unwrap()
+    }
+
+    fn now() -> SystemTime {
+        gridlane_dav::date::parse("Sun, 22 Nov 2026 10:00:00 GMT").unwrap()
+    }
+
+    fn token() -> Shown {
+        let secret = Some(Secret::new("eyJhbGciOiJF.payload.signature"));
+        Shown { what: What::Token("the token of /tmp/bt_u0".into()), secret }
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_shown_and_what_the_server_thinks_of_it() {
+        let fields = concat!(
+            "WWW-Authenticate: Bearer realm=\"error=x\", error=\"invalid_token\", ",
+            "error_description=\"It \\\"expired\\\"\"\r\n",
+            "WWW-Authenticate: Basic\r\nDate: Sun, 22 Nov 2026 10:00:30 GMT\r\n",
+        );
+        let said = "no: eyJhbGciOiJF.payload.signature is old";
+        let error = error(&head(401, fields), said, &url("https://h/f"), &token(), now());
+        for words in ["401", "(\"no: … is old\")", "invalid_token: It \"expired\"", "the token of /tmp/bt_u0"]
+        {
+            assert!(error.message().contains(words), "no {words:?} in {error}");
+        }
+        assert!(!error.to_string().contains("payload") && !error.to_string().contains("clock"), "{error}");
+    }
+
+    #[test]
+    fn what_a_server_says_twice_is_repeated_once() {
+        let fields = concat!(
+            "WWW-Authenticate: Bearer error=\"invalid_token\", error_description=\"the token expired\"\r\n",
+            "Date: Sun, 22 Nov 2026 10:00:30 GMT\r\n",
+        );
+        let error =
+            error(&head(401, fields), "401: the token expired.", &url("https://h/f"), &token(), now());
+        assert_eq!(error.message().matches("the token expired").count(), 1, "{error}");
+        assert!(error.message().contains("it says invalid_token"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_clock_is_named() {
+        for (date, words) in [("10:07:00", "7 min 00 s behind h's"), ("08:00:00", "2 h 00 min ahead of h's")]
+        {
+            let fields = format!("Date: Sun, 22 Nov 2026 {date} GMT\r\n");
+            let error = error(&head(403, &fields), "", &url("https://h/f"), &token(), now());
+            assert!(error.message().contains(words), "{error}");
+        }
+        let error = error(
+            &head(404, "Date: Sun, 22 Nov 2026 12:00:00 GMT\r\n"),
+            "",
+            &url("https://h/f"),
+            &token(),
+            now(),
+        );
+        assert!(!error.to_string().contains("clock"), "{error}");
+        let unshown = Shown::default();
+        let fields = "Date: Sun, 22 Nov 2026 12:00:00 GMT\r\n";
+        let error = super::error(&head(401, fields), "", &url("https://h/f"), &unshown, now());
+        assert!(!error.to_string().contains("clock") && error.to_string().contains("get a token"), "{error}");
+    }
+
+    #[test]
+    fn what_to_do_depends_on_what_was_shown() {
+        let credentials = Credentials::new(None, Some("the certificate of /c.pem".into()), Vec::new());
+        let (se, clear) = (url("https://se/f"), url("http://se/f"));
+        credentials.name(&se);
+        credentials.name(&clear);
+        let hint = |credentials: &Credentials, origin: &Url, at: &Url| {
+            let shown = User::of(credentials, origin, at).shown(&Request::new("GET", at), None, None);
+            let error = error(&head(401, ""), "", at, &shown, now());
+            format!("{}; {}", error.message(), error.hint_text().unwrap())
+        };
+        let shown = hint(&credentials, &se, &se);
+        assert!(shown.contains("/c.pem") && shown.contains("trust who made it"), "{shown}");
+        assert!(hint(&credentials, &clear, &clear).contains("over TLS only"));
+        assert!(hint(&credentials, &se, &url("https://pool/f")).contains("--forward-credentials-to pool"));
+        assert!(hint(&Credentials::default(), &se, &se).contains("voms-proxy-init"));
+        let open = url("https://ada:pw@se/f");
+        assert!(hint(&credentials, &open, &open).contains("in the URL"));
+        let clear = url("http://ada:pw@se/f");
+        let kept = hint(&credentials, &clear, &clear);
+        assert!(kept.contains("were not sent") && kept.contains("write https://"), "{kept}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn whatever_a_server_says_is_looked_at(value in "[ -~]{0,80}(error|error_description)=\\PC{0,40}", said in "\\PC{0,60}") {
+            for name in ["error", "error_description"] {
+                let _ = parameter(&value, name);
+            }
+            let _ = scrubbed(&said, &url("https://ada:pass%20word@h/f?authz=%C3%A9%C3%A9%C3%A9%C3%A9"), &token());
+        }
+    }
+
+    #[test]
+    fn what_a_server_repeats_is_no_secret_any_more() {
+        let at = url("https://ada:pass%20word@h/f?authz=Bearer%20aaa.bbb.ccc&x=1");
+        let said = "pass word, pass%20word, Bearer aaa.bbb.ccc, Bearer%20aaa.bbb.ccc, aaa.bbb.ccc, aaa.bbb";
+        let scrubbed = scrubbed(said, &at, &token());
+        assert!(!scrubbed.contains("word") && !scrubbed.contains("aaa"), "{scrubbed}");
+    }
+}

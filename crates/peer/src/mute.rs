@@ -1,0 +1,62 @@
+//! What a client remembers of servers that were waited for in vain, so that the next files of a command need not wait for
+//! them again; for a minute, since a server that had one bad moment may say later what it has.
+
+use std::time::Instant;
+
+use gridlane_core::Endpoint;
+use gridlane_core::limits::MUTE_MAX;
+
+use crate::memory::Memory;
+
+/// Of all servers, shared by the clones of a client.
+pub type Mutes = Memory<Endpoint, Mute>;
+
+/// What of one server was waited for in vain, and until when that counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Mute {
+    silent_until: Option<Instant>,
+    owing_until: Option<Instant>,
+}
+
+impl Mute {
+    /// Whether it had not answered anything.
+    pub fn is_silent(self, now: Instant) -> bool {
+        self.silent_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether it had answered, and owed its checksum.
+    pub fn is_owing(self, now: Instant) -> bool {
+        self.owing_until.is_some_and(|until| now < until)
+    }
+
+    /// It was waited for in vain and has not answered anything, or it has.
+    pub fn note_silent(&mut self, is_silent: bool, now: Instant) {
+        self.silent_until = is_silent.then_some(now + MUTE_MAX);
+    }
+
+    /// Its checksum was waited for in vain, or it has said what it states.
+    pub fn note_owing(&mut self, is_owing: bool, now: Instant) {
+        self.owing_until = is_owing.then_some(now + MUTE_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_bad_moment_counts_for_a_minute_and_an_answer_ends_it() {
+        let begun = Instant::now();
+        let mut mute = Mute::default();
+        assert!(!mute.is_silent(begun) && !mute.is_owing(begun));
+        mute.note_owing(true, begun);
+        assert!(mute.is_owing(begun + MUTE_MAX / 2) && !mute.is_silent(begun));
+        assert!(!mute.is_owing(begun + MUTE_MAX));
+        mute.note_silent(true, begun);
+        mute.note_owing(false, begun);
+        assert!(mute.is_silent(begun) && !mute.is_owing(begun));
+        assert!(!mute.is_silent(begun + MUTE_MAX));
+        mute.note_silent(false, begun);
+        assert_eq!(mute, Mute::default());
+    }
+}

@@ -1,0 +1,37 @@
+//! What a client remembers of servers, so that it need not find out each time.
+
+use gridlane_xrd::SessionId;
+
+use super::server::Server;
+use crate::memory::Memory;
+
+/// Sessions of one server that were lost and are to be ended.
+const LOST_KEPT: usize = 8;
+
+/// Of all servers, shared by the clones of a client.
+pub(super) type Habits = Memory<Server, Habit>;
+
+/// One server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Habit {
+    /// It wants every session to be opened step by step.
+    pub(super) wants_steps: bool,
+    /// It has taken a flight.
+    pub(super) takes_flights: bool,
+    /// Sessions whose connection broke: it may still hold files open for them.
+    lost: Vec<SessionId>,
+}
+
+impl Habit {
+    /// A session's connection broke.
+    pub(super) fn lost(&mut self, session: SessionId) {
+        if self.lost.len() < LOST_KEPT && session != SessionId::default() {
+            self.lost.push(session);
+        }
+    }
+
+    /// The sessions that were lost, once.
+    pub(super) fn take_lost(&mut self) -> Vec<SessionId> {
+        std::mem::take(&mut self.lost)
+    }
+}

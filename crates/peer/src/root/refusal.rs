@@ -1,0 +1,143 @@
+//! What was shown of who asks, and what a server that refuses it has said, in words.
+
+use gridlane_core::{Error, ErrorKind, Url};
+use gridlane_xrd::ErrorCode;
+use gridlane_xrd::answer::ErrorAnswer;
+
+use super::status::status_error;
+use crate::credentials::{Credentials, Token};
+use crate::http::without_secrets;
+
+/// What may be shown of the user to a server.
+pub(super) struct Shown<'a> {
+    pub(super) credentials: &'a Credentials,
+    /// The user or the operator has named this server.
+    pub(super) may_show: bool,
+    /// The token of the moment.
+    pub(super) token: Option<Token>,
+    /// Where it is asked.
+    pub(super) at: &'a Url,
+}
+
+/// How far a login has come.
+#[derive(Clone, Copy)]
+pub(super) struct Login {
+    pub(super) is_tls: bool,
+    /// It was by the token.
+    pub(super) is_by_token: bool,
+}
+
+impl Shown<'_> {
+    /// The error that an answer is to a request of this login. About who may do what, it says what was shown, and what to
+    /// do.
+    pub(super) fn error(&self, answer: &ErrorAnswer, login: Login) -> Error {
+        let secret = self.token.as_ref().map(|token| &token.secret);
+        let said = without_secrets(&answer.text, self.at.cgi().unwrap_or_default(), self.at, secret);
+        let error = status_error(&ErrorAnswer { text: said, ..answer.clone() });
+        if !matches!(answer.code, ErrorCode::NOT_AUTHORIZED | ErrorCode::AUTH_FAILED) {
+            return error;
+        }
+        let host = self.at.host();
+        if self.at.has_secrets() && self.token.is_none() {
+            return error
+                .more("it was shown what is in the URL")
+                .hint("check what is in the URL: has it expired, is it for this server?");
+        }
+        if !self.credentials.is_empty() && !self.may_show {
+            return error.more("nothing was shown to it of who asks").hint(format!(
+                "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
+            ));
+        }
+        match (&self.token, self.credentials.certificate()) {
+            (Some(token), _) if login.is_by_token => error.more(format!("it was shown {}", token.from)).hint(
+                "do its scopes cover this path? gridlane doctor shows them; else ask whoever runs the server",
+            ),
+            (None, Some(certificate)) if login.is_tls => {
+                error.more(format!("it was shown {certificate}")).hint(
+                    "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access",
+                )
+            }
+            (Some(token), _) if login.is_tls => {
+                error.more(format!("it did not take {}", token.from)).hint(
+                    "has it expired, or is it for another audience? gridlane doctor shows what is in it",
+                )
+            }
+            (None, None) => error.more("nothing was shown to it of who asks").hint(
+                "show a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what \
+                 is found",
+            ),
+            _ => error.more("nothing was shown to it of who asks").hint(format!(
+                "a token or a certificate is shown over TLS only: use roots://{host}/… if the server speaks it"
+            )),
+        }
+    }
+
+    /// A login that has failed, with the same.
+    pub(super) fn login_error(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::Denied || error.hint_text().is_some() {
+            return error;
+        }
+        let host = self.at.host();
+        match &self.token {
+            Some(token) => error.more(format!("it was shown {}", token.from)).hint(
+                "has it expired, or is it for another audience? gridlane doctor shows what is in it",
+            ),
+            None if !self.credentials.is_empty() && !self.may_show => error.hint(format!(
+                "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
+            )),
+            None => error.hint("show a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gridlane_core::Secret;
+
+    #[test]
+    fn what_was_shown_and_what_to_do() {
+        let at = Url::parse_absolute("roots://se.example//f").unwrap();
+        let with_authz = Url::parse_absolute("roots://se.example//f?authz=Bearer%20qwertyuiop").unwrap();
+        let token = Token { secret: Secret::new("asdfghjkl"), from: "the token of T".into() };
+        let none = Credentials::default();
+        let certificate = Credentials::new(None, Some("/c.pem".into()), Vec::new());
+        let answer = ErrorAnswer {
+            code: ErrorCode::NOT_AUTHORIZED,
+            text: "no asdfghjkl and no qwertyuiop may".to_owned(),
+        };
+        let login = |is_tls, is_by_token| Login { is_tls, is_by_token };
+        for (credentials, may_show, token, at, login, words) in [
+            (&none, true, Some(&token), &at, login(true, true), ["shown the token of T", "scopes"]),
+            (&none, true, Some(&token), &at, login(true, false), ["not take the token of T", "audience"]),
+            (
+                &none,
+                true,
+                Some(&token),
+                &at,
+                login(false, false),
+                ["nothing was shown", "roots://se.example"],
+            ),
+            (&certificate, true, None, &at, login(true, false), ["shown /c.pem", "voms-proxy-info"]),
+            (&certificate, true, None, &at, login(false, false), ["nothing was shown", "roots://se.example"]),
+            (
+                &certificate,
+                false,
+                None,
+                &at,
+                login(true, false),
+                ["nothing", "--forward-credentials-to se.example"],
+            ),
+            (&none, false, None, &at, login(true, false), ["nothing was shown", "voms-proxy-init"]),
+            (&none, false, None, &with_authz, login(true, false), ["in the URL", "expired"]),
+        ] {
+            let shown = Shown { credentials, may_show, token: token.cloned(), at };
+            let error = shown.error(&answer, login);
+            let text = format!("{}; {}", error.message(), error.hint_text().unwrap());
+            assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
+            let is_told = token.is_some() && text.contains("asdfghjkl")
+                || text.contains("qwertyuiop") && at.has_secrets();
+            assert!(!is_told, "{text}");
+        }
+    }
+}
