@@ -468,6 +468,15 @@ pub const TLS_ATTEMPT_MAX: Duration = Duration::from_secs(5);
 /// Connections to one host that carry files at the same time, over all copies of a client: many small files
 /// share them. Beyond it a copy waits for its turn.
 pub const LANES_PER_HOST_MAX: usize = 64;
+/// Copies of one process that move bytes from or to one endpoint at the same time: sixteen keep the path and the processors
+/// busy, and 800 at once come at three quarters of their rate.
+pub const COPIES_NEAR_MAX: usize = 16;
+/// The same for an endpoint that is far: there they wait for round trips.
+pub const COPIES_FAR_MAX: usize = LANES_PER_HOST_MAX;
+/// From this round trip on.
+pub const FAR_ROUND_TRIP: Duration = Duration::from_millis(2);
+/// A copy to which no byte came for so long does not count among those that move.
+pub const SILENT_PLACE_MAX: Duration = Duration::from_secs(1);
 /// Short questions (a listing, a checksum) to one host at the same time.
 pub const QUESTIONS_PER_HOST_MAX: usize = 32;
 /// How long such a turn is waited for. Then the connection is made all the same: better one too many than

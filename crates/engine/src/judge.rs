@@ -11,7 +11,7 @@ use crate::digests::{self, hash_file_all};
 use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
 use crate::ledger::{EARLIER, Sender};
 use crate::replica::Replica;
-use crate::run::Run;
+use crate::run::{LANE_END_MAX, Run};
 use crate::source::Source;
 use crate::suspects::Suspects;
 use crate::target::Sink;
@@ -494,7 +494,7 @@ impl Run<'_> {
                 return Err(self.take_back(&url).await);
             }
         }
-        self.close_lanes().await?;
+        self.close_lanes(LANE_END_MAX).await?;
         if let Some(partial) = self.target.partial() {
             let size_bytes = self.size_bytes.unwrap_or(0);
             if self.verified.is_none() && !self.target.ledger().missing(size_bytes).is_empty() {

@@ -32,6 +32,7 @@ mod asking;
 mod digests;
 pub mod events;
 mod fit;
+mod governor;
 mod judge;
 mod keeping;
 mod known;
@@ -62,6 +63,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use governor::Governor;
 use gridlane_core::limits::UPLOAD_ANSWER_MAX;
 use gridlane_core::{Boxed, Checksum, ChecksumKind, ErrorKind, Result, Time, Url};
 use gridlane_peer::Client;
@@ -193,10 +195,17 @@ fn copy_until<'a>(
         let mut again = again::Again::new(options.patience);
         // Of an attempt that has sent all bytes and was not answered.
         let mut sent: Option<Report> = None;
+        let endpoints = governor::endpoints(&sources, &target);
+        let governor = Governor::of_process();
+        let mut place = tokio::select! {
+            place = governor.place(0, endpoints) => place,
+            () = stop.as_mut() => return run::not_begun(&sources, began.elapsed()),
+        };
         loop {
             let next = again::same(&target);
             let spec = CopySpec { sources: sources.clone(), target, options: options.clone() };
-            let (outcome, is_stuck) = run::run(spec, client.clone(), observer, stop.as_mut()).await;
+            let (outcome, is_stuck) =
+                run::run(spec, client.clone(), &mut place, observer, stop.as_mut()).await;
             if let (Err(error), Some(TargetSpec::Upload { url, .. }), Some(report)) =
                 (&outcome.result, &next, &sent)
                 && error.kind() == ErrorKind::Precondition

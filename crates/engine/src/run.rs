@@ -23,7 +23,8 @@ use tokio::time::sleep_until;
 
 use crate::events::{Event, Observer};
 use crate::fit::Earlier;
-use crate::lane::{Command, Lane, Running, lanes_near};
+use crate::governor::Place;
+use crate::lane::{Command, Lane, Running, end_all, lanes_near};
 use crate::ledger::{Piece, Sender};
 use crate::meter::Meter;
 use crate::notice::Notice;
@@ -52,8 +53,10 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(200);
 const WHOLE_PIECE_BYTES_MAX: u64 = 1024 * 1024;
 /// Of a source that brought less than this, slow start was most of the copy.
 const SHORT_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How long a lane may take to end when it is told to.
-const LANE_END_MAX: Duration = Duration::from_secs(3);
+/// How long lanes may take to end when they are told to.
+pub(crate) const LANE_END_MAX: Duration = Duration::from_secs(3);
+/// The same when the copy is given up: then what a lane is about to write is of no use.
+const LANE_CANCEL_MAX: Duration = Duration::from_millis(20);
 
 /// A lane that is open.
 pub(crate) struct LaneEntry {
@@ -65,6 +68,8 @@ pub(crate) struct LaneEntry {
 
 /// Everything a copy knows.
 pub(crate) struct Run<'a> {
+    /// Among the copies of this process.
+    place: &'a mut Place,
     pub(crate) observer: &'a mut dyn Observer,
     pub(crate) client: Client,
     pub(crate) options: Options,
@@ -130,12 +135,13 @@ pub(crate) struct Run<'a> {
 pub(crate) async fn run(
     spec: CopySpec,
     client: Client,
+    place: &mut Place,
     observer: &mut dyn Observer,
     stop: impl Future<Output = ()>,
 ) -> (Outcome, bool) {
     let urls: Vec<String> = spec.sources.iter().map(|url| url.to_string()).collect();
     let begun = std::time::Instant::now();
-    match Run::begin(spec, client, observer) {
+    match Run::begin(spec, client, place, observer) {
         Err(error) => {
             let report = crate::judge::empty_report(urls, begun.elapsed());
             (Outcome { report, result: Err(error), metalink: None }, false)
@@ -152,8 +158,20 @@ pub(crate) async fn run(
     }
 }
 
+/// The outcome of a copy that was given up before it had begun.
+pub(crate) fn not_begun(sources: &[gridlane_core::Url], took: Duration) -> Outcome {
+    let urls = sources.iter().map(|url| url.to_string()).collect();
+    Outcome { report: crate::judge::empty_report(urls, took), result: Err(interrupted()), metalink: None }
+}
+
 impl<'a> Run<'a> {
-    fn begin(spec: CopySpec, client: Client, observer: &'a mut dyn Observer) -> Result<(Run<'a>, Found)> {
+    fn begin(
+        spec: CopySpec,
+        client: Client,
+        place: &'a mut Place,
+        observer: &'a mut dyn Observer,
+    ) -> Result<(Run<'a>, Found)> {
+        place.begin_again();
         if spec.sources.is_empty() || spec.sources.len() > SOURCES_MAX {
             let message = format!("a copy has 1 to {SOURCES_MAX} sources, not {}", spec.sources.len());
             return Err(Error::new(ErrorKind::Usage, message));
@@ -216,6 +234,7 @@ impl<'a> Run<'a> {
         };
         let replicas: Vec<Replica> = spec.sources.into_iter().enumerate().map(add).collect();
         let run = Run {
+            place,
             observer,
             client,
             overwrite,
@@ -524,7 +543,9 @@ impl<'a> Run<'a> {
             }
             Notice::RoundTrip { lane, round_trip, loaded, out_of_order } => {
                 if let Some(entry) = self.lanes.get(&lane) {
-                    self.replicas[entry.source].saw_round_trip(Some(round_trip));
+                    let replica = &mut self.replicas[entry.source];
+                    replica.saw_round_trip(Some(round_trip));
+                    self.place.measured(&replica.source.url.endpoint(), round_trip);
                     self.votes.reached(entry.source, Some(round_trip));
                 }
                 self.plan.handle(now, plan::Event::RoundTrip { lane, round_trip, loaded, out_of_order });
@@ -642,13 +663,12 @@ impl<'a> Run<'a> {
     ///
     /// A lane that does not listen is ended where it waits: between claiming bytes of a file and committing
     /// them it never does.
-    pub(crate) async fn close_lanes(&mut self) -> Result<()> {
+    pub(crate) async fn close_lanes(&mut self, patience: Duration) -> Result<()> {
         for entry in self.lanes.values() {
             let _ = entry.commands.send(Command::Close);
         }
-        for (_, entry) in std::mem::take(&mut self.lanes) {
-            entry.running.end(LANE_END_MAX).await;
-        }
+        let lanes = std::mem::take(&mut self.lanes);
+        end_all(lanes.into_values().map(|entry| entry.running).collect(), patience).await;
         let mut outcome = Ok(());
         while let Ok(notice) = self.notices.try_recv() {
             match notice {
@@ -758,6 +778,7 @@ impl<'a> Run<'a> {
             // What a target in order has no room for is not asked for, and says nothing of who would send it.
             self.tell_slow();
         }
+        self.place.moved(self.meter.total(), now);
         let snapshot = self.snapshot();
         self.observer.event(&Event::Progress(&snapshot));
         // A lane may have told of bytes after they had turned out to be wrong.
@@ -779,19 +800,23 @@ impl<'a> Run<'a> {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };
+        let patience = match error.kind() {
+            ErrorKind::Interrupted => LANE_CANCEL_MAX,
+            _ => LANE_END_MAX,
+        };
         let Some(partial) = self.target.partial().is_some().then(|| self.target.clone()) else {
             // A stream that takes no bytes would hold its lane for ever, and there is nothing to keep.
             if let Sink::Ordered(feed) = &self.target.clone().sink
                 && feed.leaves_traces()
             {
-                let _ = self.close_lanes().await;
+                let _ = self.close_lanes(patience).await;
                 feed.abandon().await;
             }
             return Err(error);
         };
         // Lanes finish the write they are in; then the journal tells of all that was written. If it cannot,
         // the first failure is still the one to report: a full disk fails both.
-        let _ = self.close_lanes().await;
+        let _ = self.close_lanes(patience).await;
         // What a lane was writing while its source turned out to be wrong is not to be continued.
         let late = self.target.ledger().forget_refused();
         self.wrong_bytes += self.bytes_of_this_run(&late);

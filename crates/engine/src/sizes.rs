@@ -5,7 +5,7 @@ use gridlane_plan as plan;
 
 use crate::events::Event;
 use crate::replica::Replica;
-use crate::run::Run;
+use crate::run::{LANE_END_MAX, Run};
 use crate::target::Sink;
 
 impl Run<'_> {
@@ -108,7 +108,7 @@ impl Run<'_> {
 
     /// Starts over with another size, with those who say it.
     async fn start_over(&mut self, right: u64) -> Result<()> {
-        self.close_lanes().await?;
+        self.close_lanes(LANE_END_MAX).await?;
         for replica in &mut self.replicas {
             // Lanes are counted from the beginning again: another one would be taken for the one that was to ask.
             replica.asks_by_lane |= replica.asking_lane.take().is_some();

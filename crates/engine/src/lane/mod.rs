@@ -25,7 +25,7 @@ use gridlane_plan::{LaneId, Loss};
 use gridlane_sys::tcp::TcpInfo;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::notice::Notice;
 use crate::pace::Pace;
@@ -105,15 +105,32 @@ impl Running {
         self.thread.is_some()
     }
 
-    /// Waits until it has ended; after `patience`, ends it where it waits.
-    pub(crate) async fn end(mut self, patience: Duration) {
-        if timeout(patience, &mut self.task).await.is_err() {
-            match self.thread.take() {
-                Some(thread) => drop(thread),
-                None => self.task.abort(),
-            }
-            let _ = self.task.await;
+    /// Waits until it has ended, up to `deadline`; whether it has.
+    async fn end_by(&mut self, deadline: Instant) -> bool {
+        timeout_at(deadline, &mut self.task).await.is_ok()
+    }
+
+    /// Ends it where it waits.
+    fn cut(&mut self) {
+        match self.thread.take() {
+            Some(thread) => drop(thread),
+            None => self.task.abort(),
         }
+    }
+}
+
+/// Waits until all have ended; after `patience`, ends those that have not where they wait.
+pub(crate) async fn end_all(mut lanes: Vec<Running>, patience: Duration) {
+    let deadline = Instant::now() + patience;
+    let mut late = Vec::new();
+    for mut lane in lanes.drain(..) {
+        if !lane.end_by(deadline).await {
+            lane.cut();
+            late.push(lane);
+        }
+    }
+    for lane in late {
+        let _ = lane.task.await;
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 
-use super::{Command, Lane};
+use super::{Command, Lane, end_all};
 use crate::known::PieceHashes;
 use crate::notice::Notice;
 use crate::pace::Pace;
@@ -147,7 +147,7 @@ async fn a_lane_with_a_thread_of_its_own_may_wait_for_a_device() {
     while !matches!(heard.recv().await, Some(Notice::RequestDone { .. })) {}
     assert!(target.is_checked());
     drop(commands);
-    running.end(DEADLINE).await;
+    end_all(vec![running], DEADLINE).await;
     assert!(matches!(heard.recv().await, Some(Notice::Lost { .. })));
 }
 
@@ -161,5 +161,5 @@ async fn a_lane_with_a_thread_of_its_own_can_be_ended_where_it_waits() {
     let running = lane.spawn_thread(orders);
     commands.send(Command::Request(ByteRange::new(0, 1))).unwrap();
     let (_silent, _) = listener.accept().await.unwrap();
-    tokio::time::timeout(DEADLINE, running.end(Duration::ZERO)).await.expect("it ends");
+    tokio::time::timeout(DEADLINE, end_all(vec![running], Duration::ZERO)).await.expect("it ends");
 }
