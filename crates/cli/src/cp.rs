@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use gridlane_client::{
-    Action, Described, Destination, Existing, FileFacts, Lister, Naming, decide, keep_time, look_at_source,
-    refuse_directory,
+    Action, Described, Destination, Existing, FileFacts, LeftOut, Lister, Naming, decide, keep_time,
+    look_at_source, refuse_directory,
 };
 use gridlane_core::limits::{FIRST_CONTACT_MAX, SOURCES_MAX};
 use gridlane_core::text::is_unprintable;
@@ -30,6 +30,7 @@ use crate::output::{Output, error_value, print_event, show, tell, to_stderr};
 use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
 use crate::who::{Session, Watch, Watched, connect_saying};
+use crate::words;
 
 /// One file to copy.
 struct Job {
@@ -398,7 +399,7 @@ fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFa
 }
 
 fn tell_skipped(target: &str, output: &Output) {
-    let why = "it is there, of the same size and not older";
+    let why = words::left_out(LeftOut::UpToDate);
     if output.json {
         let fields = json!({ "target": target, "why": why, "there_already": true });
         print_event(&mut std::io::stdout().lock(), "file.skipped", fields);

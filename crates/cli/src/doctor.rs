@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::args::{DoctorArgs, Global};
 use crate::files::parse;
 use crate::output::{error_value, print_event, to_stdout};
+use crate::words;
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
@@ -38,21 +39,20 @@ fn show(of: &str, findings: &[Finding], global: &Global) {
             Verdict::Note => "note",
             Verdict::Bad => "bad",
         };
+        let (text, advice) = (words::answer(&finding.answer), finding.advice.as_ref().map(words::hint));
         if global.json {
             let fields = json!({
                 "of": of,
                 "subject": finding.subject,
                 "verdict": verdict,
-                "text": finding.text,
-                "advice": finding.advice,
+                "text": text,
+                "advice": advice,
                 "error": finding.error.as_ref().map(error_value),
             });
             print_event(&mut out, "check", fields);
         } else if !global.quiet || finding.verdict == Verdict::Bad {
-            out.extend_from_slice(
-                format!("  {verdict:<4}  {:<18}  {}\n", finding.subject, finding.text).as_bytes(),
-            );
-            if let Some(advice) = &finding.advice {
+            out.extend_from_slice(format!("  {verdict:<4}  {:<18}  {}\n", finding.subject, text).as_bytes());
+            if let Some(advice) = &advice {
                 out.extend_from_slice(format!("{:28}{advice}\n", "").as_bytes());
             }
         }

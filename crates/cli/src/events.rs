@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::output::{error_value, print_event, warning_value};
 use crate::who::Warns;
+use crate::words;
 
 /// Progress events at most this often.
 pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -84,25 +85,15 @@ fn summary(report: &Report) -> Value {
         "bound_seconds": report.bound_s,
         "bound_from": report.bound_from,
         "fraction": report.bound_s.map(|bound_s| bound_s / report.seconds.max(1e-9)),
-        "limited_by": report.limited_by,
+        "limited_by": words::limit(report.limited_by),
         "verification": if report.verified.is_some() { "verified" } else { "unverified" },
-        "verified_by": report.verified.map(basis_text),
+        "verified_by": report.verified.map(words::basis),
         "votes": report.verified.and_then(votes_value),
         "checksum": report.checksum.as_ref().map(|checksum| checksum.to_string()),
         "verified_with": report.verified_with.map(|kind| kind.name()),
         "checksum_unstated": report.unstated.map(ChecksumKind::name),
         "sources": sources,
     })
-}
-
-/// Whose word the bytes were compared with.
-pub(crate) fn basis_text(basis: Basis) -> String {
-    match basis {
-        Basis::User => "as --checksum says".into(),
-        Basis::Metalink => "as its metalink says".into(),
-        Basis::Sources { named: 1, .. } => "as its source says".into(),
-        Basis::Sources { agreeing, named, .. } => format!("{agreeing} of {named} sources"),
-    }
 }
 
 /// How sources voted, where they did.
@@ -177,7 +168,7 @@ impl Observer for JsonEvents {
             Event::Verified { checksum, basis } => {
                 let fields = json!({
                     "checksum": checksum.to_string(), "matches": basis.map(|_| true),
-                    "verified_by": basis.map(basis_text), "votes": basis.and_then(votes_value),
+                    "verified_by": basis.map(words::basis), "votes": basis.and_then(votes_value),
                 });
                 self.print("verify", fields);
             }

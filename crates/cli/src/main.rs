@@ -21,6 +21,7 @@ mod serve;
 mod threads;
 mod wan;
 mod who;
+mod words;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -95,7 +96,7 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
         ExitCode::from(error.exit_code() as u8)
     };
     let command = config::command_with_file().map_err(|error| {
-        tell!("gridlane: {error}");
+        tell!("gridlane: {}", words::error(&error));
         ExitCode::from(error.kind().exit_code())
     })?;
     let args: Vec<_> = std::env::args_os().collect();

@@ -11,10 +11,11 @@ use std::process::ExitCode;
 
 use gridlane_client::credentials::Warning;
 use gridlane_core::text::{self, printable_json, printable_lines};
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use serde_json::{Value, json};
 
 use crate::args::Global;
+use crate::words;
 
 /// Version of the JSON events.
 const EVENTS_VERSION: u32 = 1;
@@ -51,7 +52,7 @@ impl Output {
 
     /// An error, for people.
     pub(crate) fn error(&self, error: &Error) {
-        tell!("gridlane: {error}");
+        tell!("gridlane: {}", words::error(error));
     }
 
     /// Something that a person should know, and that ends nothing.
@@ -124,12 +125,12 @@ pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
 
 /// The fields of a warning in JSON.
 pub(crate) fn warning_value(warning: &Warning) -> Value {
-    json!({ "about": "credentials", "message": warning.message, "hint": warning.advice })
+    json!({ "about": "credentials", "message": warning.message, "hint": words::hint(&warning.advice) })
 }
 
 /// A warning, for people.
 pub(crate) fn warning_text(warning: &Warning) -> String {
-    format!("warning: {}; {}", warning.message, warning.advice)
+    format!("warning: {}; {}", warning.message, words::hint(&warning.advice))
 }
 
 /// A name as it may be shown, on one line.
@@ -144,7 +145,8 @@ pub(crate) fn error_value(error: &Error) -> Value {
         "class": error.kind().name(),
         "fault": error.whose_fault().name(),
         "message": error.message(),
-        "hint": error.hint_text(),
+        "hint": error.advice().map(words::hint),
+        "hint_id": error.advice().map(Hint::name),
         "endpoint": error.endpoint_text(),
         "retryable": error.is_retryable(),
         "retry_after_s": error.wait().map(|wait| wait.as_secs_f64()),
@@ -159,7 +161,8 @@ pub(crate) fn error_from(value: &Value) -> Error {
     if let Some(fault) = value["fault"].as_str().and_then(Fault::named) {
         error = error.fault(fault);
     }
-    if let Some(hint) = value["hint"].as_str() {
+    let words = || value["hint"].as_str().map(Hint::from);
+    if let Some(hint) = value["hint_id"].as_str().and_then(Hint::named).or_else(words) {
         error = error.hint(hint);
     }
     if let Some(endpoint) = value["endpoint"].as_str() {
@@ -176,5 +179,10 @@ mod tests {
     fn an_error_survives_the_way_through_json() {
         let error = Error::new(ErrorKind::Denied, "no").fault(Fault::Local).hint("ask").endpoint("here");
         assert_eq!(error_from(&error_value(&error)).to_string(), error.to_string());
+        let error = error.hint(Hint::TakeDown);
+        let value = error_value(&error);
+        assert_eq!(value["hint_id"], "take_down");
+        assert_eq!(value["hint"], "gridlane wan down ends it, and removes what is left of it");
+        assert_eq!(error_from(&value).advice(), Some(&Hint::TakeDown));
     }
 }

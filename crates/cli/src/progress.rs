@@ -11,9 +11,9 @@ use gridlane_core::units::{format_bytes, format_rate, format_seconds};
 use gridlane_engine::{Basis, Event, Observer, Report, Snapshot};
 
 use crate::args::Progress;
-use crate::events::basis_text;
 use crate::output::{Output, draw, printable, tell, warning_text};
 use crate::who::Warns;
+use crate::words;
 
 /// Where there is no terminal, a line this often, when asked for.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
@@ -300,9 +300,9 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
     }
     let _ = match report.verified {
         Some(basis @ Basis::Sources { named: 2.., .. }) => {
-            writeln!(text, ", verified by {}: {checksum}", basis_text(basis))
+            writeln!(text, ", verified by {}: {checksum}", words::basis(basis))
         }
-        Some(basis) => writeln!(text, ", verified {checksum} ({})", basis_text(basis)),
+        Some(basis) => writeln!(text, ", verified {checksum} ({})", words::basis(basis)),
         None => writeln!(text, ", unverified {checksum} (nothing to compare it with)"),
     };
     for source in &report.sources {
@@ -329,9 +329,11 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
             format_seconds(bound_s),
             report.bound_from,
             bound_s / report.seconds.max(1e-9),
-            report.limited_by
+            words::limit(report.limited_by)
         ),
-        None => writeln!(text, "  bound {}; limited by {}", report.bound_from, report.limited_by),
+        None => {
+            writeln!(text, "  bound {}; limited by {}", report.bound_from, words::limit(report.limited_by))
+        }
     };
     text
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, SOURCES_MAX};
 use gridlane_core::name::{self, NameFault, RelativeName};
-use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
+use gridlane_core::{Checksum, Error, ErrorKind, Fault, Hint, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink};
 use gridlane_engine::{Client, FoundMetalink, Known, PieceHashes};
 use percent_encoding::percent_decode_str;
@@ -162,9 +162,7 @@ pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result
         None => from_server(client, source).await,
     };
     let Some((base, bytes)) = read? else { return Ok(None) };
-    let of = |error: Error| {
-        error.endpoint(source).hint("--no-metalink copies the metalink itself, as the file that it is")
-    };
+    let of = |error: Error| error.endpoint(source).hint(Hint::CopyMetalink);
     let metalink = Metalink::parse(&bytes).map_err(of)?;
     described(&metalink, &base).map(Some).map_err(of)
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use gridlane_core::limits::{QUOTA_ANSWER_BYTES_MAX, TREE_DEPTH_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_dav::listing::EntryKind;
 use gridlane_dav::path::encode_name;
 use gridlane_dav::property::LiveProperty;
@@ -99,7 +99,7 @@ pub async fn rename(client: &Client, from: &Url, to: &Url, overwrite: bool) -> R
         (None, None) if from.same_endpoint(to) => rename_there(client, from, to, overwrite).await,
         _ => Err(Error::new(ErrorKind::Unsupported, "a move from one place to another is not one step")
             .fault(Fault::Caller)
-            .hint("copy with `gridlane cp`, compare, then remove with `gridlane rm`")),
+            .hint(Hint::CopyAndRemove)),
     }
 }
 
@@ -108,7 +108,7 @@ fn rename_here(from: &Path, to: &Path, overwrite: bool) -> Result<()> {
     renameat_with(CWD, from, CWD, to, flags).map_err(|cause| match cause {
         rustix::io::Errno::EXIST => {
             let message = format!("{} is there already", to.display());
-            Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint("--force replaces it")
+            Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint(Hint::MoveOver)
         }
         rustix::io::Errno::XDEV => {
             Error::new(ErrorKind::Unsupported, format!("{} is on another file system", to.display()))

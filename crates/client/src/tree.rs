@@ -35,7 +35,7 @@ use crate::place::{Place, TreePath};
 
 pub use decide::{Action, Existing, FileFacts, decide, keep_time, look_at_source};
 pub use names::{FailedList, NameList, Separator};
-pub use report::{ActiveFile, TreeReport, TreeSnapshot};
+pub use report::{ActiveFile, LeftOut, TreeReport, TreeSnapshot};
 pub use roots::{Roots, resolve_roots};
 pub use run::copy_tree;
 
@@ -113,9 +113,7 @@ pub enum TreeEvent<'a> {
         /// Its name.
         name: &'a TreePath,
         /// Why.
-        why: &'a str,
-        /// Whether that is because it is there already.
-        is_there: bool,
+        why: LeftOut,
     },
     /// Something about a file that is being copied.
     Noted {

@@ -1,5 +1,6 @@
 //! What a copy tells whoever watches it, and what it says when it is over.
 
+use std::fmt;
 use std::time::Duration;
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error};
@@ -111,6 +112,54 @@ pub struct SourceSnapshot {
     pub lanes: usize,
 }
 
+/// What kept a copy from being faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The rate that was asked for.
+    Rate,
+    /// Writing to the target.
+    Target,
+    /// This machine's processors.
+    Processor,
+    /// The sources, and the paths to them.
+    Sources,
+    /// Time in which nothing came: connecting, waiting for a source, verifying.
+    Pauses,
+    /// Connecting and the first round trips: it was over before rates could be measured.
+    StartUp,
+    /// It did not begin.
+    NotBegun,
+}
+
+impl Limit {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Rate => "rate",
+            Limit::Target => "target",
+            Limit::Processor => "processor",
+            Limit::Sources => "sources",
+            Limit::Pauses => "pauses",
+            Limit::StartUp => "start_up",
+            Limit::NotBegun => "not_begun",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limit::Rate => "the limit of the rate",
+            Limit::Target => "writing to the target",
+            Limit::Processor => "this machine's CPU",
+            Limit::Sources => "the sources and the paths to them",
+            Limit::Pauses => "pauses: connecting, waiting for a source, or verifying",
+            Limit::StartUp => "start-up: connecting and the first round trips",
+            Limit::NotBegun => "nothing: the copy did not begin",
+        })
+    }
+}
+
 /// The end of a copy, good or bad.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -132,7 +181,7 @@ pub struct Report {
     /// How the bound was obtained, or why it is unknown.
     pub bound_from: String,
     /// What kept it from being faster.
-    pub limited_by: String,
+    pub limited_by: Limit,
     /// Whether the bytes were compared with a checksum that does not come from the bytes themselves.
     pub verified: Option<Basis>,
     /// Checksum of the bytes: the one that was compared.

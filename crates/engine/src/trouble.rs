@@ -129,8 +129,8 @@ impl Run<'_> {
             .fault(worst.whose_fault())
             .retryable(worst.is_retryable())
             .retry_after(worst.wait());
-        if let Some(hint) = worst.hint_text() {
-            error = error.hint(hint);
+        if let Some(hint) = worst.advice() {
+            error = error.hint(hint.clone());
         }
         match worst.status() {
             Some(status) => error.http_status(status),

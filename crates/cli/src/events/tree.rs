@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use gridlane_client::credentials::Warning;
-use gridlane_client::{Place, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot};
+use gridlane_client::{LeftOut, Place, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot};
 use gridlane_core::{ChecksumKind, Error};
 use serde_json::{Value, json};
 
-use super::{PROGRESS_INTERVAL, basis_text, votes_value};
+use super::{PROGRESS_INTERVAL, votes_value};
 use crate::output::{error_value, print_event, warning_value};
 use crate::who::Warns;
+use crate::words;
 
 /// Prints the events of a tree as they come.
 pub(crate) struct TreeJson {
@@ -103,7 +104,7 @@ impl TreeObserver for TreeJson {
                     "resumed_bytes": report.resumed_bytes,
                     "seconds": report.seconds,
                     "verification": if report.verified.is_some() { "verified" } else { "unverified" },
-                    "verified_by": report.verified.map(basis_text),
+                    "verified_by": report.verified.map(words::basis),
                     "verified_with": report.verified_with.map(|kind| kind.name()),
                     "votes": report.verified.and_then(votes_value),
                     "checksum_unstated": report.unstated.map(ChecksumKind::name),
@@ -115,7 +116,9 @@ impl TreeObserver for TreeJson {
                 let fields = json!({ "is_directory": is_directory, "error": error_value(error) });
                 self.print("file.failed", name, fields);
             }
-            TreeEvent::Skipped { name, why, is_there } => {
+            TreeEvent::Skipped { name, why } => {
+                let is_there = *why == LeftOut::UpToDate;
+                let why = words::left_out(*why);
                 self.print("file.skipped", name, json!({ "why": why, "there_already": is_there }));
             }
             TreeEvent::Noted { name, url, state, error } => {

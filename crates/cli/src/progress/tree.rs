@@ -1,7 +1,9 @@
 //! A tree as a person sees it: one line for the whole, a few for big files, and what went wrong.
 
 use gridlane_client::credentials::Warning;
-use gridlane_client::{Action, ActiveFile, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot};
+use gridlane_client::{
+    Action, ActiveFile, LeftOut, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot,
+};
 use gridlane_core::Url;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
 
@@ -9,6 +11,7 @@ use super::{Canvas, shortened};
 use crate::args::Progress;
 use crate::output::{Output, printable, show, warning_text};
 use crate::who::Warns;
+use crate::words;
 
 /// A file smaller than this is not shown while it is copied.
 const BIG_BYTES: u64 = 64 * 1024 * 1024;
@@ -67,11 +70,13 @@ impl TreeObserver for TreeScreen {
             ),
             TreeEvent::Failed { name, is_directory, error } => {
                 let slash = if *is_directory && !name.is_root() { "/" } else { "" };
-                let text = format!("{}{slash}: {error}", self.name(name));
+                let text = format!("{}{slash}: {}", self.name(name), words::error(error));
                 self.canvas.say(&text);
             }
-            TreeEvent::Skipped { name, why, is_there } if !self.quiet && (self.verbose || !is_there) => {
-                let text = format!("left out: {}: {why}", self.name(name));
+            TreeEvent::Skipped { name, why }
+                if !self.quiet && (self.verbose || *why != LeftOut::UpToDate) =>
+            {
+                let text = format!("left out: {}: {}", self.name(name), words::left_out(*why));
                 self.canvas.say(&text);
             }
             TreeEvent::Noted { name, url, state, error } => {

@@ -22,7 +22,7 @@ use gridlane_auth::{Asker, Grants, Operation, Policy};
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Control, READ_ONLY, Server};
+use gridlane_server::{Control, Server};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,6 +35,7 @@ use self::watch::Watch;
 use crate::args::{Cli, Command, Global, ServeArgs};
 use crate::config;
 use crate::output::{self, error_value, print_event};
+use crate::words;
 
 /// How long a word to people may take: who reads it may have stopped reading.
 const SAY_MAX: Duration = Duration::from_secs(1);
@@ -171,7 +172,7 @@ impl WhoMay {
     ) -> (bool, String) {
         let holds = |export: &ResourcePath| export.names().eq(path.names().take(export.names().count()));
         if Grants::of(operation).changes() && self.read_only.iter().any(holds) {
-            return (false, READ_ONLY.to_owned());
+            return (false, words::READ_ONLY.to_owned());
         }
         let decision = self.policy.decide(asker, operation, path.names());
         (decision.is_granted(), decision.to_string())
@@ -276,12 +277,13 @@ impl Speaks {
                 }
             }
             Err(error) => {
-                control.note(&format!("the new configuration is not used: {error}"));
+                let words = words::error(&error).to_string();
+                control.note(&format!("the new configuration is not used: {words}"));
                 if self.json {
                     let fields = json!({ "error": error_value(&error) });
                     print_event(&mut std::io::stdout().lock(), "reload.failed", fields);
                 }
-                say(format!("gridlane: the new configuration is NOT used, the old one stays: {error}"));
+                say(format!("gridlane: the new configuration is NOT used, the old one stays: {words}"));
             }
         }
     }

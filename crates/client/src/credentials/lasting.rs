@@ -38,7 +38,7 @@ impl Lasting {
             true => "renew its file meanwhile: it is read again",
             false => "renew it first; after an interruption the same command continues",
         };
-        Some(Warning { message, advice: advice.to_owned() })
+        Some(Warning { message, advice: advice.into() })
     }
 }
 
@@ -53,9 +53,16 @@ mod tests {
         assert_eq!(lasting(true).warning(500_000_000, None, 930), None);
         let warning = lasting(true).warning(500_000_000, None, 931).unwrap();
         assert!(warning.message.contains("the token of x expires in 69 s"), "{warning:?}");
-        assert!(warning.advice.contains("read again"), "{warning:?}");
+        assert!(warning.advice.to_string().contains("read again"), "{warning:?}");
         assert_eq!(lasting(false).warning(500_000_000, Some(500_000_000), 931), None);
-        assert!(lasting(false).warning(500_000_000, Some(1000), 0).unwrap().advice.contains("continues"));
+        assert!(
+            lasting(false)
+                .warning(500_000_000, Some(1000), 0)
+                .unwrap()
+                .advice
+                .to_string()
+                .contains("continues")
+        );
         assert!(lasting(false).warning(u64::MAX, Some(0), i64::MAX).is_some());
     }
 }

@@ -16,14 +16,11 @@ use tokio::time::sleep;
 
 use super::file::Shared;
 use super::names::NameList;
+use super::report::LeftOut;
 use super::run::News;
 use crate::backlog::Record;
 use crate::listing::{Item, OddKind};
 use crate::place::{Place, TreePath};
-
-/// Why a name of this program's own files is passed over, wherever the tree is: such a file is none yet, and at the target
-/// it would be taken for a copy that was begun there.
-const UNFINISHED: &str = "gridlane keeps its name for copies that are not complete";
 
 /// A file or directory that waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +40,7 @@ pub(super) struct Job {
 pub(super) enum Found {
     File(Job),
     Directory(Job),
-    LeftOut { job: Job, why: &'static str },
+    LeftOut { job: Job, why: LeftOut },
     Failed { job: Job, is_directory: bool, error: Error },
 }
 
@@ -147,7 +144,7 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
     };
     let bare = Job { root: directory.root, path: path.clone(), size_bytes: None, modified: None };
     if is_unfinished {
-        return Some(Found::LeftOut { job: bare, why: UNFINISHED });
+        return Some(Found::LeftOut { job: bare, why: LeftOut::Unfinished });
     }
     Some(match item {
         Item::Entry(entry) if is_directory => Found::Directory(job(&entry)),
@@ -162,11 +159,10 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
                 Err(error) => Found::Failed { job: bare, is_directory: false, error },
             }
         }
-        Item::Odd { kind: OddKind::Link, .. } => Found::LeftOut {
-            job: bare,
-            why: "it is a symbolic link (--links follow copies what it leads to)",
-        },
-        Item::Odd { kind: OddKind::Special(what), .. } => Found::LeftOut { job: bare, why: what },
+        Item::Odd { kind: OddKind::Link, .. } => Found::LeftOut { job: bare, why: LeftOut::Link },
+        Item::Odd { kind: OddKind::Special(what), .. } => {
+            Found::LeftOut { job: bare, why: LeftOut::Special(what) }
+        }
         Item::Odd { kind: OddKind::Unknown(error), .. } => {
             Found::Failed { job: bare, is_directory: false, error }
         }
@@ -180,7 +176,7 @@ fn not_local() -> Error {
 
 enum Target {
     Entry(Entry),
-    Special(&'static str),
+    Special(LeftOut),
 }
 
 /// What a link of this machine, in the directory `below` of a tree, leads to.
@@ -189,7 +185,7 @@ fn follow(link: &Path, below: &TreePath) -> Result<Target> {
         |cause: &std::io::Error| Error::local_io("cannot follow the link", cause).endpoint(link.display());
     let meta = fs::metadata(link).map_err(|cause| failed(&cause))?;
     if !meta.is_file() && !meta.is_dir() {
-        return Ok(Target::Special("it is a link to what is no file"));
+        return Ok(Target::Special(LeftOut::LinkToNoFile));
     }
     if meta.is_dir() {
         // A directory above, under whatever name it was reached, has the same number.
@@ -254,14 +250,12 @@ fn of_name(shared: &Shared, job: Job, is_directory: bool) -> Found {
                 Err(error) => failed(job, error),
             }
         }
-        Ok(meta) if meta.is_symlink() => {
-            Found::LeftOut { job, why: "it is a symbolic link (--links follow copies what it leads to)" }
-        }
+        Ok(meta) if meta.is_symlink() => Found::LeftOut { job, why: LeftOut::Link },
         Ok(meta) if meta.is_dir() => failed(job, directory_without_slash(&path)),
         Ok(meta) if meta.is_file() => {
             Found::File(Job { size_bytes: Some(meta.len()), modified: meta.modified().ok(), ..job })
         }
-        Ok(_) => Found::LeftOut { job, why: "it is no regular file" },
+        Ok(_) => Found::LeftOut { job, why: LeftOut::NoFile },
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{
     BACKLOG_FILES_MAX, TREE_DEPTH_MAX, TREE_FAILURES_ALIKE_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX,
 };
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_engine::Descriptors;
 use gridlane_engine::small::{SmallEnd, SmallEnds};
 use tokio::sync::{mpsc, watch};
@@ -20,7 +20,7 @@ use super::decide::Action;
 use super::directories::Directories;
 use super::file::{End, Shared, TimeKept, Turn};
 use super::find::{self, Found, Job};
-use super::report::{ActiveFile, Rates, TreeReport, TreeSnapshot};
+use super::report::{ActiveFile, LeftOut, Rates, TreeReport, TreeSnapshot};
 use super::small::Small;
 use super::{FailedList, NameList, TreeEvent, TreeObserver, TreeSpec};
 use crate::backlog::{Backlog, Order};
@@ -345,7 +345,7 @@ impl Run<'_> {
             Found::LeftOut { job, why } => {
                 self.report.left_out += 1;
                 let name = self.name(&job);
-                self.observer.event(&TreeEvent::Skipped { name: &name, why, is_there: false });
+                self.observer.event(&TreeEvent::Skipped { name: &name, why });
                 Ok(())
             }
             Found::Failed { job, is_directory, error } => self.fail(&job, is_directory, &error),
@@ -430,8 +430,7 @@ impl Run<'_> {
             End::ThereAlready => {
                 self.report.there_already += 1;
                 self.settled_bytes += size_bytes;
-                let why = "it is there, of the same size and not older";
-                self.observer.event(&TreeEvent::Skipped { name: &name, why, is_there: true });
+                self.observer.event(&TreeEvent::Skipped { name: &name, why: LeftOut::UpToDate });
             }
             End::Would { action, sources, target, size_bytes } => {
                 let (sources, target) = (&sources[..], &target);
@@ -482,7 +481,7 @@ impl Run<'_> {
             && !failed.add(&job.path, is_directory)?
         {
             let message = "its name has a line break and is not in the list of what failed";
-            let error = Error::new(ErrorKind::Unsupported, message).hint("with -0 names may have them");
+            let error = Error::new(ErrorKind::Unsupported, message).hint(Hint::SeparateByNul);
             let (state, error) = ("unlisted", Some(&error));
             self.observer.event(&TreeEvent::Noted { name: &name, url: None, state, error });
         }
@@ -578,8 +577,8 @@ fn given_up(last: &Error) -> Error {
         last.message()
     );
     let error = Error::new(last.kind(), message).fault(last.whose_fault()).retryable(last.is_retryable());
-    let error = match last.hint_text() {
-        Some(hint) => error.hint(hint),
+    let error = match last.advice() {
+        Some(hint) => error.hint(hint.clone()),
         None => error,
     };
     match last.endpoint_text() {
@@ -593,7 +592,7 @@ fn exists(target: &Url) -> Error {
     Error::new(ErrorKind::Precondition, "it exists")
         .fault(Fault::Caller)
         .endpoint(target)
-        .hint("--update leaves what is up to date, --force replaces it")
+        .hint(Hint::UpdateOrReplace)
 }
 
 fn defect(cause: &JoinError) -> Error {

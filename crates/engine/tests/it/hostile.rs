@@ -212,5 +212,5 @@ async fn nobody_waits_for_the_only_source_when_it_wants_to_be_asked_tomorrow() {
     let error = copy_quietly(spec).await.result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     assert_eq!(error.wait(), Some(Duration::from_secs(100_000)));
-    assert!(error.hint_text().unwrap().contains("100000 s"), "{error}");
+    assert!(error.advice().unwrap().to_string().contains("100000 s"), "{error}");
 }

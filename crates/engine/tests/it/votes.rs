@@ -317,7 +317,7 @@ async fn bytes_that_must_be_compared_and_cannot_be_never_become_visible() {
     assert!(outcome.result.unwrap_err().message().contains("sha256") && !path.exists());
     let stream = TargetSpec::Stream(std::fs::File::create(dir.path().join("stream")).unwrap());
     let error = copied(&silent, &Gate::default(), stream, options()).await.result.unwrap_err();
-    assert!(error.hint_text().unwrap().contains("do not use"), "{error}");
+    assert!(error.advice().unwrap().to_string().contains("do not use"), "{error}");
     let outcome = copied(&[Replica::new(&bytes)], &Gate::default(), to_file(&path), options()).await;
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);
     assert!(std::fs::read(&path).unwrap() == bytes);
@@ -536,7 +536,7 @@ async fn what_an_earlier_run_has_left_is_kept_where_its_key_cannot_be_read() {
         match outcome.result {
             Err(error) => {
                 assert!(is_locked && error.kind() == ErrorKind::LocalIo, "{error}");
-                assert!(error.hint_text().unwrap().contains("XDG_STATE_HOME"), "{error}");
+                assert!(error.advice().unwrap().to_string().contains("XDG_STATE_HOME"), "{error}");
             }
             Ok(()) => assert!(!is_locked && outcome.report.resumed_bytes > 0),
         }
