@@ -20,13 +20,12 @@ use gridlane_engine::Client;
 use gridlane_engine::{
     CopySpec, FoundMetalink, JournalKeys, Known, Options, Outcome, RateLimit, Report, TargetSpec, copy,
 };
-use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::{CpArgs, Global, Preserve};
 use crate::events::JsonEvents;
 use crate::files::parse;
-use crate::output::{Output, error_value, print_event, show, tell, to_stderr};
+use crate::output::{Output, show, tell, to_stderr};
 use crate::progress::tree::would_text;
 use crate::progress::{Screen, summary_text};
 use crate::who::{Session, Watch, Watched, connect_saying};
@@ -315,8 +314,7 @@ async fn copy_one(
         let mut watched = Watched { observer: &mut events, watch };
         let outcome = copy(spec, client, &mut watched, stop).await;
         if let Some(error) = keep(&outcome, keeps, facts.modified) {
-            let fields = json!({ "target": name, "about": "time", "error": error_value(&error) });
-            print_event(&mut std::io::stdout().lock(), "note", fields);
+            events.time_lost(&error);
         }
         if let Some(found) = outcome.metalink {
             return Ended::At(found);
@@ -368,8 +366,7 @@ fn replaces(args: &CpArgs) -> bool {
 /// Says why nothing was begun.
 fn tell_failed(target: &str, error: &Error, output: &Output) {
     if output.json {
-        let fields = json!({ "target": target, "error": error_value(error) });
-        print_event(&mut std::io::stdout().lock(), "file.failed", fields);
+        JsonEvents::new(&[], target, false).failed(error);
     } else {
         output.error(error);
     }
@@ -386,11 +383,7 @@ fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFa
     let target = &job.target.name;
     if output.json {
         let sources: Vec<String> = job.sources.iter().map(ToString::to_string).collect();
-        let fields = json!({
-            "dry_run": true, "action": action.name(), "sources": sources, "target": target,
-            "size_bytes": facts.size_bytes,
-        });
-        print_event(&mut std::io::stdout().lock(), "plan", fields);
+        JsonEvents::new(&sources, target, false).would(action, facts);
     } else if let Some(target) = target_url {
         show!("{}", would_text(action, &job.sources, target, facts.size_bytes));
     } else {
@@ -399,12 +392,11 @@ fn tell_plan(action: Action, job: &Job, target_url: Option<&Url>, facts: &FileFa
 }
 
 fn tell_skipped(target: &str, output: &Output) {
-    let why = words::left_out(LeftOut::UpToDate);
+    let why = LeftOut::UpToDate;
     if output.json {
-        let fields = json!({ "target": target, "why": why, "there_already": true });
-        print_event(&mut std::io::stdout().lock(), "file.skipped", fields);
+        JsonEvents::new(&[], target, false).skipped(why);
     } else if !output.quiet {
-        tell!("gridlane: {target}: {why}");
+        tell!("gridlane: {target}: {}", words::left_out(why));
     }
 }
 

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use gridlane_client::credentials::ThisMachine;
 use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine};
+use gridlane_client::events::AnswerLine;
 use gridlane_core::Result;
-use serde_json::json;
 
 use crate::args::{DoctorArgs, Global};
 use crate::files::parse;
-use crate::output::{error_value, print_event, to_stdout};
-use crate::words;
+use crate::output::{print_line, to_stdout};
+use crate::words::{self, CommandLine};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
@@ -41,15 +41,7 @@ fn show(of: &str, findings: &[Finding], global: &Global) {
         };
         let (text, advice) = (words::answer(&finding.answer), finding.advice.as_ref().map(words::hint));
         if global.json {
-            let fields = json!({
-                "of": of,
-                "subject": finding.subject,
-                "verdict": verdict,
-                "text": text,
-                "advice": advice,
-                "error": finding.error.as_ref().map(error_value),
-            });
-            print_event(&mut out, "check", fields);
+            print_line(&mut out, &AnswerLine::check(of, finding, &CommandLine));
         } else if !global.quiet || finding.verdict == Verdict::Bad {
             out.extend_from_slice(format!("  {verdict:<4}  {:<18}  {}\n", finding.subject, text).as_bytes());
             if let Some(advice) = &advice {

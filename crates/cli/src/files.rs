@@ -5,8 +5,8 @@ use std::future::Future;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use gridlane_client::events::{AnswerLine, EntryLine};
 use gridlane_client::{Entry, EntryKind, Item, Lister, OddKind};
 use gridlane_core::limits::{
     LISTING_DIRECTORIES_MAX, LISTING_SORTED_MAX, TREE_DEPTH_MAX, TREE_PATH_BYTES_MAX,
@@ -14,10 +14,9 @@ use gridlane_core::limits::{
 use gridlane_core::units::format_bytes;
 use gridlane_core::url::encode_name;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use serde_json::{Value, json};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
-use crate::output::{Output, print, print_event, printable, write};
+use crate::output::{Output, print, print_line, printable, write};
 use crate::who::{connect, connect_saying};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
@@ -159,7 +158,7 @@ fn odd(directory: &Url, name: Vec<u8>, kind: OddKind, failed: &mut Option<Error>
 
 fn show(out: &mut Vec<u8>, entry: &Entry, args: &LsArgs, global: &Global) {
     if global.json {
-        return print_event(out, "entry", value(entry, None));
+        return print_line(out, &AnswerLine::Entry(EntryLine::new(entry, None)));
     }
     if args.long {
         let size = match (entry.size_bytes, args.human_readable) {
@@ -182,7 +181,7 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let entry = &found.entry;
     let mut out = Vec::new();
     if global.json {
-        print_event(&mut out, "entry", value(entry, found.etag.as_deref()));
+        print_line(&mut out, &AnswerLine::Entry(EntryLine::new(entry, found.etag.as_deref())));
         return print(&out);
     }
     let kind = match entry.kind {
@@ -220,7 +219,7 @@ pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode>
     let (client, parents) = (&client, args.parents);
     for_each(&args.urls, global, |url| async move {
         gridlane_client::make_directory(client, &url, parents).await?;
-        Ok(("made", json!({ "url": url.to_string() })))
+        Ok(AnswerLine::Made { url: url.to_string() })
     })
     .await
 }
@@ -236,7 +235,7 @@ pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
     let (client, target, force) = (&client, &target, args.force);
     for_each(from, global, |url| async move {
         let now = gridlane_client::rename(client, &url, target, force).await?;
-        Ok(("moved", json!({ "url": url.to_string(), "to": now.to_string() })))
+        Ok(AnswerLine::Moved { url: url.to_string(), to: now.to_string() })
     })
     .await
 }
@@ -249,7 +248,7 @@ pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
             true => gridlane_client::remove_tree(client, &url).await?,
             false => gridlane_client::remove(client, &url).await?,
         }
-        Ok(("removed", json!({ "url": url.to_string() })))
+        Ok(AnswerLine::Removed { url: url.to_string() })
     })
     .await
 }
@@ -265,25 +264,25 @@ pub(crate) async fn df(args: &DfArgs, global: &Global) -> Result<ExitCode> {
         let space = gridlane_client::space(client, &url).await?;
         if !json {
             let size = |bytes: Option<u64>| bytes.map_or("-".to_owned(), format_bytes);
-            let share = space.used_bytes.zip(space.available_bytes).map_or("-".to_owned(), |(used, available)| {
-                format!("{:.0}%", 100.0 * used as f64 / (used as f64 + available as f64).max(1.0))
-            });
-            let line = format!("{:>12} {:>12} {share:>5}  {url}\n", size(space.used_bytes), size(space.available_bytes));
+            let share =
+                space.used_bytes.zip(space.available_bytes).map_or("-".to_owned(), |(used, available)| {
+                    format!("{:.0}%", 100.0 * used as f64 / (used as f64 + available as f64).max(1.0))
+                });
+            let line = format!(
+                "{:>12} {:>12} {share:>5}  {url}\n",
+                size(space.used_bytes),
+                size(space.available_bytes)
+            );
             print(line.as_bytes())?;
         }
-        Ok((
-            "space",
-            json!({
-                "url": url.to_string(), "used_bytes": space.used_bytes, "available_bytes": space.available_bytes,
-            }),
-        ))
+        Ok(AnswerLine::space(&url, &space))
     })
     .await
 }
 
 /// Does the same with each; one that fails does not keep the others from being done. Fails with what all of them
 /// failed with, or tells that some did.
-async fn for_each<F: Future<Output = Result<(&'static str, Value)>> + Send>(
+async fn for_each<F: Future<Output = Result<AnswerLine>> + Send>(
     urls: &[String],
     global: &Global,
     work: impl Fn(Url) -> F,
@@ -296,9 +295,9 @@ async fn for_each<F: Future<Output = Result<(&'static str, Value)>> + Send>(
             Err(error) => Err(error),
         };
         match outcome {
-            Ok((event, fields)) if global.json => {
+            Ok(line) if global.json => {
                 let mut out = Vec::new();
-                print_event(&mut out, event, fields);
+                print_line(&mut out, &line);
                 print(&out)?;
             }
             Ok(_) => {}
@@ -326,8 +325,8 @@ pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<Exi
     let checksum = gridlane_client::checksum(&client, &url, args.kind).await?;
     let mut out = Vec::new();
     if global.json {
-        let fields = json!({ "url": url.to_string(), "checksum": checksum.to_string() });
-        print_event(&mut out, "checksum", fields);
+        let line = AnswerLine::Checksum { url: url.to_string(), checksum: checksum.to_string() };
+        print_line(&mut out, &line);
     } else {
         out.extend_from_slice(format!("{checksum}  {url}\n").as_bytes());
     }
@@ -339,15 +338,4 @@ pub(crate) fn parse(text: &str) -> Result<Url> {
     let current_dir = std::env::current_dir()
         .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
     Url::parse(text, &current_dir)
-}
-
-fn value(entry: &Entry, etag: Option<&str>) -> Value {
-    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|since| since.as_secs()).ok();
-    json!({
-        "name": String::from_utf8_lossy(&entry.name),
-        "kind": match entry.kind { EntryKind::File => "file", EntryKind::Directory => "directory" },
-        "size_bytes": entry.size_bytes,
-        "modified_s": entry.modified.and_then(seconds),
-        "etag": etag,
-    })
 }

@@ -10,15 +10,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use gridlane_client::credentials::Warning;
+use gridlane_client::events::{CopyLine, EVENTS_VERSION, Failure, Line, WarningLine};
 use gridlane_core::text::{self, printable_json, printable_lines};
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::words;
-
-/// Version of the JSON events.
-const EVENTS_VERSION: u32 = 1;
+use crate::words::{self, CommandLine};
 
 /// Writes a line for people to standard error. Nobody reading it is no reason to fail: the standard library's macros would
 /// panic.
@@ -57,10 +56,10 @@ impl Output {
 
     /// Something that a person should know, and that ends nothing.
     pub(crate) fn warning(&self, warning: &Warning, data_on_stdout: bool) {
-        let fields = warning_value(warning);
+        let line = || CopyLine::Warning(WarningLine::new(warning, &CommandLine));
         match self.json {
-            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), "warning", fields),
-            true => print_event(&mut std::io::stdout().lock(), "warning", fields),
+            true if data_on_stdout => print_line(&mut std::io::stderr().lock(), &line()),
+            true => print_line(&mut std::io::stdout().lock(), &line()),
             false if self.quiet => {}
             false => tell!("gridlane: {}", warning_text(warning)),
         }
@@ -112,6 +111,14 @@ pub(crate) fn write(text: &[u8]) -> Result<bool> {
     }
 }
 
+/// Prints one event that is a type. Nobody reading any more is no reason to stop moving bytes.
+pub(crate) fn print_line(to: &mut dyn Write, event: &impl Serialize) {
+    // Fields in the order of their names, as in all other events.
+    if let Ok(line) = serde_json::to_value(Line::new(event)) {
+        let _ = writeln!(to, "{}", printable_json(line.to_string()));
+    }
+}
+
 /// Prints one event. Nobody reading any more is no reason to stop moving bytes.
 pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
     if let Value::Object(map) = &mut fields {
@@ -121,11 +128,6 @@ pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
         event.append(map);
         let _ = writeln!(to, "{}", printable_json(Value::Object(event).to_string()));
     }
-}
-
-/// The fields of a warning in JSON.
-pub(crate) fn warning_value(warning: &Warning) -> Value {
-    json!({ "about": "credentials", "message": warning.message, "hint": words::hint(&warning.advice) })
 }
 
 /// A warning, for people.
@@ -140,18 +142,7 @@ pub(crate) fn printable(name: &[u8]) -> String {
 
 /// The fields of an error in JSON.
 pub(crate) fn error_value(error: &Error) -> Value {
-    json!({
-        "code": error.kind().exit_code(),
-        "class": error.kind().name(),
-        "fault": error.whose_fault().name(),
-        "message": error.message(),
-        "hint": error.advice().map(words::hint),
-        "hint_id": error.advice().map(Hint::name),
-        "endpoint": error.endpoint_text(),
-        "retryable": error.is_retryable(),
-        "retry_after_s": error.wait().map(|wait| wait.as_secs_f64()),
-        "http_status": error.status(),
-    })
+    json!(Failure::new(error, &CommandLine))
 }
 
 /// The error that another process of this program told in JSON.

@@ -4,8 +4,35 @@ use std::fmt;
 
 use gridlane_client::LeftOut;
 use gridlane_client::doctor::Answer;
+use gridlane_client::events::{PlainWords, Words};
 use gridlane_core::{Error, Hint};
 use gridlane_engine::{Basis, Limit};
+
+/// The words of the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandLine;
+
+impl Words for CommandLine {
+    fn hint(&self, about: &Hint) -> String {
+        hint(about)
+    }
+
+    fn limit(&self, by: Limit) -> String {
+        limit(by)
+    }
+
+    fn basis(&self, of: Basis) -> String {
+        basis(of)
+    }
+
+    fn left_out(&self, why: LeftOut) -> String {
+        left_out(why)
+    }
+
+    fn answer(&self, found: &Answer) -> String {
+        answer(found)
+    }
+}
 
 /// An error, for people.
 pub(crate) fn error(error: &Error) -> impl fmt::Display {
@@ -113,10 +140,8 @@ pub(crate) fn limit(limit: Limit) -> String {
 /// Whose word the bytes were compared with.
 pub(crate) fn basis(basis: Basis) -> String {
     match basis {
-        Basis::User => "as --checksum says".into(),
-        Basis::Metalink => "as its metalink says".into(),
-        Basis::Sources { named: 1, .. } => "as its source says".into(),
-        Basis::Sources { agreeing, named, .. } => format!("{agreeing} of {named} sources"),
+        Basis::User => "as --checksum says".to_owned(),
+        other => PlainWords.basis(other),
     }
 }
 

@@ -17,11 +17,13 @@ use gridlane_engine::Client;
 use gridlane_engine::http::{Exchange, Purpose, Request};
 use gridlane_net::tls::Trust;
 use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
 
 use crate::credentials::{Claims, Machine, TokenKind, Wanted, discover};
 
 /// How good an answer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// As it should be.
     Ok,

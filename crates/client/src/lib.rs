@@ -6,6 +6,7 @@
 mod backlog;
 pub mod credentials;
 pub mod doctor;
+pub mod events;
 mod files;
 mod filter;
 mod listing;

@@ -19,6 +19,7 @@
 
 mod decide;
 mod directories;
+mod event;
 mod file;
 mod find;
 mod names;
@@ -27,13 +28,13 @@ mod roots;
 mod run;
 mod small;
 
-use gridlane_core::{Error, Url};
-use gridlane_engine::{Options, Report};
+use gridlane_engine::Options;
 
 use crate::filter::Filter;
 use crate::place::{Place, TreePath};
 
 pub use decide::{Action, Existing, FileFacts, decide, keep_time, look_at_source};
+pub use event::{About, TreeEvent, TreeObserver};
 pub use names::{FailedList, NameList, Separator};
 pub use report::{ActiveFile, LeftOut, TreeReport, TreeSnapshot};
 pub use roots::{Roots, resolve_roots};
@@ -74,71 +75,4 @@ pub struct Root {
     pub prefix: TreePath,
     /// Whether it is a tree.
     pub is_directory: bool,
-}
-
-/// Takes the events of a tree, in order. It must not block.
-pub trait TreeObserver: Send + Sync {
-    /// Something happened.
-    fn event(&mut self, event: &TreeEvent<'_>);
-}
-
-/// Something that happened. Names are paths below the target.
-#[derive(Debug)]
-pub enum TreeEvent<'a> {
-    /// A file begins to be copied.
-    FileStarted {
-        /// Its name.
-        name: &'a TreePath,
-        /// Its size, when the listing told.
-        size_bytes: Option<u64>,
-    },
-    /// A file is there.
-    FileDone {
-        /// Its name.
-        name: &'a TreePath,
-        /// How it went.
-        report: &'a Report,
-    },
-    /// A file, or a directory with all that is in it, failed.
-    Failed {
-        /// Its name.
-        name: &'a TreePath,
-        /// Whether it is a directory.
-        is_directory: bool,
-        /// Why.
-        error: &'a Error,
-    },
-    /// A file was left out.
-    Skipped {
-        /// Its name.
-        name: &'a TreePath,
-        /// Why.
-        why: LeftOut,
-    },
-    /// Something about a file that is being copied.
-    Noted {
-        /// Its name.
-        name: &'a TreePath,
-        /// Where, when it is about one replica.
-        url: Option<&'a str>,
-        /// What, as the word for it in a program.
-        state: &'static str,
-        /// Why.
-        error: Option<&'a Error>,
-    },
-    /// Without being done: what would be.
-    Would {
-        /// The file's name.
-        name: &'a TreePath,
-        /// What.
-        action: Action,
-        /// Where it would come from.
-        sources: &'a [Url],
-        /// Where it would go.
-        target: &'a Url,
-        /// Its size, when known.
-        size_bytes: Option<u64>,
-    },
-    /// How far it is; several times a second.
-    Progress(&'a TreeSnapshot),
 }

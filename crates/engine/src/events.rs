@@ -33,7 +33,7 @@ pub enum Event<'a> {
         /// Its number, in the order in which they were given.
         source: usize,
         /// What it is now.
-        state: &'static str,
+        state: State,
         /// Why.
         error: Option<&'a Error>,
     },
@@ -100,8 +100,8 @@ pub struct Snapshot {
 /// How far one source is.
 #[derive(Clone, Debug)]
 pub struct SourceSnapshot {
-    /// `connecting`, `active`, `suspect`, `probation`, `busy`, `spare`, `dead` or `wrong`.
-    pub state: &'static str,
+    /// What it does, or why it does not.
+    pub state: State,
     /// Rate over the last seconds.
     pub rate_bytes_per_s: f64,
     /// Smallest round trip seen.
@@ -110,6 +110,52 @@ pub struct SourceSnapshot {
     pub bytes: u64,
     /// Open connections.
     pub lanes: usize,
+}
+
+/// The state of a source, as it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A connection to it is being made.
+    Connecting,
+    /// It sends.
+    Active,
+    /// It is silent.
+    Suspect,
+    /// It does much less than it did.
+    Slow,
+    /// It has failed, and will be tried again.
+    Probation,
+    /// It asked for a pause.
+    Busy,
+    /// It is not needed now.
+    Spare,
+    /// It is not used again.
+    Dead,
+    /// It sent wrong bytes, or has them.
+    Wrong,
+}
+
+impl State {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Connecting => "connecting",
+            State::Active => "active",
+            State::Suspect => "suspect",
+            State::Slow => "slow",
+            State::Probation => "probation",
+            State::Busy => "busy",
+            State::Spare => "spare",
+            State::Dead => "dead",
+            State::Wrong => "wrong",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 /// What kept a copy from being faster.
@@ -211,7 +257,7 @@ pub struct SourceReport {
     /// URL without secrets.
     pub url: String,
     /// As in [`SourceSnapshot::state`].
-    pub state: &'static str,
+    pub state: State,
     /// Bytes of the file that came from it.
     pub bytes: u64,
     /// Bytes that it sent, those that others had sent before included.

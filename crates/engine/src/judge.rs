@@ -8,7 +8,7 @@ use gridlane_plan::{self as plan, Found, SourcePath, SourceState, Split, fluid_b
 use gridlane_sys::process::cpu_time;
 
 use crate::digests::{self, hash_file_all};
-use crate::events::{Event, Limit, Report, Snapshot, SourceReport, SourceSnapshot};
+use crate::events::{Event, Limit, Report, Snapshot, SourceReport, SourceSnapshot, State};
 use crate::ledger::{EARLIER, Sender};
 use crate::replica::Replica;
 use crate::run::Run;
@@ -315,7 +315,7 @@ impl Run<'_> {
             let error = Error::new(ErrorKind::ChecksumMismatch, message)
                 .hint("tell whoever runs that server")
                 .endpoint(&replica.source.url);
-            self.observer.event(&Event::Source { source: number, state: "wrong", error: Some(&error) });
+            self.observer.event(&Event::Source { source: number, state: State::Wrong, error: Some(&error) });
             replica.distrusted = true;
             replica.last_error = Some(error.clone());
             replica.dead.get_or_insert(error);
@@ -467,7 +467,11 @@ impl Run<'_> {
                 let error = Error::new(ErrorKind::ChecksumMismatch, "it sent wrong bytes")
                     .hint("tell whoever runs that server")
                     .endpoint(&self.replicas[number].source.url);
-                self.observer.event(&Event::Source { source: number, state: "wrong", error: Some(&error) });
+                self.observer.event(&Event::Source {
+                    source: number,
+                    state: State::Wrong,
+                    error: Some(&error),
+                });
                 let replica = &mut self.replicas[number];
                 replica.last_error = Some(error.clone());
                 replica.distrusted = true;
@@ -587,22 +591,22 @@ impl Run<'_> {
         }
     }
 
-    fn state_of(&self, number: usize) -> &'static str {
+    fn state_of(&self, number: usize) -> State {
         let replica = &self.replicas[number];
         match (&replica.dead, replica.distrusted || replica.wrong_pieces > 0) {
-            (Some(_), true) => return "wrong",
-            (Some(_), false) => return "dead",
+            (Some(_), true) => return State::Wrong,
+            (Some(_), false) => return State::Dead,
             (None, _) => {}
         }
         let state = self.plan.source_report(plan::SourceId(number as u32)).map(|report| report.state);
         match state {
-            Some(SourceState::Spare) | None => "spare",
-            Some(SourceState::Connecting) => "connecting",
-            Some(SourceState::Active) => "active",
-            Some(SourceState::Suspect) => "suspect",
-            Some(SourceState::Probation { .. }) => "probation",
-            Some(SourceState::Busy { .. }) => "busy",
-            Some(SourceState::Dead) => "dead",
+            Some(SourceState::Spare) | None => State::Spare,
+            Some(SourceState::Connecting) => State::Connecting,
+            Some(SourceState::Active) => State::Active,
+            Some(SourceState::Suspect) => State::Suspect,
+            Some(SourceState::Probation { .. }) => State::Probation,
+            Some(SourceState::Busy { .. }) => State::Busy,
+            Some(SourceState::Dead) => State::Dead,
         }
     }
 
@@ -726,7 +730,7 @@ fn split(contradiction: &Split) -> Error {
 pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
     let sources = urls.into_iter().map(|url| SourceReport {
         url,
-        state: "spare",
+        state: State::Spare,
         bytes: 0,
         received_bytes: 0,
         rate_best_bytes_per_s: None,

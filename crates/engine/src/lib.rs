@@ -79,7 +79,7 @@ pub use client::Client;
 pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
 pub use descriptors::{Descriptors, ExpectedCopies};
 pub use digests::hash_file;
-pub use events::{Event, Limit, Observer, Report, Snapshot};
+pub use events::{Event, Limit, Observer, Report, Snapshot, State};
 pub use known::{Known, PieceHashes};
 pub use lane::threads_are_few;
 pub use pace::RateLimit;

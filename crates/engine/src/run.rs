@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
 use crate::descriptors::{Descriptors, RunningCopy};
-use crate::events::{Event, Observer};
+use crate::events::{Event, Observer, State};
 use crate::fit::Earlier;
 use crate::http::Purpose;
 use crate::lane::{Command, Lane, Running, lanes_near};
@@ -687,7 +687,7 @@ impl<'a> Run<'a> {
         let replica = &mut self.replicas[source];
         replica.distrusted |= forget;
         if replica.dead.is_none() {
-            self.observer.event(&Event::Source { source, state: "dead", error: Some(&error) });
+            self.observer.event(&Event::Source { source, state: State::Dead, error: Some(&error) });
             replica.last_error = Some(error.clone());
             replica.dead = Some(error);
         }

@@ -72,7 +72,7 @@ pub(super) async fn run(
             .map(|text| parse(text).map(|url| url.to_string()))
             .collect::<Result<_>>()?;
         if !args.dry_run {
-            events.plan(&sources, &target_name, spec.parallel);
+            events.plan(sources, &target_name, spec.parallel);
         }
         let report = copy_tree(spec, lister, &mut Watched { observer: &mut events, watch }, stop).await;
         let outcome = report.outcome();

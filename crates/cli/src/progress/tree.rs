@@ -2,10 +2,11 @@
 
 use gridlane_client::credentials::Warning;
 use gridlane_client::{
-    Action, ActiveFile, LeftOut, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot,
+    About, Action, ActiveFile, LeftOut, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot,
 };
 use gridlane_core::Url;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
+use gridlane_engine::State;
 
 use super::{Canvas, shortened};
 use crate::args::Progress;
@@ -79,24 +80,27 @@ impl TreeObserver for TreeScreen {
                 let text = format!("left out: {}: {}", self.name(name), words::left_out(*why));
                 self.canvas.say(&text);
             }
-            TreeEvent::Noted { name, url, state, error } => {
+            TreeEvent::Noted { name, url, about, error } => {
                 let why = error.map(|error| format!(": {}", error.message())).unwrap_or_default();
                 let whose = url.map(|url| format!(": {url}")).unwrap_or_default();
-                let text = format!("{}{whose} is {state}{why}", self.name(name));
-                match *state {
+                let name = self.name(name);
+                let is = |state: &str| format!("{name}{whose} is {state}{why}");
+                match *about {
                     // Once is enough: the server keeps none, or all.
-                    "time" if self.quiet || std::mem::replace(&mut self.has_told_of_times, true) => {}
-                    "time" => {
-                        let text = format!("{}: its time is not kept{why}", self.name(name));
+                    About::Time if self.quiet || std::mem::replace(&mut self.has_told_of_times, true) => {}
+                    About::Time => {
+                        let text = format!("{name}: its time is not kept{why}");
                         self.canvas.say(&text);
                     }
-                    "unlisted" => {
-                        let text = format!("{}{why}", self.name(name));
+                    About::Unlisted => {
+                        let text = format!("{name}{why}");
                         self.canvas.say(&text);
                     }
-                    "wrong" if !self.quiet => self.canvas.say(&text),
-                    _ if self.verbose => self.canvas.say(&text),
-                    _ => {}
+                    About::Source(State::Wrong) if !self.quiet => self.canvas.say(&is("wrong")),
+                    About::Source(state) if self.verbose => self.canvas.say(&is(state.name())),
+                    About::Retry if self.verbose => self.canvas.say(&is("retry")),
+                    About::Mismatch if self.verbose => self.canvas.say(&is("mismatch")),
+                    About::Source(_) | About::Retry | About::Mismatch => {}
                 }
             }
             TreeEvent::Would { action, sources, target, size_bytes, .. } => {

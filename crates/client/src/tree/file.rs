@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gridlane_core::{Error, Result, Url};
-use gridlane_engine::{CopySpec, Event, Observer, Options, Report, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Options, Report, State, TargetSpec, copy};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
 use super::Root;
 use super::decide::{Action, Existing, FileFacts, decide, keep_time};
 use super::directories::Directories;
+use super::event::About;
 use super::find::Job;
 use super::run::{News, Note};
 use crate::filter::Filter;
@@ -155,9 +156,9 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn note(&self, source: Option<usize>, state: &'static str, error: Option<&Error>) {
+    fn note(&self, source: Option<usize>, about: About, error: Option<&Error>) {
         let url = source.and_then(|number| self.urls.get(number).cloned());
-        let note = Note { name: self.name.clone(), url, state, error: error.cloned() };
+        let note = Note { name: self.name.clone(), url, about, error: error.cloned() };
         // Of interest, and no more: it waits for nobody.
         let _ = self.news.try_send(News::Noted(note));
     }
@@ -168,11 +169,13 @@ impl Observer for Watch<'_> {
         match event {
             Event::Progress(snapshot) => self.done_bytes.store(snapshot.done_bytes, Relaxed),
             Event::Plan { resumed_bytes, .. } => self.done_bytes.store(*resumed_bytes, Relaxed),
-            Event::Source { source, state, error } => self.note(Some(*source), state, *error),
-            Event::Retry { source, error } => self.note(Some(*source), "retry", Some(*error)),
-            Event::Mismatch { .. } => self.note(None, "mismatch", None),
+            Event::Source { source, state, error } => self.note(Some(*source), About::Source(*state), *error),
+            Event::Retry { source, error } => self.note(Some(*source), About::Retry, Some(*error)),
+            Event::Mismatch { .. } => self.note(None, About::Mismatch, None),
             Event::Added { url, .. } => self.urls.push((*url).to_owned()),
-            Event::WrongPiece { sources, .. } => self.note(sources.first().copied(), "wrong", None),
+            Event::WrongPiece { sources, .. } => {
+                self.note(sources.first().copied(), About::Source(State::Wrong), None)
+            }
             Event::Started { .. } | Event::Verified { .. } => {}
         }
     }

@@ -18,11 +18,12 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::decide::Action;
 use super::directories::Directories;
+use super::event::{About, TreeEvent, TreeObserver};
 use super::file::{End, Shared, TimeKept, Turn};
 use super::find::{self, Found, Job};
 use super::report::{ActiveFile, LeftOut, Rates, TreeReport, TreeSnapshot};
 use super::small::Small;
-use super::{FailedList, NameList, TreeEvent, TreeObserver, TreeSpec};
+use super::{FailedList, NameList, TreeSpec};
 use crate::backlog::{Backlog, Order};
 use crate::listing::Lister;
 use crate::place::TreePath;
@@ -46,7 +47,7 @@ pub(super) enum News {
 pub(super) struct Note {
     pub(super) name: TreePath,
     pub(super) url: Option<String>,
-    pub(super) state: &'static str,
+    pub(super) about: About,
     pub(super) error: Option<Error>,
 }
 
@@ -327,9 +328,9 @@ impl Run<'_> {
     fn take(&mut self, news: News) -> Result<()> {
         match news {
             News::Found(found) => found.into_iter().try_for_each(|one| self.found(one)),
-            News::Noted(Note { name, url, state, error }) => {
+            News::Noted(Note { name, url, about, error }) => {
                 let (url, error) = (url.as_deref(), error.as_ref());
-                self.observer.event(&TreeEvent::Noted { name: &name, url, state, error });
+                self.observer.event(&TreeEvent::Noted { name: &name, url, about, error });
                 Ok(())
             }
         }
@@ -422,8 +423,8 @@ impl Run<'_> {
                 self.found_bytes = (self.found_bytes + report.done_bytes).saturating_sub(size_bytes);
                 if let TimeKept::No(error) = &time_kept {
                     self.report.times_lost += 1;
-                    let (state, error) = ("time", Some(error));
-                    self.observer.event(&TreeEvent::Noted { name: &name, url: None, state, error });
+                    let (about, error) = (About::Time, Some(error));
+                    self.observer.event(&TreeEvent::Noted { name: &name, url: None, about, error });
                 }
                 self.observer.event(&TreeEvent::FileDone { name: &name, report: &report });
             }
@@ -482,8 +483,8 @@ impl Run<'_> {
         {
             let message = "its name has a line break and is not in the list of what failed";
             let error = Error::new(ErrorKind::Unsupported, message).hint(Hint::SeparateByNul);
-            let (state, error) = ("unlisted", Some(&error));
-            self.observer.event(&TreeEvent::Noted { name: &name, url: None, state, error });
+            let (about, error) = (About::Unlisted, Some(&error));
+            self.observer.event(&TreeEvent::Noted { name: &name, url: None, about, error });
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Hasher, Url};
 use gridlane_dav::digest;
-use gridlane_engine::{Basis, Client, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::{Basis, Client, CopySpec, Event, Observer, Options, Outcome, State, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use script::{Reply, Scripted, Seen};
@@ -170,7 +170,7 @@ async fn two_honest_replicas_outvote_a_liar_that_was_done_before_they_answered()
                 let Some(Basis::Sources { agreeing: 2, named: 3, .. }) = outcome.report.verified else {
                     panic!("{:?}", outcome.report.verified)
                 };
-                assert_eq!(outcome.report.sources[place].state, "wrong");
+                assert_eq!(outcome.report.sources[place].state, State::Wrong);
             }
         }
     }
