@@ -4,11 +4,13 @@
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod backlog;
+mod copies;
 pub mod credentials;
 pub mod doctor;
 pub mod events;
 mod files;
 mod filter;
+mod item;
 mod listing;
 mod metalink;
 mod namespace;
@@ -29,13 +31,15 @@ use gridlane_net::{Dialer, Proxies};
 
 use credentials::{Found, ThisMachine};
 
+pub use copies::rules::{Action, Existing, FileFacts, decide, keep_time, look_at_source};
 pub use files::{Stat, remove, stat};
 pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
 pub use gridlane_dav::path::encode_name;
-pub use listing::{Item, Lister, Listing, OddKind};
+pub use item::{Item, OddKind, Space};
+pub use listing::{Lister, Listing};
 pub use metalink::{Described, Naming, describe, describe_found, is_directory};
-pub use namespace::{Space, make_directory, remove_tree, rename, space};
+pub use namespace::{make_directory, remove_tree, rename, space};
 pub use place::{Place, TreePath};
 pub use target::{Destination, resolve};
 pub use tree::*;

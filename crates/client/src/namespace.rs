@@ -13,17 +13,9 @@ use gridlane_engine::Client;
 use gridlane_engine::http::Request;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::listing::{Item, Lister, OddKind};
+use crate::item::{Item, OddKind, Space, directory_form};
+use crate::listing::Lister;
 use crate::root::{self, Removed};
-
-/// How much room there is below a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// Bytes that are stored there, if it is told.
-    pub used_bytes: Option<u64>,
-    /// Bytes that may still be stored there, if it is told.
-    pub available_bytes: Option<u64>,
-}
 
 /// Makes a directory; with `parents` also those that lead to it, and it may be there already.
 pub async fn make_directory(client: &Client, url: &Url, parents: bool) -> Result<()> {
@@ -324,12 +316,4 @@ fn exists(url: &Url) -> Error {
 /// The URL without user information and query: where something shall be, and no secret.
 fn bare(url: &Url) -> String {
     format!("{}://{}{}", url.scheme().name(), url.host_header(), url.encoded_path())
-}
-
-/// The URL as that of a directory.
-pub(crate) fn directory_form(url: &Url) -> Result<Url> {
-    match url.file_name() {
-        None => Ok(url.clone()),
-        Some(name) => url.join(&format!("./{name}/")),
-    }
 }

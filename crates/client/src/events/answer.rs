@@ -6,9 +6,9 @@ use gridlane_core::{Hint, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use serde::Serialize;
 
-use super::{Failure, Said, Words};
+use super::common::{Failure, Said, Words};
 use crate::doctor::{Answer, Finding, Verdict};
-use crate::namespace::Space;
+use crate::item::Space;
 
 /// What a command found, or did.
 #[derive(Clone, Debug, Serialize)]

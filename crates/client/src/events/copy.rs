@@ -7,9 +7,10 @@ use gridlane_core::{Checksum, ChecksumKind, Error};
 use gridlane_engine::{Basis, Event, Limit, Report, Snapshot, State};
 use serde::{Serialize, Serializer};
 
-use super::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
+use super::common::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
+use crate::copies::rules::Action;
 use crate::credentials::Warning;
-use crate::tree::{Action, LeftOut};
+use crate::tree::LeftOut;
 
 /// An event of the copy of one file.
 #[derive(Clone, Debug, Serialize)]

@@ -8,13 +8,17 @@ use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Hint, U
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_engine::events::{SourceReport, SourceSnapshot};
 use gridlane_engine::{Basis, Event, Limit, Report, Snapshot, State};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::copies::rules::Action;
+use crate::credentials::Warning;
 use crate::doctor::{Finding, Verdict};
-use crate::namespace::Space;
+use crate::item::Space;
 use crate::place::{Place, TreePath};
-use crate::tree::{About, Action, ActiveFile, TreeEvent, TreeReport, TreeSnapshot};
+use crate::tree::LeftOut;
+use crate::tree::{About, ActiveFile, TreeEvent, TreeReport, TreeSnapshot};
 
 const PAGE: &str = include_str!("../../../../docs/reference/json-events.md");
 

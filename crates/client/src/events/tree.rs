@@ -7,11 +7,12 @@ use gridlane_core::{Checksum, ChecksumKind, Error};
 use gridlane_engine::{Basis, State};
 use serde::Serialize;
 
+use super::common::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
 use super::copy::{by_action, by_state};
-use super::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
+use crate::copies::rules::Action;
 use crate::credentials::Warning;
 use crate::place::{Place, TreePath};
-use crate::tree::{About, Action, LeftOut, TreeEvent, TreeReport, TreeSnapshot};
+use crate::tree::{About, LeftOut, TreeEvent, TreeReport, TreeSnapshot};
 
 /// An event of a tree. `name` is the path below the target, `target` the whole of it.
 #[derive(Clone, Debug, Serialize)]

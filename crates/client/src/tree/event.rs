@@ -3,8 +3,8 @@
 use gridlane_core::{Error, Url};
 use gridlane_engine::{Report, State};
 
-use super::decide::Action;
 use super::report::{LeftOut, TreeSnapshot};
+use crate::copies::rules::Action;
 use crate::place::TreePath;
 
 /// Takes the events of a tree, in order. It must not block.

@@ -5,49 +5,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gridlane_core::{Error, Result, Url};
-use gridlane_engine::{CopySpec, Event, Observer, Options, Report, State, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Report, State, TargetSpec, copy};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
-use super::Root;
-use super::decide::{Action, Existing, FileFacts, decide, keep_time};
-use super::directories::Directories;
 use super::event::About;
-use super::find::Job;
-use super::run::{News, Note};
-use crate::filter::Filter;
-use crate::listing::Lister;
-use crate::place::{Place, TreePath};
-
-/// What all tasks of a tree know.
-pub(super) struct Shared {
-    pub(super) lister: Lister,
-    pub(super) roots: Vec<Root>,
-    pub(super) target: Place,
-    pub(super) directories: Directories,
-    pub(super) filter: Filter,
-    pub(super) options: Options,
-    pub(super) existing: Existing,
-    pub(super) preserve_times: bool,
-    pub(super) follow_links: bool,
-    pub(super) dry_run: bool,
-    /// Only named files are copied.
-    pub(super) has_names: bool,
-}
-
-impl Shared {
-    /// Whether every directory of the tree is made, and not only those that files go to.
-    pub(super) fn makes_all_directories(&self) -> bool {
-        self.filter.is_empty() && !self.dry_run && !self.has_names
-    }
-}
-
-impl Root {
-    /// The path below the target of what is at `path` of this root.
-    pub(super) fn target(&self, path: &TreePath) -> Result<TreePath> {
-        path.names().try_fold(self.prefix.clone(), |target, name| target.child(name))
-    }
-}
+use super::job::Job;
+use super::news::{News, Note};
+use super::shared::Shared;
+use crate::copies::rules::{Action, Existing, FileFacts, decide, keep_time};
+use crate::place::TreePath;
 
 /// How the turn of a file ended.
 pub(super) enum End {

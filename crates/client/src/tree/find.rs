@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits::{LISTED_AGAIN_MAX, LISTING_PAUSES};
 use gridlane_core::name::is_own;
@@ -14,35 +13,13 @@ use gridlane_dav::listing::{Entry, EntryKind};
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
-use super::file::Shared;
+use super::job::{Found, Job};
 use super::names::NameList;
+use super::news::News;
 use super::report::LeftOut;
-use super::run::News;
-use crate::backlog::Record;
-use crate::listing::{Item, OddKind};
+use super::shared::Shared;
+use crate::item::{Item, OddKind};
 use crate::place::{Place, TreePath};
-
-/// A file or directory that waits for its turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Job {
-    /// Number of the root that it is below.
-    pub(super) root: u32,
-    /// Where below it.
-    pub(super) path: TreePath,
-    /// A file's size, when the listing told.
-    pub(super) size_bytes: Option<u64>,
-    /// When it was last changed, when the listing told.
-    pub(super) modified: Option<SystemTime>,
-}
-
-/// Something that was found.
-#[derive(Debug)]
-pub(super) enum Found {
-    File(Job),
-    Directory(Job),
-    LeftOut { job: Job, why: LeftOut },
-    Failed { job: Job, is_directory: bool, error: Error },
-}
 
 /// Lists one directory and tells what is in it. One that breaks off is listed again: else a lost connection would cost all
 /// that is below it.
@@ -264,58 +241,4 @@ fn directory_without_slash(path: &Path) -> Error {
         .fault(Fault::Caller)
         .endpoint(path.display())
         .hint("in a list, a slash at the end of its name says so")
-}
-
-impl Record for Job {
-    fn write(&self, to: &mut Vec<u8>) {
-        let since = self.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        to.extend_from_slice(&self.root.to_le_bytes());
-        to.extend_from_slice(&self.size_bytes.unwrap_or(u64::MAX).to_le_bytes());
-        to.extend_from_slice(&since.map_or(u64::MAX, |since| since.as_secs()).to_le_bytes());
-        to.extend_from_slice(&since.map_or(0, |since| since.subsec_nanos()).to_le_bytes());
-        // A path is at most 4095 bytes.
-        to.extend_from_slice(&(self.path.as_bytes().len() as u32).to_le_bytes());
-        to.extend_from_slice(self.path.as_bytes());
-    }
-
-    fn read(from: &mut &[u8]) -> Option<Job> {
-        fn number<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
-            let (number, rest) = from.split_first_chunk()?;
-            *from = rest;
-            Some(*number)
-        }
-        let root = u32::from_le_bytes(number(from)?);
-        let size_bytes = Some(u64::from_le_bytes(number(from)?)).filter(|size| *size != u64::MAX);
-        let seconds = u64::from_le_bytes(number(from)?);
-        let nanos = u32::from_le_bytes(number(from)?);
-        let modified = match seconds {
-            u64::MAX => None,
-            seconds => UNIX_EPOCH.checked_add(Duration::new(seconds, nanos)),
-        };
-        let length = u32::from_le_bytes(number(from)?) as usize;
-        let (path, rest) = from.split_at_checked(length)?;
-        *from = rest;
-        Some(Job { root, path: TreePath::from_checked(path.to_vec()), size_bytes, modified })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jobs_survive_the_way_through_a_file() {
-        let path = TreePath::parse(b"a/\xff\n").unwrap();
-        let time = UNIX_EPOCH + Duration::new(1_700_000_000, 5);
-        for (size_bytes, modified) in [(None, None), (Some(0), Some(UNIX_EPOCH)), (Some(7 << 40), Some(time))]
-        {
-            let job = Job { root: 3, path: path.clone(), size_bytes, modified };
-            let mut bytes = Vec::new();
-            job.write(&mut bytes);
-            let mut rest = &bytes[..];
-            assert_eq!(Job::read(&mut rest), Some(job));
-            assert!(rest.is_empty());
-            assert_eq!(Job::read(&mut &bytes[..bytes.len() - 1]), None);
-        }
-    }
 }

@@ -16,15 +16,19 @@ use gridlane_engine::small::{SmallEnd, SmallEnds};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::decide::Action;
 use super::directories::Directories;
 use super::event::{About, TreeEvent, TreeObserver};
-use super::file::{End, Shared, TimeKept, Turn};
-use super::find::{self, Found, Job};
+use super::file::{End, TimeKept, Turn};
+use super::find;
+use super::job::{Found, Job};
+use super::names::{FailedList, NameList};
+use super::news::{News, Note};
 use super::report::{ActiveFile, LeftOut, Rates, TreeReport, TreeSnapshot};
+use super::shared::Shared;
 use super::small::Small;
-use super::{FailedList, NameList, TreeSpec};
+use super::spec::TreeSpec;
 use crate::backlog::{Backlog, Order};
+use crate::copies::rules::Action;
 use crate::listing::Lister;
 use crate::place::TreePath;
 
@@ -36,20 +40,6 @@ const NEWS_MAX: usize = 16;
 const BEGUN_AT_ONCE_MAX: usize = 64;
 /// Files that are shown while they are copied.
 const SHOWN_MAX: usize = 4;
-
-/// What tasks tell the run.
-pub(super) enum News {
-    Found(Vec<Found>),
-    Noted(Note),
-}
-
-/// Something about a file that is being copied.
-pub(super) struct Note {
-    pub(super) name: TreePath,
-    pub(super) url: Option<String>,
-    pub(super) about: About,
-    pub(super) error: Option<Error>,
-}
 
 /// A task that finds things.
 enum Finder {

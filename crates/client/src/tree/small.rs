@@ -13,8 +13,8 @@ use std::time::SystemTime;
 use gridlane_core::limits::TREE_LISTINGS_MAX;
 use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
 
-use super::file::Shared;
-use super::find::Job;
+use super::job::Job;
+use super::shared::Shared;
 use crate::place::{Place, TreePath};
 
 /// The small files of a tree that are under way.

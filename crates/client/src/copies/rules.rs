@@ -56,7 +56,7 @@ pub struct FileFacts {
 
 impl FileFacts {
     /// The same with what was missing, if the source tells.
-    pub(super) async fn or_ask(self, client: &Client, source: &Url) -> Result<FileFacts> {
+    pub(crate) async fn or_ask(self, client: &Client, source: &Url) -> Result<FileFacts> {
         if self.size_bytes.is_some() && self.modified.is_some() {
             return Ok(self);
         }

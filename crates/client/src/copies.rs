@@ -1,0 +1,3 @@
+//! Copying one file.
+
+pub(crate) mod rules;

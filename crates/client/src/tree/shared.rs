@@ -1,0 +1,33 @@
+//! What all tasks of a tree know.
+
+use gridlane_engine::Options;
+
+use super::directories::Directories;
+use super::roots::Root;
+use crate::copies::rules::Existing;
+use crate::filter::Filter;
+use crate::listing::Lister;
+use crate::place::Place;
+
+/// What all tasks of a tree know.
+pub(super) struct Shared {
+    pub(super) lister: Lister,
+    pub(super) roots: Vec<Root>,
+    pub(super) target: Place,
+    pub(super) directories: Directories,
+    pub(super) filter: Filter,
+    pub(super) options: Options,
+    pub(super) existing: Existing,
+    pub(super) preserve_times: bool,
+    pub(super) follow_links: bool,
+    pub(super) dry_run: bool,
+    /// Only named files are copied.
+    pub(super) has_names: bool,
+}
+
+impl Shared {
+    /// Whether every directory of the tree is made, and not only those that files go to.
+    pub(super) fn makes_all_directories(&self) -> bool {
+        self.filter.is_empty() && !self.dry_run && !self.has_names
+    }
+}
