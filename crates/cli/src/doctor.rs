@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use gridlane_client::credentials::ThisMachine;
-use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine};
+use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine, failure};
 use gridlane_client::events::AnswerLine;
 use gridlane_core::Result;
 
@@ -23,9 +23,7 @@ pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> 
         show(&url.to_string(), &findings, global);
         all.extend(findings);
     }
-    let worst =
-        all.iter().filter(|finding| finding.verdict == Verdict::Bad).find_map(|bad| bad.error.as_ref());
-    Ok(worst.map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code())))
+    Ok(failure(&all).map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code())))
 }
 
 fn show(of: &str, findings: &[Finding], global: &Global) {
@@ -34,11 +32,7 @@ fn show(of: &str, findings: &[Finding], global: &Global) {
         out.extend_from_slice(format!("{of}\n").as_bytes());
     }
     for finding in findings {
-        let verdict = match finding.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Note => "note",
-            Verdict::Bad => "bad",
-        };
+        let verdict = finding.verdict.name();
         let (text, advice) = (words::answer(&finding.answer), finding.advice.as_ref().map(words::hint));
         if global.json {
             print_line(&mut out, &AnswerLine::check(of, finding, &CommandLine));

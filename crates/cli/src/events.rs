@@ -1,75 +1,78 @@
-//! A copy as JSON events, one object a line (docs/reference/json-events.md): printed here, made by the client.
-
-pub(crate) mod tree;
+//! Events as JSON, one object a line (docs/reference/json-events.md): printed here, made by the client.
 
 use std::io::Write;
 use std::sync::Arc;
 
-use gridlane_client::LeftOut;
-use gridlane_client::credentials::Warning;
-use gridlane_client::events::{CopyLine, CopyLines};
-use gridlane_client::{Action, FileFacts};
+use gridlane_client::events::{CopyLine, CopyLines, TreeLine, TreeLines};
+use gridlane_client::{CopyEvent, CopyObserver, Place, TreeEvent, TreeObserver, TreeReport};
 use gridlane_core::Error;
-use gridlane_engine::{Event, Observer, Report};
 
-use crate::output::print_line;
-use crate::who::Warns;
+use crate::output::{Output, print_line, tell};
 use crate::words::CommandLine;
 
-/// Prints events as they come.
+/// Prints the events of copies as they come.
 pub(crate) struct JsonEvents {
     lines: CopyLines,
     to: Box<dyn Write + Send + Sync>,
+    verbose: bool,
 }
 
 impl JsonEvents {
     /// With `data_on_stdout`, the file itself goes to standard output, so events go to standard error.
-    pub(crate) fn new(urls: &[String], target: &str, data_on_stdout: bool) -> JsonEvents {
+    pub(crate) fn new(data_on_stdout: bool, output: &Output) -> JsonEvents {
         let to: Box<dyn Write + Send + Sync> = match data_on_stdout {
             true => Box::new(std::io::stderr()),
             false => Box::new(std::io::stdout()),
         };
-        JsonEvents { lines: CopyLines::new(urls, target, Arc::new(CommandLine)), to }
+        JsonEvents { lines: CopyLines::new(Arc::new(CommandLine)), to, verbose: output.verbose }
     }
+}
 
-    fn print(&mut self, line: &CopyLine) {
-        print_line(&mut *self.to, line);
-    }
-
-    /// The last events: how it ended.
-    pub(crate) fn end(&mut self, report: &Report, error: Option<&Error>) {
-        for line in self.lines.end(report, error) {
-            self.print(&line);
+impl CopyObserver for JsonEvents {
+    fn event(&mut self, event: &CopyEvent<'_>) {
+        match event {
+            CopyEvent::Note(text) if self.verbose => tell!("gridlane: {text}"),
+            _ => {}
+        }
+        for line in self.lines.of(event) {
+            match line {
+                // No file goes to standard output then.
+                CopyLine::Would { .. } => print_line(&mut std::io::stdout().lock(), &line),
+                line => print_line(&mut *self.to, &line),
+            }
         }
     }
+}
 
-    pub(crate) fn time_lost(&mut self, error: &Error) {
-        self.print(&self.lines.time_lost(error));
+/// Prints the events of a tree as they come.
+pub(crate) struct TreeJson {
+    lines: TreeLines,
+}
+
+impl TreeJson {
+    pub(crate) fn new(target: &Place) -> TreeJson {
+        TreeJson { lines: TreeLines::new(target, Arc::new(CommandLine)) }
     }
 
-    pub(crate) fn failed(&mut self, error: &Error) {
-        self.print(&self.lines.failed(error));
+    /// The first event.
+    pub(crate) fn plan(&self, sources: Vec<String>, target: &str, parallel: usize) {
+        print(&self.lines.plan(sources, target, parallel));
     }
 
-    pub(crate) fn would(&mut self, action: Action, facts: &FileFacts) {
-        self.print(&self.lines.would(action, facts.size_bytes));
-    }
-
-    pub(crate) fn skipped(&mut self, why: LeftOut) {
-        self.print(&self.lines.skipped(why));
+    /// The last event: how it ended.
+    pub(crate) fn end(&self, report: &TreeReport, dry_run: bool, error: Option<&Error>) {
+        print(&self.lines.end(report, dry_run, error));
     }
 }
 
-impl Warns for JsonEvents {
-    fn warn(&mut self, warning: &Warning) {
-        self.print(&self.lines.warning(warning));
-    }
-}
-
-impl Observer for JsonEvents {
-    fn event(&mut self, event: &Event<'_>) {
+impl TreeObserver for TreeJson {
+    fn event(&mut self, event: &TreeEvent<'_>) {
         if let Some(line) = self.lines.of(event) {
-            self.print(&line);
+            print(&line);
         }
     }
+}
+
+fn print(line: &TreeLine) {
+    print_line(&mut std::io::stdout().lock(), line);
 }

@@ -1,18 +1,12 @@
 //! `ls`, `stat`, `cat`, `mkdir`, `mv`, `rm`, `df`, `checksum`.
 
-use std::ffi::OsStr;
 use std::future::Future;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 use gridlane_client::events::{AnswerLine, EntryLine};
-use gridlane_client::{Entry, EntryKind, Item, Lister, OddKind};
-use gridlane_core::limits::{
-    LISTING_DIRECTORIES_MAX, LISTING_SORTED_MAX, TREE_DEPTH_MAX, TREE_PATH_BYTES_MAX,
-};
+use gridlane_client::{Entry, EntryKind, Lister, Walk, WalkObserver, failure_of, walk};
 use gridlane_core::units::format_bytes;
-use gridlane_core::url::encode_name;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
@@ -22,137 +16,29 @@ use crate::who::{connect, connect_saying};
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
     let lister = Lister::new(connect([&args.url], &args.who, global)?.client);
-    let list = List { lister, args, global };
-    let mut failed = None;
-    let Some(inner) = list.directory(&url, &[], &mut failed).await? else { return Ok(ExitCode::SUCCESS) };
-    if !args.recursive {
-        return failed.map_or(Ok(ExitCode::SUCCESS), Err);
-    }
-    let output = Output::new(global);
-    let mut code = ExitCode::SUCCESS;
-    let mut tell = |error: Error| {
-        output.failed("error", &error, false);
-        code = ExitCode::from(ErrorKind::Partial.exit_code());
-    };
-    failed.into_iter().for_each(&mut tell);
-    // Of each directory on the way down, those in it that are still to be listed, with the way to them.
-    let mut open = vec![(url, inner)];
-    while let Some((directory, inner)) = open.last_mut() {
-        let Some(below) = inner.pop() else {
-            open.pop();
-            continue;
-        };
-        let name = below[..below.len() - 1].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let next = directory_form(directory).and_then(|url| url.join(&format!("./{}/", encode_name(name))));
-        let found = match next {
-            Ok(next) if open.len() >= TREE_DEPTH_MAX || below.len() > TREE_PATH_BYTES_MAX => {
-                let message = format!(
-                    "the tree is deeper than {TREE_DEPTH_MAX} directories or {TREE_PATH_BYTES_MAX} bytes"
-                );
-                Err(Error::new(ErrorKind::Unsupported, message).endpoint(&next))
-            }
-            Ok(next) => {
-                let mut failed = None;
-                let found = list.directory(&next, &below, &mut failed).await;
-                failed.into_iter().for_each(&mut tell);
-                found.map(|inner| inner.map(|inner| (next, inner)))
-            }
-            Err(error) => Err(error),
-        };
-        match found {
-            Ok(Some(next)) => open.push(next),
-            Ok(None) => return Ok(code),
-            Err(error) => tell(error),
-        }
-        if open.iter().map(|(_, inner)| inner.len()).sum::<usize>() > LISTING_DIRECTORIES_MAX {
-            let message = format!("more than {LISTING_DIRECTORIES_MAX} directories wait to be listed");
-            return Err(Error::new(ErrorKind::Unsupported, message).endpoint(&args.url));
-        }
-    }
-    Ok(code)
+    // People get names in order.
+    let how = Walk { is_recursive: args.recursive, is_sorted: !global.json };
+    Ok(match walk(&lister, &url, how, &mut List { args, global }).await? {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(ErrorKind::Partial.exit_code()),
+    })
 }
 
-/// What the directories of one `ls` have in common.
+/// Prints what `ls` finds.
 struct List<'a> {
-    lister: Lister,
     args: &'a LsArgs,
     global: &'a Global,
 }
 
-impl List<'_> {
-    /// Prints what is in a directory, each name after `below`, which is the way there. Returns the directories in it that
-    /// are to be listed too, the last first; `None`: nobody reads any more. What cannot be looked at is in `failed`.
-    async fn directory(
-        &self,
-        url: &Url,
-        below: &[u8],
-        failed: &mut Option<Error>,
-    ) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut listing = self.lister.list(url).await?;
-        let (mut entries, mut items, mut inner) = (Vec::new(), Vec::new(), Vec::new());
-        // People get names in order, as far as they are few enough to wait for.
-        let mut sorts = !self.global.json;
-        loop {
-            let more = listing.next(&mut items).await?;
-            for item in items.drain(..) {
-                let found = match item {
-                    Item::Entry(entry) => {
-                        if self.args.recursive && entry.kind == EntryKind::Directory {
-                            inner.push([below, &entry.name, b"/"].concat());
-                        }
-                        Some(entry)
-                    }
-                    // It was shown where it was found to be a directory.
-                    Item::Itself(_) if !below.is_empty() => None,
-                    Item::Itself(entry) => Some(entry),
-                    Item::Odd { name, kind } => odd(url, name, kind, failed),
-                };
-                entries.extend(found);
-            }
-            sorts &= entries.len() <= LISTING_SORTED_MAX;
-            if !sorts || !more {
-                if sorts {
-                    entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
-                }
-                let mut out = Vec::new();
-                for mut entry in entries.drain(..) {
-                    entry.name.splice(..0, below.iter().copied());
-                    show(&mut out, &entry, self.args, self.global);
-                }
-                if !write(&out)? {
-                    return Ok(None);
-                }
-            }
-            if !more {
-                inner.sort_by(|a, b| b.cmp(a));
-                return Ok(Some(inner));
-            }
-        }
+impl WalkObserver for List<'_> {
+    fn entries(&mut self, entries: &[Entry]) -> Result<bool> {
+        let mut out = Vec::new();
+        entries.iter().for_each(|entry| show(&mut out, entry, self.args, self.global));
+        write(&out)
     }
-}
 
-/// A URL of a directory, with the slash at its end.
-fn directory_form(url: &Url) -> Result<Url> {
-    match url.file_name() {
-        None => Ok(url.clone()),
-        Some(name) => url.join(&format!("./{name}/")),
-    }
-}
-
-/// What a link leads to is what a person sees; a link that leads nowhere, and what is no file, is not shown.
-fn odd(directory: &Url, name: Vec<u8>, kind: OddKind, failed: &mut Option<Error>) -> Option<Entry> {
-    match kind {
-        OddKind::Special(_) => None,
-        OddKind::Unknown(error) => {
-            failed.get_or_insert(error);
-            None
-        }
-        OddKind::Link => {
-            let meta = std::fs::metadata(directory.to_path()?.join(OsStr::from_bytes(&name))).ok()?;
-            let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File };
-            let size_bytes = (kind == EntryKind::File).then_some(meta.len());
-            Some(Entry { name, kind, size_bytes, modified: meta.modified().ok() })
-        }
+    fn failed(&mut self, error: &Error) {
+        Output::new(self.global).failed("error", error, false);
     }
 }
 
@@ -308,15 +194,8 @@ async fn for_each<F: Future<Output = Result<AnswerLine>> + Send>(
             }
         }
     }
-    Ok(match failures.as_slice() {
-        [] => ExitCode::SUCCESS,
-        [first, rest @ ..]
-            if failures.len() == urls.len() && rest.iter().all(|other| other.kind() == first.kind()) =>
-        {
-            ExitCode::from(first.kind().exit_code())
-        }
-        _ => ExitCode::from(ErrorKind::Partial.exit_code()),
-    })
+    let kind = failure_of(&failures, urls.len());
+    Ok(kind.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind.exit_code())))
 }
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {

@@ -67,10 +67,10 @@ impl Output {
 
     /// An error that ends the command and that nobody has told yet.
     pub(crate) fn failed(&self, event: &str, error: &Error, data_on_stdout: bool) {
-        let fields = json!({ "error": error_value(error) });
+        let fields = || json!({ "error": error_value(error) });
         match self.json {
-            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), event, fields),
-            true => print_event(&mut std::io::stdout().lock(), event, fields),
+            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), event, fields()),
+            true => print_event(&mut std::io::stdout().lock(), event, fields()),
             false => self.error(error),
         }
     }

@@ -71,6 +71,22 @@ impl fmt::Display for Answer {
     }
 }
 
+impl Verdict {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Bad => "bad",
+        }
+    }
+}
+
+/// The failure that all of these are together: the first that does not work.
+pub fn failure(findings: &[Finding]) -> Option<&Error> {
+    findings.iter().filter(|finding| finding.verdict == Verdict::Bad).find_map(|bad| bad.error.as_ref())
+}
+
 /// One question with its answer.
 #[derive(Clone, Debug)]
 pub struct Finding {

@@ -1,6 +1,5 @@
 //! A tree as a person sees it: one line for the whole, a few for big files, and what went wrong.
 
-use gridlane_client::credentials::Warning;
 use gridlane_client::{
     About, Action, ActiveFile, LeftOut, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot,
 };
@@ -11,7 +10,6 @@ use gridlane_engine::State;
 use super::{Canvas, shortened};
 use crate::args::Progress;
 use crate::output::{Output, printable, show, warning_text};
-use crate::who::Warns;
 use crate::words;
 
 /// A file smaller than this is not shown while it is copied.
@@ -51,14 +49,6 @@ impl TreeScreen {
     }
 }
 
-impl Warns for TreeScreen {
-    fn warn(&mut self, warning: &Warning) {
-        if !self.quiet {
-            self.canvas.say(&warning_text(warning));
-        }
-    }
-}
-
 impl TreeObserver for TreeScreen {
     fn event(&mut self, event: &TreeEvent<'_>) {
         match event {
@@ -69,6 +59,8 @@ impl TreeObserver for TreeScreen {
                     snapshot.active.iter().filter(is_big).map(|file| file_line(file, columns)).collect()
                 },
             ),
+            TreeEvent::Warning(_) if self.quiet => {}
+            TreeEvent::Warning(warning) => self.canvas.say(&warning_text(warning)),
             TreeEvent::Failed { name, is_directory, error } => {
                 let slash = if *is_directory && !name.is_root() { "/" } else { "" };
                 let text = format!("{}{slash}: {}", self.name(name), words::error(error));

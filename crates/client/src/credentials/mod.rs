@@ -35,6 +35,7 @@ use gridlane_net::tls::ClientIdentity;
 
 pub use claims::{Claims, TokenKind};
 pub use lasting::Lasting;
+pub(crate) use lasting::LastingWatch;
 pub use machine::{Content, Machine, ThisMachine, Version};
 
 /// What options say.

@@ -8,8 +8,8 @@ use gridlane_engine::{Basis, Event, Limit, Report, Snapshot, State};
 use serde::{Serialize, Serializer};
 
 use super::common::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
+use crate::copies::CopyEvent;
 use crate::copies::rules::Action;
-use crate::credentials::Warning;
 use crate::tree::LeftOut;
 
 /// An event of the copy of one file.
@@ -307,7 +307,7 @@ impl Summary {
     }
 }
 
-/// Makes the lines of one copy of the engine's events.
+/// Makes the lines of copies of their events.
 #[derive(Debug)]
 pub struct CopyLines {
     urls: Vec<String>,
@@ -317,13 +317,54 @@ pub struct CopyLines {
 }
 
 impl CopyLines {
-    /// For a copy from these sources, in the words of a front end.
-    pub fn new(urls: &[String], target: &str, words: Arc<dyn Words>) -> CopyLines {
-        CopyLines { urls: urls.to_vec(), target: target.to_owned(), words, progress_at: None }
+    /// In the words of a front end.
+    pub fn new(words: Arc<dyn Words>) -> CopyLines {
+        CopyLines { urls: Vec::new(), target: String::new(), words, progress_at: None }
     }
 
-    /// The line of an event; `None` where it is too soon for another of its kind.
-    pub fn of(&mut self, event: &Event<'_>) -> Option<CopyLine> {
+    /// The lines of an event: none where it is too soon for another of its kind, and two at the end.
+    pub fn of(&mut self, event: &CopyEvent<'_>) -> Vec<CopyLine> {
+        let target = || self.target.clone();
+        let failure = |error: &Error| Failure::new(error, &*self.words);
+        let line = match event {
+            CopyEvent::Turn { sources, target } => {
+                (self.urls, self.target) = (sources.to_vec(), (*target).to_owned());
+                self.progress_at = None;
+                return Vec::new();
+            }
+            CopyEvent::Note(_) => return Vec::new(),
+            CopyEvent::Engine(event) => return self.of_engine(event).into_iter().collect(),
+            CopyEvent::Warning(warning) => CopyLine::Warning(WarningLine::new(warning, &*self.words)),
+            CopyEvent::Would { action, size_bytes, .. } => CopyLine::Would {
+                dry_run: true,
+                action: *action,
+                sources: self.urls.clone(),
+                target: target(),
+                size_bytes: *size_bytes,
+            },
+            CopyEvent::Skipped(why) => CopyLine::Skipped {
+                target: target(),
+                why: Said { value: *why, words: self.words.left_out(*why) },
+                why_id: why.name(),
+                there_already: *why == LeftOut::UpToDate,
+            },
+            CopyEvent::Refused(error) => CopyLine::Failed { target: Some(target()), error: failure(error) },
+            CopyEvent::TimeLost(error) => {
+                CopyLine::Note { target: target(), about: "time", error: failure(error) }
+            }
+            CopyEvent::Ended { report, error, .. } => {
+                let ended = match error {
+                    None => CopyLine::Done { target: target(), bytes: report.done_bytes },
+                    Some(error) => CopyLine::Failed { target: Some(target()), error: failure(error) },
+                };
+                return vec![ended, CopyLine::Summary(Box::new(Summary::new(report, &*self.words)))];
+            }
+        };
+        vec![line]
+    }
+
+    /// The line of what the engine tells.
+    fn of_engine(&mut self, event: &Event<'_>) -> Option<CopyLine> {
         let urls = |numbers: &[usize]| numbers.iter().map(|number| self.urls[*number].clone()).collect();
         Some(match event {
             Event::Plan { resumed_bytes, dropped } => CopyLine::Plan {
@@ -393,46 +434,5 @@ impl CopyLines {
             verifying: snapshot.verifying,
             sources: sources.collect(),
         })
-    }
-
-    /// The line of a warning.
-    pub fn warning(&self, warning: &Warning) -> CopyLine {
-        CopyLine::Warning(WarningLine::new(warning, &*self.words))
-    }
-
-    /// The line of a time that was not kept.
-    pub fn time_lost(&self, error: &Error) -> CopyLine {
-        let error = Failure::new(error, &*self.words);
-        CopyLine::Note { target: self.target.clone(), about: "time", error }
-    }
-
-    /// The line of a file that was left out.
-    pub fn skipped(&self, why: LeftOut) -> CopyLine {
-        CopyLine::Skipped {
-            target: self.target.clone(),
-            why: Said { value: why, words: self.words.left_out(why) },
-            why_id: why.name(),
-            there_already: why == LeftOut::UpToDate,
-        }
-    }
-
-    /// The line of what would be done.
-    pub fn would(&self, action: Action, size_bytes: Option<u64>) -> CopyLine {
-        let (sources, target) = (self.urls.clone(), self.target.clone());
-        CopyLine::Would { dry_run: true, action, sources, target, size_bytes }
-    }
-
-    /// The line of a failure.
-    pub fn failed(&self, error: &Error) -> CopyLine {
-        CopyLine::Failed { target: Some(self.target.clone()), error: Failure::new(error, &*self.words) }
-    }
-
-    /// The last lines: how it ended.
-    pub fn end(&self, report: &Report, error: Option<&Error>) -> [CopyLine; 2] {
-        let ended = match error {
-            None => CopyLine::Done { target: self.target.clone(), bytes: report.done_bytes },
-            Some(error) => self.failed(error),
-        };
-        [ended, CopyLine::Summary(Box::new(Summary::new(report, &*self.words)))]
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::copies::rules::Action;
+use crate::copies::{CopyEvent, Kept};
 use crate::credentials::Warning;
 use crate::doctor::{Finding, Verdict};
 use crate::item::Space;
@@ -170,7 +171,9 @@ fn a_summary_as_documented() {
 #[test]
 fn the_lines_of_a_copy_as_documented() {
     const SECTION: &str = "## gridlane cp";
-    let mut lines = CopyLines::new(&["u".to_owned(), "w".to_owned()], "t", Arc::new(PlainWords));
+    let mut lines = CopyLines::new(Arc::new(PlainWords));
+    let sources = ["u".to_owned(), "w".to_owned()];
+    assert!(lines.of(&CopyEvent::Turn { sources: &sources, target: "t" }).is_empty());
     let (why, checksum) = (error(), Checksum::from_hex(ChecksumKind::Adler32, "00620062").unwrap());
     let snapshot = Snapshot {
         size_bytes: Some(10),
@@ -240,36 +243,44 @@ fn the_lines_of_a_copy_as_documented() {
             }),
         ),
     ] {
-        let made = lines.of(&event).unwrap();
+        let [made] = &lines.of(&CopyEvent::Engine(&event))[..] else { panic!("{event:?}") };
         let mut expected = expected;
         expected["v"] = json!(1);
-        assert_eq!(line(&made), expected, "{event:?}");
+        assert_eq!(line(made), expected, "{event:?}");
         if !matches!(event, Event::Verified { .. }) {
-            assert_documented(SECTION, &[], &made);
+            assert_documented(SECTION, &[], made);
         }
     }
-    assert!(lines.of(&Event::Progress(&snapshot)).is_none(), "a moment after the last one");
-    let [done, summary] = lines.end(&report(), None);
-    assert_eq!(line(&done), json!({ "v": 1, "type": "file.done", "target": "t", "bytes": 10 }));
-    assert_eq!((&line(&summary)["type"], &line(&summary)["v"]), (&json!("summary"), &json!(1)));
-    let [failed, _] = lines.end(&report(), Some(&why));
-    assert_eq!(line(&failed), json!({ "v": 1, "type": "file.failed", "target": "t", "error": failure }));
+    let progress = Event::Progress(&snapshot);
+    assert!(lines.of(&CopyEvent::Engine(&progress)).is_empty(), "a moment after the last one");
+    let (report, nothing) = (report(), Kept::Nothing);
+    let ended = |error| CopyEvent::Ended { report: &report, error, kept: &nothing };
+    let one = |lines: &mut CopyLines, event: CopyEvent<'_>| line(&lines.of(&event)[0]);
+    let done = json!({ "v": 1, "type": "file.done", "target": "t", "bytes": 10 });
+    assert_eq!(one(&mut lines, ended(None)), done);
+    let summary = line(&lines.of(&ended(None))[1]);
+    assert_eq!((&summary["type"], &summary["v"]), (&json!("summary"), &json!(1)));
+    let failed = json!({ "v": 1, "type": "file.failed", "target": "t", "error": failure });
+    assert_eq!(one(&mut lines, ended(Some(&why))), failed);
+    assert_eq!(one(&mut lines, CopyEvent::Refused(&why)), failed);
     let failed = CopyLine::Failed { target: None, error: failure.clone() };
     assert_eq!(line(&failed), json!({ "v": 1, "type": "file.failed", "error": failure }));
-    let would = lines.would(Action::Replace, None);
+    let would = CopyEvent::Would { action: Action::Replace, sources: &[], target: None, size_bytes: None };
     let expected = json!({
         "v": 1, "type": "plan", "dry_run": true, "action": "replace", "sources": ["u", "w", "x"], "target": "t",
         "size_bytes": null,
     });
-    assert_eq!(line(&would), expected);
-    let skipped = line(&lines.skipped(LeftOut::UpToDate));
-    assert_eq!(skipped["why"], "it is there, of the same size and not older");
-    assert_eq!((&skipped["why_id"], &skipped["there_already"]), (&json!("up_to_date"), &json!(true)));
+    assert_eq!(one(&mut lines, would), expected);
+    let expected = json!({
+        "v": 1, "type": "file.skipped", "target": "t", "why": "it is there, of the same size and not older",
+        "why_id": "up_to_date", "there_already": true,
+    });
+    assert_eq!(one(&mut lines, CopyEvent::Skipped(LeftOut::UpToDate)), expected);
     let note = json!({ "v": 1, "type": "note", "target": "t", "about": "time", "error": failure });
-    assert_eq!(line(&lines.time_lost(&why)), note);
+    assert_eq!(one(&mut lines, CopyEvent::TimeLost(&why)), note);
     let warning = Warning { message: "m".to_owned(), advice: "a".into() };
     let expected = json!({ "v": 1, "type": "warning", "about": "credentials", "message": "m", "hint": "a" });
-    assert_eq!(line(&lines.warning(&warning)), expected);
+    assert_eq!(one(&mut lines, CopyEvent::Warning(&warning)), expected);
 }
 
 #[test]

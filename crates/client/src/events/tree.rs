@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::common::{Failure, PROGRESS_INTERVAL, Said, Verification, Votes, WarningLine, Words, verified_by};
 use super::copy::{by_action, by_state};
 use crate::copies::rules::Action;
-use crate::credentials::Warning;
 use crate::place::{Place, TreePath};
 use crate::tree::{About, LeftOut, TreeEvent, TreeReport, TreeSnapshot};
 
@@ -174,6 +173,7 @@ impl TreeLines {
         let failure = |error: &Error| Failure::new(error, &*self.words);
         Some(match event {
             TreeEvent::Progress(snapshot) => return self.progress(snapshot),
+            TreeEvent::Warning(warning) => TreeLine::Warning(WarningLine::new(warning, &*self.words)),
             TreeEvent::FileStarted { name, size_bytes } => {
                 let ((name, target), size_bytes) = (named(name), *size_bytes);
                 TreeLine::Start { name, target, size_bytes }
@@ -256,11 +256,6 @@ impl TreeLines {
             elapsed_s: snapshot.elapsed_s,
             active: active.collect(),
         })
-    }
-
-    /// The line of a warning.
-    pub fn warning(&self, warning: &Warning) -> TreeLine {
-        TreeLine::Warning(WarningLine::new(warning, &*self.words))
     }
 
     /// The first line.

@@ -5,6 +5,7 @@ use gridlane_engine::{Report, State};
 
 use super::report::{LeftOut, TreeSnapshot};
 use crate::copies::rules::Action;
+use crate::credentials::Warning;
 use crate::place::TreePath;
 
 /// Takes the events of a tree, in order. It must not block.
@@ -70,6 +71,8 @@ pub enum TreeEvent<'a> {
         /// Its size, when known.
         size_bytes: Option<u64>,
     },
+    /// Something to know that ends nothing.
+    Warning(&'a Warning),
     /// How far it is; several times a second.
     Progress(&'a TreeSnapshot),
 }

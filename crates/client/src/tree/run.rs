@@ -18,7 +18,7 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 use super::directories::Directories;
 use super::event::{About, TreeEvent, TreeObserver};
-use super::file::{End, TimeKept, Turn};
+use super::file::{End, Turn};
 use super::find;
 use super::job::{Found, Job};
 use super::names::{FailedList, NameList};
@@ -28,7 +28,9 @@ use super::shared::Shared;
 use super::small::Small;
 use super::spec::TreeSpec;
 use crate::backlog::{Backlog, Order};
+use crate::copies::file::{Rules, TimeKept};
 use crate::copies::rules::Action;
+use crate::credentials::LastingWatch;
 use crate::listing::Lister;
 use crate::place::TreePath;
 
@@ -106,6 +108,7 @@ struct Run<'a> {
     /// Why the rest was not tried.
     given_up: Option<Error>,
     begun: Instant,
+    watch: LastingWatch,
     rates: Rates,
     found_bytes: u64,
     /// Bytes of found files that are not going to come: they failed, or are there.
@@ -123,6 +126,8 @@ pub async fn copy_tree(
 ) -> TreeReport {
     let (tell, news) = mpsc::channel(NEWS_MAX);
     let roots = spec.roots;
+    let limit = spec.options.limit.as_ref().map(|limit| limit.bytes_per_s());
+    let watch = LastingWatch::new(spec.lasting, limit);
     let directories = Directories::new(roots.target.clone(), roots.target_exists, lister.client().clone());
     let shared = Shared {
         lister,
@@ -131,10 +136,8 @@ pub async fn copy_tree(
         directories,
         filter: spec.filter,
         options: spec.options,
-        existing: spec.existing,
-        preserve_times: spec.preserve_times,
+        rules: Rules { existing: spec.existing, preserve_times: spec.preserve_times, dry_run: spec.dry_run },
         follow_links: spec.follow_links,
-        dry_run: spec.dry_run,
         has_names: spec.names.is_some(),
     };
     let begun = Instant::now();
@@ -167,6 +170,7 @@ pub async fn copy_tree(
         too_deep: 0,
         given_up: None,
         begun,
+        watch,
         rates: Rates::new(begun),
         found_bytes: 0,
         settled_bytes: 0,
@@ -298,7 +302,7 @@ impl Run<'_> {
             Ok(name) => name,
             Err(error) => return self.fail(&job, false, &error),
         };
-        if !self.shared.dry_run && !is_told {
+        if !self.shared.rules.dry_run && !is_told {
             self.observer.event(&TreeEvent::FileStarted { name: &name, size_bytes: job.size_bytes });
         }
         let done_bytes = Arc::new(AtomicU64::new(0));
@@ -495,6 +499,9 @@ impl Run<'_> {
 
     fn tick(&mut self) {
         let snapshot = self.snapshot();
+        if let Some(warning) = self.watch.needs(snapshot.found_bytes.saturating_sub(snapshot.done_bytes)) {
+            self.observer.event(&TreeEvent::Warning(&warning));
+        }
         self.observer.event(&TreeEvent::Progress(&snapshot));
     }
 

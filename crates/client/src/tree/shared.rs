@@ -4,7 +4,7 @@ use gridlane_engine::Options;
 
 use super::directories::Directories;
 use super::roots::Root;
-use crate::copies::rules::Existing;
+use crate::copies::file::Rules;
 use crate::filter::Filter;
 use crate::listing::Lister;
 use crate::place::Place;
@@ -17,10 +17,8 @@ pub(super) struct Shared {
     pub(super) directories: Directories,
     pub(super) filter: Filter,
     pub(super) options: Options,
-    pub(super) existing: Existing,
-    pub(super) preserve_times: bool,
+    pub(super) rules: Rules,
     pub(super) follow_links: bool,
-    pub(super) dry_run: bool,
     /// Only named files are copied.
     pub(super) has_names: bool,
 }
@@ -28,6 +26,6 @@ pub(super) struct Shared {
 impl Shared {
     /// Whether every directory of the tree is made, and not only those that files go to.
     pub(super) fn makes_all_directories(&self) -> bool {
-        self.filter.is_empty() && !self.dry_run && !self.has_names
+        self.filter.is_empty() && !self.rules.dry_run && !self.has_names
     }
 }

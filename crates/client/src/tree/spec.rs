@@ -5,6 +5,7 @@ use gridlane_engine::Options;
 use super::names::{FailedList, NameList};
 use super::roots::Roots;
 use crate::copies::rules::Existing;
+use crate::credentials::Lasting;
 use crate::filter::Filter;
 
 /// What to copy, to where, and how.
@@ -29,6 +30,8 @@ pub struct TreeSpec {
     pub dry_run: bool,
     /// Files that are copied at the same time.
     pub parallel: usize,
+    /// How long what is shown to servers lasts, of which a warning is due.
+    pub lasting: Option<Lasting>,
     /// Where the names of what failed go.
     pub failed: Option<FailedList>,
 }
