@@ -26,19 +26,20 @@ tree() { # crate options
 }
 
 # --- Who may use whom -----------------------------------------------------------------------------
-# pure <- platform (sys, net, store, wan) <- engine <- services <- edge. A crate that is not here fails.
+# pure <- platform (sys, config, net, store, wan) <- engine <- services <- edge. A crate that is not here fails.
 allowed() {
     case $1 in
     core) echo ;;
     dav | plan | xrd) echo core ;;
     auth) echo core dav ;;
     sys) echo ;;
+    config) echo core ;;
     net) echo core auth sys ;;
     store | wan) echo core sys ;;
     engine) echo core dav plan xrd auth sys net store ;;
     client) echo core dav plan xrd auth sys net store engine ;;
     server) echo core dav plan xrd auth sys net store engine ;;
-    cli) echo core dav plan xrd auth sys net store engine client server wan ;;
+    cli) echo core config dav plan xrd auth sys net store engine client server wan ;;
     *) return 1 ;;
     esac
 }

@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(failure_of(&[], 2), None);
         let (one, two) = (error(ErrorKind::Denied), error(ErrorKind::NotFound));
         assert_eq!(failure_of(&[one.clone(), one.clone()], 2), Some(ErrorKind::Denied));
-        assert_eq!(failure_of(&[one.clone()], 2), Some(ErrorKind::Partial));
+        assert_eq!(failure_of(std::slice::from_ref(&one), 2), Some(ErrorKind::Partial));
         assert_eq!(failure_of(&[one, two], 2), Some(ErrorKind::Partial));
     }
 }

@@ -155,13 +155,16 @@ pub struct WarningLine {
     pub message: String,
     /// What to do about it.
     pub hint: Said<Hint>,
+    /// The name of the hint, which stays when its words change.
+    pub hint_id: &'static str,
 }
 
 impl WarningLine {
     /// The warning in the words of a front end.
     pub fn new(warning: &Warning, words: &dyn Words) -> WarningLine {
         let hint = Said { value: warning.advice.clone(), words: words.hint(&warning.advice) };
-        WarningLine { about: "credentials", message: warning.message.clone(), hint }
+        let hint_id = warning.advice.name();
+        WarningLine { about: "credentials", message: warning.message.clone(), hint, hint_id }
     }
 }
 

@@ -279,7 +279,7 @@ fn the_lines_of_a_copy_as_documented() {
     let note = json!({ "v": 1, "type": "note", "target": "t", "about": "time", "error": failure });
     assert_eq!(one(&mut lines, CopyEvent::TimeLost(&why)), note);
     let warning = Warning { message: "m".to_owned(), advice: "a".into() };
-    let expected = json!({ "v": 1, "type": "warning", "about": "credentials", "message": "m", "hint": "a" });
+    let expected = json!({ "v": 1, "type": "warning", "about": "credentials", "message": "m", "hint": "a", "hint_id": "text" });
     assert_eq!(one(&mut lines, CopyEvent::Warning(&warning)), expected);
 }
 

@@ -22,8 +22,6 @@ use crate::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Se
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
 
-/// What to do about a server that is slower than it may be.
-
 /// What a server says to the head of a PUT.
 enum Invited {
     /// Send the body here.
