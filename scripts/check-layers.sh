@@ -26,7 +26,7 @@ tree() { # crate options
 }
 
 # --- Who may use whom -----------------------------------------------------------------------------
-# pure <- platform (sys, share, net, store, wan) <- peer <- engine <- services <- edge. A crate that is not here fails.
+# pure <- platform (sys, share, config, net, store, wan) <- peer <- engine <- services <- edge. A crate that is not here fails.
 allowed() {
     case $1 in
     core) echo ;;
@@ -34,6 +34,7 @@ allowed() {
     auth) echo core dav ;;
     sys) echo ;;
     share) echo core ;;
+    config) echo core ;;
     net) echo core auth sys ;;
     store) echo core sys share ;;
     wan) echo core sys ;;
@@ -41,7 +42,7 @@ allowed() {
     engine) echo core dav plan xrd auth sys share net store peer ;;
     client) echo core dav plan xrd auth sys share net store peer engine ;;
     server) echo core dav plan xrd auth sys share net store peer engine ;;
-    cli) echo core dav plan xrd auth sys share net store peer engine client server wan ;;
+    cli) echo core config dav plan xrd auth sys share net store peer engine client server wan ;;
     *) return 1 ;;
     esac
 }

@@ -58,6 +58,16 @@ look_for 'skipped tests' '#\[ignore|pytest\.skip|unittest\.skip'
 sources=$(echo "$sources" | grep -v '\.rs$') # tests may make up paths
 look_for "a path of somebody's machine" '(^|[^[:alnum:]])/(home|Users)/[a-z]'
 
+# Below the command line, what names an option or a command of it is a value (`gridlane_core::Hint`), which
+# crates/cli/src/words.rs words.
+below=$(files 'crates/*/src/*.rs' | grep -vE '^crates/cli/|/tests\.rs$|/tests/')
+commands='auth|cat|checksum|completion|cp|df|doctor|ls|man|mkdir|mv|pki|rm|serve|stat|wan'
+# Words on purpose.
+# shellcheck disable=SC2086
+found=$(grep -nE "(^|[^-[:alnum:]])--[a-z][a-z]|gridlane ($commands)\b" $below | grep -vE '^[^:]*:[0-9]+: *//' || true)
+[ -z "$found" ] || complain "an option or a command of the command line in a text below it:
+$found"
+
 # Links between documents: [text](path#anchor).
 for file in $(files '*.md'); do
     dir=$(dirname "$file")

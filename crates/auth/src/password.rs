@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bcrypt::Version;
-use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, limits};
 use ring::{digest, hmac};
 
 use crate::identity::UserIdentity;
@@ -36,7 +36,7 @@ impl Users {
             let wrong = |what: String| {
                 Error::new(ErrorKind::Usage, format!("line {number} of the users: {what}"))
                     .fault(Fault::Caller)
-                    .hint("make a line with `gridlane auth password NAME` or `htpasswd -nB NAME`")
+                    .hint(Hint::MakePasswordLine)
             };
             let (name, hash) = line.split_once(':').ok_or_else(|| wrong("there is no colon".to_owned()))?;
             check_name(name).map_err(&wrong)?;

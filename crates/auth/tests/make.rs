@@ -365,7 +365,7 @@ fn keys_are_read_in_every_form_and_sign() {
         let text = std::fs::read(fleet.path().join("other.key")).unwrap();
         let cause = Key::from_pem(&text, &fleet.random).unwrap_err();
         assert!(cause.message().contains("encrypted"), "{kind}: {cause}");
-        assert!(cause.hint_text().unwrap().contains("openssl pkey"), "{kind}: {cause}");
+        assert!(cause.advice().unwrap().to_string().contains("openssl pkey"), "{kind}: {cause}");
     }
     assert_eq!(format!("{:?}", fleet.key()), "Key(ECDSA P-256)");
 }

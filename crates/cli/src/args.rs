@@ -45,7 +45,7 @@ pub(crate) struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Global {
     /// Print one JSON object per line on standard output instead of text
     #[arg(long, global = true, env = "GRIDLANE_JSON", value_parser = FalseyValueParser::new())]
@@ -249,7 +249,7 @@ pub(crate) enum Progress {
 /// and who may do what (`[[rule]]`) come from the file that --config names. The files that the server goes by are read
 /// again when they change; SIGHUP does it at once and reopens the logs. SIGTERM or Ctrl-C ends the server after
 /// the running requests.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The directory, unless the configuration file has `[[export]]` tables
     pub(crate) directory: Option<PathBuf>,

@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use gridlane_client::credentials::ThisMachine;
-use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine};
+use gridlane_client::doctor::{Finding, Verdict, examine_endpoint, examine_machine, failure};
+use gridlane_client::events::AnswerLine;
 use gridlane_core::Result;
-use serde_json::json;
 
 use crate::args::{DoctorArgs, Global};
 use crate::files::parse;
-use crate::output::{error_value, print_event, to_stdout};
+use crate::output::{print_line, to_stdout};
+use crate::words::{self, CommandLine};
 
 pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> {
     let trust = global.trust();
@@ -22,9 +23,7 @@ pub(crate) async fn run(args: &DoctorArgs, global: &Global) -> Result<ExitCode> 
         show(&url.to_string(), &findings, global);
         all.extend(findings);
     }
-    let worst =
-        all.iter().filter(|finding| finding.verdict == Verdict::Bad).find_map(|bad| bad.error.as_ref());
-    Ok(worst.map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code())))
+    Ok(failure(&all).map_or(ExitCode::SUCCESS, |error| ExitCode::from(error.kind().exit_code())))
 }
 
 fn show(of: &str, findings: &[Finding], global: &Global) {
@@ -33,26 +32,13 @@ fn show(of: &str, findings: &[Finding], global: &Global) {
         out.extend_from_slice(format!("{of}\n").as_bytes());
     }
     for finding in findings {
-        let verdict = match finding.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Note => "note",
-            Verdict::Bad => "bad",
-        };
+        let verdict = finding.verdict.name();
+        let (text, advice) = (words::answer(&finding.answer), finding.advice.as_ref().map(words::hint));
         if global.json {
-            let fields = json!({
-                "of": of,
-                "subject": finding.subject,
-                "verdict": verdict,
-                "text": finding.text,
-                "advice": finding.advice,
-                "error": finding.error.as_ref().map(error_value),
-            });
-            print_event(&mut out, "check", fields);
+            print_line(&mut out, &AnswerLine::check(of, finding, &CommandLine));
         } else if !global.quiet || finding.verdict == Verdict::Bad {
-            out.extend_from_slice(
-                format!("  {verdict:<4}  {:<18}  {}\n", finding.subject, finding.text).as_bytes(),
-            );
-            if let Some(advice) = &finding.advice {
+            out.extend_from_slice(format!("  {verdict:<4}  {:<18}  {}\n", finding.subject, text).as_bytes());
+            if let Some(advice) = &advice {
                 out.extend_from_slice(format!("{:28}{advice}\n", "").as_bytes());
             }
         }

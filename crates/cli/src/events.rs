@@ -1,201 +1,78 @@
-//! A copy as JSON events, one object a line (docs/reference/json-events.md).
-
-pub(crate) mod tree;
+//! Events as JSON, one object a line (docs/reference/json-events.md): printed here, made by the client.
 
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use gridlane_client::credentials::Warning;
-use gridlane_core::{ChecksumKind, Error};
-use gridlane_engine::{Basis, Event, Observer, Report};
-use serde_json::{Value, json};
+use gridlane_client::events::{CopyLine, CopyLines, TreeLine, TreeLines};
+use gridlane_client::{CopyEvent, CopyObserver, Place, TreeEvent, TreeObserver, TreeReport};
+use gridlane_core::Error;
 
-use crate::output::{error_value, print_event, warning_value};
-use crate::who::Warns;
+use crate::output::{Output, print_line, tell};
+use crate::words::CommandLine;
 
-/// Progress events at most this often.
-pub(crate) const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-
-/// Prints events as they come.
+/// Prints the events of copies as they come.
 pub(crate) struct JsonEvents {
-    urls: Vec<String>,
-    target: String,
+    lines: CopyLines,
     to: Box<dyn Write + Send + Sync>,
-    progress_at: Option<Instant>,
+    verbose: bool,
 }
 
 impl JsonEvents {
     /// With `data_on_stdout`, the file itself goes to standard output, so events go to standard error.
-    pub(crate) fn new(urls: &[String], target: &str, data_on_stdout: bool) -> JsonEvents {
+    pub(crate) fn new(data_on_stdout: bool, output: &Output) -> JsonEvents {
         let to: Box<dyn Write + Send + Sync> = match data_on_stdout {
             true => Box::new(std::io::stderr()),
             false => Box::new(std::io::stdout()),
         };
-        JsonEvents { urls: urls.to_vec(), target: target.to_owned(), to, progress_at: None }
-    }
-
-    fn print(&mut self, kind: &str, fields: Value) {
-        print_event(&mut *self.to, kind, fields);
-    }
-
-    /// The last events: how it ended.
-    pub(crate) fn end(&mut self, report: &Report, error: Option<&Error>) {
-        match error {
-            None => {
-                let fields = json!({ "target": self.target, "bytes": report.done_bytes });
-                self.print("file.done", fields);
-            }
-            Some(error) => {
-                let fields = json!({ "target": self.target, "error": error_value(error) });
-                self.print("file.failed", fields);
-            }
-        }
-        self.print("summary", summary(report));
+        JsonEvents { lines: CopyLines::new(Arc::new(CommandLine)), to, verbose: output.verbose }
     }
 }
 
-fn summary(report: &Report) -> Value {
-    let sources: Vec<Value> = report
-        .sources
-        .iter()
-        .map(|source| {
-            json!({
-                "url": source.url,
-                "state": source.state,
-                "bytes": source.bytes,
-                "received_bytes": source.received_bytes,
-                "rate_best_bytes_per_s": source.rate_best_bytes_per_s,
-                "round_trip_s": source.round_trip.map(|rtt| rtt.as_secs_f64()),
-                "connections": source.connections,
-                "handshakes": source.handshakes,
-                "wrong_pieces": source.wrong_pieces,
-                "error": source.error.as_ref().map(error_value),
-            })
-        })
-        .collect();
-    json!({
-        "bytes": report.done_bytes,
-        "size_bytes": report.size_bytes,
-        "seconds": report.seconds,
-        "rate_bytes_per_s": report.rate_bytes_per_s(),
-        "fetched_bytes": report.fetched_bytes,
-        "extra_bytes": report.extra_bytes,
-        "resumed_bytes": report.resumed_bytes,
-        "bound_seconds": report.bound_s,
-        "bound_from": report.bound_from,
-        "fraction": report.bound_s.map(|bound_s| bound_s / report.seconds.max(1e-9)),
-        "limited_by": report.limited_by,
-        "verification": if report.verified.is_some() { "verified" } else { "unverified" },
-        "verified_by": report.verified.map(basis_text),
-        "votes": report.verified.and_then(votes_value),
-        "checksum": report.checksum.as_ref().map(|checksum| checksum.to_string()),
-        "verified_with": report.verified_with.map(|kind| kind.name()),
-        "checksum_unstated": report.unstated.map(ChecksumKind::name),
-        "sources": sources,
-    })
-}
-
-/// Whose word the bytes were compared with.
-pub(crate) fn basis_text(basis: Basis) -> String {
-    match basis {
-        Basis::User => "as --checksum says".into(),
-        Basis::Metalink => "as its metalink says".into(),
-        Basis::Sources { named: 1, .. } => "as its source says".into(),
-        Basis::Sources { agreeing, named, .. } => format!("{agreeing} of {named} sources"),
-    }
-}
-
-/// How sources voted, where they did.
-pub(crate) fn votes_value(basis: Basis) -> Option<Value> {
-    match basis {
-        Basis::User | Basis::Metalink => None,
-        Basis::Sources { agreeing, said, named } => {
-            Some(json!({ "agreeing": agreeing, "said": said, "named": named }))
-        }
-    }
-}
-
-impl Warns for JsonEvents {
-    fn warn(&mut self, warning: &Warning) {
-        self.print("warning", warning_value(warning));
-    }
-}
-
-impl Observer for JsonEvents {
-    fn event(&mut self, event: &Event<'_>) {
+impl CopyObserver for JsonEvents {
+    fn event(&mut self, event: &CopyEvent<'_>) {
         match event {
-            Event::Plan { resumed_bytes, dropped } => {
-                let fields = json!({
-                    "sources": self.urls, "target": self.target,
-                    "resumed_bytes": resumed_bytes, "dropped_partial": dropped,
-                });
-                self.print("plan", fields);
-            }
-            Event::Started { size_bytes } => {
-                let fields =
-                    json!({ "source": self.urls[0], "target": self.target, "size_bytes": size_bytes });
-                self.print("file.start", fields);
-            }
-            Event::Source { source, state, error } => {
-                let fields =
-                    json!({ "url": self.urls[*source], "state": state, "error": error.map(error_value) });
-                self.print("source", fields);
-            }
-            Event::Added { url, .. } => {
-                self.urls.push((*url).to_owned());
-                self.print("source", json!({ "url": url, "state": "connecting", "error": null }));
-            }
-            Event::Retry { source, error } => {
-                let fields = json!({ "url": self.urls[*source], "error": error_value(error) });
-                self.print("retry", fields);
-            }
-            Event::Progress(snapshot) => {
-                if self.progress_at.is_some_and(|at| at.elapsed() < PROGRESS_INTERVAL) {
-                    return;
-                }
-                self.progress_at = Some(Instant::now());
-                let sources: Vec<Value> = self
-                    .urls
-                    .iter()
-                    .zip(&snapshot.sources)
-                    .map(|(url, source)| {
-                        json!({
-                            "url": url, "state": source.state, "bytes": source.bytes,
-                            "rate_bytes_per_s": source.rate_bytes_per_s,
-                            "round_trip_s": source.round_trip.map(|rtt| rtt.as_secs_f64()),
-                            "lanes": source.lanes,
-                        })
-                    })
-                    .collect();
-                let fields = json!({
-                    "bytes": snapshot.done_bytes, "size_bytes": snapshot.size_bytes,
-                    "rate_bytes_per_s": snapshot.rate_bytes_per_s, "eta_s": snapshot.eta_s,
-                    "elapsed_s": snapshot.elapsed_s, "verifying": snapshot.verifying, "sources": sources,
-                });
-                self.print("progress", fields);
-            }
-            Event::Verified { checksum, basis } => {
-                let fields = json!({
-                    "checksum": checksum.to_string(), "matches": basis.map(|_| true),
-                    "verified_by": basis.map(basis_text), "votes": basis.and_then(votes_value),
-                });
-                self.print("verify", fields);
-            }
-            Event::WrongPiece { range, sources } => {
-                let sources: Vec<&String> = sources.iter().map(|number| &self.urls[*number]).collect();
-                let fields = json!({
-                    "matches": false, "offset": range.start(), "len": range.len(), "sources": sources,
-                });
-                self.print("verify", fields);
-            }
-            Event::Mismatch { found, expected, believed } => {
-                let believed: Vec<&String> = believed.iter().map(|number| &self.urls[*number]).collect();
-                let fields = json!({
-                    "checksum": found.to_string(), "expected": expected.to_string(),
-                    "matches": false, "refetching_from": believed,
-                });
-                self.print("verify", fields);
+            CopyEvent::Note(text) if self.verbose => tell!("gridlane: {text}"),
+            _ => {}
+        }
+        for line in self.lines.of(event) {
+            match line {
+                // No file goes to standard output then.
+                CopyLine::Would { .. } => print_line(&mut std::io::stdout().lock(), &line),
+                line => print_line(&mut *self.to, &line),
             }
         }
     }
+}
+
+/// Prints the events of a tree as they come.
+pub(crate) struct TreeJson {
+    lines: TreeLines,
+}
+
+impl TreeJson {
+    pub(crate) fn new(target: &Place) -> TreeJson {
+        TreeJson { lines: TreeLines::new(target, Arc::new(CommandLine)) }
+    }
+
+    /// The first event.
+    pub(crate) fn plan(&self, sources: Vec<String>, target: &str, parallel: usize) {
+        print(&self.lines.plan(sources, target, parallel));
+    }
+
+    /// The last event: how it ended.
+    pub(crate) fn end(&self, report: &TreeReport, dry_run: bool, error: Option<&Error>) {
+        print(&self.lines.end(report, dry_run, error));
+    }
+}
+
+impl TreeObserver for TreeJson {
+    fn event(&mut self, event: &TreeEvent<'_>) {
+        if let Some(line) = self.lines.of(event) {
+            print(&line);
+        }
+    }
+}
+
+fn print(line: &TreeLine) {
+    print_line(&mut std::io::stdout().lock(), line);
 }

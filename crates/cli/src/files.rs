@@ -1,165 +1,50 @@
 //! `ls`, `stat`, `cat`, `mkdir`, `mv`, `rm`, `df`, `checksum`.
 
-use std::ffi::OsStr;
 use std::future::Future;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridlane_client::{Entry, EntryKind, Item, Lister, OddKind};
-use gridlane_core::limits::{
-    LISTING_DIRECTORIES_MAX, LISTING_SORTED_MAX, TREE_DEPTH_MAX, TREE_PATH_BYTES_MAX,
-};
+use gridlane_client::events::{AnswerLine, EntryLine};
+use gridlane_client::{Entry, EntryKind, Lister, Walk, WalkObserver, failure_of, walk};
 use gridlane_core::units::format_bytes;
-use gridlane_core::url::encode_name;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
-use serde_json::{Value, json};
 
 use crate::args::{ChecksumArgs, DfArgs, Global, LsArgs, MkdirArgs, MvArgs, RmArgs, UrlArgs};
-use crate::output::{Output, print, print_event, printable, write};
+use crate::output::{Output, print, print_line, printable, write};
 use crate::who::{connect, connect_saying};
 
 pub(crate) async fn ls(args: &LsArgs, global: &Global) -> Result<ExitCode> {
     let url = parse(&args.url)?;
     let lister = Lister::new(connect([&args.url], &args.who, global)?.client);
-    let list = List { lister, args, global };
-    let mut failed = None;
-    let Some(inner) = list.directory(&url, &[], &mut failed).await? else { return Ok(ExitCode::SUCCESS) };
-    if !args.recursive {
-        return failed.map_or(Ok(ExitCode::SUCCESS), Err);
-    }
-    let output = Output::new(global);
-    let mut code = ExitCode::SUCCESS;
-    let mut tell = |error: Error| {
-        output.failed("error", &error, false);
-        code = ExitCode::from(ErrorKind::Partial.exit_code());
-    };
-    failed.into_iter().for_each(&mut tell);
-    // Of each directory on the way down, those in it that are still to be listed, with the way to them.
-    let mut open = vec![(url, inner)];
-    while let Some((directory, inner)) = open.last_mut() {
-        let Some(below) = inner.pop() else {
-            open.pop();
-            continue;
-        };
-        let name = below[..below.len() - 1].rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-        let next = directory_form(directory).and_then(|url| url.join(&format!("./{}/", encode_name(name))));
-        let found = match next {
-            Ok(next) if open.len() >= TREE_DEPTH_MAX || below.len() > TREE_PATH_BYTES_MAX => {
-                let message = format!(
-                    "the tree is deeper than {TREE_DEPTH_MAX} directories or {TREE_PATH_BYTES_MAX} bytes"
-                );
-                Err(Error::new(ErrorKind::Unsupported, message).endpoint(&next))
-            }
-            Ok(next) => {
-                let mut failed = None;
-                let found = list.directory(&next, &below, &mut failed).await;
-                failed.into_iter().for_each(&mut tell);
-                found.map(|inner| inner.map(|inner| (next, inner)))
-            }
-            Err(error) => Err(error),
-        };
-        match found {
-            Ok(Some(next)) => open.push(next),
-            Ok(None) => return Ok(code),
-            Err(error) => tell(error),
-        }
-        if open.iter().map(|(_, inner)| inner.len()).sum::<usize>() > LISTING_DIRECTORIES_MAX {
-            let message = format!("more than {LISTING_DIRECTORIES_MAX} directories wait to be listed");
-            return Err(Error::new(ErrorKind::Unsupported, message).endpoint(&args.url));
-        }
-    }
-    Ok(code)
+    // People get names in order.
+    let how = Walk { is_recursive: args.recursive, is_sorted: !global.json };
+    Ok(match walk(&lister, &url, how, &mut List { args, global }).await? {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(ErrorKind::Partial.exit_code()),
+    })
 }
 
-/// What the directories of one `ls` have in common.
+/// Prints what `ls` finds.
 struct List<'a> {
-    lister: Lister,
     args: &'a LsArgs,
     global: &'a Global,
 }
 
-impl List<'_> {
-    /// Prints what is in a directory, each name after `below`, which is the way there. Returns the directories in it that
-    /// are to be listed too, the last first; `None`: nobody reads any more. What cannot be looked at is in `failed`.
-    async fn directory(
-        &self,
-        url: &Url,
-        below: &[u8],
-        failed: &mut Option<Error>,
-    ) -> Result<Option<Vec<Vec<u8>>>> {
-        let mut listing = self.lister.list(url).await?;
-        let (mut entries, mut items, mut inner) = (Vec::new(), Vec::new(), Vec::new());
-        // People get names in order, as far as they are few enough to wait for.
-        let mut sorts = !self.global.json;
-        loop {
-            let more = listing.next(&mut items).await?;
-            for item in items.drain(..) {
-                let found = match item {
-                    Item::Entry(entry) => {
-                        if self.args.recursive && entry.kind == EntryKind::Directory {
-                            inner.push([below, &entry.name, b"/"].concat());
-                        }
-                        Some(entry)
-                    }
-                    // It was shown where it was found to be a directory.
-                    Item::Itself(_) if !below.is_empty() => None,
-                    Item::Itself(entry) => Some(entry),
-                    Item::Odd { name, kind } => odd(url, name, kind, failed),
-                };
-                entries.extend(found);
-            }
-            sorts &= entries.len() <= LISTING_SORTED_MAX;
-            if !sorts || !more {
-                if sorts {
-                    entries.sort_by(|a: &Entry, b| a.name.cmp(&b.name));
-                }
-                let mut out = Vec::new();
-                for mut entry in entries.drain(..) {
-                    entry.name.splice(..0, below.iter().copied());
-                    show(&mut out, &entry, self.args, self.global);
-                }
-                if !write(&out)? {
-                    return Ok(None);
-                }
-            }
-            if !more {
-                inner.sort_by(|a, b| b.cmp(a));
-                return Ok(Some(inner));
-            }
-        }
+impl WalkObserver for List<'_> {
+    fn entries(&mut self, entries: &[Entry]) -> Result<bool> {
+        let mut out = Vec::new();
+        entries.iter().for_each(|entry| show(&mut out, entry, self.args, self.global));
+        write(&out)
     }
-}
 
-/// A URL of a directory, with the slash at its end.
-fn directory_form(url: &Url) -> Result<Url> {
-    match url.file_name() {
-        None => Ok(url.clone()),
-        Some(name) => url.join(&format!("./{name}/")),
-    }
-}
-
-/// What a link leads to is what a person sees; a link that leads nowhere, and what is no file, is not shown.
-fn odd(directory: &Url, name: Vec<u8>, kind: OddKind, failed: &mut Option<Error>) -> Option<Entry> {
-    match kind {
-        OddKind::Special(_) => None,
-        OddKind::Unknown(error) => {
-            failed.get_or_insert(error);
-            None
-        }
-        OddKind::Link => {
-            let meta = std::fs::metadata(directory.to_path()?.join(OsStr::from_bytes(&name))).ok()?;
-            let kind = if meta.is_dir() { EntryKind::Directory } else { EntryKind::File };
-            let size_bytes = (kind == EntryKind::File).then_some(meta.len());
-            Some(Entry { name, kind, size_bytes, modified: meta.modified().ok() })
-        }
+    fn failed(&mut self, error: &Error) {
+        Output::new(self.global).failed("error", error, false);
     }
 }
 
 fn show(out: &mut Vec<u8>, entry: &Entry, args: &LsArgs, global: &Global) {
     if global.json {
-        return print_event(out, "entry", value(entry, None));
+        return print_line(out, &AnswerLine::Entry(EntryLine::new(entry, None)));
     }
     if args.long {
         let size = match (entry.size_bytes, args.human_readable) {
@@ -182,7 +67,7 @@ pub(crate) async fn stat(args: &UrlArgs, global: &Global) -> Result<ExitCode> {
     let entry = &found.entry;
     let mut out = Vec::new();
     if global.json {
-        print_event(&mut out, "entry", value(entry, found.etag.as_deref()));
+        print_line(&mut out, &AnswerLine::Entry(EntryLine::new(entry, found.etag.as_deref())));
         return print(&out);
     }
     let kind = match entry.kind {
@@ -220,7 +105,7 @@ pub(crate) async fn mkdir(args: &MkdirArgs, global: &Global) -> Result<ExitCode>
     let (client, parents) = (&client, args.parents);
     for_each(&args.urls, global, |url| async move {
         gridlane_client::make_directory(client, &url, parents).await?;
-        Ok(("made", json!({ "url": url.to_string() })))
+        Ok(AnswerLine::Made { url: url.to_string() })
     })
     .await
 }
@@ -236,7 +121,7 @@ pub(crate) async fn mv(args: &MvArgs, global: &Global) -> Result<ExitCode> {
     let (client, target, force) = (&client, &target, args.force);
     for_each(from, global, |url| async move {
         let now = gridlane_client::rename(client, &url, target, force).await?;
-        Ok(("moved", json!({ "url": url.to_string(), "to": now.to_string() })))
+        Ok(AnswerLine::Moved { url: url.to_string(), to: now.to_string() })
     })
     .await
 }
@@ -249,7 +134,7 @@ pub(crate) async fn rm(args: &RmArgs, global: &Global) -> Result<ExitCode> {
             true => gridlane_client::remove_tree(client, &url).await?,
             false => gridlane_client::remove(client, &url).await?,
         }
-        Ok(("removed", json!({ "url": url.to_string() })))
+        Ok(AnswerLine::Removed { url: url.to_string() })
     })
     .await
 }
@@ -265,25 +150,25 @@ pub(crate) async fn df(args: &DfArgs, global: &Global) -> Result<ExitCode> {
         let space = gridlane_client::space(client, &url).await?;
         if !json {
             let size = |bytes: Option<u64>| bytes.map_or("-".to_owned(), format_bytes);
-            let share = space.used_bytes.zip(space.available_bytes).map_or("-".to_owned(), |(used, available)| {
-                format!("{:.0}%", 100.0 * used as f64 / (used as f64 + available as f64).max(1.0))
-            });
-            let line = format!("{:>12} {:>12} {share:>5}  {url}\n", size(space.used_bytes), size(space.available_bytes));
+            let share =
+                space.used_bytes.zip(space.available_bytes).map_or("-".to_owned(), |(used, available)| {
+                    format!("{:.0}%", 100.0 * used as f64 / (used as f64 + available as f64).max(1.0))
+                });
+            let line = format!(
+                "{:>12} {:>12} {share:>5}  {url}\n",
+                size(space.used_bytes),
+                size(space.available_bytes)
+            );
             print(line.as_bytes())?;
         }
-        Ok((
-            "space",
-            json!({
-                "url": url.to_string(), "used_bytes": space.used_bytes, "available_bytes": space.available_bytes,
-            }),
-        ))
+        Ok(AnswerLine::space(&url, &space))
     })
     .await
 }
 
 /// Does the same with each; one that fails does not keep the others from being done. Fails with what all of them
 /// failed with, or tells that some did.
-async fn for_each<F: Future<Output = Result<(&'static str, Value)>> + Send>(
+async fn for_each<F: Future<Output = Result<AnswerLine>> + Send>(
     urls: &[String],
     global: &Global,
     work: impl Fn(Url) -> F,
@@ -296,9 +181,9 @@ async fn for_each<F: Future<Output = Result<(&'static str, Value)>> + Send>(
             Err(error) => Err(error),
         };
         match outcome {
-            Ok((event, fields)) if global.json => {
+            Ok(line) if global.json => {
                 let mut out = Vec::new();
-                print_event(&mut out, event, fields);
+                print_line(&mut out, &line);
                 print(&out)?;
             }
             Ok(_) => {}
@@ -309,15 +194,8 @@ async fn for_each<F: Future<Output = Result<(&'static str, Value)>> + Send>(
             }
         }
     }
-    Ok(match failures.as_slice() {
-        [] => ExitCode::SUCCESS,
-        [first, rest @ ..]
-            if failures.len() == urls.len() && rest.iter().all(|other| other.kind() == first.kind()) =>
-        {
-            ExitCode::from(first.kind().exit_code())
-        }
-        _ => ExitCode::from(ErrorKind::Partial.exit_code()),
-    })
+    let kind = failure_of(&failures, urls.len());
+    Ok(kind.map_or(ExitCode::SUCCESS, |kind| ExitCode::from(kind.exit_code())))
 }
 
 pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<ExitCode> {
@@ -326,8 +204,8 @@ pub(crate) async fn checksum(args: &ChecksumArgs, global: &Global) -> Result<Exi
     let checksum = gridlane_client::checksum(&client, &url, args.kind).await?;
     let mut out = Vec::new();
     if global.json {
-        let fields = json!({ "url": url.to_string(), "checksum": checksum.to_string() });
-        print_event(&mut out, "checksum", fields);
+        let line = AnswerLine::Checksum { url: url.to_string(), checksum: checksum.to_string() };
+        print_line(&mut out, &line);
     } else {
         out.extend_from_slice(format!("{checksum}  {url}\n").as_bytes());
     }
@@ -339,15 +217,4 @@ pub(crate) fn parse(text: &str) -> Result<Url> {
     let current_dir = std::env::current_dir()
         .map_err(|cause| Error::local_io("cannot tell the current directory", &cause))?;
     Url::parse(text, &current_dir)
-}
-
-fn value(entry: &Entry, etag: Option<&str>) -> Value {
-    let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map(|since| since.as_secs()).ok();
-    json!({
-        "name": String::from_utf8_lossy(&entry.name),
-        "kind": match entry.kind { EntryKind::File => "file", EntryKind::Directory => "directory" },
-        "size_bytes": entry.size_bytes,
-        "modified_s": entry.modified.and_then(seconds),
-        "etag": etag,
-    })
 }

@@ -21,11 +21,13 @@ mod serve;
 mod threads;
 mod wan;
 mod who;
+mod words;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::FromArgMatches;
+use gridlane_config::options::blamed_variables;
 use gridlane_core::text::printable_lines;
 use gridlane_core::{Error, ErrorKind, Result};
 
@@ -95,13 +97,12 @@ fn parse() -> std::result::Result<Cli, ExitCode> {
         ExitCode::from(error.exit_code() as u8)
     };
     let command = config::command_with_file().map_err(|error| {
-        tell!("gridlane: {error}");
+        tell!("gridlane: {}", words::error(&error));
         ExitCode::from(error.kind().exit_code())
     })?;
     let args: Vec<_> = std::env::args_os().collect();
     let matches = command.clone().try_get_matches_from(&args).map_err(|error| {
-        let blamed =
-            if error.use_stderr() { config::blamed_variables(&command, &args, &error) } else { Vec::new() };
+        let blamed = if error.use_stderr() { blamed_variables(&command, &args, &error) } else { Vec::new() };
         let code = failed(error);
         if !blamed.is_empty() {
             tell!("The environment says so: {}", blamed.join(" "));

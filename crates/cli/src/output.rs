@@ -10,14 +10,14 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use gridlane_client::credentials::Warning;
+use gridlane_client::events::{CopyLine, EVENTS_VERSION, Failure, Line, WarningLine};
 use gridlane_core::text::{self, printable_json, printable_lines};
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::Global;
-
-/// Version of the JSON events.
-const EVENTS_VERSION: u32 = 1;
+use crate::words::{self, CommandLine};
 
 /// Writes a line for people to standard error. Nobody reading it is no reason to fail: the standard library's macros would
 /// panic.
@@ -51,15 +51,15 @@ impl Output {
 
     /// An error, for people.
     pub(crate) fn error(&self, error: &Error) {
-        tell!("gridlane: {error}");
+        tell!("gridlane: {}", words::error(error));
     }
 
     /// Something that a person should know, and that ends nothing.
     pub(crate) fn warning(&self, warning: &Warning, data_on_stdout: bool) {
-        let fields = warning_value(warning);
+        let line = || CopyLine::Warning(WarningLine::new(warning, &CommandLine));
         match self.json {
-            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), "warning", fields),
-            true => print_event(&mut std::io::stdout().lock(), "warning", fields),
+            true if data_on_stdout => print_line(&mut std::io::stderr().lock(), &line()),
+            true => print_line(&mut std::io::stdout().lock(), &line()),
             false if self.quiet => {}
             false => tell!("gridlane: {}", warning_text(warning)),
         }
@@ -67,10 +67,10 @@ impl Output {
 
     /// An error that ends the command and that nobody has told yet.
     pub(crate) fn failed(&self, event: &str, error: &Error, data_on_stdout: bool) {
-        let fields = json!({ "error": error_value(error) });
+        let fields = || json!({ "error": error_value(error) });
         match self.json {
-            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), event, fields),
-            true => print_event(&mut std::io::stdout().lock(), event, fields),
+            true if data_on_stdout => print_event(&mut std::io::stderr().lock(), event, fields()),
+            true => print_event(&mut std::io::stdout().lock(), event, fields()),
             false => self.error(error),
         }
     }
@@ -111,6 +111,14 @@ pub(crate) fn write(text: &[u8]) -> Result<bool> {
     }
 }
 
+/// Prints one event that is a type. Nobody reading any more is no reason to stop moving bytes.
+pub(crate) fn print_line(to: &mut dyn Write, event: &impl Serialize) {
+    // Fields in the order of their names, as in all other events.
+    if let Ok(line) = serde_json::to_value(Line::new(event)) {
+        let _ = writeln!(to, "{}", printable_json(line.to_string()));
+    }
+}
+
 /// Prints one event. Nobody reading any more is no reason to stop moving bytes.
 pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
     if let Value::Object(map) = &mut fields {
@@ -122,14 +130,9 @@ pub(crate) fn print_event(to: &mut dyn Write, kind: &str, mut fields: Value) {
     }
 }
 
-/// The fields of a warning in JSON.
-pub(crate) fn warning_value(warning: &Warning) -> Value {
-    json!({ "about": "credentials", "message": warning.message, "hint": warning.advice })
-}
-
 /// A warning, for people.
 pub(crate) fn warning_text(warning: &Warning) -> String {
-    format!("warning: {}; {}", warning.message, warning.advice)
+    format!("warning: {}; {}", warning.message, words::hint(&warning.advice))
 }
 
 /// A name as it may be shown, on one line.
@@ -139,17 +142,7 @@ pub(crate) fn printable(name: &[u8]) -> String {
 
 /// The fields of an error in JSON.
 pub(crate) fn error_value(error: &Error) -> Value {
-    json!({
-        "code": error.kind().exit_code(),
-        "class": error.kind().name(),
-        "fault": error.whose_fault().name(),
-        "message": error.message(),
-        "hint": error.hint_text(),
-        "endpoint": error.endpoint_text(),
-        "retryable": error.is_retryable(),
-        "retry_after_s": error.wait().map(|wait| wait.as_secs_f64()),
-        "http_status": error.status(),
-    })
+    json!(Failure::new(error, &CommandLine))
 }
 
 /// The error that another process of this program told in JSON.
@@ -159,7 +152,8 @@ pub(crate) fn error_from(value: &Value) -> Error {
     if let Some(fault) = value["fault"].as_str().and_then(Fault::named) {
         error = error.fault(fault);
     }
-    if let Some(hint) = value["hint"].as_str() {
+    let words = || value["hint"].as_str().map(Hint::from);
+    if let Some(hint) = value["hint_id"].as_str().and_then(Hint::named).or_else(words) {
         error = error.hint(hint);
     }
     if let Some(endpoint) = value["endpoint"].as_str() {
@@ -176,5 +170,10 @@ mod tests {
     fn an_error_survives_the_way_through_json() {
         let error = Error::new(ErrorKind::Denied, "no").fault(Fault::Local).hint("ask").endpoint("here");
         assert_eq!(error_from(&error_value(&error)).to_string(), error.to_string());
+        let error = error.hint(Hint::TakeDown);
+        let value = error_value(&error);
+        assert_eq!(value["hint_id"], "take_down");
+        assert_eq!(value["hint"], "gridlane wan down ends it, and removes what is left of it");
+        assert_eq!(error_from(&value).advice(), Some(&Hint::TakeDown));
     }
 }

@@ -6,14 +6,16 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use gridlane_client::credentials::Warning;
+use gridlane_client::{CopyEvent, CopyObserver, Kept};
+use gridlane_core::Error;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
-use gridlane_engine::{Basis, Event, Observer, Report, Snapshot};
+use gridlane_engine::{Basis, Event, Report, Snapshot};
 
 use crate::args::Progress;
-use crate::events::basis_text;
-use crate::output::{Output, draw, printable, tell, warning_text};
-use crate::who::Warns;
+use crate::cp::typed_command;
+use crate::output::{Output, draw, printable, show, tell, to_stderr, warning_text};
+use crate::progress::tree::would_text;
+use crate::words;
 
 /// Where there is no terminal, a line this often, when asked for.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
@@ -101,9 +103,10 @@ impl Canvas {
     }
 }
 
-/// Shows one copy.
+/// Shows copies, one after the other.
 pub(crate) struct Screen {
     urls: Vec<String>,
+    target: String,
     canvas: Canvas,
     trying: Trying,
     verbose: bool,
@@ -119,7 +122,7 @@ struct Trying {
 }
 
 impl Trying {
-    fn again(&mut self, error: &gridlane_core::Error) {
+    fn again(&mut self, error: &Error) {
         *self = Trying { why: Some(error.message().to_owned()), done_bytes: None };
     }
 
@@ -136,20 +139,16 @@ impl Trying {
 }
 
 impl Screen {
-    pub(crate) fn new(urls: &[String], progress: Progress, output: &Output) -> Screen {
+    pub(crate) fn new(progress: Progress, output: &Output) -> Screen {
         let (verbose, quiet) = (output.verbose, output.quiet);
         Screen {
-            urls: urls.to_vec(),
+            urls: Vec::new(),
+            target: String::new(),
             canvas: Canvas::new(progress, output),
             trying: Trying::default(),
             verbose,
             quiet,
         }
-    }
-
-    /// Takes the progress lines away.
-    pub(crate) fn clear(&mut self) {
-        self.canvas.clear();
     }
 
     fn say(&mut self, text: &str) {
@@ -165,16 +164,67 @@ impl Screen {
     }
 }
 
-impl Warns for Screen {
-    fn warn(&mut self, warning: &Warning) {
-        if !self.quiet {
-            self.say(&warning_text(warning));
+impl CopyObserver for Screen {
+    fn event(&mut self, event: &CopyEvent<'_>) {
+        match event {
+            CopyEvent::Engine(event) => return self.engine(event),
+            CopyEvent::Warning(_) if self.quiet => return,
+            CopyEvent::Warning(warning) => return self.say(&warning_text(warning)),
+            CopyEvent::Turn { sources, target } => {
+                (self.urls, self.target) = (sources.to_vec(), (*target).to_owned());
+                self.trying = Trying::default();
+            }
+            _ => {}
+        }
+        self.canvas.clear();
+        let target = &self.target;
+        match event {
+            CopyEvent::Note(text) if self.verbose => tell!("gridlane: {text}"),
+            CopyEvent::Would { action, sources, target: Some(url), size_bytes } => {
+                show!("{}", would_text(*action, sources, url, *size_bytes));
+            }
+            CopyEvent::Would { action, sources, .. } => {
+                show!("{:<7} {} -> {target}", action.name(), sources[0]);
+            }
+            CopyEvent::Skipped(why) if !self.quiet => {
+                tell!("gridlane: {target}: {}", words::left_out(*why));
+            }
+            CopyEvent::Refused(error) => tell!("gridlane: {}", words::error(error)),
+            CopyEvent::TimeLost(error) if !self.quiet => {
+                tell!("gridlane: {target}: its time is not kept: {}", error.message());
+            }
+            CopyEvent::Ended { report, error: None, .. } if !self.quiet => {
+                to_stderr(format_args!("{}", summary_text(report, target)));
+            }
+            CopyEvent::Ended { report, error: Some(error), kept } => self.failed(error, report, kept),
+            _ => {}
         }
     }
 }
 
-impl Observer for Screen {
-    fn event(&mut self, event: &Event<'_>) {
+impl Screen {
+    /// Says how a copy failed.
+    fn failed(&self, error: &Error, report: &Report, kept: &Kept) {
+        tell!("gridlane: {}", words::error(error));
+        let others = report.sources.iter().filter(|_| !self.quiet && report.sources.len() > 1);
+        for source in others {
+            if let Some(error) = &source.error {
+                tell!("  {}: {}", source.url, error.message());
+            }
+        }
+        match kept {
+            Kept::Nothing => {}
+            Kept::Unusable(why) => {
+                tell!("gridlane: nothing of it is kept: {why}; set XDG_STATE_HOME to a directory that lasts");
+            }
+            Kept::Bytes(bytes) => {
+                let command = typed_command();
+                tell!("gridlane: {} are kept; this continues: {command}", format_bytes(*bytes));
+            }
+        }
+    }
+
+    fn engine(&mut self, event: &Event<'_>) {
         match event {
             Event::Progress(snapshot) => self.draw(snapshot),
             Event::Added { url, .. } => {
@@ -300,9 +350,9 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
     }
     let _ = match report.verified {
         Some(basis @ Basis::Sources { named: 2.., .. }) => {
-            writeln!(text, ", verified by {}: {checksum}", basis_text(basis))
+            writeln!(text, ", verified by {}: {checksum}", words::basis(basis))
         }
-        Some(basis) => writeln!(text, ", verified {checksum} ({})", basis_text(basis)),
+        Some(basis) => writeln!(text, ", verified {checksum} ({})", words::basis(basis)),
         None => writeln!(text, ", unverified {checksum} (nothing to compare it with)"),
     };
     for source in &report.sources {
@@ -329,9 +379,11 @@ pub(crate) fn summary_text(report: &Report, target: &str) -> String {
             format_seconds(bound_s),
             report.bound_from,
             bound_s / report.seconds.max(1e-9),
-            report.limited_by
+            words::limit(report.limited_by)
         ),
-        None => writeln!(text, "  bound {}; limited by {}", report.bound_from, report.limited_by),
+        None => {
+            writeln!(text, "  bound {}; limited by {}", report.bound_from, words::limit(report.limited_by))
+        }
     };
     text
 }
@@ -353,7 +405,7 @@ mod tests {
         };
         let mut trying = Trying::default();
         assert_eq!(trying.line(&snapshot), "0 B  0 B/s");
-        let refused = gridlane_core::Error::new(gridlane_core::ErrorKind::Network, "connection refused");
+        let refused = Error::new(gridlane_core::ErrorKind::Network, "connection refused");
         trying.again(&refused);
         for _ in 0..2 {
             assert_eq!(trying.line(&snapshot), "0 B  0 B/s  trying again: connection refused");

@@ -4,6 +4,7 @@
 
 mod root;
 
+use std::fmt;
 use std::fs;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
@@ -11,16 +12,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::{format_bytes, format_seconds};
-use gridlane_core::{Error, ErrorKind, Result, Url};
+use gridlane_core::{Error, ErrorKind, Hint, Result, Url};
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
 use gridlane_peer::http::{Exchange, Purpose, Request};
 use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
 
 use crate::credentials::{Claims, Machine, TokenKind, Wanted, discover};
 
 /// How good an answer is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// As it should be.
     Ok,
@@ -28,6 +31,60 @@ pub enum Verdict {
     Note,
     /// It does not work.
     Bad,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Words that are the same for every front end.
+    Text(String),
+    /// Authorities of certificates: so many that this machine has for everything, and so many that were named.
+    Authorities {
+        /// Those of the machine.
+        system: usize,
+        /// Those that were named.
+        named: usize,
+    },
+    /// Credentials are not shown, as was asked for.
+    NothingShown,
+}
+
+impl From<&str> for Answer {
+    fn from(words: &str) -> Answer {
+        Answer::Text(words.to_owned())
+    }
+}
+
+impl From<String> for Answer {
+    fn from(words: String) -> Answer {
+        Answer::Text(words)
+    }
+}
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Answer::Text(words) => f.write_str(words),
+            Answer::Authorities { system, named } => write!(f, "{system} of the system, {named} named"),
+            Answer::NothingShown => f.write_str("none is shown, as was asked for"),
+        }
+    }
+}
+
+impl Verdict {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Note => "note",
+            Verdict::Bad => "bad",
+        }
+    }
+}
+
+/// The failure that all of these are together: the first that does not work.
+pub fn failure(findings: &[Finding]) -> Option<&Error> {
+    findings.iter().filter(|finding| finding.verdict == Verdict::Bad).find_map(|bad| bad.error.as_ref())
 }
 
 /// One question with its answer.
@@ -38,27 +95,26 @@ pub struct Finding {
     /// How good the answer is.
     pub verdict: Verdict,
     /// The answer.
-    pub text: String,
+    pub answer: Answer,
     /// What to do about it, if there is something.
-    pub advice: Option<String>,
+    pub advice: Option<Hint>,
     /// The failure behind it, if it is one.
     pub error: Option<Error>,
 }
 
 impl Finding {
-    fn ok(subject: &'static str, text: impl Into<String>) -> Finding {
-        Finding { subject, verdict: Verdict::Ok, text: text.into(), advice: None, error: None }
+    fn ok(subject: &'static str, answer: impl Into<Answer>) -> Finding {
+        Finding { subject, verdict: Verdict::Ok, answer: answer.into(), advice: None, error: None }
     }
 
-    fn note(subject: &'static str, text: impl Into<String>, advice: impl Into<String>) -> Finding {
+    fn note(subject: &'static str, answer: impl Into<Answer>, advice: impl Into<Hint>) -> Finding {
         let advice = Some(advice.into());
-        Finding { subject, verdict: Verdict::Note, text: text.into(), advice, error: None }
+        Finding { subject, verdict: Verdict::Note, answer: answer.into(), advice, error: None }
     }
 
     fn bad(subject: &'static str, error: Error) -> Finding {
-        let advice = error.hint_text().map(str::to_owned);
-        let text = error.message().to_owned();
-        Finding { subject, verdict: Verdict::Bad, text, advice, error: Some(error) }
+        let (answer, advice) = (error.message().into(), error.advice().cloned());
+        Finding { subject, verdict: Verdict::Bad, answer, advice, error: Some(error) }
     }
 }
 
@@ -173,17 +229,13 @@ fn beneath() -> Finding {
 fn authorities(trust: &Trust) -> Finding {
     const SUBJECT: &str = "authorities";
     if trust.insecure {
-        return Finding::note(SUBJECT, "no certificate is checked", "leave out --insecure");
+        return Finding::note(SUBJECT, "no certificate is checked", Hint::CheckServers);
     }
     match gridlane_net::tls::count_authorities(trust) {
-        Ok((0, 0)) => Finding::note(
-            SUBJECT,
-            "none: no server's certificate will be trusted",
-            "install ca-certificates, or name a file with --ca or SSL_CERT_FILE",
-        ),
-        Ok((named, system)) => {
-            Finding::ok(SUBJECT, format!("{system} of the system, {named} named (--ca, X509_CERT_DIR)"))
+        Ok((0, 0)) => {
+            Finding::note(SUBJECT, "none: no server's certificate will be trusted", Hint::InstallAuthorities)
         }
+        Ok((named, system)) => Finding::ok(SUBJECT, Answer::Authorities { system, named }),
         Err(error) => Finding::bad(SUBJECT, error),
     }
 }
@@ -213,7 +265,8 @@ fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
     let judged = |subject, text: String| match &is_valid {
         Ok(()) => Finding::ok(subject, text),
         Err(error) => {
-            Finding { text: format!("{text}: {}", error.message()), ..Finding::bad(subject, error.clone()) }
+            let answer = format!("{text}: {}", error.message()).into();
+            Finding { answer, ..Finding::bad(subject, error.clone()) }
         }
     };
     let mut findings = Vec::new();
@@ -240,15 +293,18 @@ fn credentials(wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
         found
             .passed_over
             .iter()
-            .map(|text| Finding::note("passed over", text, "make a proxy of it: voms-proxy-init")),
+            .map(|text| Finding::note("passed over", text.as_str(), "make a proxy of it: voms-proxy-init")),
     );
     findings.extend(
-        found.warnings.iter().map(|warning| Finding::note(SUBJECT, &warning.message, &warning.advice)),
+        found
+            .warnings
+            .iter()
+            .map(|warning| Finding::note(SUBJECT, warning.message.as_str(), warning.advice.clone())),
     );
     if found.token.is_none() && found.certificate.is_none() {
         let text = match wanted.nothing {
-            true => "none is shown: --no-credentials",
-            false => "none: what anyone may read can be read",
+            true => Answer::NothingShown,
+            false => "none: what anyone may read can be read".into(),
         };
         findings.push(Finding::ok(SUBJECT, text));
     }
@@ -374,11 +430,7 @@ async fn of_answer(exchange: Exchange, asked: SystemTime, took: Duration) -> Vec
             });
             findings.push(match head.digests().is_empty() {
                 false => Finding::ok("checksums", "the server tells adler32"),
-                true => Finding::note(
-                    "checksums",
-                    "the server tells none",
-                    "copies are compared with other replicas, or with --checksum TYPE:VALUE",
-                ),
+                true => Finding::note("checksums", "the server tells none", Hint::CompareOtherwise),
             });
         }
     }
@@ -458,7 +510,7 @@ mod tests {
         ] {
             let found = clock(Some(date), asked, took).unwrap();
             assert_eq!(found.verdict, verdict, "{date}: {found:?}");
-            assert!(found.text.contains(word), "{found:?}");
+            assert!(found.answer.to_string().contains(word), "{found:?}");
         }
         assert!(clock(None, asked, took).is_none() && clock(Some("soon"), asked, took).is_none());
     }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_dav::listing::{Entry, EntryKind};
 use gridlane_peer::Client;
 use gridlane_peer::http::Exchange;
@@ -72,7 +72,7 @@ pub async fn remove(client: &Client, url: &Url) -> Result<()> {
     if url.is_directory_form() || is_directory {
         let message = "it is a directory";
         let error = Error::new(ErrorKind::Usage, message).fault(Fault::Caller).endpoint(url);
-        return Err(error.hint("rm -r removes it with all that is in it"));
+        return Err(error.hint(Hint::RemoveTree));
     }
     match url.scheme().is_root() {
         true => root::rm(&client.root, url).await,

@@ -4,66 +4,47 @@
 //! of files move through `gridlane-engine` only; this crate decides names and asks short questions.
 
 mod backlog;
+mod copies;
 pub mod credentials;
 pub mod doctor;
+pub mod events;
 mod files;
 mod filter;
+mod item;
 mod listing;
 mod metalink;
 mod namespace;
 mod place;
 mod root;
+mod session;
 mod target;
 mod tree;
+mod walk;
 
 use std::fs::File;
-use std::sync::Arc;
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Result, Scheme, Url};
 use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
-use gridlane_net::tls::Trust;
-use gridlane_net::{Dialer, Proxies};
+use gridlane_peer::Client;
 use gridlane_peer::http::is_directory as is_directory_error;
-use gridlane_peer::{Client, HostPattern};
 
-use credentials::{Found, ThisMachine};
-
+pub use copies::rules::{Action, Existing};
+pub use copies::{Copies, CopyEvent, CopyObserver, CopyOutcome, CopyRequest, Kept, journal_keys, patient};
 pub use files::{Stat, remove, stat};
 pub use filter::Filter;
 pub use gridlane_dav::listing::{Entry, EntryKind};
 pub use gridlane_dav::path::encode_name;
-pub use listing::{Item, Lister, Listing, OddKind};
-pub use metalink::{Described, Naming, describe, describe_found, is_directory};
-pub use namespace::{Space, make_directory, remove_tree, rename, space};
+pub use item::{Item, OddKind, Space};
+pub use listing::{Lister, Listing};
+pub use namespace::{make_directory, remove_tree, rename, space};
 pub use place::{Place, TreePath};
-pub use target::{Destination, resolve};
+pub use session::{Session, connect, quiet_session, session, unsent};
 pub use tree::*;
+pub use walk::{Walk, WalkObserver, failure_of, walk};
 
 /// How long the answer to a short question may take.
 const ANSWER_MAX: Duration = Duration::from_secs(60);
-
-/// With the value 0 of this variable, bytes travel over root:// without a checksum for each page, as with
-/// `XRD_CPUSEPGWRTRD=0`. The checksum of the whole is compared in any case.
-const PAGES_VARIABLE: &str = "GRIDLANE_ROOT_PAGES";
-
-/// Makes the client that all calls share, which shows nothing of who asks. It goes through the proxies that the
-/// environment names.
-pub fn connect(trust: Trust) -> Client {
-    connect_as(trust, &Found::default(), Vec::new())
-}
-
-/// Makes a client that shows what was found to the endpoints that are named to its `credentials`, and to hosts that
-/// `forward_to` names.
-pub fn connect_as(trust: Trust, found: &Found, forward_to: Vec<HostPattern>) -> Client {
-    let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
-    let identity = found.certificate.as_ref().map(|certificate| certificate.identity.clone());
-    let dialer = Dialer::new(trust).proxies(proxies).identity(identity);
-    let credentials = found.credentials(Arc::new(ThisMachine), forward_to);
-    let mut client = Client::new(dialer, ANSWER_MAX).credentials(credentials);
-    client.root.pages = std::env::var_os(PAGES_VARIABLE).is_none_or(|value| value != "0");
-    client
-}
 
 /// Fails if a URL or path can name nothing but a directory, where a file is asked for. No server is asked: what it says of
 /// others is found out when it is.

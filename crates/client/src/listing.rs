@@ -22,6 +22,7 @@ use gridlane_dav::{MultistatusEntry, MultistatusReader, PropfindRequest, Status}
 use gridlane_peer::Client;
 use gridlane_peer::http::{Exchange, Request, status_error};
 
+use crate::item::{Item, OddKind};
 use crate::root;
 
 /// Bytes of a listing that are read at a time.
@@ -33,33 +34,6 @@ pub struct Lister {
     client: Client,
     /// Endpoints that do not know PROPFIND.
     without_dav: Arc<Mutex<HashMap<String, ()>>>,
-}
-
-/// Something in a directory.
-#[derive(Debug)]
-pub enum Item {
-    /// A file or a directory.
-    Entry(Entry),
-    /// Neither of the two.
-    Odd {
-        /// Its name.
-        name: Vec<u8>,
-        /// What it is.
-        kind: OddKind,
-    },
-    /// What was to be listed is no directory but this file.
-    Itself(Entry),
-}
-
-/// What is neither a file nor a directory.
-#[derive(Debug)]
-pub enum OddKind {
-    /// A symbolic link.
-    Link,
-    /// A pipe, a socket or a device: the word for it.
-    Special(&'static str),
-    /// It cannot be looked at.
-    Unknown(Error),
 }
 
 /// A directory that is being listed.

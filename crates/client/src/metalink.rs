@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use gridlane_core::limits::{IO_BYTES, METALINK_ANSWER_MAX, METALINK_BYTES_MAX, SOURCES_MAX};
 use gridlane_core::name::{self, NameFault, RelativeName};
-use gridlane_core::{Checksum, Error, ErrorKind, Fault, Result, Scheme, Url};
+use gridlane_core::{Checksum, Error, ErrorKind, Fault, Hint, Result, Scheme, Url};
 use gridlane_dav::metalink::{self, FileHash, Metalink};
 use gridlane_engine::{FoundMetalink, Known, PieceHashes};
 use gridlane_peer::Client;
@@ -27,7 +27,7 @@ const ACCEPT: &str = "application/metalink4+xml, application/metalink+xml, */*;q
 
 /// One file to copy, with what a metalink says of it.
 #[derive(Debug)]
-pub struct Described {
+pub(crate) struct Described {
     /// What the file is to be called, or why its name may not be used.
     pub name: std::result::Result<RelativeName, NameFault>,
     /// Where it is, the best first.
@@ -40,7 +40,7 @@ pub struct Described {
 
 /// By which name a file of a metalink goes into a directory.
 #[derive(Clone, Copy, Debug)]
-pub enum Naming<'a> {
+pub(crate) enum Naming<'a> {
     /// A person named this URL and did not call it a metalink: its own last name, whatever the answer says.
     Own(&'a Url),
     /// A person called the source a metalink, and there is nothing else in it: the last part of the name that it gives.
@@ -54,7 +54,7 @@ impl Described {
     ///
     /// Directories of a name are made for [`Naming::OneOfSeveral`], below local targets. No part of a name that a
     /// metalink chooses may begin with a dot ([`judge_chosen`](gridlane_core::name::judge_chosen)).
-    pub fn resolve(
+    pub(crate) fn resolve(
         &self,
         text: &str,
         naming: Naming<'_>,
@@ -121,7 +121,7 @@ fn not_text(dir: &Path) -> Error {
 }
 
 /// Whether a target takes files under their own names.
-pub fn is_directory(text: &str, current_dir: &Path) -> bool {
+pub(crate) fn is_directory(text: &str, current_dir: &Path) -> bool {
     let Ok(url) = Url::parse(text, current_dir) else { return false };
     match url.to_path() {
         Some(path) => text.ends_with('/') || path.is_dir(),
@@ -152,7 +152,11 @@ fn make_below<'a>(root: &Path, names: impl Iterator<Item = &'a str>) -> Result<P
 ///
 /// Nothing is asked of a server unless the URL ends like a metalink's: what else turns out to be one says so
 /// in the answer that brings its bytes; then `is_certain`.
-pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result<Option<Vec<Described>>> {
+pub(crate) async fn describe(
+    client: &Client,
+    source: &Url,
+    is_certain: bool,
+) -> Result<Option<Vec<Described>>> {
     let path = source.encoded_path().to_ascii_lowercase();
     if !is_certain && !path.ends_with(".meta4") && !path.ends_with(".metalink") {
         return Ok(None);
@@ -163,16 +167,14 @@ pub async fn describe(client: &Client, source: &Url, is_certain: bool) -> Result
         None => from_server(client, source).await,
     };
     let Some((base, bytes)) = read? else { return Ok(None) };
-    let of = |error: Error| {
-        error.endpoint(source).hint("--no-metalink copies the metalink itself, as the file that it is")
-    };
+    let of = |error: Error| error.endpoint(source).hint(Hint::CopyMetalink);
     let metalink = Metalink::parse(&bytes).map_err(of)?;
     described(&metalink, &base).map(Some).map_err(of)
 }
 
 /// What the metalink that a server named says of the file at `source`; or why it is not used: then the
 /// copy goes on without.
-pub async fn describe_found(
+pub(crate) async fn describe_found(
     client: &Client,
     source: &Url,
     found: &FoundMetalink,

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use gridlane_core::limits::{QUOTA_ANSWER_BYTES_MAX, TREE_DEPTH_MAX};
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_dav::listing::EntryKind;
 use gridlane_dav::path::encode_name;
 use gridlane_dav::property::LiveProperty;
@@ -13,17 +13,9 @@ use gridlane_peer::Client;
 use gridlane_peer::http::Request;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use crate::listing::{Item, Lister, OddKind};
+use crate::item::{Item, OddKind, Space, directory_form};
+use crate::listing::Lister;
 use crate::root::{self, Removed};
-
-/// How much room there is below a directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Space {
-    /// Bytes that are stored there, if it is told.
-    pub used_bytes: Option<u64>,
-    /// Bytes that may still be stored there, if it is told.
-    pub available_bytes: Option<u64>,
-}
 
 /// Makes a directory; with `parents` also those that lead to it, and it may be there already.
 pub async fn make_directory(client: &Client, url: &Url, parents: bool) -> Result<()> {
@@ -99,7 +91,7 @@ pub async fn rename(client: &Client, from: &Url, to: &Url, overwrite: bool) -> R
         (None, None) if from.same_endpoint(to) => rename_there(client, from, to, overwrite).await,
         _ => Err(Error::new(ErrorKind::Unsupported, "a move from one place to another is not one step")
             .fault(Fault::Caller)
-            .hint("copy with `gridlane cp`, compare, then remove with `gridlane rm`")),
+            .hint(Hint::CopyAndRemove)),
     }
 }
 
@@ -108,7 +100,7 @@ fn rename_here(from: &Path, to: &Path, overwrite: bool) -> Result<()> {
     renameat_with(CWD, from, CWD, to, flags).map_err(|cause| match cause {
         rustix::io::Errno::EXIST => {
             let message = format!("{} is there already", to.display());
-            Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint("--force replaces it")
+            Error::new(ErrorKind::Precondition, message).fault(Fault::Caller).hint(Hint::MoveOver)
         }
         rustix::io::Errno::XDEV => {
             Error::new(ErrorKind::Unsupported, format!("{} is on another file system", to.display()))
@@ -324,12 +316,4 @@ fn exists(url: &Url) -> Error {
 /// The URL without user information and query: where something shall be, and no secret.
 fn bare(url: &Url) -> String {
     format!("{}://{}{}", url.scheme().name(), url.host_header(), url.encoded_path())
-}
-
-/// The URL as that of a directory.
-pub(crate) fn directory_form(url: &Url) -> Result<Url> {
-    match url.file_name() {
-        None => Ok(url.clone()),
-        Some(name) => url.join(&format!("./{name}/")),
-    }
 }

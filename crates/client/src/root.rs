@@ -16,7 +16,7 @@ use gridlane_xrd::flags::{OpenOptions, StatFlags};
 use gridlane_xrd::request::{About, Mkdir, Mv, Query, Read, Rm, Rmdir, Stat};
 use gridlane_xrd::{PathArg, PathId, QueryKind};
 
-use crate::namespace::Space;
+use crate::item::{Space, directory_form};
 
 pub(crate) use listing::{Names, list};
 
@@ -73,7 +73,7 @@ pub(crate) async fn mkdir(client: &Client, url: &Url, parents: bool) -> Result<b
     };
     let mut made = order(parents).await;
     if matches!(&made, Err(error) if error.kind() == ErrorKind::NotFound) {
-        let above = crate::namespace::directory_form(url)?.join("..")?;
+        let above = directory_form(url)?.join("..")?;
         if is_directory(client, &above).await {
             // Another server of a cluster has the directory that it goes to.
             made = order(true).await;

@@ -11,7 +11,7 @@ use percent_encoding::percent_decode_str;
 
 /// A destination that has been looked at.
 #[derive(Debug)]
-pub struct Destination {
+pub(crate) struct Destination {
     /// For the engine.
     pub spec: TargetSpec,
     /// For messages.
@@ -20,22 +20,11 @@ pub struct Destination {
     pub is_resumable: bool,
 }
 
-impl Destination {
-    /// The URL of a target that is a file; `None` for what takes bytes in order.
-    pub fn url(&self) -> Result<Option<Url>> {
-        match &self.spec {
-            TargetSpec::File { path, .. } => Url::from_path(path).map(Some),
-            TargetSpec::Upload { url, .. } => Ok(Some(url.clone())),
-            TargetSpec::Stream(_) => Ok(None),
-        }
-    }
-}
-
 /// Turns what was typed into a target for a file from `source`.
 ///
 /// `-` is standard output. A directory, or a name that ends in a slash, gets the source's name. What
 /// exists and is neither a regular file nor a directory is written to directly.
-pub fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: bool) -> Result<Destination> {
+pub(crate) fn resolve(text: &str, source: &Url, current_dir: &Path, overwrite: bool) -> Result<Destination> {
     if text == "-" {
         let stdout = std::io::stdout();
         let file = own(&stdout)?;

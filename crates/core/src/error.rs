@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::Hint;
+
 /// What went wrong, as coarse as a caller needs to decide what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -146,7 +148,7 @@ struct Inner {
     kind: ErrorKind,
     fault: Fault,
     message: String,
-    hint: Option<String>,
+    hint: Option<Hint>,
     endpoint: Option<String>,
     http_status: Option<u16>,
     retry_after: Option<Duration>,
@@ -195,7 +197,7 @@ impl Error {
     }
 
     /// Says what to do about it.
-    pub fn hint(mut self, hint: impl Into<String>) -> Error {
+    pub fn hint(mut self, hint: impl Into<Hint>) -> Error {
         self.0.hint = Some(hint.into());
         self
     }
@@ -267,8 +269,8 @@ impl Error {
     }
 
     /// What to do about it.
-    pub fn hint_text(&self) -> Option<&str> {
-        self.0.hint.as_deref()
+    pub fn advice(&self) -> Option<&Hint> {
+        self.0.hint.as_ref()
     }
 
     /// Where it happened.
@@ -284,6 +286,12 @@ impl Error {
     /// How long the peer asked us to wait.
     pub fn wait(&self) -> Option<Duration> {
         self.0.retry_after
+    }
+
+    /// `ENDPOINT: message [whose fault; retrying may help]; hint`, on one line, the hint in the words of a front end. That
+    /// retrying will not help goes without saying; programs find it in JSON.
+    pub fn worded<W: fmt::Display>(&self, words: impl Fn(&Hint) -> W) -> impl fmt::Display {
+        Worded(self, words)
     }
 
     /// A failure of the local file system while doing `what` (for example `"cannot create a"`).
@@ -316,31 +324,40 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    /// `ENDPOINT: message [whose fault; retrying may help]; hint`, on one line. That retrying will not help goes without
-    /// saying; programs find it in JSON.
+/// [`Error::worded`].
+struct Worded<'a, F>(&'a Error, F);
+
+impl<W: fmt::Display, F: Fn(&Hint) -> W> fmt::Display for Worded<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(endpoint) = &self.0.endpoint {
+        let Worded(Error(error), words) = self;
+        if let Some(endpoint) = &error.endpoint {
             write!(f, "{endpoint}: ")?;
         }
-        f.write_str(&self.0.message)?;
-        let whose = match self.0.fault {
+        f.write_str(&error.message)?;
+        let whose = match error.fault {
             Fault::Caller => None,
             Fault::Local => Some("this machine"),
             Fault::Network => Some("the network or the server's reachability"),
             Fault::Peer => Some("the server's side"),
             Fault::Internal => Some("a defect in gridlane, please report it"),
         };
-        let retry = self.is_retryable().then_some("retrying may help");
+        let retry = self.0.is_retryable().then_some("retrying may help");
         match (whose, retry) {
             (Some(whose), Some(retry)) => write!(f, " [{whose}; {retry}]")?,
             (Some(only), None) | (None, Some(only)) => write!(f, " [{only}]")?,
             (None, None) => {}
         }
-        if let Some(hint) = &self.0.hint {
-            write!(f, "; {hint}")?;
+        if let Some(hint) = &error.hint {
+            write!(f, "; {}", words(hint))?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Error {
+    /// As [worded](Error::worded), with the hint's own words.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.worded(Hint::to_string))
     }
 }
 
@@ -376,6 +393,6 @@ mod tests {
         let cause = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let error = Error::local_io("cannot write x", &cause);
         assert_eq!(error.kind().exit_code(), 9);
-        assert!(error.hint_text().is_some_and(|hint| hint.contains("same command")));
+        assert!(error.advice().is_some_and(|hint| hint.to_string().contains("same command")));
     }
 }

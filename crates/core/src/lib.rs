@@ -8,6 +8,7 @@
 mod boxed;
 pub mod checksum;
 pub mod error;
+mod hint;
 pub mod limits;
 pub mod name;
 pub mod network;
@@ -24,6 +25,7 @@ pub mod url;
 pub use boxed::Boxed;
 pub use checksum::{Checksum, ChecksumKind, Hasher};
 pub use error::{Error, ErrorKind, Fault, Result};
+pub use hint::Hint;
 pub use network::Network;
 pub use pacer::Pacer;
 pub use range::{ByteRange, RangeSet};

@@ -1,5 +1,6 @@
 //! What a copy tells whoever watches it, and what it says when it is over.
 
+use std::fmt;
 use std::time::Duration;
 
 use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error};
@@ -32,7 +33,7 @@ pub enum Event<'a> {
         /// Its number, in the order in which they were given.
         source: usize,
         /// What it is now.
-        state: &'static str,
+        state: State,
         /// Why.
         error: Option<&'a Error>,
     },
@@ -99,8 +100,8 @@ pub struct Snapshot {
 /// How far one source is.
 #[derive(Clone, Debug)]
 pub struct SourceSnapshot {
-    /// `connecting`, `active`, `suspect`, `probation`, `busy`, `spare`, `dead` or `wrong`.
-    pub state: &'static str,
+    /// What it does, or why it does not.
+    pub state: State,
     /// Rate over the last seconds.
     pub rate_bytes_per_s: f64,
     /// Smallest round trip seen.
@@ -109,6 +110,100 @@ pub struct SourceSnapshot {
     pub bytes: u64,
     /// Open connections.
     pub lanes: usize,
+}
+
+/// The state of a source, as it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// A connection to it is being made.
+    Connecting,
+    /// It sends.
+    Active,
+    /// It is silent.
+    Suspect,
+    /// It does much less than it did.
+    Slow,
+    /// It has failed, and will be tried again.
+    Probation,
+    /// It asked for a pause.
+    Busy,
+    /// It is not needed now.
+    Spare,
+    /// It is not used again.
+    Dead,
+    /// It sent wrong bytes, or has them.
+    Wrong,
+}
+
+impl State {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Connecting => "connecting",
+            State::Active => "active",
+            State::Suspect => "suspect",
+            State::Slow => "slow",
+            State::Probation => "probation",
+            State::Busy => "busy",
+            State::Spare => "spare",
+            State::Dead => "dead",
+            State::Wrong => "wrong",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// What kept a copy from being faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The rate that was asked for.
+    Rate,
+    /// Writing to the target.
+    Target,
+    /// This machine's processors.
+    Processor,
+    /// The sources, and the paths to them.
+    Sources,
+    /// Time in which nothing came: connecting, waiting for a source, verifying.
+    Pauses,
+    /// Connecting and the first round trips: it was over before rates could be measured.
+    StartUp,
+    /// It did not begin.
+    NotBegun,
+}
+
+impl Limit {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Limit::Rate => "rate",
+            Limit::Target => "target",
+            Limit::Processor => "processor",
+            Limit::Sources => "sources",
+            Limit::Pauses => "pauses",
+            Limit::StartUp => "start_up",
+            Limit::NotBegun => "not_begun",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Limit::Rate => "the limit of the rate",
+            Limit::Target => "writing to the target",
+            Limit::Processor => "this machine's CPU",
+            Limit::Sources => "the sources and the paths to them",
+            Limit::Pauses => "pauses: connecting, waiting for a source, or verifying",
+            Limit::StartUp => "start-up: connecting and the first round trips",
+            Limit::NotBegun => "nothing: the copy did not begin",
+        })
+    }
 }
 
 /// The end of a copy, good or bad.
@@ -132,7 +227,7 @@ pub struct Report {
     /// How the bound was obtained, or why it is unknown.
     pub bound_from: String,
     /// What kept it from being faster.
-    pub limited_by: String,
+    pub limited_by: Limit,
     /// Whether the bytes were compared with a checksum that does not come from the bytes themselves.
     pub verified: Option<Basis>,
     /// Checksum of the bytes: the one that was compared.
@@ -162,7 +257,7 @@ pub struct SourceReport {
     /// URL without secrets.
     pub url: String,
     /// As in [`SourceSnapshot::state`].
-    pub state: &'static str,
+    pub state: State,
     /// Bytes of the file that came from it.
     pub bytes: u64,
     /// Bytes that it sent, those that others had sent before included.

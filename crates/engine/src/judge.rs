@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_plan::{self as plan, Found, SourcePath, SourceState, Split, fluid_bound_s};
 use gridlane_sys::process::cpu_time;
 
 use crate::digests::{self, hash_file_all};
-use crate::events::{Event, Report, Snapshot, SourceReport, SourceSnapshot};
+use crate::events::{Event, Limit, Report, Snapshot, SourceReport, SourceSnapshot, State};
 use crate::ledger::{EARLIER, Sender};
 use crate::replica::Replica;
 use crate::run::{LANE_END_MAX, Run};
@@ -295,10 +295,8 @@ impl Run<'_> {
         let message =
             format!("nothing tells whether the bytes are right: no source states a checksum{of_kind}");
         let hint = match self.target.sink {
-            Sink::Partial(_) => {
-                "say what is right with --checksum TYPE:VALUE, or do without --require-verified"
-            }
-            Sink::Ordered(_) => "do not use what was written",
+            Sink::Partial(_) => Hint::StateChecksum,
+            Sink::Ordered(_) => "do not use what was written".into(),
         };
         Error::new(ErrorKind::ChecksumMismatch, message)
             .fault(Fault::Peer)
@@ -317,7 +315,7 @@ impl Run<'_> {
             let error = Error::new(ErrorKind::ChecksumMismatch, message)
                 .hint("tell whoever runs that server")
                 .endpoint(&replica.source.url);
-            self.observer.event(&Event::Source { source: number, state: "wrong", error: Some(&error) });
+            self.observer.event(&Event::Source { source: number, state: State::Wrong, error: Some(&error) });
             replica.distrusted = true;
             replica.last_error = Some(error.clone());
             replica.dead.get_or_insert(error);
@@ -386,16 +384,19 @@ impl Run<'_> {
     /// The bytes are wrong: tries the next hypothesis about who sent wrong ones.
     pub(crate) async fn mismatched(&mut self, found: &Checksum, expected: &Checksum) -> Result<bool> {
         self.mismatch = Some((found.clone(), expected.clone()));
-        let wrong = |run: &mut Run<'_>, hint: &str| {
+        let wrong = |run: &mut Run<'_>, hint: Hint| {
             run.is_worthless = true;
             let message = format!("the bytes have {found}, not {expected}");
             Err(Error::new(ErrorKind::ChecksumMismatch, message).hint(hint).fault(Fault::Peer))
         };
         if self.target.pieces().is_some() {
-            return wrong(self, "every piece is as the metalink says: it contradicts itself, or --checksum");
+            return wrong(self, Hint::PiecesContradict);
         }
         if self.target.partial().is_none() {
-            return wrong(self, "do not use what was written; copy it to a file to have the liar found");
+            return wrong(
+                self,
+                "do not use what was written; copy it to a file to have the liar found".into(),
+            );
         }
         let usable = |run: &Run<'_>| -> Vec<Sender> {
             run.replicas
@@ -413,11 +414,11 @@ impl Run<'_> {
                 return match self.replicas.len() {
                     1 => wrong(
                         self,
-                        "the file is damaged at its source, or the checksum is that of another file",
+                        "the file is damaged at its source, or the checksum is that of another file".into(),
                     ),
                     _ => wrong(
                         self,
-                        "no combination of the sources has these bytes: the checksum may be that of another file",
+                        "no combination of the sources has these bytes: the checksum may be that of another file".into(),
                     ),
                 };
             };
@@ -466,7 +467,11 @@ impl Run<'_> {
                 let error = Error::new(ErrorKind::ChecksumMismatch, "it sent wrong bytes")
                     .hint("tell whoever runs that server")
                     .endpoint(&self.replicas[number].source.url);
-                self.observer.event(&Event::Source { source: number, state: "wrong", error: Some(&error) });
+                self.observer.event(&Event::Source {
+                    source: number,
+                    state: State::Wrong,
+                    error: Some(&error),
+                });
                 let replica = &mut self.replicas[number];
                 replica.last_error = Some(error.clone());
                 replica.distrusted = true;
@@ -551,7 +556,7 @@ impl Run<'_> {
         let message = "nothing tells whether the server has the right bytes: it states no checksum";
         let error = Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).endpoint(url);
         match crate::upload::remove(&self.client, url).await {
-            Ok(()) => error.hint("what was uploaded was removed; do without --require-verified"),
+            Ok(()) => error.hint(Hint::AcceptUnverified),
             Err(why) => error.hint(format!("remove it: the server did not let us: {}", why.message())),
         }
     }
@@ -586,22 +591,22 @@ impl Run<'_> {
         }
     }
 
-    fn state_of(&self, number: usize) -> &'static str {
+    fn state_of(&self, number: usize) -> State {
         let replica = &self.replicas[number];
         match (&replica.dead, replica.distrusted || replica.wrong_pieces > 0) {
-            (Some(_), true) => return "wrong",
-            (Some(_), false) => return "dead",
+            (Some(_), true) => return State::Wrong,
+            (Some(_), false) => return State::Dead,
             (None, _) => {}
         }
         let state = self.plan.source_report(plan::SourceId(number as u32)).map(|report| report.state);
         match state {
-            Some(SourceState::Spare) | None => "spare",
-            Some(SourceState::Connecting) => "connecting",
-            Some(SourceState::Active) => "active",
-            Some(SourceState::Suspect) => "suspect",
-            Some(SourceState::Probation { .. }) => "probation",
-            Some(SourceState::Busy { .. }) => "busy",
-            Some(SourceState::Dead) => "dead",
+            Some(SourceState::Spare) | None => State::Spare,
+            Some(SourceState::Connecting) => State::Connecting,
+            Some(SourceState::Active) => State::Active,
+            Some(SourceState::Suspect) => State::Suspect,
+            Some(SourceState::Probation { .. }) => State::Probation,
+            Some(SourceState::Busy { .. }) => State::Busy,
+            Some(SourceState::Dead) => State::Dead,
         }
     }
 
@@ -679,24 +684,24 @@ impl Run<'_> {
         }
     }
 
-    fn limited_by(&self, seconds: f64, fetched_bytes: u64, bound_s: Option<f64>) -> String {
+    fn limited_by(&self, seconds: f64, fetched_bytes: u64, bound_s: Option<f64>) -> Limit {
         let rate = fetched_bytes as f64 / seconds.max(1e-6);
         let lanes = self.replicas.iter().filter(|replica| replica.received_bytes > 0).count().max(1);
         if self.options.limit.as_ref().is_some_and(|limit| rate >= 0.9 * limit.bytes_per_s() as f64) {
-            return "--limit-rate".into();
+            return Limit::Rate;
         }
         if self.target.busy_s() / lanes as f64 >= MOSTLY * seconds {
-            return "writing to the target".into();
+            return Limit::Target;
         }
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         // One lane keeps one core busy; several can keep all.
         if cpu_time().as_secs_f64() >= MOSTLY * seconds * lanes.min(cores) as f64 && seconds > 0.1 {
-            return "this machine's CPU".into();
+            return Limit::Processor;
         }
         match bound_s {
-            Some(bound_s) if bound_s >= 0.8 * seconds => "the sources and the paths to them".into(),
-            Some(_) => "pauses: connecting, waiting for a source, or verifying".into(),
-            None => "start-up: connecting and the first round trips".into(),
+            Some(bound_s) if bound_s >= 0.8 * seconds => Limit::Sources,
+            Some(_) => Limit::Pauses,
+            None => Limit::StartUp,
         }
     }
 }
@@ -704,9 +709,7 @@ impl Run<'_> {
 fn unvouched() -> Error {
     let message = "the source that named other replicas turned out to be wrong, and nothing tells whether \
                    their bytes are right";
-    Error::new(ErrorKind::ChecksumMismatch, message)
-        .fault(Fault::Peer)
-        .hint("say which is right with --checksum TYPE:VALUE, or name the replica yourself")
+    Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).hint(Hint::StateChecksumOrName)
 }
 
 fn split(contradiction: &Split) -> Error {
@@ -720,16 +723,14 @@ fn split(contradiction: &Split) -> Error {
         }
     };
     let message = format!("the sources contradict each other about {about}: {values}");
-    Error::new(ErrorKind::ChecksumMismatch, message)
-        .fault(Fault::Peer)
-        .hint("say which is right with --checksum TYPE:VALUE, or add a replica with --mirror")
+    Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).hint(Hint::StateChecksumOrAdd)
 }
 
 /// The report of a copy that never began.
 pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
     let sources = urls.into_iter().map(|url| SourceReport {
         url,
-        state: "spare",
+        state: State::Spare,
         bytes: 0,
         received_bytes: 0,
         rate_best_bytes_per_s: None,
@@ -748,7 +749,7 @@ pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
         seconds: took.as_secs_f64(),
         bound_s: None,
         bound_from: "unknown: the copy did not begin".into(),
-        limited_by: "nothing: the copy did not begin".into(),
+        limited_by: Limit::NotBegun,
         verified: None,
         checksum: None,
         verified_with: None,

@@ -69,7 +69,7 @@ use gridlane_core::{Boxed, Checksum, ChecksumKind, ErrorKind, Result, Time, Url}
 use gridlane_peer::Client;
 
 pub use digests::hash_file;
-pub use events::{Event, Observer, Report, Snapshot};
+pub use events::{Event, Limit, Observer, Report, Snapshot, State};
 pub use known::{Known, PieceHashes};
 pub use lane::threads_are_few;
 pub use pace::RateLimit;

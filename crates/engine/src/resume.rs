@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32, adler32_combine};
 use gridlane_core::limits::{FIRST_CONTACT_MAX, IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX};
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result};
+use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result};
 use gridlane_peer::awake::Patience;
 use gridlane_store::journal::{Journaled, JournaledRange, JournaledSource};
 use gridlane_store::partial::Found;
@@ -164,8 +164,7 @@ impl Run<'_> {
             None => {
                 let message =
                     "no source has said in time whether it has the file that an earlier copy has begun";
-                Err(Error::new(ErrorKind::Timeout, message)
-                    .hint("what is there is kept: run the same command again, or with a longer --timeout"))
+                Err(Error::new(ErrorKind::Timeout, message).hint(Hint::ContinueOrWaitLonger))
             }
         }
     }

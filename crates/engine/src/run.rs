@@ -21,7 +21,7 @@ use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use crate::events::{Event, Observer};
+use crate::events::{Event, Observer, State};
 use crate::fit::Earlier;
 use crate::governor::Place;
 use crate::lane::{Command, Lane, Running, end_all, lanes_near};
@@ -708,7 +708,7 @@ impl<'a> Run<'a> {
         let replica = &mut self.replicas[source];
         replica.distrusted |= forget;
         if replica.dead.is_none() {
-            self.observer.event(&Event::Source { source, state: "dead", error: Some(&error) });
+            self.observer.event(&Event::Source { source, state: State::Dead, error: Some(&error) });
             replica.last_error = Some(error.clone());
             replica.dead = Some(error);
         }

@@ -3,7 +3,7 @@
 use gridlane_core::{Error, ErrorKind, Fault};
 use gridlane_plan::{self as plan, SourceId, SourceState};
 
-use crate::events::Event;
+use crate::events::{Event, State};
 use crate::run::Run;
 use crate::source::Source;
 
@@ -23,13 +23,13 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    fn name(self) -> &'static str {
+    fn state(self) -> State {
         match self {
-            Trouble::None => "active",
-            Trouble::Slow => "slow",
-            Trouble::Suspect => "suspect",
-            Trouble::Probation => "probation",
-            Trouble::Busy => "busy",
+            Trouble::None => State::Active,
+            Trouble::Slow => State::Slow,
+            Trouble::Suspect => State::Suspect,
+            Trouble::Probation => State::Probation,
+            Trouble::Busy => State::Busy,
         }
     }
 }
@@ -46,7 +46,7 @@ impl Run<'_> {
                 _ => continue,
             };
             if std::mem::replace(&mut replica.trouble, trouble) != trouble {
-                let (source, state) = (number, trouble.name());
+                let (source, state) = (number, trouble.state());
                 self.observer.event(&Event::Source { source, state, error: why.as_ref() });
             }
         }
@@ -79,7 +79,7 @@ impl Run<'_> {
                 let message = format!("it sends {percent:.0} % of what it did");
                 Error::new(ErrorKind::Timeout, message).endpoint(&replica.source.url)
             });
-            self.observer.event(&Event::Source { source: number, state: next.name(), error: why.as_ref() });
+            self.observer.event(&Event::Source { source: number, state: next.state(), error: why.as_ref() });
         }
     }
 
@@ -129,8 +129,8 @@ impl Run<'_> {
             .fault(worst.whose_fault())
             .retryable(worst.is_retryable())
             .retry_after(worst.wait());
-        if let Some(hint) = worst.hint_text() {
-            error = error.hint(hint);
+        if let Some(hint) = worst.advice() {
+            error = error.hint(hint.clone());
         }
         match worst.status() {
             Some(status) => error.http_status(status),

@@ -10,7 +10,7 @@ use gridlane_core::limits::{WRONG_PIECES_MAX, WRONG_PIECES_OFTEN};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::{SourceId, SourceState};
 
-use crate::events::Event;
+use crate::events::{Event, State};
 use crate::ledger::{Piece, Sender};
 use crate::pieces::Found;
 use crate::run::Run;
@@ -126,7 +126,7 @@ impl Run<'_> {
         replica.last_error = Some(error.clone());
         if count == 1 {
             let source = liar as usize;
-            self.observer.event(&Event::Source { source, state: "wrong", error: Some(&error) });
+            self.observer.event(&Event::Source { source, state: State::Wrong, error: Some(&error) });
         }
         let received_bytes = replica.received_bytes;
         let is_alive = replica.dead.is_none();

@@ -173,8 +173,8 @@ impl Dialer {
                         let message = format!("the proxy cannot be used: {}", error.message());
                         let again =
                             Error::new(error.kind(), message).fault(error.whose_fault()).endpoint(proxy);
-                        match error.hint_text() {
-                            Some(hint) => again.hint(hint),
+                        match error.advice() {
+                            Some(hint) => again.hint(hint.clone()),
                             None => again,
                         }
                     };

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use rustix::fs::{FlockOperation, flock};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{WebPkiServerVerifier, verify_server_name};
@@ -201,7 +201,7 @@ pub fn self_signed(dir: &Path, names: &[String]) -> Result<(PathBuf, PathBuf)> {
     };
     write().map_err(|cause| {
         Error::local_io(format!("cannot keep a certificate in {}", dir.display()), &cause)
-            .hint("give one with --cert FILE --key FILE")
+            .hint(Hint::GiveCertificate)
     })?;
     Ok((cert_file, key_file))
 }
@@ -327,7 +327,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let trust = Trust { ca_files: vec![dir.path().to_owned()], ..Trust::default() };
         let error = named_roots(&trust).unwrap_err();
-        assert!(error.hint_text().unwrap().contains("X509_CERT_DIR"), "{error}");
+        assert!(error.advice().unwrap().to_string().contains("X509_CERT_DIR"), "{error}");
     }
 
     #[test]
@@ -341,7 +341,7 @@ mod tests {
             let read = server_config(&cert, &key, false);
             assert_eq!(read.is_ok(), is_good, "{mode:o}");
             let Err(error) = read else { continue };
-            assert!(error.hint_text().unwrap().starts_with("chmod o= "), "{error}");
+            assert!(error.advice().unwrap().to_string().starts_with("chmod o= "), "{error}");
         }
     }
 

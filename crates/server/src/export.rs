@@ -84,9 +84,9 @@ struct Rules {
     asking: Arc<Asking>,
 }
 
-/// Why nobody may change anything in an export that is read-only, in words.
-pub const READ_ONLY: &str = "this export is read-only: nobody may change anything here; its operator can change that, with \
-                             --allow-write, or by taking `read-only` out of its [[export]]";
+/// Why nothing may be changed in an export that is read-only, in words.
+const READ_ONLY: &str =
+    "this export is read-only: nobody may change anything here; its operator can change that";
 
 /// Why a client may not do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -74,7 +74,7 @@ mod transfer;
 mod wanted;
 
 pub use access_log::AccessLog;
-pub use export::{Compat, Export, READ_ONLY, open_to_anyone};
+pub use export::{Compat, Export, open_to_anyone};
 pub use gridlane_share::Share;
 pub use server::{Control, Server, Summary};
 pub use settings::{

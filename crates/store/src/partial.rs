@@ -25,7 +25,7 @@ use std::sync::{Mutex, PoisonError};
 
 use gridlane_core::limits::NAME_BYTES_MAX;
 use gridlane_core::name::{JOURNAL_END, PART_END};
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
@@ -408,7 +408,7 @@ pub fn sweep(target: &Path) {
 pub fn exists(target: &Path) -> Error {
     Error::new(ErrorKind::Precondition, format!("{} exists", target.display()))
         .fault(Fault::Caller)
-        .hint("replace it with --force, or choose another name")
+        .hint(Hint::ReplaceOrRename)
 }
 
 /// Where the partial file and the journal of `target` are.

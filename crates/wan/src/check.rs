@@ -52,7 +52,7 @@ mod plan;
 mod statistics;
 mod traffic;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use serde::Serialize;
 
 use crate::isolation::Privilege;
@@ -101,9 +101,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&Row)) -> Result<()> {
         .collect();
     if chosen.is_empty() {
         let message = format!("the check has no row whose name contains {:?}", settings.only);
-        return Err(Error::new(ErrorKind::Usage, message)
-            .fault(Fault::Caller)
-            .hint("see all names without --only and --quick"));
+        return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(Hint::ShowAllRows));
     }
     let privilege = Privilege::obtain()?;
     for experiment in chosen {

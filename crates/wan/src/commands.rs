@@ -438,7 +438,7 @@ mod tests {
         });
         assert_eq!(refusal.unwrap_err().kind(), ErrorKind::Unsupported);
         let refusal = line(&|direction| direction.jitter = Duration::from_millis(2148));
-        assert!(refusal.unwrap_err().hint_text().is_some());
+        assert!(refusal.unwrap_err().advice().is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -71,7 +71,7 @@ pub(crate) enum Answer {
         class: String,
         fault: String,
         message: String,
-        hint: Option<String>,
+        hint: Option<Hint>,
         endpoint: Option<String>,
     },
 }
@@ -82,7 +82,7 @@ impl Answer {
             class: error.kind().name().to_owned(),
             fault: error.whose_fault().name().to_owned(),
             message: error.message().to_owned(),
-            hint: error.hint_text().map(str::to_owned),
+            hint: error.advice().cloned(),
             endpoint: error.endpoint_text().map(str::to_owned),
         }
     }
@@ -97,7 +97,7 @@ pub(crate) fn ask(place: &Place, request: &Request) -> Result<Option<(Answer, Ve
         };
         Error::new(kind, format!("the process that keeps {} up does not answer: {cause}", place.name()))
             .fault(Fault::Local)
-            .hint("gridlane wan down ends it, and removes what is left of it")
+            .hint(Hint::TakeDown)
     };
     if !place.is_there()? {
         return Ok(None);

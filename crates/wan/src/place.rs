@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::{Deserialize, Serialize};
@@ -183,7 +183,7 @@ impl Place {
     pub fn is_taken(&self) -> Error {
         Error::new(ErrorKind::Precondition, format!("the network {} is up already", self.name))
             .fault(Fault::Caller)
-            .hint("take it down first (gridlane wan down), or give this one another --name")
+            .hint(Hint::TakeDownOrRename)
     }
 
     fn try_claim(&self) -> Result<Option<Claim>> {
@@ -370,7 +370,7 @@ pub(crate) fn kill_inside(remains: &Remains, only_marked: bool) -> Result<usize>
         std::thread::sleep(ENDING_STEP);
     }
     let message = "processes in the network do not end, although they were killed";
-    Err(Error::new(ErrorKind::Timeout, message).fault(Fault::Local).hint("run gridlane wan down again"))
+    Err(Error::new(ErrorKind::Timeout, message).fault(Fault::Local).hint(Hint::TakeDownAgain))
 }
 
 fn processes_inside(remains: &Remains, only_marked: bool) -> Vec<Pid> {

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::control::{Answer, Request, ask};
@@ -142,9 +142,7 @@ fn not_up(place: &Place) -> Error {
     let message = format!("no network {} is up", place.name());
     let error = Error::new(ErrorKind::NotFound, message).fault(Fault::Caller);
     match place.has_remains() {
-        true => error.hint(
-            "one was, and its process died without cleaning up: gridlane wan down removes what is left of it",
-        ),
-        false => error.hint("bring one up: gridlane wan up SCENARIO.toml"),
+        true => error.hint(Hint::TakeDownRemains),
+        false => error.hint(Hint::BringUp),
     }
 }

@@ -38,7 +38,7 @@ mod read;
 use std::time::Duration;
 
 use gridlane_core::units::{format_bytes, parse_bytes, parse_rate_bytes_per_s};
-use gridlane_core::{Error, ErrorKind, Fault, Result, limits};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, limits};
 use serde::{Deserialize, Serialize};
 
 /// A network to emulate: valid in itself, as [`Scenario::parse`] makes sure.
@@ -333,7 +333,7 @@ fn ms(time: Duration) -> String {
 }
 
 /// The caller's mistake: what is wrong, and what to write instead.
-fn wrong(message: impl Into<String>, hint: impl Into<String>) -> Error {
+fn wrong(message: impl Into<String>, hint: impl Into<Hint>) -> Error {
     Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(hint)
 }
 
@@ -489,7 +489,7 @@ mod tests {
             let refusal = text.parse().and_then(|change| change.check(PACKET_BYTES)).unwrap_err();
             assert_eq!(refusal.kind(), ErrorKind::Usage, "{text:?}");
             assert_eq!(refusal.whose_fault(), Fault::Caller, "{text:?}");
-            assert!(refusal.hint_text().is_some(), "{text:?}");
+            assert!(refusal.advice().is_some(), "{text:?}");
         }
         for text in
             [rate("8kb/s"), rate("400Gb/s"), queue("1538"), queue("16GiB"), delay(10_000.0), loss(1.0)]

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use gridlane_client::credentials::Lasting;
 use gridlane_client::{
     FailedList, Lister, NameList, Roots, Separator, TreeReport, TreeSpec, copy_tree, resolve_roots,
 };
@@ -9,16 +10,15 @@ use gridlane_core::{Error, ErrorKind, Fault, Result};
 
 use super::{command_line, current_dir, existing, options, stop_signal};
 use crate::args::{CpArgs, Links, Preserve};
-use crate::events::tree::TreeJson;
+use crate::events::TreeJson;
 use crate::files::parse;
 use crate::output::{Output, tell, to_stderr};
 use crate::progress::tree::{TreeScreen, tree_summary_text};
-use crate::who::{Watch, Watched};
 
 pub(super) async fn run(
     args: &CpArgs,
     lister: Lister,
-    watch: &mut Watch,
+    lasting: Option<Lasting>,
     output: &Output,
 ) -> Result<ExitCode> {
     let recursive = args.recursive || args.files_from.is_some();
@@ -59,6 +59,7 @@ pub(super) async fn run(
         continue_on_error: args.continue_on_error,
         dry_run: args.dry_run,
         parallel: args.parallel.into(),
+        lasting,
         failed,
     };
     let stop = stop_signal()?;
@@ -72,15 +73,15 @@ pub(super) async fn run(
             .map(|text| parse(text).map(|url| url.to_string()))
             .collect::<Result<_>>()?;
         if !args.dry_run {
-            events.plan(&sources, &target_name, spec.parallel);
+            events.plan(sources, &target_name, spec.parallel);
         }
-        let report = copy_tree(spec, lister, &mut Watched { observer: &mut events, watch }, stop).await;
+        let report = copy_tree(spec, lister, &mut events, stop).await;
         let outcome = report.outcome();
         events.end(&report, args.dry_run, outcome.as_ref().err());
         return Ok(super::code(outcome.err().as_ref()));
     }
     let mut screen = TreeScreen::new(&target_name, args.progress, output);
-    let report = copy_tree(spec, lister, &mut Watched { observer: &mut screen, watch }, stop).await;
+    let report = copy_tree(spec, lister, &mut screen, stop).await;
     screen.clear();
     if !output.quiet {
         to_stderr(format_args!("{}", tree_summary_text(&report, &target_name, args.dry_run)));

@@ -1,14 +1,16 @@
 //! A tree as a person sees it: one line for the whole, a few for big files, and what went wrong.
 
-use gridlane_client::credentials::Warning;
-use gridlane_client::{Action, ActiveFile, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot};
+use gridlane_client::{
+    About, Action, ActiveFile, LeftOut, TreeEvent, TreeObserver, TreePath, TreeReport, TreeSnapshot,
+};
 use gridlane_core::Url;
 use gridlane_core::units::{format_bytes, format_rate, format_seconds};
+use gridlane_engine::State;
 
 use super::{Canvas, shortened};
 use crate::args::Progress;
 use crate::output::{Output, printable, show, warning_text};
-use crate::who::Warns;
+use crate::words;
 
 /// A file smaller than this is not shown while it is copied.
 const BIG_BYTES: u64 = 64 * 1024 * 1024;
@@ -47,14 +49,6 @@ impl TreeScreen {
     }
 }
 
-impl Warns for TreeScreen {
-    fn warn(&mut self, warning: &Warning) {
-        if !self.quiet {
-            self.canvas.say(&warning_text(warning));
-        }
-    }
-}
-
 impl TreeObserver for TreeScreen {
     fn event(&mut self, event: &TreeEvent<'_>) {
         match event {
@@ -65,33 +59,40 @@ impl TreeObserver for TreeScreen {
                     snapshot.active.iter().filter(is_big).map(|file| file_line(file, columns)).collect()
                 },
             ),
+            TreeEvent::Warning(_) if self.quiet => {}
+            TreeEvent::Warning(warning) => self.canvas.say(&warning_text(warning)),
             TreeEvent::Failed { name, is_directory, error } => {
                 let slash = if *is_directory && !name.is_root() { "/" } else { "" };
-                let text = format!("{}{slash}: {error}", self.name(name));
+                let text = format!("{}{slash}: {}", self.name(name), words::error(error));
                 self.canvas.say(&text);
             }
-            TreeEvent::Skipped { name, why, is_there } if !self.quiet && (self.verbose || !is_there) => {
-                let text = format!("left out: {}: {why}", self.name(name));
+            TreeEvent::Skipped { name, why }
+                if !self.quiet && (self.verbose || *why != LeftOut::UpToDate) =>
+            {
+                let text = format!("left out: {}: {}", self.name(name), words::left_out(*why));
                 self.canvas.say(&text);
             }
-            TreeEvent::Noted { name, url, state, error } => {
+            TreeEvent::Noted { name, url, about, error } => {
                 let why = error.map(|error| format!(": {}", error.message())).unwrap_or_default();
                 let whose = url.map(|url| format!(": {url}")).unwrap_or_default();
-                let text = format!("{}{whose} is {state}{why}", self.name(name));
-                match *state {
+                let name = self.name(name);
+                let is = |state: &str| format!("{name}{whose} is {state}{why}");
+                match *about {
                     // Once is enough: the server keeps none, or all.
-                    "time" if self.quiet || std::mem::replace(&mut self.has_told_of_times, true) => {}
-                    "time" => {
-                        let text = format!("{}: its time is not kept{why}", self.name(name));
+                    About::Time if self.quiet || std::mem::replace(&mut self.has_told_of_times, true) => {}
+                    About::Time => {
+                        let text = format!("{name}: its time is not kept{why}");
                         self.canvas.say(&text);
                     }
-                    "unlisted" => {
-                        let text = format!("{}{why}", self.name(name));
+                    About::Unlisted => {
+                        let text = format!("{name}{why}");
                         self.canvas.say(&text);
                     }
-                    "wrong" if !self.quiet => self.canvas.say(&text),
-                    _ if self.verbose => self.canvas.say(&text),
-                    _ => {}
+                    About::Source(State::Wrong) if !self.quiet => self.canvas.say(&is("wrong")),
+                    About::Source(state) if self.verbose => self.canvas.say(&is(state.name())),
+                    About::Retry if self.verbose => self.canvas.say(&is("retry")),
+                    About::Mismatch if self.verbose => self.canvas.say(&is("mismatch")),
+                    About::Source(_) | About::Retry | About::Mismatch => {}
                 }
             }
             TreeEvent::Would { action, sources, target, size_bytes, .. } => {

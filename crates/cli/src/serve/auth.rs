@@ -10,14 +10,14 @@ use gridlane_auth::password::Users;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::voms::VomsDir;
 use gridlane_auth::x509::{OutdatedLists, Trust};
-use gridlane_core::units::parse_bytes;
-use gridlane_core::{Error, Result, Url, limits};
+use gridlane_config::file::{self, unreadable};
+use gridlane_config::value::{Word, wrong};
+use gridlane_core::{Result, Url, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_server::{AuthSettings, ClientLimits};
 use serde::Deserialize;
 
 use super::rules::{May, grants};
-use super::tables::{Word, wrong};
 use crate::auth::token::parse_lifetime_s;
 use gridlane_auth::Grants;
 
@@ -186,32 +186,17 @@ pub(super) fn gridmap_of(plan: &AuthPlan) -> Result<(GridMap, Vec<String>)> {
     }
 }
 
-fn unreadable(path: &Path, cause: &std::io::Error) -> Error {
-    Error::local_io(format!("cannot read {}", path.display()), cause)
+fn read(path: &Path) -> Result<Vec<u8>> {
+    file::bytes(path, limits::AUTH_FILE_BYTES_MAX)
 }
 
-fn read(file: &Path) -> Result<Vec<u8>> {
-    let metadata = std::fs::metadata(file).map_err(|cause| unreadable(file, &cause))?;
-    if metadata.len() > limits::AUTH_FILE_BYTES_MAX {
-        let what = format!("{} has more than {} bytes", file.display(), limits::AUTH_FILE_BYTES_MAX);
-        return Err(wrong(what));
-    }
-    std::fs::read(file).map_err(|cause| unreadable(file, &cause))
+fn read_text(path: &Path) -> Result<String> {
+    file::text(path, limits::AUTH_FILE_BYTES_MAX)
 }
 
-fn read_text(file: &Path) -> Result<String> {
-    String::from_utf8(read(file)?).map_err(|_| wrong(format!("{} is no text", file.display())))
-}
-
-/// A file that nobody else may read.
-fn read_secret(file: &Path) -> Result<String> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let metadata = std::fs::metadata(file).map_err(|cause| unreadable(file, &cause))?;
-    if metadata.permissions().mode() & 0o007 != 0 {
-        let what = format!("{} holds secrets, and everybody on this machine may read it", file.display());
-        return Err(wrong(what).hint(format!("chmod o= {}", file.display())));
-    }
-    read_text(file)
+/// A file that other users may not read.
+fn read_secret(path: &Path) -> Result<String> {
+    file::secret(path, limits::AUTH_FILE_BYTES_MAX)
 }
 
 /// What is in the files of a directory, by their names. What is too large to be what is looked for is left out.
@@ -374,8 +359,7 @@ impl IssuerTable {
 impl LimitsTable {
     fn checked(self) -> Result<ClientLimits> {
         let rate = match self.rate {
-            Some(Word::Number(bytes)) => Some(bytes),
-            Some(Word::Text(text)) => Some(parse_bytes(text.trim_end_matches("/s"))?),
+            Some(rate) => Some(rate.bytes_per_s()?),
             None => None,
         };
         if self.connections == Some(0) || self.requests == Some(0) || rate == Some(0) {

@@ -26,6 +26,7 @@ use super::settings::{self, Certificate};
 use super::tables::{Plan, Tables};
 use crate::args::{Global, ServeArgs};
 use crate::output::{print_event, show};
+use crate::words;
 
 /// A certificate that expires sooner is worth a warning.
 const EXPIRY_DAYS_MIN: u64 = 14;
@@ -62,7 +63,7 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
     found.facts.push(told_of_root(root, tables.auth.takes_bearers()));
     match settings::certificate(args) {
         Ok(certificate) => found.certificate(&certificate, args.server_name.as_deref()),
-        Err(error) => found.errors.push(error.to_string()),
+        Err(error) => found.errors.push(words::error(&error).to_string()),
     }
     for networks in [&args.proxy_protocol, &args.trust_forwarded] {
         let parsed = gridlane_core::Network::parse_list(networks.iter().map(String::as_str));
@@ -174,8 +175,8 @@ fn mixed_up(rules: &[Rule], issuers: &[Issuer]) -> Vec<String> {
 
 impl Findings {
     /// Notes a failure.
-    fn ok<T, E: std::fmt::Display>(&mut self, outcome: std::result::Result<T, E>) -> Option<T> {
-        outcome.map_err(|error| self.errors.push(error.to_string())).ok()
+    fn ok<T>(&mut self, outcome: Result<T>) -> Option<T> {
+        outcome.map_err(|error| self.errors.push(words::error(&error).to_string())).ok()
     }
 
     fn addresses(&mut self, args: &ServeArgs, asks: bool) {
@@ -183,7 +184,7 @@ impl Findings {
         for address in listen.into_iter().chain(settings::admin(args).ok().flatten()) {
             match bind(address) {
                 Ok(()) => self.facts.push(format!("address {address}: free")),
-                Err(error) => self.errors.push(error.to_string()),
+                Err(error) => self.errors.push(words::error(&error).to_string()),
             }
         }
     }
@@ -267,7 +268,7 @@ impl Findings {
         let directory = plan.directory.display();
         let storage = match PosixStorage::open_with(&plan.directory, plan.options.clone()) {
             Ok(storage) => storage,
-            Err(error) => return self.errors.push(error.to_string()),
+            Err(error) => return self.errors.push(words::error(&error).to_string()),
         };
         let how = if plan.allow_write { "writable" } else { "read-only" };
         let mut facts = vec![how.to_owned()];

@@ -3,12 +3,10 @@
 mod auth;
 mod check;
 mod keys;
-mod notify;
 pub(crate) mod room;
 mod rules;
 mod settings;
 mod tables;
-mod watch;
 
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,22 +18,22 @@ use clap::FromArgMatches as _;
 use gridlane_auth::gridmap::GridMap;
 use gridlane_auth::token::Issuer;
 use gridlane_auth::{Asker, Grants, Operation, Policy};
+use gridlane_config::{Cause, Generations, Source, Watch, notify};
 use gridlane_core::units::format_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Control, READ_ONLY, Server};
+use gridlane_server::{Control, Server, Settings};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
 
 use self::room::Room;
 use self::settings::{Certificate, Kept, host_name};
 use self::tables::Tables;
-use self::watch::Watch;
 use crate::args::{Cli, Command, Global, ServeArgs};
 use crate::config;
 use crate::output::{self, error_value, print_event};
+use crate::words;
 
 /// How many devices the exports are on, as far as that can be told before anything else is looked at.
 pub(crate) fn devices(args: &ServeArgs, global: &Global) -> usize {
@@ -61,22 +59,12 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     let mut hang_up = listen_to(SignalKind::hangup())?;
     // Where files may have a certain size only, a larger upload is refused, and nothing ends by it.
     let _file_size = listen_to(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
-    let mut watch = Watch::default();
-    watch.follow(global.config.clone());
-    let tables = settings::tables(args, global)?;
-    // Before anything is made on disk.
-    settings::addresses(args, tables.auth.asks())?;
-    settings::check_directories(&tables.plans)?;
-    let certificate = settings::certificate(args)?;
-    certificate.make(args)?;
-    watch.follow(watched(global, &tables, &certificate));
-    watch.follow_exports(tables.plans.iter().map(|plan| plan.directory.clone()));
-    let mut kept = Kept::default();
-    let mut settings = settings::settings(args, global, &tables, &certificate, &mut kept)?;
     let asked = args.max_connections as usize;
     let descriptors = room::raise_descriptors();
+    let source = FromFiles { descriptors, first: Some((args.clone(), global.clone())) };
+    let (mut generations, first) = Generations::begin(source, global.config.clone())?;
+    let Next { settings, tables, certificate, .. } = first;
     let room = Room::of(descriptors);
-    room.apply(&mut settings, args.client_files, descriptors)?;
     for line in room.told(&settings, asked, descriptors).into_iter().filter(|_| !global.quiet) {
         say(line);
     }
@@ -95,31 +83,26 @@ pub(crate) async fn run(args: &ServeArgs, global: &Global) -> Result<ExitCode> {
     notify::ready();
     let control = server.control();
     let speaks = Speaks { json: global.json, quiet: global.quiet };
-    let mut pause = args.watch_interval;
     let reloading = tokio::spawn(async move {
         loop {
-            let is_told = tokio::select! {
-                hung_up = hang_up.recv() => match hung_up {
-                    Some(()) => true,
-                    None => break,
-                },
-                () = sleep(Duration::from_secs_f64(pause)) => false,
+            let told = async {
+                if hang_up.recv().await.is_none() {
+                    std::future::pending::<()>().await;
+                }
             };
+            let cause = generations.changed(told).await;
             // Directories and certificates are read: where blocking is allowed.
             tokio::task::block_in_place(|| {
-                match is_told {
-                    true => watch.refresh(),
-                    false if watch.has_settled() => {}
-                    false => return,
-                }
                 notify::reloading();
-                let outcome = reload(&control, &mut kept, &mut watch, descriptors);
-                if is_told {
+                let outcome = generations.next(|next| {
+                    let unchanged = control.reload(next.settings)?;
+                    Ok(Reloaded { unchanged, warnings: next.news })
+                });
+                if cause == Cause::Told {
                     // Not at every new list of what was revoked: issuers have many servers.
                     control.refetch_keys();
                 }
-                pause = outcome.as_ref().map_or(pause, |reloaded| reloaded.watch_interval_s);
-                kept.reopen_logs();
+                generations.kept().reopen_logs();
                 speaks.reloaded(outcome, &control);
                 notify::ready();
             });
@@ -181,7 +164,7 @@ impl WhoMay {
     ) -> (bool, String) {
         let holds = |export: &ResourcePath| export.names().eq(path.names().take(export.names().count()));
         if Grants::of(operation).changes() && self.read_only.iter().any(holds) {
-            return (false, READ_ONLY.to_owned());
+            return (false, words::READ_ONLY.to_owned());
         }
         let decision = self.policy.decide(asker, operation, path.names());
         (decision.is_granted(), decision.to_string())
@@ -224,40 +207,70 @@ struct Reloaded {
     unchanged: Vec<&'static str>,
     /// What is wrong with single files, and was not before.
     warnings: Vec<String>,
-    /// Between two looks, from now on.
-    watch_interval_s: f64,
 }
 
-/// Reads everything again and serves by it.
-fn reload(
-    control: &Control,
-    kept: &mut Kept,
-    watch: &mut Watch,
+/// Reads what the server goes by: options, the configuration file, and what they name.
+struct FromFiles {
+    /// How many files may be open.
     descriptors: Option<u64>,
-) -> Result<Reloaded> {
+    /// What the command was begun with. Later the file is read again, and the options with it.
+    first: Option<(ServeArgs, Global)>,
+}
+
+/// What was read.
+struct Next {
+    settings: Settings,
+    tables: Tables,
+    certificate: Certificate,
+    /// What is wrong with single files, and was not before.
+    news: Vec<String>,
+    /// Between two looks at the files.
+    interval: Duration,
+}
+
+impl Source for FromFiles {
+    type Settings = Next;
+    type Kept = Kept;
+
+    fn read(&mut self, kept: &mut Kept, watch: &mut Watch) -> Result<Next> {
+        let is_first = self.first.is_some();
+        let (args, global) = match self.first.take() {
+            Some(first) => first,
+            None => read_again()?,
+        };
+        let tables = settings::tables(&args, &global)?;
+        // Before anything is made on disk.
+        settings::addresses(&args, tables.auth.asks())?;
+        watch.follow_directories(tables.plans.iter().map(|plan| plan.directory.clone()));
+        settings::check_directories(&tables.plans)?;
+        let certificate = settings::certificate(&args)?;
+        certificate.make(&args)?;
+        watch.follow(watched(&global, &tables, &certificate));
+        if !is_first {
+            certificate.check_validity()?;
+        }
+        // What is open stays so unless the server really goes on by what is new.
+        let (mut settings, news) = settings::settings(&args, &global, &tables, &certificate, kept)?;
+        Room::of(self.descriptors).apply(&mut settings, args.client_files, self.descriptors)?;
+        let interval = Duration::from_secs_f64(args.watch_interval);
+        Ok(Next { settings, tables, certificate, news, interval })
+    }
+
+    fn interval(next: &Next) -> Duration {
+        next.interval
+    }
+}
+
+/// The options of the command, with the configuration file as it is now.
+fn read_again() -> Result<(ServeArgs, Global)> {
     let parsed = config::command_with_file()?
         .try_get_matches()
         .and_then(|matches| Cli::from_arg_matches(&matches))
         .map_err(|error| usage(error.render().to_string().trim_end().to_owned()))?;
-    let Command::Serve(args) = &parsed.command else {
-        return Err(usage("the command is another one now".to_owned()));
-    };
-    let tables = settings::tables(args, &parsed.global)?;
-    watch.follow_exports(tables.plans.iter().map(|plan| plan.directory.clone()));
-    settings::check_directories(&tables.plans)?;
-    let certificate = settings::certificate(args)?;
-    certificate.make(args)?;
-    // Also when it fails: what was wrong may become right where the new configuration looks for it.
-    watch.follow(watched(&parsed.global, &tables, &certificate));
-    certificate.check_validity()?;
-    // What is open stays so unless the server really goes on by what is new.
-    let mut next_kept = kept.clone();
-    let mut next = settings::settings(args, &parsed.global, &tables, &certificate, &mut next_kept)?;
-    Room::of(descriptors).apply(&mut next, args.client_files, descriptors)?;
-    let unchanged = control.reload(next)?;
-    let warnings = next_kept.news_since(kept);
-    *kept = next_kept;
-    Ok(Reloaded { unchanged, warnings, watch_interval_s: args.watch_interval })
+    match parsed.command {
+        Command::Serve(args) => Ok((args, parsed.global)),
+        _ => Err(usage("the command is another one now".to_owned())),
+    }
 }
 
 /// How the server speaks to people while it runs.
@@ -270,7 +283,7 @@ struct Speaks {
 impl Speaks {
     fn reloaded(self, outcome: Result<Reloaded>, control: &Control) {
         match outcome {
-            Ok(Reloaded { unchanged: kept, warnings, .. }) => {
+            Ok(Reloaded { unchanged: kept, warnings }) => {
                 let rest = match kept.is_empty() {
                     true => String::new(),
                     false => format!("; only a restart changes --{}", kept.join(" and --")),
@@ -286,12 +299,13 @@ impl Speaks {
                 }
             }
             Err(error) => {
-                control.note(&format!("the new configuration is not used: {error}"));
+                let words = words::error(&error).to_string();
+                control.note(&format!("the new configuration is not used: {words}"));
                 if self.json {
                     let fields = json!({ "error": error_value(&error) });
                     print_event(&mut std::io::stdout().lock(), "reload.failed", fields);
                 }
-                say(format!("gridlane: the new configuration is NOT used, the old one stays: {error}"));
+                say(format!("gridlane: the new configuration is NOT used, the old one stays: {words}"));
             }
         }
     }

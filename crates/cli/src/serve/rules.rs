@@ -3,11 +3,10 @@
 use gridlane_auth::dn::Pattern;
 use gridlane_auth::policy::{Class, Template, Who};
 use gridlane_auth::{Fqan, Grants, Rule};
+use gridlane_config::value::{Words, wrong};
 use gridlane_core::{Network, Result};
 use gridlane_dav::ResourcePath;
 use serde::Deserialize;
-
-use super::tables::{Words, wrong};
 
 /// One rule as it is written.
 #[derive(Deserialize)]

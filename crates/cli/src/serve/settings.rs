@@ -16,7 +16,6 @@ use super::keys::KeyFetcher;
 use super::room;
 use super::tables::{self, Defaults, Plan, Tables};
 use crate::args::{AccessLogLevel, Global, ListenAt, ServeArgs};
-use crate::config;
 
 /// The port of XRootD, which HTTP shares on the grid.
 const DEFAULT_PORT: u16 = 1094;
@@ -81,16 +80,7 @@ pub(super) fn tables(args: &ServeArgs, global: &Global) -> Result<Tables> {
 
 fn of_file(global: &Global, defaults: Defaults) -> Result<Tables> {
     let Some(file) = &global.config else { return Ok(Tables::default()) };
-    let text = std::fs::read_to_string(file)
-        .map_err(|cause| Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", file.display())))?;
-    tables::read(&text, defaults).map_err(|error| {
-        let place = error.endpoint_text().map(str::to_owned);
-        let error = match place.and_then(|place| Some((config::line_of(&text, &place)?, place))) {
-            Some((line, place)) => error.endpoint(format!("line {line}, {place}")),
-            None => error,
-        };
-        config::in_file(error, file)
-    })
+    gridlane_config::file::read(file, |text| tables::read(text, defaults))
 }
 
 /// What a configuration file says is to be served, or else that `directory` is: for questions about it. `allow_write`
@@ -132,14 +122,14 @@ pub(super) fn check_directories(plans: &[Plan]) -> Result<()> {
     Ok(())
 }
 
-/// Everything that the server is told. Opens directories and logs, or takes those that are open already.
+/// Everything that the server is told, and what is wrong with single files and was not before. Opens directories and logs, or takes those that are open already.
 pub(super) fn settings(
     args: &ServeArgs,
     global: &Global,
     tables: &Tables,
     certificate: &Certificate,
     kept: &mut Kept,
-) -> Result<Settings> {
+) -> Result<(Settings, Vec<String>)> {
     let mut next = Kept::default();
     let exports =
         tables.plans.iter().map(|plan| export(plan, kept, &mut next)).collect::<Result<Vec<_>>>()?;
@@ -160,9 +150,8 @@ pub(super) fn settings(
         auth.key_source = Some(Arc::new(KeyFetcher::new(global.authorities())));
     }
     next.warnings = warnings;
-    for warning in next.news_since(kept) {
-        access_log.note(&warning);
-    }
+    let news = next.news_since(kept);
+    news.iter().for_each(|warning| access_log.note(warning));
     let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
@@ -194,7 +183,7 @@ pub(super) fn settings(
     settings.root = tables.root.clone();
     settings.deadlines.drain_delay = Duration::from_secs_f64(args.drain_delay);
     *kept = next;
-    Ok(settings)
+    Ok((settings, news))
 }
 
 fn export(plan: &Plan, kept: &Kept, next: &mut Kept) -> Result<Export> {

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use gridlane_auth::{Policy, Rule};
-use gridlane_core::units::parse_bytes;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_config::file;
+use gridlane_config::value::{Word, Words, wrong};
+use gridlane_core::{Result, Url};
 use gridlane_dav::ResourcePath;
 use gridlane_server::{Compat, RootAuth, RootSettings, RootTls, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
@@ -13,7 +14,6 @@ use serde::Deserialize;
 
 use super::auth::{AuthPlan, AuthTable};
 use super::rules::RuleTable;
-use crate::config;
 
 /// What an export of `gridlane serve` is to be, checked.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ pub(super) fn read(text: &str, defaults: Defaults) -> Result<Tables> {
         rule: Vec<RuleTable>,
     }
     // The names that could stand there are in the message.
-    let file: File = config::read(text)?;
+    let file: File = file::parse(text)?;
     let root = file.root.map(RootTable::checked).transpose().map_err(|error| error.endpoint("[root]"))?;
     let auth = file.auth.map(AuthTable::checked).transpose().map_err(|error| {
         let inner = error.endpoint_text().map(str::to_owned);
@@ -212,48 +212,6 @@ struct CompatTable {
     refuse_recursive_delete: bool,
 }
 
-/// A number, or a text such as `10TB`.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum Word {
-    Number(u64),
-    Text(String),
-}
-
-/// A text, or several.
-#[derive(Deserialize)]
-#[serde(untagged)]
-pub(super) enum Words {
-    One(String),
-    Several(Vec<String>),
-}
-
-impl Words {
-    pub(super) fn all(self) -> Vec<String> {
-        match self {
-            Words::One(one) => vec![one],
-            Words::Several(several) => several,
-        }
-    }
-}
-
-impl Word {
-    fn bytes(self) -> Result<u64> {
-        match self {
-            Word::Number(bytes) => Ok(bytes),
-            Word::Text(text) => parse_bytes(&text),
-        }
-    }
-
-    fn umask(self) -> Result<u32> {
-        let umask = match self {
-            Word::Number(bits) => u32::try_from(bits).ok(),
-            Word::Text(text) => u32::from_str_radix(&text, 8).ok(),
-        };
-        umask.filter(|bits| *bits <= 0o777).ok_or_else(|| wrong("an umask is written as \"027\"".to_owned()))
-    }
-}
-
 impl Table {
     /// `ruled`: there is a table of rules for all exports, and whether it grants any change.
     fn plan(self, defaults: Defaults, ruled: Option<bool>) -> Result<Plan> {
@@ -324,11 +282,6 @@ fn mirror(text: &str) -> Result<Url> {
         false => Ok(url),
         true => Err(wrong(format!("{url} is no mirror: those are http and https URLs"))),
     }
-}
-
-/// A mistake in the file.
-pub(super) fn wrong(message: String) -> Error {
-    Error::new(ErrorKind::Usage, message).fault(Fault::Caller)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use gridlane_core::limits::{ASSUMED_RATE_BYTES_PER_S, CREDENTIAL_SPARE_S};
 use gridlane_core::units::{format_bytes, format_seconds};
 
-use super::Warning;
+use super::{Machine as _, ThisMachine, Warning};
 
 /// How long what is shown to servers lasts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +38,28 @@ impl Lasting {
             true => "renew its file meanwhile: it is read again",
             false => "renew it first; after an interruption the same command continues",
         };
-        Some(Warning { message, advice: advice.to_owned() })
+        Some(Warning { message, advice: advice.into() })
+    }
+}
+
+/// Warns once when what is copied turns out to need its credential for longer than that lasts.
+#[derive(Debug)]
+pub(crate) struct LastingWatch {
+    lasting: Option<Lasting>,
+    limit_bytes_per_s: Option<u64>,
+}
+
+impl LastingWatch {
+    pub(crate) fn new(lasting: Option<Lasting>, limit_bytes_per_s: Option<u64>) -> LastingWatch {
+        LastingWatch { lasting, limit_bytes_per_s }
+    }
+
+    /// The warning, when it is time for it.
+    pub(crate) fn needs(&mut self, size_bytes: u64) -> Option<Warning> {
+        let lasting = self.lasting.as_ref()?;
+        let warning = lasting.warning(size_bytes, self.limit_bytes_per_s, ThisMachine.now_s())?;
+        self.lasting = None;
+        Some(warning)
     }
 }
 
@@ -53,9 +74,16 @@ mod tests {
         assert_eq!(lasting(true).warning(500_000_000, None, 930), None);
         let warning = lasting(true).warning(500_000_000, None, 931).unwrap();
         assert!(warning.message.contains("the token of x expires in 69 s"), "{warning:?}");
-        assert!(warning.advice.contains("read again"), "{warning:?}");
+        assert!(warning.advice.to_string().contains("read again"), "{warning:?}");
         assert_eq!(lasting(false).warning(500_000_000, Some(500_000_000), 931), None);
-        assert!(lasting(false).warning(500_000_000, Some(1000), 0).unwrap().advice.contains("continues"));
+        assert!(
+            lasting(false)
+                .warning(500_000_000, Some(1000), 0)
+                .unwrap()
+                .advice
+                .to_string()
+                .contains("continues")
+        );
         assert!(lasting(false).warning(u64::MAX, Some(0), i64::MAX).is_some());
     }
 }

@@ -29,12 +29,13 @@ use std::sync::Arc;
 
 use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
 use gridlane_net::tls::ClientIdentity;
 use gridlane_peer::{Credentials, HostPattern, TokenSource};
 
 pub use claims::{Claims, TokenKind};
 pub use lasting::Lasting;
+pub(crate) use lasting::LastingWatch;
 pub use machine::{Content, Machine, ThisMachine, Version};
 
 /// What options say.
@@ -69,7 +70,7 @@ pub struct Warning {
     /// What is the matter.
     pub message: String,
     /// What to do about it.
-    pub advice: String,
+    pub advice: Hint,
 }
 
 /// Where something was found.
@@ -111,13 +112,13 @@ impl Warning {
     /// Something that is there cannot be used, and the command goes on without it.
     pub fn unshown(error: &Error) -> Warning {
         let message = format!("{}; it is not shown to anybody", error.message());
-        Warning { message, advice: "renew it, or remove it".to_owned() }
+        Warning { message, advice: "renew it, or remove it".into() }
     }
 
     /// The same of what cannot even be read, whose error knows better what to do.
     fn unread(error: &Error) -> Warning {
         let unshown = Warning::unshown(error);
-        Warning { advice: error.hint_text().map_or(unshown.advice, str::to_owned), ..unshown }
+        Warning { advice: error.advice().cloned().unwrap_or(unshown.advice), ..unshown }
     }
 
     /// The user and password of a URL are not sent.
@@ -126,7 +127,7 @@ impl Warning {
             "the user and password in the URL are not sent to {}: everybody on the way could read them",
             url.host_header()
         );
-        Warning { message, advice: "write https:// if the server speaks it, or leave them out".to_owned() }
+        Warning { message, advice: "write https:// if the server speaks it, or leave them out".into() }
     }
 }
 
@@ -167,12 +168,12 @@ impl Found {
         if let Some(token) = &self.token
             && let Some(ends_s) = token.claims.ends_s.filter(|ends_s| *ends_s <= now_s)
         {
-            return Err(expired(&token.name(), &past(ends_s), "get a new one (oidc-token, htgettoken)"));
+            return Err(expired(&token.name(), &past(ends_s), Hint::RenewToken));
         }
         let Some(certificate) = &self.certificate else { return Ok(()) };
         let facts = certificate.identity.facts();
         if facts.ends_s <= now_s {
-            let renew = if facts.proxies > 0 { "make a new one (voms-proxy-init)" } else { "renew it" };
+            let renew = if facts.proxies > 0 { Hint::RenewProxy } else { Hint::RenewCertificate };
             return Err(expired(&certificate.name(), &past(facts.ends_s), renew));
         }
         if facts.begins_s > now_s {
@@ -311,7 +312,7 @@ impl Search<'_> {
         if let Some(mode) = content.mode.filter(|mode| mode & 0o077 != 0) {
             warnings.push(Warning {
                 message: format!("{} can be read or changed by others (mode {mode:03o})", path.display()),
-                advice: format!("chmod 600 {}", path.display()),
+                advice: format!("chmod 600 {}", path.display()).into(),
             });
         }
         token_of(&content, path, is_named)
@@ -363,7 +364,7 @@ impl Search<'_> {
         // Certificates alone may be read by everybody.
         if path == key && !has_key(&of_key.bytes) {
             let message = format!("there is no private key in {}", key.display());
-            return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(NAME_KEY));
+            return Err(Error::new(ErrorKind::Usage, message).fault(Fault::Caller).hint(Hint::NameKey));
         }
         if let Some(mode) = of_key.mode.filter(|mode| mode & 0o077 != 0) {
             let message = format!(
@@ -383,7 +384,7 @@ impl Search<'_> {
         let identity = identity.map_err(|error| {
             let again =
                 Error::new(error.kind(), format!("cannot use {}: {}", path.display(), error.message()));
-            again.fault(Fault::Caller).hint(error.hint_text().unwrap_or(LEAVE_OUT))
+            again.fault(Fault::Caller).hint(error.advice().cloned().unwrap_or(Hint::OtherCredentials))
         })?;
         Ok(FoundCertificate { file: path.to_path_buf(), identity, is_named })
     }
@@ -391,12 +392,14 @@ impl Search<'_> {
     /// A file; `None` when nobody named it and it is not there.
     fn content(&self, path: &Path, is_named: bool) -> Result<Option<Content>> {
         let failed = |cause: &std::io::Error| {
-            denied(format!("cannot read {}: {cause}", path.display())).hint(LEAVE_OUT)
+            denied(format!("cannot read {}: {cause}", path.display())).hint(Hint::OtherCredentials)
         };
         let content = self.machine.read(path, is_named).map_err(|cause| failed(&cause))?;
         let Some(content) = content else {
             return match is_named {
-                true => Err(denied(format!("there is no file {}", path.display())).hint(LEAVE_OUT)),
+                true => {
+                    Err(denied(format!("there is no file {}", path.display())).hint(Hint::OtherCredentials))
+                }
                 false => Ok(None),
             };
         };
@@ -404,7 +407,7 @@ impl Search<'_> {
         let is_own = content.owner == self.user || content.owner == 0 || (is_named && self.user == 0);
         if content.mode.is_some() && !is_own {
             let message = format!("{} belongs to another user ({})", path.display(), content.owner);
-            return Err(denied(message).hint(LEAVE_OUT));
+            return Err(denied(message).hint(Hint::OtherCredentials));
         }
         if content.bytes.len() > CREDENTIAL_BYTES_MAX {
             return Err(unusable(path, "it is larger than any credential"));
@@ -412,13 +415,6 @@ impl Search<'_> {
         Ok(Some(content))
     }
 }
-
-/// What to do when what was found is not to be used.
-const LEAVE_OUT: &str =
-    "name another one, or show none with --no-credentials; gridlane doctor shows what is found";
-
-/// What to do when a certificate has come without its key.
-const NAME_KEY: &str = "name the file that it is in: --key FILE, or X509_USER_KEY";
 
 /// Whether PEM has a private key of any form.
 fn has_key(pem: &[u8]) -> bool {
@@ -453,14 +449,13 @@ fn malformed(of: &str) -> Error {
 fn unusable(path: &Path, why: &str) -> Error {
     Error::new(ErrorKind::Usage, format!("cannot use {}: {why}", path.display()))
         .fault(Fault::Caller)
-        .hint(LEAVE_OUT)
+        .hint(Hint::OtherCredentials)
 }
 
 fn denied(message: String) -> Error {
     Error::new(ErrorKind::Denied, message).fault(Fault::Caller)
 }
 
-fn expired(name: &str, ago: &str, renew: &str) -> Error {
-    denied(format!("{name} expired {ago} ago by this machine's clock"))
-        .hint(format!("{renew}, or show none with --no-credentials; nothing was sent"))
+fn expired(name: &str, ago: &str, renew: Hint) -> Error {
+    denied(format!("{name} expired {ago} ago by this machine's clock")).hint(renew)
 }

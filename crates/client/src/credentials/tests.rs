@@ -149,7 +149,7 @@ fn what_was_named_and_cannot_be_used_stops_the_search() {
     ] {
         let error = refused(&machine);
         assert!(error.message().contains(words), "no {words:?} in {error}");
-        assert!(error.hint_text().is_some(), "{error}");
+        assert!(error.advice().is_some(), "{error}");
         let shown = error.to_string();
         assert!(!shown.contains("abc") && !shown.contains("planted"), "{error}");
     }
@@ -189,7 +189,7 @@ fn a_token_that_others_can_read_is_warned_of() {
     let machine = Fake::default().file_of("/tmp/bt_u1000", "abc", 0o644, USER);
     let found = found(&machine);
     assert!(found.warnings[0].message.contains("mode 644"), "{found:?}");
-    assert_eq!(found.warnings[0].advice, "chmod 600 /tmp/bt_u1000");
+    assert_eq!(found.warnings[0].advice, Hint::from("chmod 600 /tmp/bt_u1000"));
     let of_root = Fake::default().file_of("/tmp/bt_u1000", "abc", 0o600, 0);
     assert_eq!(token(&of_root).as_deref(), Some("abc"));
 }
@@ -259,7 +259,9 @@ fn what_has_expired_is_told_before_it_is_used() {
     let proxy = found(&Fake::default().file("/tmp/x509up_u1000", &pair()));
     proxy.refuse_invalid(ThisMachine.now_s()).unwrap();
     assert!(proxy.refuse_invalid(i64::MAX / 2).unwrap_err().message().contains("/tmp/x509up_u1000 expired"));
-    assert!(proxy.refuse_invalid(-86_400 * 365 * 20).unwrap_err().hint_text().unwrap().contains("clock"));
+    assert!(
+        proxy.refuse_invalid(-86_400 * 365 * 20).unwrap_err().advice().unwrap().to_string().contains("clock")
+    );
     assert_eq!(token.lasting().unwrap().ends_s, 1000);
 }
 

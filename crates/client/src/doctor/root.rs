@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use gridlane_core::Url;
 use gridlane_core::units::format_bytes;
+use gridlane_core::{Hint, Url};
 use gridlane_dav::listing::EntryKind;
 use gridlane_peer::root::{Client, Greeting};
 use gridlane_xrd::client::Session;
@@ -36,11 +36,7 @@ pub(super) async fn examine(client: &Client, url: &Url) -> Vec<Finding> {
     });
     findings.push(match checksums {
         Some(kinds) => Finding::ok("checksums", format!("the server tells {}", kinds_of(&kinds))),
-        None => Finding::note(
-            "checksums",
-            "the server tells none",
-            "copies are compared with other replicas, or with --checksum TYPE:VALUE",
-        ),
+        None => Finding::note("checksums", "the server tells none", Hint::CompareOtherwise),
     });
     findings.push(match session.flags.has(ServerFlags::CAN_POSC) {
         true => Finding::ok("uploads", "one that is broken off is removed"),
@@ -139,6 +135,6 @@ mod tests {
         let flags = ServerFlags::IS_MANAGER | ServerFlags::HAS_TLS | ServerFlags::TLS_LOGIN;
         let session = Session { flags, ..session };
         assert!(server(&session, None, None).starts_with("a manager"));
-        assert!(encryption(&session).text.contains("the login"));
+        assert!(encryption(&session).answer.to_string().contains("the login"));
     }
 }

@@ -13,7 +13,7 @@ use gridlane_xrd::request::Dirlist;
 use tokio::sync::mpsc;
 
 use super::{entry, is_special, stat, without_slash};
-use crate::listing::{Item, OddKind};
+use crate::item::{Item, OddKind, directory_form};
 
 /// Batches of entries that wait to be taken; then the server waits.
 const BATCHES_WAITING_MAX: usize = 4;
@@ -149,7 +149,7 @@ impl Names {
     }
 
     async fn look(&self, name: &[u8]) -> Result<gridlane_xrd::answer::StatText> {
-        let directory = crate::namespace::directory_form(&self.url)?;
+        let directory = directory_form(&self.url)?;
         stat(&self.client, &directory.join(&format!("./{}", encode_name(name)))?).await
     }
 }

@@ -13,7 +13,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::listing::{Item, Lister};
+use crate::item::Item;
+use crate::listing::Lister;
 
 type Answer = dyn FnMut(StreamId, &Request) -> Option<Vec<Vec<u8>>> + Send;
 
@@ -57,7 +58,7 @@ impl Server {
     }
 
     fn below(&self, name: &str) -> Url {
-        crate::namespace::directory_form(&self.url).unwrap().join(name).unwrap()
+        crate::item::directory_form(&self.url).unwrap().join(name).unwrap()
     }
 
     fn asked(&self, id: RequestId) -> usize {

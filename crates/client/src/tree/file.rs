@@ -5,48 +5,17 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use gridlane_core::{Error, Result, Url};
-use gridlane_engine::{CopySpec, Event, Observer, Options, Report, TargetSpec, copy};
+use gridlane_engine::{Event, Observer, Report, State, TargetSpec};
 use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 
-use super::Root;
-use super::decide::{Action, Existing, FileFacts, decide, keep_time};
-use super::directories::Directories;
-use super::find::Job;
-use super::run::{News, Note};
-use crate::filter::Filter;
-use crate::listing::Lister;
-use crate::place::{Place, TreePath};
-
-/// What all tasks of a tree know.
-pub(super) struct Shared {
-    pub(super) lister: Lister,
-    pub(super) roots: Vec<Root>,
-    pub(super) target: Place,
-    pub(super) directories: Directories,
-    pub(super) filter: Filter,
-    pub(super) options: Options,
-    pub(super) existing: Existing,
-    pub(super) preserve_times: bool,
-    pub(super) follow_links: bool,
-    pub(super) dry_run: bool,
-    /// Only named files are copied.
-    pub(super) has_names: bool,
-}
-
-impl Shared {
-    /// Whether every directory of the tree is made, and not only those that files go to.
-    pub(super) fn makes_all_directories(&self) -> bool {
-        self.filter.is_empty() && !self.dry_run && !self.has_names
-    }
-}
-
-impl Root {
-    /// The path below the target of what is at `path` of this root.
-    pub(super) fn target(&self, path: &TreePath) -> Result<TreePath> {
-        path.names().try_fold(self.prefix.clone(), |target, name| target.child(name))
-    }
-}
+use super::event::About;
+use super::job::Job;
+use super::news::{News, Note};
+use super::shared::Shared;
+use crate::copies::file::{FileCopy, TimeKept};
+use crate::copies::rules::{Action, FileFacts};
+use crate::place::TreePath;
 
 /// How the turn of a file ended.
 pub(super) enum End {
@@ -54,14 +23,6 @@ pub(super) enum End {
     ThereAlready,
     Would { action: Action, sources: Vec<Url>, target: Url, size_bytes: Option<u64> },
     Failed(Error),
-}
-
-/// Whether the target has got the time of the source.
-#[derive(Clone, Debug)]
-pub(super) enum TimeKept {
-    Yes,
-    NotAsked,
-    No(Error),
 }
 
 /// A file's turn.
@@ -92,48 +53,29 @@ impl Turn {
             root.sources.iter().map(|source| source.file(&self.job.path)).collect::<Result<_>>()?;
         let target = shared.target.file(&self.name)?;
         let client = shared.lister.client();
-        let mut known = FileFacts { size_bytes: self.job.size_bytes, modified: self.job.modified };
-        let decides = shared.existing == Existing::Update || shared.dry_run;
-        if decides || shared.preserve_times {
-            known = known.or_ask(client, &sources[0]).await?;
+        let overwrite = shared.rules.replaces();
+        let spec = match target.to_path() {
+            Some(path) => TargetSpec::File { path, overwrite },
+            None => TargetSpec::Upload { url: target.clone(), overwrite, modified: None },
+        };
+        let facts = FileFacts { size_bytes: self.job.size_bytes, modified: self.job.modified };
+        let mut file = FileCopy { sources, target: spec, facts, rules: shared.rules };
+        let action = file.decide(client).await?;
+        if shared.rules.dry_run {
+            let (sources, size_bytes) = (file.sources, file.facts.size_bytes);
+            return Ok(End::Would { action, sources, target, size_bytes });
         }
-        if decides {
-            let action = decide(client, &known, &target, shared.existing).await?;
-            if shared.dry_run {
-                return Ok(End::Would { action, sources, target, size_bytes: known.size_bytes });
-            }
-            if action == Action::Skip {
-                if let Some(path) = target.to_path() {
-                    // Perhaps an earlier run was killed when all was there.
-                    gridlane_store::partial::sweep(&path);
-                }
-                return Ok(End::ThereAlready);
-            }
+        if action == Action::Skip {
+            return Ok(End::ThereAlready);
         }
         if let Some(parent) = self.name.parent() {
             shared.directories.ensure(&parent).await?;
         }
-        let overwrite = shared.existing != Existing::Refuse;
-        let spec = match target.to_path() {
-            Some(path) => TargetSpec::File { path, overwrite },
-            None => {
-                let modified = known.modified.filter(|_| shared.preserve_times);
-                TargetSpec::Upload { url: target.clone(), overwrite, modified }
-            }
-        };
-        let spec = CopySpec { sources, target: spec, options: shared.options.clone() };
-        let urls = spec.sources.iter().map(ToString::to_string).collect();
+        let urls = file.sources.iter().map(ToString::to_string).collect();
         let mut watch = Watch { name: &self.name, done_bytes: &self.done_bytes, news: &self.news, urls };
         let stop = stopped(self.stop.clone());
-        let outcome = copy(spec, client.clone(), &mut watch, stop).await;
+        let (outcome, kept) = file.run(shared.options.clone(), client.clone(), &mut watch, stop).await;
         outcome.result?;
-        let kept = match shared.preserve_times {
-            false => TimeKept::NotAsked,
-            true => match keep_time(&target, known.modified, &outcome.report) {
-                Ok(()) => TimeKept::Yes,
-                Err(error) => TimeKept::No(error),
-            },
-        };
         Ok(End::Copied(Box::new(outcome.report), kept))
     }
 }
@@ -155,9 +97,9 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    fn note(&self, source: Option<usize>, state: &'static str, error: Option<&Error>) {
+    fn note(&self, source: Option<usize>, about: About, error: Option<&Error>) {
         let url = source.and_then(|number| self.urls.get(number).cloned());
-        let note = Note { name: self.name.clone(), url, state, error: error.cloned() };
+        let note = Note { name: self.name.clone(), url, about, error: error.cloned() };
         // Of interest, and no more: it waits for nobody.
         let _ = self.news.try_send(News::Noted(note));
     }
@@ -168,11 +110,13 @@ impl Observer for Watch<'_> {
         match event {
             Event::Progress(snapshot) => self.done_bytes.store(snapshot.done_bytes, Relaxed),
             Event::Plan { resumed_bytes, .. } => self.done_bytes.store(*resumed_bytes, Relaxed),
-            Event::Source { source, state, error } => self.note(Some(*source), state, *error),
-            Event::Retry { source, error } => self.note(Some(*source), "retry", Some(*error)),
-            Event::Mismatch { .. } => self.note(None, "mismatch", None),
+            Event::Source { source, state, error } => self.note(Some(*source), About::Source(*state), *error),
+            Event::Retry { source, error } => self.note(Some(*source), About::Retry, Some(*error)),
+            Event::Mismatch { .. } => self.note(None, About::Mismatch, None),
             Event::Added { url, .. } => self.urls.push((*url).to_owned()),
-            Event::WrongPiece { sources, .. } => self.note(sources.first().copied(), "wrong", None),
+            Event::WrongPiece { sources, .. } => {
+                self.note(sources.first().copied(), About::Source(State::Wrong), None)
+            }
             Event::Started { .. } | Event::Verified { .. } => {}
         }
     }

@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gridlane_core::limits::{LISTED_AGAIN_MAX, LISTING_PAUSES};
 use gridlane_core::name::is_own;
@@ -14,38 +13,13 @@ use gridlane_dav::listing::{Entry, EntryKind};
 use tokio::sync::mpsc::Sender;
 use tokio::time::sleep;
 
-use super::file::Shared;
+use super::job::{Found, Job};
 use super::names::NameList;
-use super::run::News;
-use crate::backlog::Record;
-use crate::listing::{Item, OddKind};
+use super::news::News;
+use super::report::LeftOut;
+use super::shared::Shared;
+use crate::item::{Item, OddKind};
 use crate::place::{Place, TreePath};
-
-/// Why a name of this program's own files is passed over, wherever the tree is: such a file is none yet, and at the target
-/// it would be taken for a copy that was begun there.
-const UNFINISHED: &str = "gridlane keeps its name for copies that are not complete";
-
-/// A file or directory that waits for its turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Job {
-    /// Number of the root that it is below.
-    pub(super) root: u32,
-    /// Where below it.
-    pub(super) path: TreePath,
-    /// A file's size, when the listing told.
-    pub(super) size_bytes: Option<u64>,
-    /// When it was last changed, when the listing told.
-    pub(super) modified: Option<SystemTime>,
-}
-
-/// Something that was found.
-#[derive(Debug)]
-pub(super) enum Found {
-    File(Job),
-    Directory(Job),
-    LeftOut { job: Job, why: &'static str },
-    Failed { job: Job, is_directory: bool, error: Error },
-}
 
 /// Lists one directory and tells what is in it. One that breaks off is listed again: else a lost connection would cost all
 /// that is below it.
@@ -147,7 +121,7 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
     };
     let bare = Job { root: directory.root, path: path.clone(), size_bytes: None, modified: None };
     if is_unfinished {
-        return Some(Found::LeftOut { job: bare, why: UNFINISHED });
+        return Some(Found::LeftOut { job: bare, why: LeftOut::Unfinished });
     }
     Some(match item {
         Item::Entry(entry) if is_directory => Found::Directory(job(&entry)),
@@ -162,11 +136,10 @@ fn of_item(shared: &Shared, directory: &Job, source: &Place, item: Item) -> Opti
                 Err(error) => Found::Failed { job: bare, is_directory: false, error },
             }
         }
-        Item::Odd { kind: OddKind::Link, .. } => Found::LeftOut {
-            job: bare,
-            why: "it is a symbolic link (--links follow copies what it leads to)",
-        },
-        Item::Odd { kind: OddKind::Special(what), .. } => Found::LeftOut { job: bare, why: what },
+        Item::Odd { kind: OddKind::Link, .. } => Found::LeftOut { job: bare, why: LeftOut::Link },
+        Item::Odd { kind: OddKind::Special(what), .. } => {
+            Found::LeftOut { job: bare, why: LeftOut::Special(what) }
+        }
         Item::Odd { kind: OddKind::Unknown(error), .. } => {
             Found::Failed { job: bare, is_directory: false, error }
         }
@@ -180,7 +153,7 @@ fn not_local() -> Error {
 
 enum Target {
     Entry(Entry),
-    Special(&'static str),
+    Special(LeftOut),
 }
 
 /// What a link of this machine, in the directory `below` of a tree, leads to.
@@ -189,7 +162,7 @@ fn follow(link: &Path, below: &TreePath) -> Result<Target> {
         |cause: &std::io::Error| Error::local_io("cannot follow the link", cause).endpoint(link.display());
     let meta = fs::metadata(link).map_err(|cause| failed(&cause))?;
     if !meta.is_file() && !meta.is_dir() {
-        return Ok(Target::Special("it is a link to what is no file"));
+        return Ok(Target::Special(LeftOut::LinkToNoFile));
     }
     if meta.is_dir() {
         // A directory above, under whatever name it was reached, has the same number.
@@ -254,14 +227,12 @@ fn of_name(shared: &Shared, job: Job, is_directory: bool) -> Found {
                 Err(error) => failed(job, error),
             }
         }
-        Ok(meta) if meta.is_symlink() => {
-            Found::LeftOut { job, why: "it is a symbolic link (--links follow copies what it leads to)" }
-        }
+        Ok(meta) if meta.is_symlink() => Found::LeftOut { job, why: LeftOut::Link },
         Ok(meta) if meta.is_dir() => failed(job, directory_without_slash(&path)),
         Ok(meta) if meta.is_file() => {
             Found::File(Job { size_bytes: Some(meta.len()), modified: meta.modified().ok(), ..job })
         }
-        Ok(_) => Found::LeftOut { job, why: "it is no regular file" },
+        Ok(_) => Found::LeftOut { job, why: LeftOut::NoFile },
     }
 }
 
@@ -270,58 +241,4 @@ fn directory_without_slash(path: &Path) -> Error {
         .fault(Fault::Caller)
         .endpoint(path.display())
         .hint("in a list, a slash at the end of its name says so")
-}
-
-impl Record for Job {
-    fn write(&self, to: &mut Vec<u8>) {
-        let since = self.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        to.extend_from_slice(&self.root.to_le_bytes());
-        to.extend_from_slice(&self.size_bytes.unwrap_or(u64::MAX).to_le_bytes());
-        to.extend_from_slice(&since.map_or(u64::MAX, |since| since.as_secs()).to_le_bytes());
-        to.extend_from_slice(&since.map_or(0, |since| since.subsec_nanos()).to_le_bytes());
-        // A path is at most 4095 bytes.
-        to.extend_from_slice(&(self.path.as_bytes().len() as u32).to_le_bytes());
-        to.extend_from_slice(self.path.as_bytes());
-    }
-
-    fn read(from: &mut &[u8]) -> Option<Job> {
-        fn number<const N: usize>(from: &mut &[u8]) -> Option<[u8; N]> {
-            let (number, rest) = from.split_first_chunk()?;
-            *from = rest;
-            Some(*number)
-        }
-        let root = u32::from_le_bytes(number(from)?);
-        let size_bytes = Some(u64::from_le_bytes(number(from)?)).filter(|size| *size != u64::MAX);
-        let seconds = u64::from_le_bytes(number(from)?);
-        let nanos = u32::from_le_bytes(number(from)?);
-        let modified = match seconds {
-            u64::MAX => None,
-            seconds => UNIX_EPOCH.checked_add(Duration::new(seconds, nanos)),
-        };
-        let length = u32::from_le_bytes(number(from)?) as usize;
-        let (path, rest) = from.split_at_checked(length)?;
-        *from = rest;
-        Some(Job { root, path: TreePath::from_checked(path.to_vec()), size_bytes, modified })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jobs_survive_the_way_through_a_file() {
-        let path = TreePath::parse(b"a/\xff\n").unwrap();
-        let time = UNIX_EPOCH + Duration::new(1_700_000_000, 5);
-        for (size_bytes, modified) in [(None, None), (Some(0), Some(UNIX_EPOCH)), (Some(7 << 40), Some(time))]
-        {
-            let job = Job { root: 3, path: path.clone(), size_bytes, modified };
-            let mut bytes = Vec::new();
-            job.write(&mut bytes);
-            let mut rest = &bytes[..];
-            assert_eq!(Job::read(&mut rest), Some(job));
-            assert!(rest.is_empty());
-            assert_eq!(Job::read(&mut &bytes[..bytes.len() - 1]), None);
-        }
-    }
 }

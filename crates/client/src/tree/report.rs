@@ -1,6 +1,7 @@
 //! How far a tree is, and how it ended.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result};
@@ -11,6 +12,50 @@ use crate::place::TreePath;
 const RATE_OVER: Duration = Duration::from_secs(5);
 /// How often what was moved is remembered for it.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Why a file was not copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// It is at the target, of the same size and not older.
+    UpToDate,
+    /// Its name is one of this program's own, wherever the tree is: such a file is none yet, and at the target it would be
+    /// taken for a copy that was begun there.
+    Unfinished,
+    /// It is a symbolic link, and links are not followed.
+    Link,
+    /// It is a link to what is no file.
+    LinkToNoFile,
+    /// It is no regular file.
+    NoFile,
+    /// It is no file; what it is.
+    Special(&'static str),
+}
+
+impl LeftOut {
+    /// The name used in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            LeftOut::UpToDate => "up_to_date",
+            LeftOut::Unfinished => "unfinished",
+            LeftOut::Link => "link",
+            LeftOut::LinkToNoFile => "link_to_no_file",
+            LeftOut::NoFile | LeftOut::Special(_) => "no_file",
+        }
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LeftOut::UpToDate => "it is there, of the same size and not older",
+            LeftOut::Unfinished => "gridlane keeps its name for copies that are not complete",
+            LeftOut::Link => "it is a symbolic link",
+            LeftOut::LinkToNoFile => "it is a link to what is no file",
+            LeftOut::NoFile => "it is no regular file",
+            LeftOut::Special(what) => what,
+        })
+    }
+}
 
 /// How far a tree is.
 #[derive(Clone, Debug, Default)]

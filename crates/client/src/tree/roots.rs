@@ -8,7 +8,6 @@ use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::listing::EntryKind;
 use tokio::task::JoinSet;
 
-use super::Root;
 use crate::listing::Lister;
 use crate::place::{Place, TreePath};
 
@@ -21,6 +20,24 @@ pub struct Roots {
     pub target: Place,
     /// Whether that is there already.
     pub target_exists: bool,
+}
+
+/// A file or tree that is copied.
+#[derive(Clone, Debug)]
+pub struct Root {
+    /// Where it is; with several, each has all of it. The first says what there is.
+    pub sources: Vec<Place>,
+    /// What it is called below the target; the root's own path for the target itself.
+    pub prefix: TreePath,
+    /// Whether it is a tree.
+    pub is_directory: bool,
+}
+
+impl Root {
+    /// The path below the target of what is at `path` of this root.
+    pub(super) fn target(&self, path: &TreePath) -> Result<TreePath> {
+        path.names().try_fold(self.prefix.clone(), |target, name| target.child(name))
+    }
 }
 
 /// Turns what was typed into roots.

@@ -10,20 +10,27 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{
     BACKLOG_FILES_MAX, TREE_DEPTH_MAX, TREE_FAILURES_ALIKE_MAX, TREE_LISTINGS_MAX, TREE_PARALLEL_MAX,
 };
-use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_engine::small::{SmallEnd, SmallEnds};
 use gridlane_peer::descriptors::Descriptors;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-use super::decide::Action;
 use super::directories::Directories;
-use super::file::{End, Shared, TimeKept, Turn};
-use super::find::{self, Found, Job};
-use super::report::{ActiveFile, Rates, TreeReport, TreeSnapshot};
+use super::event::{About, TreeEvent, TreeObserver};
+use super::file::{End, Turn};
+use super::find;
+use super::job::{Found, Job};
+use super::names::{FailedList, NameList};
+use super::news::{News, Note};
+use super::report::{ActiveFile, LeftOut, Rates, TreeReport, TreeSnapshot};
+use super::shared::Shared;
 use super::small::Small;
-use super::{FailedList, NameList, TreeEvent, TreeObserver, TreeSpec};
+use super::spec::TreeSpec;
 use crate::backlog::{Backlog, Order};
+use crate::copies::file::{Rules, TimeKept};
+use crate::copies::rules::Action;
+use crate::credentials::LastingWatch;
 use crate::listing::Lister;
 use crate::place::TreePath;
 
@@ -35,20 +42,6 @@ const NEWS_MAX: usize = 16;
 const BEGUN_AT_ONCE_MAX: usize = 64;
 /// Files that are shown while they are copied.
 const SHOWN_MAX: usize = 4;
-
-/// What tasks tell the run.
-pub(super) enum News {
-    Found(Vec<Found>),
-    Noted(Note),
-}
-
-/// Something about a file that is being copied.
-pub(super) struct Note {
-    pub(super) name: TreePath,
-    pub(super) url: Option<String>,
-    pub(super) state: &'static str,
-    pub(super) error: Option<Error>,
-}
 
 /// A task that finds things.
 enum Finder {
@@ -115,6 +108,7 @@ struct Run<'a> {
     /// Why the rest was not tried.
     given_up: Option<Error>,
     begun: Instant,
+    watch: LastingWatch,
     rates: Rates,
     found_bytes: u64,
     /// Bytes of found files that are not going to come: they failed, or are there.
@@ -132,6 +126,8 @@ pub async fn copy_tree(
 ) -> TreeReport {
     let (tell, news) = mpsc::channel(NEWS_MAX);
     let roots = spec.roots;
+    let limit = spec.options.limit.as_ref().map(|limit| limit.bytes_per_s());
+    let watch = LastingWatch::new(spec.lasting, limit);
     let directories = Directories::new(roots.target.clone(), roots.target_exists, lister.client().clone());
     let shared = Shared {
         lister,
@@ -140,10 +136,8 @@ pub async fn copy_tree(
         directories,
         filter: spec.filter,
         options: spec.options,
-        existing: spec.existing,
-        preserve_times: spec.preserve_times,
+        rules: Rules { existing: spec.existing, preserve_times: spec.preserve_times, dry_run: spec.dry_run },
         follow_links: spec.follow_links,
-        dry_run: spec.dry_run,
         has_names: spec.names.is_some(),
     };
     let begun = Instant::now();
@@ -176,6 +170,7 @@ pub async fn copy_tree(
         too_deep: 0,
         given_up: None,
         begun,
+        watch,
         rates: Rates::new(begun),
         found_bytes: 0,
         settled_bytes: 0,
@@ -307,7 +302,7 @@ impl Run<'_> {
             Ok(name) => name,
             Err(error) => return self.fail(&job, false, &error),
         };
-        if !self.shared.dry_run && !is_told {
+        if !self.shared.rules.dry_run && !is_told {
             self.observer.event(&TreeEvent::FileStarted { name: &name, size_bytes: job.size_bytes });
         }
         let done_bytes = Arc::new(AtomicU64::new(0));
@@ -327,9 +322,9 @@ impl Run<'_> {
     fn take(&mut self, news: News) -> Result<()> {
         match news {
             News::Found(found) => found.into_iter().try_for_each(|one| self.found(one)),
-            News::Noted(Note { name, url, state, error }) => {
+            News::Noted(Note { name, url, about, error }) => {
                 let (url, error) = (url.as_deref(), error.as_ref());
-                self.observer.event(&TreeEvent::Noted { name: &name, url, state, error });
+                self.observer.event(&TreeEvent::Noted { name: &name, url, about, error });
                 Ok(())
             }
         }
@@ -345,7 +340,7 @@ impl Run<'_> {
             Found::LeftOut { job, why } => {
                 self.report.left_out += 1;
                 let name = self.name(&job);
-                self.observer.event(&TreeEvent::Skipped { name: &name, why, is_there: false });
+                self.observer.event(&TreeEvent::Skipped { name: &name, why });
                 Ok(())
             }
             Found::Failed { job, is_directory, error } => self.fail(&job, is_directory, &error),
@@ -422,16 +417,15 @@ impl Run<'_> {
                 self.found_bytes = (self.found_bytes + report.done_bytes).saturating_sub(size_bytes);
                 if let TimeKept::No(error) = &time_kept {
                     self.report.times_lost += 1;
-                    let (state, error) = ("time", Some(error));
-                    self.observer.event(&TreeEvent::Noted { name: &name, url: None, state, error });
+                    let (about, error) = (About::Time, Some(error));
+                    self.observer.event(&TreeEvent::Noted { name: &name, url: None, about, error });
                 }
                 self.observer.event(&TreeEvent::FileDone { name: &name, report: &report });
             }
             End::ThereAlready => {
                 self.report.there_already += 1;
                 self.settled_bytes += size_bytes;
-                let why = "it is there, of the same size and not older";
-                self.observer.event(&TreeEvent::Skipped { name: &name, why, is_there: true });
+                self.observer.event(&TreeEvent::Skipped { name: &name, why: LeftOut::UpToDate });
             }
             End::Would { action, sources, target, size_bytes } => {
                 let (sources, target) = (&sources[..], &target);
@@ -482,9 +476,9 @@ impl Run<'_> {
             && !failed.add(&job.path, is_directory)?
         {
             let message = "its name has a line break and is not in the list of what failed";
-            let error = Error::new(ErrorKind::Unsupported, message).hint("with -0 names may have them");
-            let (state, error) = ("unlisted", Some(&error));
-            self.observer.event(&TreeEvent::Noted { name: &name, url: None, state, error });
+            let error = Error::new(ErrorKind::Unsupported, message).hint(Hint::SeparateByNul);
+            let (about, error) = (About::Unlisted, Some(&error));
+            self.observer.event(&TreeEvent::Noted { name: &name, url: None, about, error });
         }
         Ok(())
     }
@@ -505,6 +499,9 @@ impl Run<'_> {
 
     fn tick(&mut self) {
         let snapshot = self.snapshot();
+        if let Some(warning) = self.watch.needs(snapshot.found_bytes.saturating_sub(snapshot.done_bytes)) {
+            self.observer.event(&TreeEvent::Warning(&warning));
+        }
         self.observer.event(&TreeEvent::Progress(&snapshot));
     }
 
@@ -578,8 +575,8 @@ fn given_up(last: &Error) -> Error {
         last.message()
     );
     let error = Error::new(last.kind(), message).fault(last.whose_fault()).retryable(last.is_retryable());
-    let error = match last.hint_text() {
-        Some(hint) => error.hint(hint),
+    let error = match last.advice() {
+        Some(hint) => error.hint(hint.clone()),
         None => error,
     };
     match last.endpoint_text() {
@@ -593,7 +590,7 @@ fn exists(target: &Url) -> Error {
     Error::new(ErrorKind::Precondition, "it exists")
         .fault(Fault::Caller)
         .endpoint(target)
-        .hint("--update leaves what is up to date, --force replaces it")
+        .hint(Hint::UpdateOrReplace)
 }
 
 fn defect(cause: &JoinError) -> Error {

@@ -13,8 +13,8 @@ use std::time::SystemTime;
 use gridlane_core::limits::TREE_LISTINGS_MAX;
 use gridlane_engine::small::{Directory, SmallEnds, SmallFile, SmallFiles};
 
-use super::file::Shared;
-use super::find::Job;
+use super::job::Job;
+use super::shared::Shared;
 use crate::place::{Place, TreePath};
 
 /// The small files of a tree that are under way.
@@ -34,7 +34,7 @@ impl Small {
     pub(super) fn new(shared: &Arc<Shared>) -> Option<Small> {
         let Place::Local(target) = &shared.target else { return None };
         let has_remote = shared.roots.iter().any(|root| matches!(&root.sources[..], [Place::Remote(_)]));
-        if shared.dry_run || !has_remote {
+        if shared.rules.dry_run || !has_remote {
             return None;
         }
         Some(Small {
@@ -77,7 +77,7 @@ impl Small {
         let [source @ Place::Remote(_)] = &self.shared.roots[job.root as usize].sources[..] else {
             return None;
         };
-        let modified: Option<SystemTime> = match self.shared.preserve_times {
+        let modified: Option<SystemTime> = match self.shared.rules.preserve_times {
             true => Some(job.modified?),
             false => None,
         };

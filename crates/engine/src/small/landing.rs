@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use super::{Origin, Shared, SmallEnd, SmallEnds, SmallFile};
-use crate::events::{Report, SourceReport};
+use crate::events::{Limit, Report, SourceReport, State};
 use crate::verdict::Basis;
 
 /// A sync, or a write, that takes longer waited for a device.
@@ -224,7 +224,7 @@ impl Told {
         let seconds = self.took.as_secs_f64();
         let source = SourceReport {
             url: self.url,
-            state: "active",
+            state: State::Active,
             bytes: self.size_bytes,
             received_bytes: self.size_bytes,
             rate_best_bytes_per_s: None,
@@ -243,7 +243,7 @@ impl Told {
             seconds,
             bound_s: None,
             bound_from: "unknown: not every source was active for a second".into(),
-            limited_by: "start-up: connecting and the first round trips".into(),
+            limited_by: Limit::StartUp,
             verified: self.is_verified.then_some(Basis::Sources { agreeing: 1, said: 1, named: 1 }),
             verified_with: self.checksum.as_ref().filter(|_| self.is_verified).map(Checksum::kind),
             checksum: self.checksum,

@@ -14,15 +14,12 @@ use gridlane_core::limits::{
     BODY_STALL_MAX, ERROR_BODY_BYTES_MAX, REDIRECTS_MAX, SMALL_UPLOAD_BYTES_MAX,
     SMALL_UPLOAD_BYTES_PER_S_MIN, UPLOAD_ANSWER_MAX,
 };
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hasher, Hint, Result, Url};
 use gridlane_peer::awake::timeout;
 use gridlane_peer::http::{Client, Connection, Purpose, REASON_MAX, Request, Response, Sent};
 
 /// How long a server may think about `Expect` before the body is sent anyway.
 const CONTINUE_MAX: Duration = Duration::from_secs(2);
-
-/// What to do about a server that is slower than it may be.
-const LONGER: &str = "try again later, or with a longer --timeout";
 
 /// What a server says to the head of a PUT.
 enum Invited {
@@ -186,7 +183,7 @@ impl Upload {
             Ok(Sent::Answered) => None,
             Err(error) if error.kind() == ErrorKind::Timeout => {
                 self.state = State::Over;
-                return Err(error.hint(LONGER).endpoint(&self.url));
+                return Err(error.hint(Hint::WaitLonger).endpoint(&self.url));
             }
             // It may have said why before it closed the connection.
             Err(error) => Some(error),
@@ -213,7 +210,9 @@ impl Upload {
                             "no answer within {} s after the last byte",
                             self.answer_max.as_secs_f64()
                         );
-                        return Err(Error::new(ErrorKind::Timeout, message).hint(LONGER).endpoint(&self.url));
+                        return Err(Error::new(ErrorKind::Timeout, message)
+                            .hint(Hint::WaitLonger)
+                            .endpoint(&self.url));
                     }
                 };
                 (connection, response)
@@ -227,7 +226,7 @@ impl Upload {
                 let answer_max = (self.answer_max + body).min(self.answer_max.max(UPLOAD_ANSWER_MAX));
                 let exchange = self.client.exchange_for(&request, Purpose::Upload, answer_max).await;
                 let exchange = exchange.map_err(|error| match error.kind() {
-                    ErrorKind::Timeout if error.hint_text().is_none() => error.hint(LONGER),
+                    ErrorKind::Timeout if error.advice().is_none() => error.hint(Hint::WaitLonger),
                     _ => error,
                 })?;
                 self.url = exchange.url;
@@ -267,7 +266,5 @@ impl Upload {
 }
 
 fn already_there() -> Error {
-    Error::new(ErrorKind::Precondition, "the file exists")
-        .fault(Fault::Caller)
-        .hint("replace it with --force")
+    Error::new(ErrorKind::Precondition, "the file exists").fault(Fault::Caller).hint(Hint::Replace)
 }

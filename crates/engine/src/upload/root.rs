@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use gridlane_core::checksum::Hasher;
 use gridlane_core::limits::SMALL_UPLOAD_BYTES_MAX;
-use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
+use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_peer::root::Client;
 use gridlane_xrd::PathId;
 use gridlane_xrd::answer::StatText;
@@ -170,10 +170,7 @@ impl Upload {
             }
             _ => "the file exists",
         };
-        Error::new(ErrorKind::Precondition, what)
-            .fault(Fault::Caller)
-            .hint("replace it with --force")
-            .endpoint(&self.url)
+        Error::new(ErrorKind::Precondition, what).fault(Fault::Caller).hint(Hint::Replace).endpoint(&self.url)
     }
 
     fn is_directory(&self) -> Error {

@@ -9,7 +9,7 @@ use crate::support;
 use std::time::Duration;
 
 use gridlane_core::{Checksum, ErrorKind};
-use gridlane_engine::{Basis, CopySpec, Options, TargetSpec};
+use gridlane_engine::{Basis, CopySpec, Options, State, TargetSpec};
 use script::{Reply, Scripted, answer};
 use support::{Faults, Numbers, Site, copy_quietly, noise, target_dir};
 
@@ -63,8 +63,8 @@ async fn two_liars_of_three_do_not_pass_a_known_checksum() {
     assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes);
     let states: Vec<_> = outcome.report.sources.iter().map(|source| source.state).collect();
     // A liar whose right bytes were enough for its part did no harm, and is not named.
-    assert!(states[0] == "wrong" || states[2] == "wrong", "nobody is named: {states:?}");
-    assert_ne!(states[1], "wrong");
+    assert!(states[0] == State::Wrong || states[2] == State::Wrong, "nobody is named: {states:?}");
+    assert_ne!(states[1], State::Wrong);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -139,8 +139,8 @@ async fn a_liar_that_dies_is_still_doubted() {
         assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
         assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes);
         let states: Vec<_> = outcome.report.sources.iter().map(|source| source.state).collect();
-        assert_eq!(states[0], "wrong", "seed {seed}");
-        assert_ne!(states[1], "wrong", "seed {seed}: the honest one is not accused");
+        assert_eq!(states[0], State::Wrong, "seed {seed}");
+        assert_ne!(states[1], State::Wrong, "seed {seed}: the honest one is not accused");
     }
 }
 
@@ -170,7 +170,7 @@ async fn one_replica_of_another_size_never_wins_whatever_it_does_first() {
         let outcome = copy_quietly(spec(&sites, &dir)).await;
         assert!(outcome.result.is_ok(), "seed {seed}: {:?}", outcome.result);
         assert!(std::fs::read(dir.path().join("f")).unwrap() == bytes, "seed {seed}");
-        assert_eq!(outcome.report.sources[0].state, "wrong", "seed {seed}");
+        assert_eq!(outcome.report.sources[0].state, State::Wrong, "seed {seed}");
     }
 }
 
@@ -212,5 +212,5 @@ async fn nobody_waits_for_the_only_source_when_it_wants_to_be_asked_tomorrow() {
     let error = copy_quietly(spec).await.result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     assert_eq!(error.wait(), Some(Duration::from_secs(100_000)));
-    assert!(error.hint_text().unwrap().contains("100000 s"), "{error}");
+    assert!(error.advice().unwrap().to_string().contains("100000 s"), "{error}");
 }

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use gridlane_core::Url;
-use gridlane_engine::{CopySpec, Event, Observer, Options, TargetSpec, copy};
+use gridlane_engine::{CopySpec, Event, Observer, Options, State, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -15,13 +15,13 @@ use tokio::net::TcpListener;
 /// When which state of a source was told.
 struct Heard {
     begun: Instant,
-    states: Vec<(Duration, &'static str, bool)>,
+    states: Vec<(Duration, State, bool)>,
 }
 
 impl Observer for Heard {
     fn event(&mut self, event: &Event<'_>) {
         if let Event::Source { state, error, .. } = event {
-            self.states.push((self.begun.elapsed(), state, error.is_some()));
+            self.states.push((self.begun.elapsed(), *state, error.is_some()));
         }
     }
 }
@@ -81,7 +81,7 @@ async fn a_killed_source_is_told_of_at_once() {
     assert!(outcome.result.is_err());
     let (killed_at, ended_at) = (killed.await.unwrap().duration_since(begun), begun.elapsed());
     let (at, state, has_reason) = *heard.states.first().unwrap();
-    assert!(matches!(state, "probation" | "dead") && has_reason, "{:?}", heard.states);
+    assert!(matches!(state, State::Probation | State::Dead) && has_reason, "{:?}", heard.states);
     // Two more attempts, one and two seconds later, come before the end: what is told before the first of them is at once, also on
     // a machine that is busy.
     let tries = ended_at.saturating_sub(killed_at);
@@ -102,6 +102,6 @@ async fn a_silent_source_is_told_of_before_it_is_given_up() {
     assert!(outcome.result.is_err());
     let (at, state, has_reason) = *heard.states.first().unwrap();
     // That it is the first that is told says that it came before the end.
-    assert_eq!((state, has_reason), ("suspect", true), "{:?}", heard.states);
+    assert_eq!((state, has_reason), (State::Suspect, true), "{:?}", heard.states);
     assert!(at >= Duration::from_secs(1), "{:?}", heard.states);
 }

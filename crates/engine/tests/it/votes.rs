@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::checksum::adler32;
 use gridlane_core::{Checksum, ChecksumKind, ErrorKind, Hasher, Url};
 use gridlane_dav::digest;
-use gridlane_engine::{Basis, CopySpec, Event, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_engine::{Basis, CopySpec, Event, Observer, Options, Outcome, State, TargetSpec, copy};
 use gridlane_net::Dialer;
 use gridlane_net::tls::Trust;
 use gridlane_peer::Client;
@@ -171,7 +171,7 @@ async fn two_honest_replicas_outvote_a_liar_that_was_done_before_they_answered()
                 let Some(Basis::Sources { agreeing: 2, named: 3, .. }) = outcome.report.verified else {
                     panic!("{:?}", outcome.report.verified)
                 };
-                assert_eq!(outcome.report.sources[place].state, "wrong");
+                assert_eq!(outcome.report.sources[place].state, State::Wrong);
             }
         }
     }
@@ -318,7 +318,7 @@ async fn bytes_that_must_be_compared_and_cannot_be_never_become_visible() {
     assert!(outcome.result.unwrap_err().message().contains("sha256") && !path.exists());
     let stream = TargetSpec::Stream(std::fs::File::create(dir.path().join("stream")).unwrap());
     let error = copied(&silent, &Gate::default(), stream, options()).await.result.unwrap_err();
-    assert!(error.hint_text().unwrap().contains("do not use"), "{error}");
+    assert!(error.advice().unwrap().to_string().contains("do not use"), "{error}");
     let outcome = copied(&[Replica::new(&bytes)], &Gate::default(), to_file(&path), options()).await;
     assert!(outcome.result.is_ok(), "{:?}", outcome.result);
     assert!(std::fs::read(&path).unwrap() == bytes);
@@ -537,7 +537,7 @@ async fn what_an_earlier_run_has_left_is_kept_where_its_key_cannot_be_read() {
         match outcome.result {
             Err(error) => {
                 assert!(is_locked && error.kind() == ErrorKind::LocalIo, "{error}");
-                assert!(error.hint_text().unwrap().contains("XDG_STATE_HOME"), "{error}");
+                assert!(error.advice().unwrap().to_string().contains("XDG_STATE_HOME"), "{error}");
             }
             Ok(()) => assert!(!is_locked && outcome.report.resumed_bytes > 0),
         }

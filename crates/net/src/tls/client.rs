@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_auth::x509::Name;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, ErrorKind, Fault, Result};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Result};
 use rustls::client::ResolvesClientCert;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -195,8 +195,7 @@ fn untrusted(why: &CertificateError) -> Error {
             denied(format!("by this machine's clock it is valid only in {}", apart())).hint(clock)
         }
         CertificateError::UnknownIssuer => {
-            denied("nobody who is trusted here made it (UnknownIssuer)".to_owned())
-                .hint("name its authority: --ca FILE, or the directory of authorities with X509_CERT_DIR")
+            denied("nobody who is trusted here made it (UnknownIssuer)".to_owned()).hint(Hint::NameAuthority)
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
             let (found, more) = (presented.len().min(NAMES_TOLD), presented.len().saturating_sub(NAMES_TOLD));
@@ -219,10 +218,9 @@ fn untrusted(why: &CertificateError) -> Error {
                 }
                 why => why,
             };
-            denied(why).hint("name its authority with --ca FILE, or fix the server's certificate")
+            denied(why).hint(Hint::NameAuthorityOrMend)
         }
-        other => denied(other.to_string())
-            .hint("name its authority with --ca FILE, or fix the server's certificate"),
+        other => denied(other.to_string()).hint(Hint::NameAuthorityOrMend),
     }
 }
 
@@ -240,28 +238,25 @@ fn rejected(alert: AlertDescription) -> Option<Error> {
             return Some(
                 Error::new(ErrorKind::Denied, "the server wants a certificate from us")
                     .fault(Fault::Caller)
-                    .hint("make a proxy (voms-proxy-init), or name one with --cert FILE"),
+                    .hint(Hint::NameCertificate),
             );
         }
-        Alert::CertificateExpired => (
-            "it has expired".to_owned(),
-            "renew it; or this machine's clock or the server's is wrong (gridlane doctor URL)",
-        ),
-        Alert::CertificateRevoked => ("it was revoked".to_owned(), "get a new one"),
+        Alert::CertificateExpired => ("it has expired".to_owned(), Hint::RenewOrSetClock),
+        Alert::CertificateRevoked => ("it was revoked".to_owned(), "get a new one".into()),
         Alert::UnknownCA => (
             "it does not know its authority".to_owned(),
-            "is the chain whole, and does the server take proxies? Else ask whoever runs it",
+            "is the chain whole, and does the server take proxies? Else ask whoever runs it".into(),
         ),
         // A handshake's signature, never a record's (that is bad_record_mac): an authority of the same name.
         Alert::DecryptError => (
             "a signature of its chain is not that of the authority that it knows".to_owned(),
-            "is it of the right authority? Else ask whoever runs the server",
+            "is it of the right authority? Else ask whoever runs the server".into(),
         ),
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
         | Alert::CertificateUnknown
         | Alert::AccessDenied => {
-            (format!("{alert:?}"), "ask whoever runs the server why; does it take proxies?")
+            (format!("{alert:?}"), "ask whoever runs the server why; does it take proxies?".into())
         }
         _ => return None,
     };
@@ -315,7 +310,7 @@ mod tests {
         let expired = CertificateError::ExpiredContext { time: at(7600), not_after: at(400) };
         let error = of(rustls::Error::InvalidCertificate(expired));
         assert!(error.message().contains("expired 2 h 00 min ago"), "{error}");
-        assert!(error.hint_text().unwrap().contains("clock"), "{error}");
+        assert!(error.advice().unwrap().to_string().contains("clock"), "{error}");
         let early = CertificateError::NotValidYetContext { time: at(0), not_before: at(90) };
         assert!(of(rustls::Error::InvalidCertificate(early)).message().contains("only in 90 s"));
         let wants = of(rustls::Error::AlertReceived(AlertDescription::CertificateRequired));

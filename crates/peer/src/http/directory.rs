@@ -6,7 +6,7 @@
 //! page that no server tells from a file (`/report`, answered as HTML) is a file.
 
 use gridlane_core::limits::{DIRECTORY_ANSWER_MAX, IO_BYTES};
-use gridlane_core::{Error, ErrorKind, Fault, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Hint, Url};
 use gridlane_dav::listing::EntryKind;
 use gridlane_dav::property::LiveProperty;
 use gridlane_dav::{MultistatusReader, PropfindRequest, ResponseHead};
@@ -21,10 +21,7 @@ const PAGES: [&str; 4] = [".html", ".htm", ".xhtml", ".shtml"];
 
 /// The error for a directory where a file was asked for.
 pub fn is_directory(url: &Url) -> Error {
-    Error::new(ErrorKind::Usage, "it is a directory")
-        .fault(Fault::Caller)
-        .endpoint(url)
-        .hint("copy it with -r (`gridlane cp -r`); `gridlane ls` lists it")
+    Error::new(ErrorKind::Usage, "it is a directory").fault(Fault::Caller).endpoint(url).hint(Hint::CopyTree)
 }
 
 /// Whether an answer sends to the same path with a slash. Where it would lead does not matter: many a server

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::format_seconds;
-use gridlane_core::{Error, Result, Scheme, Secret, Speaks, Url};
+use gridlane_core::{Error, Hint, Result, Scheme, Secret, Speaks, Url};
 use gridlane_dav::ResponseHead;
 use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
@@ -146,35 +146,23 @@ pub(super) fn error(head: &ResponseHead, said: &str, url: &Url, shown: &Shown, n
     let is_unknown = head.status.code() == 401;
     let hint = match &shown.what {
         What::NotInClear => {
-            "a token or a certificate is shown over TLS only: write https:// if the server speaks it".to_owned()
+            "a token or a certificate is shown over TLS only: write https:// if the server speaks it".into()
         }
-        What::KeptOfUrl => "a password is sent over TLS only: write https:// if the server speaks it".to_owned(),
-        What::NotThere => format!(
-            "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
-        ),
+        What::KeptOfUrl => "a password is sent over TLS only: write https:// if the server speaks it".into(),
+        What::NotThere => Hint::ForwardCredentials { host: host.to_owned() },
         What::Nothing if challenge.wants_only("basic") => {
-            "it takes a user and password: https://USER:PASSWORD@HOST/…".to_owned()
+            "it takes a user and password: https://USER:PASSWORD@HOST/…".into()
         }
-        What::Nothing => {
-            "get a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what is found"
-                .to_owned()
-        }
-        What::OfUrl if is_unknown => "check what is in the URL: has it expired, is it for this server?".to_owned(),
-        What::Token(_) if is_unknown => {
-            "has it expired, or is it for another audience? gridlane doctor shows what is in it".to_owned()
-        }
-        What::Certificate(_) if is_unknown => {
-            "does the server trust who made it, and is it still valid (gridlane doctor)? Else ask whoever runs the server"
-                .to_owned()
-        }
-        What::Token(_) => {
-            "do its scopes cover this path? gridlane doctor shows them; else ask whoever runs the server".to_owned()
-        }
+        What::Nothing => Hint::GetCredentials,
+        What::OfUrl if is_unknown => "check what is in the URL: has it expired, is it for this server?".into(),
+        What::Token(_) if is_unknown => Hint::CheckToken,
+        What::Certificate(_) if is_unknown => Hint::CheckCertificate,
+        What::Token(_) => Hint::CheckScopes,
         What::Certificate(_) => {
             "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access"
-                .to_owned()
+                .into()
         }
-        What::OfUrl => "ask whoever runs the server for access".to_owned(),
+        What::OfUrl => "ask whoever runs the server for access".into(),
     };
     error.hint(hint)
 }
@@ -382,13 +370,13 @@ mod tests {
         let hint = |credentials: &Credentials, origin: &Url, at: &Url| {
             let shown = User::of(credentials, origin, at).shown(&Request::new("GET", at), None, None);
             let error = error(&head(401, ""), "", at, &shown, now());
-            format!("{}; {}", error.message(), error.hint_text().unwrap())
+            format!("{}; {}", error.message(), error.advice().unwrap())
         };
         let shown = hint(&credentials, &se, &se);
-        assert!(shown.contains("/c.pem") && shown.contains("trust who made it"), "{shown}");
+        assert!(shown.contains("/c.pem") && shown.contains("trust its authority"), "{shown}");
         assert!(hint(&credentials, &clear, &clear).contains("over TLS only"));
-        assert!(hint(&credentials, &se, &url("https://pool/f")).contains("--forward-credentials-to pool"));
-        assert!(hint(&Credentials::default(), &se, &se).contains("voms-proxy-init"));
+        assert!(hint(&credentials, &se, &url("https://pool/f")).contains("name pool as well"));
+        assert!(hint(&Credentials::default(), &se, &se).contains("get a token"));
         let open = url("https://ada:pw@se/f");
         assert!(hint(&credentials, &open, &open).contains("in the URL"));
         let clear = url("http://ada:pw@se/f");

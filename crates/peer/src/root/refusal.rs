@@ -1,6 +1,6 @@
 //! What was shown of who asks, and what a server that refuses it has said, in words.
 
-use gridlane_core::{Error, ErrorKind, Url};
+use gridlane_core::{Error, ErrorKind, Hint, Url};
 use gridlane_xrd::ErrorCode;
 use gridlane_xrd::answer::ErrorAnswer;
 
@@ -44,28 +44,21 @@ impl Shown<'_> {
                 .hint("check what is in the URL: has it expired, is it for this server?");
         }
         if !self.credentials.is_empty() && !self.may_show {
-            return error.more("nothing was shown to it of who asks").hint(format!(
-                "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
-            ));
+            return error
+                .more("nothing was shown to it of who asks")
+                .hint(Hint::ForwardCredentials { host: host.to_owned() });
         }
         match (&self.token, self.credentials.certificate()) {
-            (Some(token), _) if login.is_by_token => error.more(format!("it was shown {}", token.from)).hint(
-                "do its scopes cover this path? gridlane doctor shows them; else ask whoever runs the server",
-            ),
+            (Some(token), _) if login.is_by_token => error.more(format!("it was shown {}", token.from)).hint(Hint::CheckScopes),
             (None, Some(certificate)) if login.is_tls => {
                 error.more(format!("it was shown {certificate}")).hint(
                     "does it have the VO's attributes (voms-proxy-info -all)? Else ask whoever runs the server for access",
                 )
             }
             (Some(token), _) if login.is_tls => {
-                error.more(format!("it did not take {}", token.from)).hint(
-                    "has it expired, or is it for another audience? gridlane doctor shows what is in it",
-                )
+                error.more(format!("it did not take {}", token.from)).hint(Hint::CheckToken)
             }
-            (None, None) => error.more("nothing was shown to it of who asks").hint(
-                "show a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what \
-                 is found",
-            ),
+            (None, None) => error.more("nothing was shown to it of who asks").hint(Hint::ShowCredentials),
             _ => error.more("nothing was shown to it of who asks").hint(format!(
                 "a token or a certificate is shown over TLS only: use roots://{host}/… if the server speaks it"
             )),
@@ -74,18 +67,16 @@ impl Shown<'_> {
 
     /// A login that has failed, with the same.
     pub(super) fn login_error(&self, error: Error) -> Error {
-        if error.kind() != ErrorKind::Denied || error.hint_text().is_some() {
+        if error.kind() != ErrorKind::Denied || error.advice().is_some() {
             return error;
         }
         let host = self.at.host();
         match &self.token {
-            Some(token) => error.more(format!("it was shown {}", token.from)).hint(
-                "has it expired, or is it for another audience? gridlane doctor shows what is in it",
-            ),
-            None if !self.credentials.is_empty() && !self.may_show => error.hint(format!(
-                "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
-            )),
-            None => error.hint("show a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN"),
+            Some(token) => error.more(format!("it was shown {}", token.from)).hint(Hint::CheckToken),
+            None if !self.credentials.is_empty() && !self.may_show => {
+                error.hint(Hint::ForwardCredentials { host: host.to_owned() })
+            }
+            None => error.hint(Hint::ShowToken),
         }
     }
 }
@@ -120,20 +111,13 @@ mod tests {
             ),
             (&certificate, true, None, &at, login(true, false), ["shown /c.pem", "voms-proxy-info"]),
             (&certificate, true, None, &at, login(false, false), ["nothing was shown", "roots://se.example"]),
-            (
-                &certificate,
-                false,
-                None,
-                &at,
-                login(true, false),
-                ["nothing", "--forward-credentials-to se.example"],
-            ),
-            (&none, false, None, &at, login(true, false), ["nothing was shown", "voms-proxy-init"]),
+            (&certificate, false, None, &at, login(true, false), ["nothing", "name se.example as well"]),
+            (&none, false, None, &at, login(true, false), ["nothing was shown", "or a proxy"]),
             (&none, false, None, &with_authz, login(true, false), ["in the URL", "expired"]),
         ] {
             let shown = Shown { credentials, may_show, token: token.cloned(), at };
             let error = shown.error(&answer, login);
-            let text = format!("{}; {}", error.message(), error.hint_text().unwrap());
+            let text = format!("{}; {}", error.message(), error.advice().unwrap());
             assert!(words.iter().all(|word| text.contains(word)), "{words:?} in {text}");
             let is_told = token.is_some() && text.contains("asdfghjkl")
                 || text.contains("qwertyuiop") && at.has_secrets();

@@ -1,6 +1,6 @@
 //! What an error of XRootD's protocol means to somebody who wanted a file.
 
-use gridlane_core::{Error, ErrorKind, Fault};
+use gridlane_core::{Error, ErrorKind, Fault, Hint};
 use gridlane_xrd::answer::ErrorAnswer;
 use gridlane_xrd::{ErrorCode, Malformed};
 
@@ -56,7 +56,7 @@ pub fn status_error(answer: &ErrorAnswer) -> Error {
     let error = Error::new(kind, message).fault(fault);
     match answer.code {
         ErrorCode::NOT_FOUND => error.hint("check the path"),
-        ErrorCode::IS_DIRECTORY => error.hint("`gridlane ls` lists it, `gridlane cp -r` copies it"),
+        ErrorCode::IS_DIRECTORY => error.hint(Hint::ListOrCopyTree),
         ErrorCode::NOT_AUTHORIZED => error.hint("ask whoever runs the server for access"),
         ErrorCode::TLS_REQUIRED => error.hint("write roots:// instead of root://"),
         ErrorCode::NO_SPACE | ErrorCode::OVER_QUOTA => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use gridlane_core::{ErrorKind, Result, Secret, Url};
+use gridlane_core::{ErrorKind, Hint, Result, Secret, Url};
 use gridlane_net::{Dialer, tls::Trust};
 use gridlane_peer::root::{Answered, Client};
 use gridlane_peer::{Credentials, HostPattern, Token, TokenSource};
@@ -95,7 +95,7 @@ async fn nobody_sees_it_in_clear() {
     credentials.name(&site.url);
     let error = world.stat(&site.url).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied);
-    assert!(error.hint_text().unwrap().contains("roots://"), "{error}");
+    assert!(error.advice().unwrap().to_string().contains("roots://"), "{error}");
     assert_eq!(site.count("auth"), 0);
     let site = Site::start(b"x", plain(BOTH)).await;
     credentials.name(&site.url);
@@ -133,8 +133,8 @@ async fn a_server_that_another_one_leads_to_does_not_see_it() {
             _ => {
                 let error = world.stat(&first.url).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
-                let hint = error.hint_text().unwrap();
-                assert!(hint.contains("--forward-credentials-to 127.0.0.1"), "{hint}");
+                let expected = Hint::ForwardCredentials { host: "127.0.0.1".to_owned() };
+                assert_eq!(error.advice(), Some(&expected), "{error}");
             }
         }
         // Nobody has named it: it is led to by no one, and still sees nothing.

@@ -177,7 +177,7 @@ fn a_refused_upload_in_full_flight_still_learns_why() {
     client.send("PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n");
     client.send(noise(3_000_000, 7));
     let got = client.response(false);
-    got.assert_refused(Status::FORBIDDEN, "--allow-write");
+    got.assert_refused(Status::FORBIDDEN, "this export is read-only");
     assert!(client.is_ended());
 }
 

@@ -97,7 +97,7 @@ impl Wanted {
 
 /// Without whose fault it is: the row's name says what was tried, and the row that it failed.
 fn why(error: &Error) -> String {
-    match error.hint_text() {
+    match error.advice() {
         Some(hint) => format!("{}; {hint}", error.message()),
         None => error.message().to_owned(),
     }

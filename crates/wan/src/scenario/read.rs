@@ -465,8 +465,8 @@ fn event(text: &EventText, links: &[Link], packet_bytes_max: u32) -> Result<Even
 /// The same mistake, and where it is.
 fn at(place: impl Display, error: &Error) -> Error {
     let placed = Error::new(error.kind(), format!("{place}: {}", error.message())).fault(error.whose_fault());
-    match error.hint_text() {
-        Some(hint) => placed.hint(hint),
+    match error.advice() {
+        Some(hint) => placed.hint(hint.clone()),
         None => placed,
     }
 }

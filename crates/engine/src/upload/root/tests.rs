@@ -357,10 +357,7 @@ async fn what_is_not_begun_is_not_removed() {
     for size in [10, 2 * 1024 * 1024] {
         let mut upload = server.upload(false);
         let error = send(&mut upload, &content(size)).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.hint_text()),
-            (ErrorKind::Precondition, Some("replace it with --force"))
-        );
+        assert_eq!((error.kind(), error.advice()), (ErrorKind::Precondition, Some(&Hint::Replace)));
         upload.abandon().await;
         assert!(!server.ids().contains(&RequestId::RM));
     }
@@ -376,8 +373,8 @@ async fn a_missing_directory_is_named() {
     let error = send(&mut server.upload(false), b"x").await.unwrap_err();
     assert!(error.message().contains("//d/ is not there"), "{error}");
     assert_eq!(
-        (error.kind(), error.hint_text()),
-        (ErrorKind::Precondition, Some("make the directory first"))
+        (error.kind(), error.advice()),
+        (ErrorKind::Precondition, Some(&Hint::from("make the directory first")))
     );
 }
 

@@ -196,7 +196,7 @@ fn what_is_refused_and_with_what_words() {
         let message = refusal.message();
         assert!(message.contains(words), "{message:?} should say {words:?}");
         assert_eq!((refusal.kind(), refusal.whose_fault()), (ErrorKind::Usage, Fault::Caller), "{words}");
-        assert!(refusal.hint_text().is_some(), "{message:?} says nothing to do");
+        assert!(refusal.advice().is_some(), "{message:?} says nothing to do");
         assert!(!message.contains('\n') && message.len() < 400, "{message:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Whether files that the server goes by have changed since they were read.
+//! Whether files that a daemon goes by have changed since they were read.
 //!
 //! Looking is what works everywhere: certificates, lists and secrets are replaced by renaming files and by turning links
 //! round, on network file systems too, by programs that tell nobody. What has changed counts when it has stayed the same
@@ -27,16 +27,17 @@ const CHANGING_LOOKS_MAX: u32 = 20;
 const EXPORT_LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// What is looked at, and what was seen.
-#[derive(Default)]
-pub(super) struct Watch {
+#[derive(Debug, Default)]
+pub struct Watch {
     seen: HashMap<PathBuf, u64>,
     /// Directories that are served: what is in them is no business of ours, but which they are.
-    exports: HashMap<PathBuf, Seen>,
+    directories: HashMap<PathBuf, Seen>,
     /// Looks since something has changed, which may not be complete; 0: nothing has.
     changing_looks: u32,
 }
 
 /// What was seen of a directory that is served.
+#[derive(Debug)]
 struct Seen {
     print: u64,
     /// A look that has not come back.
@@ -79,7 +80,7 @@ impl Seen {
 impl Watch {
     /// Looks at these from now on, and at nothing else. Of those that it has looked at before it goes on knowing how they
     /// were then; of the others it knows how they are now.
-    pub(super) fn follow(&mut self, places: impl IntoIterator<Item = PathBuf>) {
+    pub fn follow(&mut self, places: impl IntoIterator<Item = PathBuf>) {
         let mut before = std::mem::take(&mut self.seen);
         for place in places {
             // Certificate and key may be one file: what is known of it is not to be what it is now.
@@ -91,25 +92,25 @@ impl Watch {
     }
 
     /// The same of directories that are served: only whether another one is there.
-    pub(super) fn follow_exports(&mut self, places: impl IntoIterator<Item = PathBuf>) {
-        let mut before = std::mem::take(&mut self.exports);
+    pub fn follow_directories(&mut self, places: impl IntoIterator<Item = PathBuf>) {
+        let mut before = std::mem::take(&mut self.directories);
         for place in places {
             let seen = before.remove(&place).unwrap_or_else(|| {
                 // They are opened now, which waits for them as well.
                 Seen { print: print_of_export(&place), looking: None }
             });
-            self.exports.insert(place, seen);
+            self.directories.insert(place, seen);
         }
     }
 
     /// Takes everything as it is now: it is about to be read.
-    pub(super) fn refresh(&mut self) {
+    pub fn refresh(&mut self) {
         self.look();
         self.changing_looks = 0;
     }
 
     /// Looks; whether something has changed, and stayed the same since the last look, or will not come to rest.
-    pub(super) fn has_settled(&mut self) -> bool {
+    pub fn has_settled(&mut self) -> bool {
         if self.look() && self.changing_looks < CHANGING_LOOKS_MAX {
             self.changing_looks += 1;
             return false;
@@ -125,7 +126,7 @@ impl Watch {
             has_changed |= now != *seen;
             *seen = now;
         }
-        for (place, seen) in &mut self.exports {
+        for (place, seen) in &mut self.directories {
             has_changed |= seen.look(place, |look| thread::Builder::new().spawn(look).map(drop));
         }
         has_changed
@@ -265,7 +266,7 @@ mod tests {
         let at = |name: &str| scratch.path().join(name);
         fs::create_dir(at("data")).unwrap();
         let mut watch = Watch::default();
-        watch.follow_exports([at("data")]);
+        watch.follow_directories([at("data")]);
         let mut is_seen = |change: &dyn Fn(), expected: bool| {
             assert!(!watch.has_settled());
             change();

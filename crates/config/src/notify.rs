@@ -1,4 +1,4 @@
-//! Telling the service manager how far the server is (`sd_notify`(3)): a datagram to the socket that it names.
+//! Telling the service manager how far a daemon is (`sd_notify`(3)): a datagram to the socket that it names.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
@@ -10,19 +10,19 @@ use std::time::Duration;
 const TELL_MAX: Duration = Duration::from_secs(1);
 
 /// It serves.
-pub(super) fn ready() {
+pub fn ready() {
     tell("READY=1");
 }
 
 /// It reads its configuration again; [`ready`] follows.
-pub(super) fn reloading() {
+pub fn reloading() {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let micros = now.tv_sec as i128 * 1_000_000 + i128::from(now.tv_nsec) / 1000;
     tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
 }
 
 /// It was told to stop.
-pub(super) fn stopping() {
+pub fn stopping() {
     tell("STOPPING=1");
 }
 

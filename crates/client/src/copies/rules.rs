@@ -47,7 +47,7 @@ impl Action {
 
 /// What is known of a source.
 #[derive(Clone, Debug, Default)]
-pub struct FileFacts {
+pub(crate) struct FileFacts {
     /// Its size.
     pub size_bytes: Option<u64>,
     /// When it was last changed.
@@ -56,7 +56,7 @@ pub struct FileFacts {
 
 impl FileFacts {
     /// The same with what was missing, if the source tells.
-    pub(super) async fn or_ask(self, client: &Client, source: &Url) -> Result<FileFacts> {
+    pub(crate) async fn or_ask(self, client: &Client, source: &Url) -> Result<FileFacts> {
         if self.size_bytes.is_some() && self.modified.is_some() {
             return Ok(self);
         }
@@ -69,7 +69,7 @@ impl FileFacts {
 }
 
 /// Asks a source for its size and time. A directory is an error.
-pub async fn look_at_source(client: &Client, source: &Url) -> Result<FileFacts> {
+pub(crate) async fn look_at_source(client: &Client, source: &Url) -> Result<FileFacts> {
     match crate::files::stat(client, source).await?.entry {
         Entry { kind: EntryKind::Directory, .. } => Err(is_directory(source)),
         Entry { size_bytes, modified, .. } => Ok(FileFacts { size_bytes, modified }),
@@ -77,7 +77,12 @@ pub async fn look_at_source(client: &Client, source: &Url) -> Result<FileFacts> 
 }
 
 /// What is done with a file from a source of which this is known.
-pub async fn decide(client: &Client, source: &FileFacts, target: &Url, existing: Existing) -> Result<Action> {
+pub(crate) async fn decide(
+    client: &Client,
+    source: &FileFacts,
+    target: &Url,
+    existing: Existing,
+) -> Result<Action> {
     let there = match crate::files::stat(client, target).await {
         Ok(stat) => stat.entry,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Action::Copy),
@@ -105,7 +110,7 @@ fn is_up_to_date(source: &FileFacts, target: &Entry) -> bool {
 
 /// Sees to it that a copy has the time of its source, of which an upload was told already. An error says why
 /// it has not: the bytes are right in any case.
-pub fn keep_time(target: &Url, modified: Option<SystemTime>, report: &Report) -> Result<()> {
+pub(crate) fn keep_time(target: &Url, modified: Option<SystemTime>, report: &Report) -> Result<()> {
     let Some(modified) = modified else {
         return Err(Error::new(ErrorKind::Unsupported, "the source does not tell when it was changed"));
     };

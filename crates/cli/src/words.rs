@@ -1,0 +1,169 @@
+//! What the crates below say as values, in the words of the command line: here alone are options named for them.
+
+use std::fmt;
+
+use gridlane_client::LeftOut;
+use gridlane_client::doctor::Answer;
+use gridlane_client::events::{PlainWords, Words};
+use gridlane_core::{Error, Hint};
+use gridlane_engine::{Basis, Limit};
+
+/// The words of the command line.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CommandLine;
+
+impl Words for CommandLine {
+    fn hint(&self, about: &Hint) -> String {
+        hint(about)
+    }
+
+    fn limit(&self, by: Limit) -> String {
+        limit(by)
+    }
+
+    fn basis(&self, of: Basis) -> String {
+        basis(of)
+    }
+
+    fn left_out(&self, why: LeftOut) -> String {
+        left_out(why)
+    }
+
+    fn answer(&self, found: &Answer) -> String {
+        answer(found)
+    }
+}
+
+/// An error, for people.
+pub(crate) fn error(error: &Error) -> impl fmt::Display {
+    error.worded(hint)
+}
+
+/// What to do about a failure.
+pub(crate) fn hint(hint: &Hint) -> String {
+    let words = match hint {
+        Hint::Text(words) => words,
+        Hint::ForwardCredentials { host } => {
+            return format!(
+                "credentials go to the hosts that you name only: if {host} may see them, add --forward-credentials-to {host}"
+            );
+        }
+        Hint::Replace => "replace it with --force",
+        Hint::ReplaceOrRename => "replace it with --force, or choose another name",
+        Hint::UpdateOrReplace => "--update leaves what is up to date, --force replaces it",
+        Hint::MoveOver => "--force replaces it",
+        Hint::CopyTree => "copy it with -r (`gridlane cp -r`); `gridlane ls` lists it",
+        Hint::ListOrCopyTree => "`gridlane ls` lists it, `gridlane cp -r` copies it",
+        Hint::RemoveTree => "rm -r removes it with all that is in it",
+        Hint::CopyAndRemove => "copy with `gridlane cp`, compare, then remove with `gridlane rm`",
+        Hint::SeparateByNul => "with -0 names may have them",
+        Hint::CopyMetalink => "--no-metalink copies the metalink itself, as the file that it is",
+        Hint::SaveMetalink => {
+            "to have them all, save it as NAME.meta4 with --no-metalink, and copy that into a directory"
+        }
+        Hint::NameDirectory => "name an existing directory as the target, without --mirror and --checksum",
+        Hint::WaitLonger => "try again later, or with a longer --timeout",
+        Hint::ContinueOrWaitLonger => {
+            "what is there is kept: run the same command again, or with a longer --timeout"
+        }
+        Hint::StateChecksum => {
+            "say what is right with --checksum TYPE:VALUE, or do without --require-verified"
+        }
+        Hint::AcceptUnverified => "what was uploaded was removed; do without --require-verified",
+        Hint::StateChecksumOrName => {
+            "say which is right with --checksum TYPE:VALUE, or name the replica yourself"
+        }
+        Hint::StateChecksumOrAdd => {
+            "say which is right with --checksum TYPE:VALUE, or add a replica with --mirror"
+        }
+        Hint::PiecesContradict => "every piece is as the metalink says: it contradicts itself, or --checksum",
+        Hint::CompareOtherwise => "copies are compared with other replicas, or with --checksum TYPE:VALUE",
+        Hint::OtherCredentials => {
+            "name another one, or show none with --no-credentials; gridlane doctor shows what is found"
+        }
+        Hint::NameKey => "name the file that it is in: --key FILE, or X509_USER_KEY",
+        Hint::RenewToken => {
+            "get a new one (oidc-token, htgettoken), or show none with --no-credentials; nothing was sent"
+        }
+        Hint::RenewProxy => {
+            "make a new one (voms-proxy-init), or show none with --no-credentials; nothing was sent"
+        }
+        Hint::RenewCertificate => "renew it, or show none with --no-credentials; nothing was sent",
+        Hint::GetCredentials => {
+            "get a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what is found"
+        }
+        Hint::ShowCredentials => {
+            "show a token (--token-file, BEARER_TOKEN_FILE) or a proxy (voms-proxy-init); gridlane doctor shows what is found"
+        }
+        Hint::ShowToken => "show a token: by --token-file, BEARER_TOKEN_FILE or BEARER_TOKEN",
+        Hint::CheckScopes => {
+            "do its scopes cover this path? gridlane doctor shows them; else ask whoever runs the server"
+        }
+        Hint::CheckToken => {
+            "has it expired, or is it for another audience? gridlane doctor shows what is in it"
+        }
+        Hint::CheckCertificate => {
+            "does the server trust who made it, and is it still valid (gridlane doctor)? Else ask whoever runs the server"
+        }
+        Hint::RenewOrSetClock => {
+            "renew it; or this machine's clock or the server's is wrong (gridlane doctor URL)"
+        }
+        Hint::NameAuthority => {
+            "name its authority: --ca FILE, or the directory of authorities with X509_CERT_DIR"
+        }
+        Hint::NameAuthorityOrMend => "name its authority with --ca FILE, or fix the server's certificate",
+        Hint::NameCertificate => "make a proxy (voms-proxy-init), or name one with --cert FILE",
+        Hint::GiveCertificate => "give one with --cert FILE --key FILE",
+        Hint::CheckServers => "leave out --insecure",
+        Hint::InstallAuthorities => "install ca-certificates, or name a file with --ca or SSL_CERT_FILE",
+        Hint::MakePasswordLine => "make a line with `gridlane auth password NAME` or `htpasswd -nB NAME`",
+        Hint::TakeDownOrRename => "take it down first (gridlane wan down), or give this one another --name",
+        Hint::TakeDownAgain => "run gridlane wan down again",
+        Hint::TakeDown => "gridlane wan down ends it, and removes what is left of it",
+        Hint::TakeDownRemains => {
+            "one was, and its process died without cleaning up: gridlane wan down removes what is left of it"
+        }
+        Hint::BringUp => "bring one up: gridlane wan up SCENARIO.toml",
+        Hint::ShowAllRows => "see all names without --only and --quick",
+    };
+    words.to_owned()
+}
+
+/// What kept a copy from being faster.
+pub(crate) fn limit(limit: Limit) -> String {
+    match limit {
+        Limit::Rate => "--limit-rate".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// Whose word the bytes were compared with.
+pub(crate) fn basis(basis: Basis) -> String {
+    match basis {
+        Basis::User => "as --checksum says".to_owned(),
+        other => PlainWords.basis(other),
+    }
+}
+
+/// Why nothing may be changed in an export that is read-only.
+pub(crate) const READ_ONLY: &str = "this export is read-only: nobody may change anything here; its operator can change that, \
+                                    with --allow-write, or by taking `read-only` out of its [[export]]";
+
+/// Why a file was left out.
+pub(crate) fn left_out(why: LeftOut) -> String {
+    match why {
+        LeftOut::Link => "it is a symbolic link (--links follow copies what it leads to)".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What the diagnosis found.
+pub(crate) fn answer(answer: &Answer) -> String {
+    match answer {
+        Answer::Text(words) => words.clone(),
+        Answer::Authorities { system, named } => {
+            format!("{system} of the system, {named} named (--ca, X509_CERT_DIR)")
+        }
+        Answer::NothingShown => "none is shown: --no-credentials".to_owned(),
+    }
+}

@@ -1,0 +1,69 @@
+//! What the copies of a request tell.
+
+use gridlane_core::{Error, Url};
+use gridlane_engine::{Event, Report};
+
+use super::rules::Action;
+use crate::credentials::Warning;
+use crate::tree::LeftOut;
+
+/// Takes the events of copies, in order. It must not block.
+pub trait CopyObserver: Send + Sync {
+    /// Something happened.
+    fn event(&mut self, event: &CopyEvent<'_>);
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum CopyEvent<'a> {
+    /// A file has its turn. What follows is about it, up to the next one.
+    Turn {
+        /// URLs of its sources, without secrets.
+        sources: &'a [String],
+        /// Where it goes, for messages.
+        target: &'a str,
+    },
+    /// What of a metalink is not used, and why.
+    Note(&'a str),
+    /// Something to know that ends nothing.
+    Warning(&'a Warning),
+    /// Without being done: what would be.
+    Would {
+        /// What.
+        action: Action,
+        /// Where it would come from.
+        sources: &'a [Url],
+        /// Where it would go; `None` for what takes bytes in order.
+        target: Option<&'a Url>,
+        /// Its size, when known.
+        size_bytes: Option<u64>,
+    },
+    /// It was left out.
+    Skipped(LeftOut),
+    /// It could not begin.
+    Refused(&'a Error),
+    /// The engine tells of it.
+    Engine(&'a Event<'a>),
+    /// The time of its source is not kept.
+    TimeLost(&'a Error),
+    /// It has ended, well or badly.
+    Ended {
+        /// What was done.
+        report: &'a Report,
+        /// Why it failed.
+        error: Option<&'a Error>,
+        /// What of it another run can continue with.
+        kept: &'a Kept,
+    },
+}
+
+/// What a copy that failed has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing that would be of use.
+    Nothing,
+    /// So many bytes, with which the same request goes on.
+    Bytes(u64),
+    /// Bytes that cannot be used again, and why.
+    Unusable(String),
+}

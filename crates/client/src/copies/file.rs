@@ -1,0 +1,107 @@
+//! One file: whether it is copied by the rules, and then by the engine. Single files and those of trees go this way.
+
+use std::future::Future;
+
+use gridlane_core::{Error, Result, Url};
+use gridlane_engine::{CopySpec, Observer, Options, Outcome, TargetSpec, copy};
+use gridlane_peer::Client;
+
+use super::rules::{Action, Existing, FileFacts, decide, keep_time};
+
+/// What is wanted of every file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rules {
+    /// What becomes of a target that exists.
+    pub(crate) existing: Existing,
+    /// Whether the target gets the time of the last change of its source.
+    pub(crate) preserve_times: bool,
+    /// Whether it is only said what would be done.
+    pub(crate) dry_run: bool,
+}
+
+impl Rules {
+    /// Whether an existing target may be replaced.
+    pub(crate) fn replaces(&self) -> bool {
+        self.existing != Existing::Refuse
+    }
+}
+
+/// Whether the target has got the time of the source.
+#[derive(Clone, Debug)]
+pub(crate) enum TimeKept {
+    Yes,
+    NotAsked,
+    No(Error),
+}
+
+/// A file with its target.
+#[derive(Debug)]
+pub(crate) struct FileCopy {
+    /// Where it is, the first of which says what there is to know of it.
+    pub(crate) sources: Vec<Url>,
+    pub(crate) target: TargetSpec,
+    /// What is known of the source.
+    pub(crate) facts: FileFacts,
+    pub(crate) rules: Rules,
+}
+
+impl FileCopy {
+    /// The URL of the target; `None` for what takes bytes in order.
+    pub(crate) fn target_url(&self) -> Result<Option<Url>> {
+        match &self.target {
+            TargetSpec::File { path, .. } => Url::from_path(path).map(Some),
+            TargetSpec::Upload { url, .. } => Ok(Some(url.clone())),
+            TargetSpec::Stream(_) => Ok(None),
+        }
+    }
+
+    /// What is to be done, after a look at the source and the target where the rules want to know of them. Otherwise the
+    /// engine finds out by itself.
+    pub(crate) async fn decide(&mut self, client: &Client) -> Result<Action> {
+        let target = self.target_url()?;
+        let Rules { existing, preserve_times, dry_run } = self.rules;
+        let decides = existing == Existing::Update || dry_run;
+        if decides || preserve_times && target.is_some() {
+            self.facts = std::mem::take(&mut self.facts).or_ask(client, &self.sources[0]).await?;
+        }
+        let action = match target.filter(|_| decides) {
+            Some(url) => decide(client, &self.facts, &url, existing).await?,
+            None => Action::Copy,
+        };
+        if action == Action::Skip
+            && !dry_run
+            && let TargetSpec::File { path, .. } = &self.target
+        {
+            // Perhaps an earlier run was killed when all was there.
+            gridlane_store::partial::sweep(path);
+        }
+        Ok(action)
+    }
+
+    /// Copies it, and sees to its time.
+    pub(crate) async fn run(
+        self,
+        options: Options,
+        client: Client,
+        observer: &mut dyn Observer,
+        stop: impl Future<Output = ()> + Send,
+    ) -> (Outcome, TimeKept) {
+        let keeps = self.rules.preserve_times;
+        let modified = self.facts.modified.filter(|_| keeps);
+        let kept_at = self.target_url().ok().flatten().filter(|_| keeps);
+        let mut target = self.target;
+        if let TargetSpec::Upload { modified: told, .. } = &mut target {
+            *told = modified;
+        }
+        let spec = CopySpec { sources: self.sources, target, options };
+        let outcome = copy(spec, client, observer, stop).await;
+        let kept = match kept_at.filter(|_| outcome.result.is_ok()) {
+            None => TimeKept::NotAsked,
+            Some(target) => match keep_time(&target, modified, &outcome.report) {
+                Ok(()) => TimeKept::Yes,
+                Err(error) => TimeKept::No(error),
+            },
+        };
+        (outcome, kept)
+    }
+}

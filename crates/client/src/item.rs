@@ -1,0 +1,48 @@
+//! What is in a directory, and what there is to say of one, over every protocol.
+
+use gridlane_core::{Error, Result, Url};
+use gridlane_dav::listing::Entry;
+
+/// Something in a directory.
+#[derive(Debug)]
+pub enum Item {
+    /// A file or a directory.
+    Entry(Entry),
+    /// Neither of the two.
+    Odd {
+        /// Its name.
+        name: Vec<u8>,
+        /// What it is.
+        kind: OddKind,
+    },
+    /// What was to be listed is no directory but this file.
+    Itself(Entry),
+}
+
+/// What is neither a file nor a directory.
+#[derive(Debug)]
+pub enum OddKind {
+    /// A symbolic link.
+    Link,
+    /// A pipe, a socket or a device: the word for it.
+    Special(&'static str),
+    /// It cannot be looked at.
+    Unknown(Error),
+}
+
+/// How much room there is below a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that are stored there, if it is told.
+    pub used_bytes: Option<u64>,
+    /// Bytes that may still be stored there, if it is told.
+    pub available_bytes: Option<u64>,
+}
+
+/// The URL as that of a directory.
+pub(crate) fn directory_form(url: &Url) -> Result<Url> {
+    match url.file_name() {
+        None => Ok(url.clone()),
+        Some(name) => url.join(&format!("./{name}/")),
+    }
+}

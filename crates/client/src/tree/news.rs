@@ -1,0 +1,21 @@
+//! What tasks tell the run.
+
+use gridlane_core::Error;
+
+use super::event::About;
+use super::job::Found;
+use crate::place::TreePath;
+
+/// What tasks tell the run.
+pub(super) enum News {
+    Found(Vec<Found>),
+    Noted(Note),
+}
+
+/// Something about a file that is being copied.
+pub(super) struct Note {
+    pub(super) name: TreePath,
+    pub(super) url: Option<String>,
+    pub(super) about: About,
+    pub(super) error: Option<Error>,
+}

@@ -1,0 +1,31 @@
+//! What all tasks of a tree know.
+
+use gridlane_engine::Options;
+
+use super::directories::Directories;
+use super::roots::Root;
+use crate::copies::file::Rules;
+use crate::filter::Filter;
+use crate::listing::Lister;
+use crate::place::Place;
+
+/// What all tasks of a tree know.
+pub(super) struct Shared {
+    pub(super) lister: Lister,
+    pub(super) roots: Vec<Root>,
+    pub(super) target: Place,
+    pub(super) directories: Directories,
+    pub(super) filter: Filter,
+    pub(super) options: Options,
+    pub(super) rules: Rules,
+    pub(super) follow_links: bool,
+    /// Only named files are copied.
+    pub(super) has_names: bool,
+}
+
+impl Shared {
+    /// Whether every directory of the tree is made, and not only those that files go to.
+    pub(super) fn makes_all_directories(&self) -> bool {
+        self.filter.is_empty() && !self.rules.dry_run && !self.has_names
+    }
+}

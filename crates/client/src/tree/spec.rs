@@ -1,0 +1,37 @@
+//! What a tree is copied by.
+
+use gridlane_engine::Options;
+
+use super::names::{FailedList, NameList};
+use super::roots::Roots;
+use crate::copies::rules::Existing;
+use crate::credentials::Lasting;
+use crate::filter::Filter;
+
+/// What to copy, to where, and how.
+pub struct TreeSpec {
+    /// Files and trees, with the directory that they go to.
+    pub roots: Roots,
+    /// Names below the only root, instead of everything that is there.
+    pub names: Option<NameList>,
+    /// What of it is wanted.
+    pub filter: Filter,
+    /// For every file.
+    pub options: Options,
+    /// What becomes of targets that exist.
+    pub existing: Existing,
+    /// Whether targets get the time of the last change of their source.
+    pub preserve_times: bool,
+    /// Whether symbolic links of this machine are read as what they lead to; else they are skipped.
+    pub follow_links: bool,
+    /// Whether the others are still copied when one has failed.
+    pub continue_on_error: bool,
+    /// Whether it is only said what would be done.
+    pub dry_run: bool,
+    /// Files that are copied at the same time.
+    pub parallel: usize,
+    /// How long what is shown to servers lasts, of which a warning is due.
+    pub lasting: Option<Lasting>,
+    /// Where the names of what failed go.
+    pub failed: Option<FailedList>,
+}
