@@ -202,7 +202,7 @@ impl<'a> Run<'a> {
         let begun = std::time::Instant::now();
         let add = |(number, url): (usize, gridlane_core::Url)| {
             votes.add(Time::ZERO, true);
-            let mute = client.mute.of(&url.endpoint());
+            let mute = client.mute.of(&client.asked(&url));
             let mut replica = Replica::new(number, url);
             replica.was_silent = mute.is_silent(begun);
             if replica.was_silent {
@@ -338,7 +338,7 @@ impl<'a> Run<'a> {
     /// Remembers whether a source was waited for in vain. What an earlier copy has found is not prolonged by one that did not
     /// wait.
     fn learn_mute(&self, number: usize, replica: &Replica) {
-        let (at, now) = (replica.source.url.endpoint(), std::time::Instant::now());
+        let (at, now) = (self.client.asked(&replica.source.url), std::time::Instant::now());
         let was_heard = self.votes.was_heard(number);
         let is_silent = !replica.was_silent && self.votes.is_mute(number, self.pace.now());
         let known = self.client.mute.of(&at);

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use gridlane_core::Url;
 use gridlane_net::Dialer;
 
+use crate::memory::Asked;
 use crate::mute::Mutes;
 use crate::paths::Paths;
 use crate::{Credentials, http, root};
@@ -32,7 +34,12 @@ impl Client {
         Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, mute }
     }
 
-    /// The same, with something to show. What it has learned of servers so far is kept.
+    /// The server of `url`, as what is known of servers that [were waited for in vain](Client::mute) is found by.
+    pub fn asked(&self, url: &Url) -> Asked {
+        Asked::new(url, self.credentials.identity())
+    }
+
+    /// The same for another user, with something to show. What it has learned of servers so far is kept.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
         self.http = self.http.credentials(credentials.clone());
         self.root = self.root.credentials(credentials.clone());

@@ -12,4 +12,4 @@ mod pool;
 pub mod root;
 
 pub use client::Client;
-pub use credentials::{Credentials, HostPattern, Token, TokenSource, sends_password};
+pub use credentials::{Certificate, Credentials, HostPattern, Token, TokenSource, sends_password};

@@ -5,6 +5,22 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::limits::SERVERS_REMEMBERED_MAX;
+use gridlane_core::{Endpoint, Url};
+use gridlane_net::{Identity, IdentityId};
+
+/// A server, and the identity that asks it: what it says may be meant for that one alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Asked {
+    endpoint: Endpoint,
+    by: IdentityId,
+}
+
+impl Asked {
+    /// The server of `url`, asked by `by`.
+    pub fn new(url: &Url, by: &Identity) -> Asked {
+        Asked { endpoint: url.endpoint(), by: by.id() }
+    }
+}
 
 /// What is `Known` of each `Server`. Its clones share it.
 pub struct Memory<Server, Known>(Arc<Mutex<HashMap<Server, Known>>>);
