@@ -1,4 +1,4 @@
-//! What every copy and every question goes through.
+//! The client of all protocols, which every copy and every question goes through.
 
 use std::time::Duration;
 
@@ -10,8 +10,11 @@ use crate::mute::Mutes;
 use crate::paths::Paths;
 use crate::{Credentials, http, root};
 
-/// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle
-/// connections, and what it has learned of servers.
+/// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle connections, and what it
+/// has learned of servers.
+///
+/// A process that serves several users has a clone for each, with their [credentials](Client::credentials): connections,
+/// sessions and what depends on who asks are then each user's own.
 #[derive(Clone)]
 pub struct Client {
     /// For `http` and `https`.

@@ -67,6 +67,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_server_says_to_one_user_is_not_remembered_for_another() {
+        let (ada, bob) = (Identity::new(None), Identity::new(None));
+        let url = Url::parse_absolute("https://se.example/f").unwrap();
+        let memory = Memory::<Asked, u8>::default();
+        memory.learn(&Asked::new(&url, &ada), |known| *known = 1);
+        let of = |identity: &Identity| memory.of(&Asked::new(&url, identity));
+        assert_eq!((of(&ada.clone()), of(&bob), of(&Identity::default())), (1, 0, 0));
+    }
+
+    #[test]
     fn more_servers_than_are_remembered_are_forgotten_all_at_once() {
         let memory = Memory::<usize, u8>::default();
         for server in 0..SERVERS_REMEMBERED_MAX {

@@ -244,6 +244,7 @@ impl Client {
                     exchange.redirects = redirects;
                     return Ok(exchange);
                 };
+                once.refuse_to_leave(&at, &next)?;
                 redirects.push((at.clone(), exchange.response.head.headers.clone()));
                 headers = once.headers;
                 if !next.same_endpoint(&at) {
