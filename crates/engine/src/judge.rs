@@ -1,7 +1,6 @@
 //! When every byte is there: are they the right ones, and how good was the copy?
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Url};
 use gridlane_plan::{self as plan, Found, SourcePath, SourceState, Split, fluid_bound_s};
@@ -723,37 +722,4 @@ fn split(contradiction: &Split) -> Error {
     Error::new(ErrorKind::ChecksumMismatch, message)
         .fault(Fault::Peer)
         .hint("say which is right with --checksum TYPE:VALUE, or add a replica with --mirror")
-}
-
-/// The report of a copy that never began.
-pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
-    let sources = urls.into_iter().map(|url| SourceReport {
-        url,
-        state: "spare",
-        bytes: 0,
-        received_bytes: 0,
-        rate_best_bytes_per_s: None,
-        round_trip: None,
-        connections: 0,
-        handshakes: 0,
-        wrong_pieces: 0,
-        error: None,
-    });
-    Report {
-        size_bytes: None,
-        done_bytes: 0,
-        resumed_bytes: 0,
-        fetched_bytes: 0,
-        extra_bytes: 0,
-        seconds: took.as_secs_f64(),
-        bound_s: None,
-        bound_from: "unknown: the copy did not begin".into(),
-        limited_by: "nothing: the copy did not begin".into(),
-        verified: None,
-        checksum: None,
-        verified_with: None,
-        unstated: None,
-        modified_accepted: None,
-        sources: sources.collect(),
-    }
 }

@@ -21,22 +21,20 @@ use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use crate::events::{Event, Observer};
-use crate::fit::Earlier;
+use crate::attempts::WrongPieces;
+use crate::events::{Event, Observer, Report};
 use crate::lane::{Command, Lane, Running, lanes_near};
-use crate::ledger::{Piece, Sender};
+use crate::ledger::{Piece, Sender, Thrown};
+use crate::links::FoundMetalink;
 use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
 use crate::replica::Replica;
-use crate::served::FoundMetalink;
 use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
-use crate::thrown::Thrown;
 use crate::upload::Upload;
 use crate::verdict::Basis;
-use crate::wrong_pieces::WrongPieces;
 use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
 
 /// How often progress is told and the journal looked at.
@@ -61,6 +59,17 @@ pub(crate) struct LaneEntry {
     pub(crate) is_dialled: bool,
     running: Running,
     commands: mpsc::UnboundedSender<Command>,
+}
+
+/// What is known of the bytes that an earlier run has left.
+#[derive(Default)]
+pub(crate) struct Earlier {
+    /// Where they are; nowhere once they were thrown away.
+    pub(crate) ranges: Vec<ByteRange>,
+    /// The sources were asked for strong checksums because of them.
+    pub(crate) is_compared_strongly: bool,
+    /// How often the file was read back and had other bytes than had come.
+    pub(crate) damages: u32,
 }
 
 /// Everything a copy knows.
@@ -137,7 +146,7 @@ pub(crate) async fn run(
     let begun = std::time::Instant::now();
     match Run::begin(spec, client, observer) {
         Err(error) => {
-            let report = crate::judge::empty_report(urls, begun.elapsed());
+            let report = Report::of_none(urls, begun.elapsed());
             (Outcome { report, result: Err(error), metalink: None }, false)
         }
         Ok((mut run, found)) => {
