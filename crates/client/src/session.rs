@@ -40,8 +40,7 @@ pub fn connect(trust: Trust) -> Client {
 /// `forward_to` names.
 fn connect_as(trust: Trust, found: &Found, forward_to: Vec<HostPattern>) -> Client {
     let proxies = Proxies::from_environment(|name| std::env::var(name).ok());
-    let identity = found.certificate.as_ref().map(|certificate| certificate.identity.clone());
-    let dialer = Dialer::new(trust).proxies(proxies).identity(identity);
+    let dialer = Dialer::new(trust).proxies(proxies);
     let credentials = found.credentials(Arc::new(ThisMachine), forward_to);
     let mut client = Client::new(dialer, ANSWER_MAX).credentials(credentials);
     client.root.pages = std::env::var_os(PAGES_VARIABLE).is_none_or(|value| value != "0");

@@ -19,8 +19,8 @@ use gridlane_xrd::request::{About, Stat};
 use tokio::sync::mpsc;
 
 use crate::Options;
+use crate::links::Served;
 use crate::notice::Notice;
-use crate::served::Served;
 use crate::source::{Identity, Source};
 
 /// Between attempts to get a checksum: a server that is busy now may not be in a second.

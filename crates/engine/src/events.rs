@@ -245,6 +245,39 @@ pub struct Report {
 }
 
 impl Report {
+    /// The report of a copy that never began.
+    pub(crate) fn of_none(urls: Vec<String>, took: Duration) -> Report {
+        let sources = urls.into_iter().map(|url| SourceReport {
+            url,
+            state: State::Spare,
+            bytes: 0,
+            received_bytes: 0,
+            rate_best_bytes_per_s: None,
+            round_trip: None,
+            connections: 0,
+            handshakes: 0,
+            wrong_pieces: 0,
+            error: None,
+        });
+        Report {
+            size_bytes: None,
+            done_bytes: 0,
+            resumed_bytes: 0,
+            fetched_bytes: 0,
+            extra_bytes: 0,
+            seconds: took.as_secs_f64(),
+            bound_s: None,
+            bound_from: "unknown: the copy did not begin".into(),
+            limited_by: Limit::NotBegun,
+            verified: None,
+            checksum: None,
+            verified_with: None,
+            unstated: None,
+            modified_accepted: None,
+            sources: sources.collect(),
+        }
+    }
+
     /// Rate at which this run brought bytes of the file, the same bytes from two sources at a time counted once.
     pub fn rate_bytes_per_s(&self) -> f64 {
         self.fetched_bytes.saturating_sub(self.extra_bytes) as f64 / self.seconds.max(1e-9)

@@ -14,20 +14,9 @@ use gridlane_core::{ByteRange, ChecksumKind, Error, ErrorKind, Fault, Result};
 
 use crate::digests;
 use crate::ledger::Piece;
-use crate::resume::adler32_of;
+use crate::read_back::adler32_of;
 use crate::run::Run;
 use crate::verdict::Basis;
-
-/// What is known of the bytes that an earlier run has left.
-#[derive(Default)]
-pub(crate) struct Earlier {
-    /// Where they are; nowhere once they were thrown away.
-    pub(crate) ranges: Vec<ByteRange>,
-    /// The sources were asked for strong checksums because of them.
-    pub(crate) is_compared_strongly: bool,
-    /// How often the file was read back and had other bytes than had come.
-    damages: u32,
-}
 
 impl Run<'_> {
     /// Whether the file may become visible, as far as that can be known. `false`: bytes are missing again.

@@ -7,7 +7,7 @@
 //! Places are for copies that move. One whose sources have been silent for a while gives its place to the next, and goes on
 //! without one when bytes come after all: silence costs those that wait nothing.
 //!
-//! Of those that wait, users have their turns by how many places each has, the fewest first; one user's copies
+//! Of those that wait, users ([`IdentityId`]) have their turns by how many places each has, the fewest first; one user's copies
 //! have theirs in the order in which they came. A copy that is given up while it waits has never begun.
 
 use std::collections::HashMap;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use gridlane_core::limits::{COPIES_FAR_MAX, COPIES_NEAR_MAX, FAR_ROUND_TRIP, SILENT_PLACE_MAX};
 use gridlane_core::{Endpoint, Time, Url};
+use gridlane_net::IdentityId;
 use gridlane_peer::descriptors::Descriptors;
 use tokio::sync::oneshot;
 
@@ -32,7 +33,7 @@ pub(crate) struct Governor {
 struct State {
     endpoints: HashMap<Endpoint, Places>,
     /// Places of each user, of those who have any.
-    users: HashMap<u64, usize>,
+    users: HashMap<IdentityId, usize>,
     /// In the order in which they came.
     waiting: Vec<Waiting>,
     begun: usize,
@@ -46,7 +47,7 @@ struct Places {
 }
 
 struct Waiting {
-    user: u64,
+    user: IdentityId,
     endpoints: Arc<[Endpoint]>,
     tell: oneshot::Sender<Place>,
 }
@@ -82,14 +83,14 @@ impl State {
         self.begun < begun_max && endpoints.iter().any(has_room)
     }
 
-    fn take(&mut self, user: u64, endpoints: &[Endpoint]) {
+    fn take(&mut self, user: IdentityId, endpoints: &[Endpoint]) {
         for endpoint in endpoints {
             self.endpoints.entry(endpoint.clone()).or_default().taken += 1;
         }
         *self.users.entry(user).or_default() += 1;
     }
 
-    fn give_back(&mut self, user: u64, endpoints: &[Endpoint]) {
+    fn give_back(&mut self, user: IdentityId, endpoints: &[Endpoint]) {
         for endpoint in endpoints {
             if let Some(places) = self.endpoints.get_mut(endpoint) {
                 places.taken = places.taken.saturating_sub(1);
@@ -129,7 +130,7 @@ impl Governor {
     }
 
     /// Waits for a place at one of the endpoints that a copy of a user is about to use.
-    pub(crate) async fn place(self: &Arc<Governor>, user: u64, endpoints: Vec<Endpoint>) -> Place {
+    pub(crate) async fn place(self: &Arc<Governor>, user: IdentityId, endpoints: Vec<Endpoint>) -> Place {
         let endpoints: Arc<[Endpoint]> = endpoints.into();
         let told = {
             let mut state = self.state();
@@ -148,7 +149,7 @@ impl Governor {
         }
     }
 
-    fn begin(self: &Arc<Governor>, state: &mut State, user: u64, endpoints: Arc<[Endpoint]>) -> Place {
+    fn begin(self: &Arc<Governor>, state: &mut State, user: IdentityId, endpoints: Arc<[Endpoint]>) -> Place {
         state.take(user, &endpoints);
         state.begun += 1;
         Place { governor: Arc::clone(self), user, endpoints, is_taken: true, moved: (0, Time::ZERO) }
@@ -176,7 +177,7 @@ impl Governor {
 /// The place of a copy, from before its first connection to its end.
 pub(crate) struct Place {
     governor: Arc<Governor>,
-    user: u64,
+    user: IdentityId,
     endpoints: Arc<[Endpoint]>,
     is_taken: bool,
     /// Bytes that had come when they were last more than before, and when that was.
@@ -235,6 +236,8 @@ mod tests {
     use std::pin::{Pin, pin};
     use std::task::{Context, Poll, Waker};
 
+    use gridlane_net::Identity;
+
     use super::*;
 
     fn at(text: &str) -> Vec<Endpoint> {
@@ -248,10 +251,12 @@ mod tests {
         }
     }
 
-    const USER: u64 = 0;
+    fn user() -> IdentityId {
+        IdentityId::default()
+    }
 
     fn begin(governor: &Arc<Governor>, endpoints: Vec<Endpoint>) -> Place {
-        poll(pin!(governor.place(USER, endpoints))).expect("there is room")
+        poll(pin!(governor.place(user(), endpoints))).expect("there is room")
     }
 
     /// As many as there may be at a near endpoint.
@@ -267,7 +272,7 @@ mod tests {
         let governor = Arc::new(Governor::new(usize::MAX));
         let (near, other) = (at("http://near/"), at("http://other/"));
         let mut running = fill(&governor, &near);
-        let mut waiting = pin!(governor.place(USER, near.clone()));
+        let mut waiting = pin!(governor.place(user(), near.clone()));
         assert!(poll(waiting.as_mut()).is_none());
         let elsewhere = begin(&governor, other.clone());
         // One that may be done from elsewhere as well is not kept.
@@ -285,7 +290,7 @@ mod tests {
         let governor = Arc::new(Governor::new(usize::MAX));
         let near = at("http://near/");
         let mut running = fill(&governor, &near);
-        let mut waiting = pin!(governor.place(USER, near.clone()));
+        let mut waiting = pin!(governor.place(user(), near.clone()));
         assert!(poll(waiting.as_mut()).is_none());
         let late = Time::from_origin(SILENT_PLACE_MAX);
         running[0].moved(1, late);
@@ -305,7 +310,7 @@ mod tests {
         let far = at("http://far/");
         let running: Vec<Place> = (0..COPIES_FAR_MAX).map(|_| begin(&governor, far.clone())).collect();
         running[0].measured(&far[0], FAR_ROUND_TRIP);
-        let mut waiting = pin!(governor.place(USER, far.clone()));
+        let mut waiting = pin!(governor.place(user(), far.clone()));
         assert!(poll(waiting.as_mut()).is_none());
         drop(running);
         assert!(poll(waiting.as_mut()).is_some());
@@ -315,9 +320,9 @@ mod tests {
     fn one_that_is_given_up_while_it_waits_is_in_nobodys_way() {
         let governor = Arc::new(Governor::new(1));
         let running = begin(&governor, at("http://a/"));
-        let mut given_up = Box::pin(governor.place(USER, at("http://a/")));
-        let mut told = Box::pin(governor.place(USER, at("http://b/")));
-        let mut last = pin!(governor.place(USER, at("http://a/")));
+        let mut given_up = Box::pin(governor.place(user(), at("http://a/")));
+        let mut told = Box::pin(governor.place(user(), at("http://b/")));
+        let mut last = pin!(governor.place(user(), at("http://a/")));
         assert!(poll(given_up.as_mut()).is_none() && poll(told.as_mut()).is_none());
         assert!(poll(last.as_mut()).is_none());
         drop(given_up);
@@ -330,7 +335,7 @@ mod tests {
     #[test]
     fn a_user_with_many_copies_leaves_turns_to_one_with_few() {
         let governor = Arc::new(Governor::new(usize::MAX));
-        let (many, few) = (USER, 1);
+        let (many, few) = (user(), Identity::new(None).id());
         let near = at("http://near/");
         let mut running = fill(&governor, &near);
         let mut first = pin!(governor.place(many, near.clone()));

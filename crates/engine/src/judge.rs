@@ -1,7 +1,6 @@
 //! When every byte is there: are they the right ones, and how good was the copy?
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind, Error, ErrorKind, Fault, Hint, Result, Url};
 use gridlane_plan::{self as plan, Found, SourcePath, SourceState, Split, fluid_bound_s};
@@ -724,37 +723,4 @@ fn split(contradiction: &Split) -> Error {
     };
     let message = format!("the sources contradict each other about {about}: {values}");
     Error::new(ErrorKind::ChecksumMismatch, message).fault(Fault::Peer).hint(Hint::StateChecksumOrAdd)
-}
-
-/// The report of a copy that never began.
-pub(crate) fn empty_report(urls: Vec<String>, took: Duration) -> Report {
-    let sources = urls.into_iter().map(|url| SourceReport {
-        url,
-        state: State::Spare,
-        bytes: 0,
-        received_bytes: 0,
-        rate_best_bytes_per_s: None,
-        round_trip: None,
-        connections: 0,
-        handshakes: 0,
-        wrong_pieces: 0,
-        error: None,
-    });
-    Report {
-        size_bytes: None,
-        done_bytes: 0,
-        resumed_bytes: 0,
-        fetched_bytes: 0,
-        extra_bytes: 0,
-        seconds: took.as_secs_f64(),
-        bound_s: None,
-        bound_from: "unknown: the copy did not begin".into(),
-        limited_by: Limit::NotBegun,
-        verified: None,
-        checksum: None,
-        verified_with: None,
-        unstated: None,
-        modified_accepted: None,
-        sources: sources.collect(),
-    }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
 use gridlane_core::limits::LEDGER_PIECE_BYTES_MAX;
-use gridlane_core::{ByteRange, RangeSet};
+use gridlane_core::{ByteRange, Checksum, RangeSet};
 
 /// Who sent bytes: a source of this copy by its number, or, from [`EARLIER`] on, a source that only an
 /// earlier copy's journal knows.
@@ -307,6 +307,21 @@ fn merged(before: &Piece, after: &Piece) -> Piece {
         range: ByteRange::new(before.range.start(), after.range.end()),
         adler32: adler32_combine(before.adler32, after.adler32, after.range.len()),
         sender: before.sender,
+    }
+}
+
+/// Bytes of one sender that were thrown away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Thrown {
+    /// What they were.
+    pub(crate) piece: Piece,
+    /// Of a part that was cut: its SHA-256.
+    pub(crate) sha256: Option<Checksum>,
+}
+
+impl From<Piece> for Thrown {
+    fn from(piece: Piece) -> Thrown {
+        Thrown { piece, sha256: None }
     }
 }
 

@@ -29,6 +29,7 @@
 
 mod again;
 mod asking;
+mod attempts;
 mod digests;
 pub mod events;
 mod fit;
@@ -38,11 +39,13 @@ mod keeping;
 mod known;
 mod lane;
 mod ledger;
+mod links;
 mod meter;
 mod notice;
 mod ordered;
 mod pace;
 mod pieces;
+mod read_back;
 mod replica;
 mod resume;
 mod run;
@@ -50,6 +53,7 @@ mod served;
 mod sizes;
 pub mod small;
 mod source;
+mod spec;
 mod suspects;
 mod target;
 mod thrown;
@@ -58,116 +62,22 @@ mod upload;
 mod verdict;
 mod wrong_pieces;
 
-use std::fs::File;
 use std::future::Future;
-use std::path::PathBuf;
-use std::time::{Duration, SystemTime};
 
 use governor::Governor;
-use gridlane_core::limits::UPLOAD_ANSWER_MAX;
-use gridlane_core::{Boxed, Checksum, ChecksumKind, ErrorKind, Result, Time, Url};
+use gridlane_core::{Boxed, ErrorKind, Time};
 use gridlane_peer::Client;
 
 pub use digests::hash_file;
 pub use events::{Event, Limit, Observer, Report, Snapshot, State};
 pub use known::{Known, PieceHashes};
 pub use lane::threads_are_few;
+pub use links::FoundMetalink;
 pub use pace::RateLimit;
-pub use served::FoundMetalink;
+pub use spec::{CopySpec, Options, Outcome, TargetSpec};
 pub use verdict::Basis;
 
 pub use gridlane_store::journal_key::JournalKeys;
-
-/// What to copy, to where, and how.
-#[derive(Debug)]
-pub struct CopySpec {
-    /// Replicas of one file.
-    pub sources: Vec<Url>,
-    /// Where the bytes go.
-    pub target: TargetSpec,
-    /// What may be chosen.
-    pub options: Options,
-}
-
-/// Where the bytes go.
-#[derive(Debug)]
-pub enum TargetSpec {
-    /// A regular file, visible when complete.
-    File {
-        /// Its path; the directory must exist.
-        path: PathBuf,
-        /// Whether an existing file is replaced.
-        overwrite: bool,
-    },
-    /// Something that takes bytes in order: a pipe, a device, standard output.
-    Stream(File),
-    /// A file to a server, by HTTP PUT or XRootD's protocol.
-    Upload {
-        /// The file's URL.
-        url: Url,
-        /// Whether an existing file is replaced.
-        overwrite: bool,
-        /// When the file was last changed, for a server that keeps it ([`Report::modified_accepted`]).
-        modified: Option<SystemTime>,
-    },
-}
-
-/// What may be chosen.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The kind of checksum to compare, and its value when the caller knows it.
-    pub checksum: Option<(ChecksumKind, Option<Checksum>)>,
-    /// Whether bytes that could not be compared with anything are a failure: nothing becomes visible then.
-    pub require_verified: bool,
-    /// What else is known of the object: what its metalink says.
-    pub known: Known,
-    /// Whether replicas and metalinks are used that servers name in `Link` fields (RFC 6249).
-    pub follow_links: bool,
-    /// Whether a metalink that the first source turns out to be, or to have, ends the copy with
-    /// [`Outcome::metalink`]. Never into a stream, which would have taken bytes of it by then.
-    pub stop_at_metalink: bool,
-    /// Exactly so many connections to each source, instead of what measuring finds best.
-    pub streams: Option<usize>,
-    /// The most to receive, over all sources, and over all copies that share the limit.
-    pub limit: Option<RateLimit>,
-    /// How long no source at all may deliver a byte before the copy is given up.
-    /// So long an upload's server may take no byte, too.
-    pub patience: Duration,
-    /// How long an upload's server may be silent after the last byte, over HTTP: it may sync and read again all of the
-    /// file.
-    pub upload_answer_max: Duration,
-    /// Where the key is that makes journals of partial files the user's own. Without one nothing is left to go on with.
-    pub journal_keys: JournalKeys,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            checksum: None,
-            require_verified: false,
-            known: Known::default(),
-            follow_links: false,
-            stop_at_metalink: false,
-            streams: None,
-            limit: None,
-            patience: Duration::from_secs(60),
-            upload_answer_max: UPLOAD_ANSWER_MAX,
-            journal_keys: JournalKeys::default(),
-        }
-    }
-}
-
-/// How a copy ended: always with a report.
-#[derive(Debug)]
-pub struct Outcome {
-    /// What was done.
-    pub report: Report,
-    /// Whether it succeeded.
-    pub result: Result<()>,
-    /// Why it ended although nothing is wrong: there is a metalink to go on with. What is there already is
-    /// kept, if it is the file's.
-    pub metalink: Option<FoundMetalink>,
-}
 
 /// Copies one file. Ends early, resumable where the target is a file, when `stop` completes.
 ///
@@ -195,10 +105,10 @@ fn copy_until<'a>(
         let mut again = again::Again::new(options.patience);
         // Of an attempt that has sent all bytes and was not answered.
         let mut sent: Option<Report> = None;
-        let endpoints = governor::endpoints(&sources, &target);
+        let (user, endpoints) = (client.credentials.identity().id(), governor::endpoints(&sources, &target));
         let governor = Governor::of_process();
         let mut place = tokio::select! {
-            place = governor.place(0, endpoints) => place,
+            place = governor.place(user, endpoints) => place,
             () = stop.as_mut() => return run::not_begun(&sources, began.elapsed()),
         };
         loop {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use gridlane_core::{Checksum, Error};
 use gridlane_plan::{LaneId, Loss};
 
+use crate::links::Served;
 use crate::pieces::Found;
-use crate::served::Served;
 use crate::source::Identity;
 
 /// One message; all go to the copy's single queue, so their order is that in which things happened.

@@ -18,7 +18,7 @@ use gridlane_store::journal::JournaledRange;
 
 use crate::known::PieceHashes;
 use crate::ledger::{Piece, Sender};
-use crate::resume::{adler32_of, matching, read_range};
+use crate::read_back::{adler32_of, matching, read_range};
 
 /// What comparing a piece brought.
 #[derive(Clone, Debug, PartialEq, Eq)]

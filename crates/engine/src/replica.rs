@@ -8,7 +8,6 @@ use gridlane_plan::LaneId;
 
 use crate::meter::{Bursts, Meter};
 use crate::source::Source;
-use crate::trouble::Trouble;
 
 /// A source as the run sees it.
 pub(crate) struct Replica {
@@ -57,6 +56,16 @@ pub(crate) struct Replica {
     pub(crate) is_served: bool,
     /// The last thing that went wrong.
     pub(crate) last_error: Option<Error>,
+}
+
+/// What keeps a source from delivering as it did, as far as it has been told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    None,
+    Slow,
+    Suspect,
+    Probation,
+    Busy,
 }
 
 impl Replica {

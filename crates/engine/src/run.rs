@@ -21,23 +21,21 @@ use gridlane_store::partial::{Found, PartialFile, exists, sweep};
 use tokio::sync::mpsc;
 use tokio::time::sleep_until;
 
-use crate::events::{Event, Observer, State};
-use crate::fit::Earlier;
+use crate::attempts::WrongPieces;
+use crate::events::{Event, Observer, Report, State};
 use crate::governor::Place;
 use crate::lane::{Command, Lane, Running, end_all, lanes_near};
-use crate::ledger::{Piece, Sender};
+use crate::ledger::{Piece, Sender, Thrown};
+use crate::links::FoundMetalink;
 use crate::meter::Meter;
 use crate::notice::Notice;
 use crate::ordered::{Feed, Output};
 use crate::pace::Pace;
 use crate::replica::Replica;
-use crate::served::FoundMetalink;
 use crate::suspects::Suspects;
 use crate::target::{Sink, Target};
-use crate::thrown::Thrown;
 use crate::upload::Upload;
 use crate::verdict::Basis;
-use crate::wrong_pieces::WrongPieces;
 use crate::{CopySpec, Options, Outcome, TargetSpec, digests};
 
 /// How often progress is told and the journal looked at.
@@ -64,6 +62,17 @@ pub(crate) struct LaneEntry {
     pub(crate) is_dialled: bool,
     running: Running,
     commands: mpsc::UnboundedSender<Command>,
+}
+
+/// What is known of the bytes that an earlier run has left.
+#[derive(Default)]
+pub(crate) struct Earlier {
+    /// Where they are; nowhere once they were thrown away.
+    pub(crate) ranges: Vec<ByteRange>,
+    /// The sources were asked for strong checksums because of them.
+    pub(crate) is_compared_strongly: bool,
+    /// How often the file was read back and had other bytes than had come.
+    pub(crate) damages: u32,
 }
 
 /// Everything a copy knows.
@@ -143,7 +152,7 @@ pub(crate) async fn run(
     let begun = std::time::Instant::now();
     match Run::begin(spec, client, place, observer) {
         Err(error) => {
-            let report = crate::judge::empty_report(urls, begun.elapsed());
+            let report = Report::of_none(urls, begun.elapsed());
             (Outcome { report, result: Err(error), metalink: None }, false)
         }
         Ok((mut run, found)) => {
@@ -161,7 +170,7 @@ pub(crate) async fn run(
 /// The outcome of a copy that was given up before it had begun.
 pub(crate) fn not_begun(sources: &[gridlane_core::Url], took: Duration) -> Outcome {
     let urls = sources.iter().map(|url| url.to_string()).collect();
-    Outcome { report: crate::judge::empty_report(urls, took), result: Err(interrupted()), metalink: None }
+    Outcome { report: Report::of_none(urls, took), result: Err(interrupted()), metalink: None }
 }
 
 impl<'a> Run<'a> {
@@ -220,7 +229,7 @@ impl<'a> Run<'a> {
         let begun = std::time::Instant::now();
         let add = |(number, url): (usize, gridlane_core::Url)| {
             votes.add(Time::ZERO, true);
-            let mute = client.mute.of(&url.endpoint());
+            let mute = client.mute.of(&client.asked(&url));
             let mut replica = Replica::new(number, url);
             replica.was_silent = mute.is_silent(begun);
             if replica.was_silent {
@@ -357,7 +366,7 @@ impl<'a> Run<'a> {
     /// Remembers whether a source was waited for in vain. What an earlier copy has found is not prolonged by one that did not
     /// wait.
     fn learn_mute(&self, number: usize, replica: &Replica) {
-        let (at, now) = (replica.source.url.endpoint(), std::time::Instant::now());
+        let (at, now) = (self.client.asked(&replica.source.url), std::time::Instant::now());
         let was_heard = self.votes.was_heard(number);
         let is_silent = !replica.was_silent && self.votes.is_mute(number, self.pace.now());
         let known = self.client.mute.of(&at);

@@ -8,31 +8,17 @@
 use std::fs::File;
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
-use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, ErrorKind, Hasher, Result};
+use gridlane_core::{ByteRange, ChecksumKind, Error, ErrorKind, Hasher, Result};
 use gridlane_plan as plan;
 
-use crate::ledger::{Piece, Sender};
-use crate::resume::adler32_of;
+use crate::ledger::{Piece, Sender, Thrown};
+use crate::read_back::adler32_of;
 use crate::run::Run;
 
 /// The smallest parts that are compared: a request of a lane has several.
 const PART_BYTES_MIN: u64 = 1024 * 1024;
 /// So many parts a file of one sender is cut into at most: 2 MB of memory each time that all is thrown away.
 const PARTS_MAX: u64 = 16 * 1024;
-
-/// Bytes of one sender that were thrown away.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Thrown {
-    pub(crate) piece: Piece,
-    /// Of a part that was cut: its SHA-256.
-    sha256: Option<Checksum>,
-}
-
-impl From<Piece> for Thrown {
-    fn from(piece: Piece) -> Thrown {
-        Thrown { piece, sha256: None }
-    }
-}
 
 impl Run<'_> {
     /// Of parts that were thrown away, those that the file has all the same.

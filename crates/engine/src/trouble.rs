@@ -4,6 +4,7 @@ use gridlane_core::{Error, ErrorKind, Fault};
 use gridlane_plan::{self as plan, SourceId, SourceState};
 
 use crate::events::{Event, State};
+use crate::replica::Trouble;
 use crate::run::Run;
 use crate::source::Source;
 
@@ -11,16 +12,6 @@ use crate::source::Source;
 const SLOW_SHARE: f64 = 0.25;
 /// Ticks for which it must have had something to send: those that its latest rate is about.
 const SLOW_TICKS_MIN: u32 = 5;
-
-/// What keeps a source from delivering as it did, as far as it has been told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    None,
-    Slow,
-    Suspect,
-    Probation,
-    Busy,
-}
 
 impl Trouble {
     fn state(self) -> State {

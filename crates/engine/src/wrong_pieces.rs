@@ -4,75 +4,17 @@
 //! asked of one source alone: then it is clear who lies. When all have failed, no source has what
 //! the metalink describes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use gridlane_core::limits::{WRONG_PIECES_MAX, WRONG_PIECES_OFTEN};
 use gridlane_core::{ByteRange, Error, ErrorKind, Fault, Result};
 use gridlane_plan::{SourceId, SourceState};
 
+use crate::attempts::{Candidate, only_sender};
 use crate::events::{Event, State};
 use crate::ledger::{Piece, Sender};
 use crate::pieces::Found;
 use crate::run::Run;
-
-/// How often one source alone is asked for the same piece: bytes may be damaged on the way, once.
-const ALONE_MAX: u32 = 2;
-
-/// Pieces that are not right yet, by their number.
-#[derive(Debug, Default)]
-pub(crate) struct WrongPieces(BTreeMap<u64, Attempts>);
-
-/// What was tried for one piece.
-#[derive(Debug, Default)]
-struct Attempts {
-    /// Who sent any of it.
-    senders: BTreeSet<Sender>,
-    /// How often somebody sent all of it.
-    alone: BTreeMap<Sender, u32>,
-    /// Who may send it now.
-    allowed: Vec<Sender>,
-}
-
-/// A source that could be asked.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    number: Sender,
-    wrong_pieces: u32,
-    /// Not in use: the plan calls it only when another one is lost.
-    is_spare: bool,
-}
-
-impl Attempts {
-    fn failed(&mut self, parts: &[Piece]) {
-        self.senders.extend(parts.iter().map(|part| part.sender));
-        if let Some(only) = only_sender(parts) {
-            *self.alone.entry(only).or_default() += 1;
-        }
-        self.allowed.clear();
-    }
-
-    /// Who may send it now; nobody when all have failed.
-    fn choose(&mut self, candidates: &[Candidate]) {
-        let untried = candidates.iter().filter(|candidate| !self.senders.contains(&candidate.number));
-        let rank = |candidate: &Candidate| (candidate.is_spare, candidate.wrong_pieces > 0);
-        if let Some(best) = untried.clone().map(rank).min() {
-            let best = untried.filter(|candidate| rank(candidate) == best);
-            self.allowed = best.map(|candidate| candidate.number).collect();
-            return;
-        }
-        let times = |candidate: &Candidate| self.alone.get(&candidate.number).copied().unwrap_or(0);
-        let left = candidates.iter().filter(|candidate| times(candidate) < ALONE_MAX);
-        let next =
-            left.min_by_key(|candidate| (times(candidate), candidate.is_spare, candidate.wrong_pieces));
-        self.allowed = next.map(|candidate| candidate.number).into_iter().collect();
-    }
-}
-
-/// Who sent all of a piece, when it was one.
-fn only_sender(parts: &[Piece]) -> Option<Sender> {
-    let first = parts.first()?.sender;
-    parts.iter().all(|part| part.sender == first).then_some(first)
-}
 
 impl Run<'_> {
     /// A piece turned out to be wrong, or right after all.
@@ -203,48 +145,10 @@ fn nobody_has(range: ByteRange) -> Error {
 mod tests {
     use super::*;
 
-    fn part(start: u64, sender: Sender) -> Piece {
-        Piece { range: ByteRange::at(start, 10), adler32: 1, sender }
-    }
-
-    fn candidates(wrong: &[u32]) -> Vec<Candidate> {
-        let numbers = 0..wrong.len() as Sender;
-        let of = |number: Sender| Candidate { number, wrong_pieces: wrong[number as usize], is_spare: false };
-        numbers.map(of).collect()
-    }
-
     #[test]
     fn a_few_wrong_pieces_are_a_bad_disk_and_many_another_file() {
         assert!(!is_often(1, 10, 10), "damaged on the way");
         assert!(is_often(2, 10, 89), "two of eight");
         assert!(!is_often(2, 10, 90), "two of nine");
-    }
-
-    #[test]
-    fn others_are_asked_first_and_then_one_alone() {
-        let mut attempts = Attempts::default();
-        attempts.failed(&[part(0, 0), part(10, 1)]);
-        attempts.choose(&candidates(&[0, 0, 0, 1]));
-        assert_eq!(attempts.allowed, [2], "who has lied before is asked later");
-        attempts.failed(&[part(0, 2)]);
-        attempts.choose(&candidates(&[0, 0, 1, 1]));
-        assert_eq!(attempts.allowed, [3]);
-        attempts.failed(&[part(0, 3)]);
-        attempts.choose(&candidates(&[0, 0, 1, 2]));
-        assert_eq!(attempts.allowed, [0]);
-        attempts.failed(&[part(0, 0), part(10, 0)]);
-        attempts.choose(&candidates(&[1, 0, 1, 2]));
-        assert_eq!(attempts.allowed, [1]);
-    }
-
-    #[test]
-    fn the_only_source_is_asked_twice() {
-        let mut attempts = Attempts::default();
-        attempts.failed(&[part(0, 0)]);
-        attempts.choose(&candidates(&[1]));
-        assert_eq!(attempts.allowed, [0]);
-        attempts.failed(&[part(0, 0)]);
-        attempts.choose(&candidates(&[2]));
-        assert!(attempts.allowed.is_empty());
     }
 }

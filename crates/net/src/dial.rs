@@ -1,9 +1,10 @@
 //! Connecting to a server: directly or by way of a proxy, to whichever of its addresses answers.
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gridlane_core::limits::{CONNECT_MAX, CONNECT_STAGGER, TLS_ATTEMPT_MAX};
@@ -13,20 +14,20 @@ use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::identity::{Identity, IdentityId, InUse};
 use crate::proxy::{Proxies, Proxy, ProxyKind};
 use crate::race::{Failures, race};
 use crate::resolve::Resolver;
 use crate::socks;
 use crate::speech::{FINDING_MAX, Speech};
 use crate::stream::Stream;
-use crate::tls::{self, ClientIdentity, Trust};
+use crate::tls::{self, Trust};
 
 /// Makes connections; cheap to clone. Clones share what they learn: TLS sessions to go on from, and which
 /// family of addresses a host answers on.
 #[derive(Clone)]
 pub struct Dialer {
     trust: Arc<Trust>,
-    identity: Option<Arc<ClientIdentity>>,
     /// Made at the first connection that needs it: reading the system's authorities takes milliseconds.
     tls: Arc<Configs>,
     proxies: Arc<Proxies>,
@@ -34,11 +35,12 @@ pub struct Dialer {
     speech: Speech,
 }
 
-/// TLS settings, which keep sessions to go on from: those of nobody are not those of somebody.
+/// TLS settings, which keep sessions to go on from: each identity has its own.
 #[derive(Default)]
 struct Configs {
-    as_nobody: OnceLock<Arc<ClientConfig>>,
-    as_user: OnceLock<Arc<ClientConfig>>,
+    anonymous: OnceLock<Arc<ClientConfig>>,
+    /// Those of identities that are not in use any more go when another one comes.
+    others: Mutex<HashMap<IdentityId, (InUse, Arc<ClientConfig>)>>,
 }
 
 /// A new connection and what it took.
@@ -58,7 +60,7 @@ pub struct Route {
     /// The server at the end; `None` at a proxy that forwards requests to any.
     target: Option<Target>,
     proxy: Option<Proxy>,
-    is_as_user: bool,
+    identity: Identity,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,10 +71,13 @@ struct Target {
 }
 
 impl Route {
-    /// The same for connections on which the user's credentials may be shown to the server at the end: its certificate
-    /// in the handshake, a token in requests. They are never the connections of others.
-    pub fn as_user(mut self) -> Route {
-        self.is_as_user = self.target.is_some();
+    /// The same for connections of `identity`, on which its credentials may be shown to the server at the end: its
+    /// certificate in the handshake, a token in requests. They are never the connections of another identity. A proxy that
+    /// forwards requests is shown nothing: its connections stay anonymous.
+    pub fn of_identity(mut self, identity: &Identity) -> Route {
+        if self.target.is_some() {
+            self.identity = identity.clone();
+        }
         self
     }
 
@@ -81,9 +86,14 @@ impl Route {
         self.proxy.is_none()
     }
 
-    /// Whether the user's credentials may be shown on it.
-    pub fn is_as_user(&self) -> bool {
-        self.is_as_user
+    /// The identity that its connections belong to.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The same for connections of any identity, to count them by.
+    pub fn of_any(&self) -> Route {
+        Route { identity: Identity::default(), ..self.clone() }
     }
 
     /// The proxy that every request is sent to, in absolute form (RFC 9112, 3.2.2) and with the proxy's
@@ -105,18 +115,7 @@ impl Dialer {
     pub fn new(trust: Trust) -> Dialer {
         let (tls, proxies, speech) = Default::default();
         let (trust, resolver) = (Arc::new(trust), Arc::new(Resolver::new()));
-        Dialer { trust, identity: None, tls, proxies, resolver, speech }
-    }
-
-    /// Routes that are the user's ([`Route::as_user`]) show `identity`. Proxies never see it.
-    pub fn identity(mut self, identity: Option<ClientIdentity>) -> Dialer {
-        (self.identity, self.tls) = (identity.map(Arc::new), Arc::default());
-        self
-    }
-
-    /// The certificate that the user's routes show.
-    pub fn shown(&self) -> Option<&ClientIdentity> {
-        self.identity.as_deref()
+        Dialer { trust, tls, proxies, resolver, speech }
     }
 
     /// What servers speak that did not answer as they should.
@@ -143,7 +142,7 @@ impl Dialer {
             && proxy.as_ref().is_some_and(|proxy| matches!(proxy.kind, ProxyKind::Http | ProxyKind::Https));
         let Endpoint { host, port, .. } = url.endpoint();
         let target = Target { is_tls, host, port };
-        Ok(Route { target: (!is_forwarded).then_some(target), proxy, is_as_user: false })
+        Ok(Route { target: (!is_forwarded).then_some(target), proxy, identity: Identity::default() })
     }
 
     /// Connects to the target of `route`, with TLS when its scheme says so, or to the proxy in front of it.
@@ -163,7 +162,7 @@ impl Dialer {
                 (None, Some(target)) => {
                     let name =
                         format!("{}://{}", if target.is_tls { "https" } else { "http" }, target.authority());
-                    let tls = if target.is_tls { Some(self.tls(route.is_as_user)?) } else { None };
+                    let tls = if target.is_tls { Some(self.tls(&route.identity)?) } else { None };
                     self.reach(&target.host, target.port, tls, reached)
                         .await
                         .map_err(|error| error.endpoint(name))
@@ -178,12 +177,13 @@ impl Dialer {
                             None => again,
                         }
                     };
-                    // Whoever the user is, is no business of a proxy.
-                    let tls = if proxy.kind == ProxyKind::Https { Some(self.tls(false)?) } else { None };
+                    // A proxy learns nothing of the user.
+                    let anonymous = Identity::default();
+                    let tls = if proxy.kind == ProxyKind::Https { Some(self.tls(&anonymous)?) } else { None };
                     let dialled = self.reach(&proxy.host, proxy.port, tls, &|_| {}).await.map_err(failed)?;
                     match (proxy.kind, target) {
                         (ProxyKind::Socks5 { resolves }, Some(target)) => {
-                            self.through_socks(dialled, proxy, resolves, target, route.is_as_user).await
+                            self.through_socks(dialled, proxy, resolves, target, &route.identity).await
                         }
                         _ => Ok(dialled),
                     }
@@ -199,15 +199,15 @@ impl Dialer {
             let Some(target) = &route.target else {
                 return Err(Error::new(ErrorKind::Other, "there is no target to speak TLS with"));
             };
-            self.secured(stream, target, route.is_as_user)
+            self.secured(stream, target, &route.identity)
                 .await
                 .map_err(|error| error.endpoint(format!("https://{}", target.authority())))
         })
     }
 
-    async fn secured(&self, stream: Stream, target: &Target, as_user: bool) -> Result<Dialled> {
+    async fn secured(&self, stream: Stream, target: &Target, identity: &Identity) -> Result<Dialled> {
         let socket = stream.into_socket().await.map_err(|cause| Error::network("cannot connect", &cause))?;
-        let handshake = Stream::connect_tls(socket, self.tls(as_user)?, server_name(&target.host)?);
+        let handshake = Stream::connect_tls(socket, self.tls(identity)?, server_name(&target.host)?);
         let stream = in_time("the TLS handshake did not finish", handshake).await?.map_err(tls_error)?;
         Ok(Dialled { handshake_round_trips: tls_round_trips(&stream), stream })
     }
@@ -218,7 +218,7 @@ impl Dialer {
         proxy: &Proxy,
         resolves: bool,
         target: &Target,
-        as_user: bool,
+        identity: &Identity,
     ) -> Result<Dialled> {
         let Dialled { mut stream, mut handshake_round_trips } = dialled;
         let place = match resolves {
@@ -234,7 +234,7 @@ impl Dialer {
         if !target.is_tls {
             return Ok(Dialled { stream, handshake_round_trips });
         }
-        let secured = self.secured(stream, target, as_user).await;
+        let secured = self.secured(stream, target, identity).await;
         let mut secured =
             secured.map_err(|error| error.endpoint(format!("https://{}", target.authority())))?;
         secured.handshake_round_trips += handshake_round_trips;
@@ -263,16 +263,26 @@ impl Dialer {
     }
 
     /// The TLS settings; an authority that cannot be read is an error of the caller.
-    fn tls(&self, as_user: bool) -> Result<Arc<ClientConfig>> {
-        let identity = self.identity.as_deref().filter(|_| as_user);
-        let kept = if identity.is_some() { &self.tls.as_user } else { &self.tls.as_nobody };
-        match kept.get() {
-            Some(tls) => Ok(tls.clone()),
+    fn tls(&self, identity: &Identity) -> Result<Arc<ClientConfig>> {
+        let anonymous = match self.tls.anonymous.get() {
+            Some(tls) => tls,
             None => {
-                let tls = tls::client_config_as(&self.trust, identity)?;
-                Ok(kept.get_or_init(|| tls).clone())
+                let tls = tls::client_config(&self.trust)?;
+                self.tls.anonymous.get_or_init(|| tls)
             }
+        };
+        if identity.is_anonymous() {
+            return Ok(anonymous.clone());
         }
+        // A panic elsewhere leaves nothing half-done here.
+        let mut others = self.tls.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tls)) = others.get(&identity.id()) {
+            return Ok(tls.clone());
+        }
+        others.retain(|_, (in_use, _)| in_use.is_so());
+        let tls = tls::client_config_of(anonymous, identity.certificate());
+        others.insert(identity.id(), (identity.in_use(), tls.clone()));
+        Ok(tls)
     }
 }
 
@@ -388,6 +398,7 @@ mod tests {
     use tokio::net::TcpListener;
 
     use crate::accept::Acceptor;
+    use crate::tls::ClientIdentity;
 
     /// An address whose connections are never taken: its backlog is full.
     async fn black_hole() -> (SocketAddr, Vec<TcpStream>, std::net::TcpListener) {
@@ -435,20 +446,29 @@ mod tests {
     }
 
     #[test]
-    fn sessions_of_a_user_are_not_those_of_nobody() {
+    fn each_identity_has_tls_sessions_of_its_own_as_long_as_it_is_in_use() {
         let made = rcgen::generate_simple_self_signed(vec!["ada".to_owned()]).unwrap();
         let pem = format!("{}{}", made.cert.pem(), made.signing_key.serialize_pem());
-        let identity = ClientIdentity::from_pem(pem.as_bytes(), pem.as_bytes()).unwrap();
-        let dialer = Dialer::new(Trust::default()).identity(Some(identity.clone()));
-        let (nobody, user) = (dialer.tls(false).unwrap(), dialer.tls(true).unwrap());
-        assert!(!Arc::ptr_eq(&nobody, &user) && Arc::ptr_eq(&user, &dialer.clone().tls(true).unwrap()));
-        assert!(!nobody.client_auth_cert_resolver.has_certs() && user.client_auth_cert_resolver.has_certs());
-        // Somebody else begins anew.
-        let other = dialer.clone().identity(Some(identity));
-        assert!(!Arc::ptr_eq(&user, &other.tls(true).unwrap()));
+        let certificate = ClientIdentity::from_pem(pem.as_bytes(), pem.as_bytes()).unwrap();
+        let dialer = Dialer::new(Trust::default());
+        let (anonymous, ada) = (Identity::default(), Identity::new(Some(certificate.clone())));
+        let (of_anonymous, of_ada) = (dialer.tls(&anonymous).unwrap(), dialer.tls(&ada).unwrap());
+        assert!(Arc::ptr_eq(&of_ada, &dialer.clone().tls(&ada.clone()).unwrap()));
+        assert!(!of_anonymous.client_auth_cert_resolver.has_certs());
+        assert!(of_ada.client_auth_cert_resolver.has_certs());
+        // Another one begins anew, with the same certificate and with none.
+        for other in [Identity::new(Some(certificate)), Identity::new(None)] {
+            let of_other = dialer.tls(&other).unwrap();
+            assert!(!Arc::ptr_eq(&of_other, &of_ada) && !Arc::ptr_eq(&of_other, &of_anonymous));
+            assert_eq!(of_other.client_auth_cert_resolver.has_certs(), other.certificate().is_some());
+        }
         let url = Url::parse_absolute("https://h/").unwrap();
         let route = dialer.route(&url).unwrap();
-        assert!(route != route.clone().as_user() && !route.is_as_user());
+        let of_ada = route.clone().of_identity(&ada);
+        assert!(route != of_ada && route == of_ada.of_any() && *of_ada.identity() == ada);
+        drop((ada, of_ada));
+        let _last = dialer.tls(&Identity::new(None)).unwrap();
+        assert_eq!(dialer.tls.others.lock().unwrap().len(), 1, "nothing is kept of identities that are gone");
     }
 
     /// The other end speaks TLS only when the round trip was told.

@@ -16,6 +16,7 @@ mod client_certs;
 mod dial;
 pub mod file;
 mod gather;
+mod identity;
 mod proxy;
 pub mod proxy_protocol;
 mod race;
@@ -30,6 +31,7 @@ pub mod tls;
 
 pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
 pub use dial::{Dialer, Dialled, Reached, Route};
+pub use identity::{Identity, IdentityId};
 pub use proxy::{Proxies, Proxy, ProxyKind};
 pub use records::RecordEnds;
 pub use speech::Speech;

@@ -42,12 +42,6 @@ pub struct Trust {
 /// Settings for connections that we open. The system's authorities come from `SSL_CERT_FILE` and
 /// `SSL_CERT_DIR`, or the platform's store.
 pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
-    client_config_as(trust, None)
-}
-
-/// The same for connections on which `identity` is shown to servers that ask for a certificate. Sessions are resumed
-/// within one such value only, so that nobody is taken for somebody else.
-pub fn client_config_as(trust: &Trust, identity: Option<&ClientIdentity>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -56,13 +50,24 @@ pub fn client_config_as(trust: &Trust, identity: Option<&ClientIdentity>) -> Res
     let named = (!named.is_empty()).then(|| verifier(named, &provider)).transpose()?;
     let verifier = Verifier { anyone: trust.insecure, named, system: OnceLock::new(), provider };
     let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-    let mut config = match identity {
-        Some(identity) => config.with_client_cert_resolver(Arc::new(client::Shown(identity.clone()))),
-        None => config.with_no_client_auth(),
-    };
+    let mut config = config.with_no_client_auth();
     // The records are ours (see `records`).
     config.enable_secret_extraction = true;
     Ok(Arc::new(config))
+}
+
+/// The settings `anonymous` for another identity, whose connections show `certificate` to servers that ask for one. They have
+/// sessions of their own to go on from, and the authorities in common.
+pub(crate) fn client_config_of(
+    anonymous: &ClientConfig,
+    certificate: Option<&ClientIdentity>,
+) -> Arc<ClientConfig> {
+    let mut config = anonymous.clone();
+    config.resumption = rustls::client::Resumption::default();
+    if let Some(certificate) = certificate {
+        config.client_auth_cert_resolver = Arc::new(client::Shown(certificate.clone()));
+    }
+    Arc::new(config)
 }
 
 /// Algorithms of TLS. AES-128 comes first: nothing that breaks it is known, and with ten rounds in place of fourteen bulk data costs

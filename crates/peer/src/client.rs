@@ -1,15 +1,20 @@
-//! What every copy and every question goes through.
+//! The client of all protocols, which every copy and every question goes through.
 
 use std::time::Duration;
 
+use gridlane_core::Url;
 use gridlane_net::Dialer;
 
+use crate::memory::Asked;
 use crate::mute::Mutes;
 use crate::paths::Paths;
 use crate::{Credentials, http, root};
 
-/// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle
-/// connections, and what it has learned of servers.
+/// Reaches servers, whatever protocol they speak. Its clones share everything that it keeps: idle connections, and what it
+/// has learned of servers.
+///
+/// A process that serves several users has a clone for each, with their [credentials](Client::credentials): connections,
+/// sessions and what depends on who asks are then each user's own.
 #[derive(Clone)]
 pub struct Client {
     /// For `http` and `https`.
@@ -32,7 +37,12 @@ impl Client {
         Client { http, root: root::Client::new(dialer, answer_max), credentials, paths, mute }
     }
 
-    /// The same, with something to show. What it has learned of servers so far is kept.
+    /// The server of `url`, as what is known of servers that [were waited for in vain](Client::mute) is found by.
+    pub fn asked(&self, url: &Url) -> Asked {
+        Asked::new(url, self.credentials.identity())
+    }
+
+    /// The same for another user, with something to show. What it has learned of servers so far is kept.
     pub fn credentials(mut self, credentials: Credentials) -> Client {
         self.http = self.http.credentials(credentials.clone());
         self.root = self.root.credentials(credentials.clone());

@@ -13,6 +13,8 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
+use gridlane_net::Identity;
+use gridlane_net::tls::ClientIdentity;
 
 /// A token, and where it is from: a file or a variable, as a person knows it.
 #[derive(Clone, Debug)]
@@ -29,14 +31,27 @@ pub trait TokenSource: Send + Sync {
     fn token(&self) -> Result<Token>;
 }
 
-/// The credentials of a user, and who may see them. Its clones are the same; its `Debug` shows no secret.
+/// A certificate that a user's connections show.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// The certificate with its key.
+    pub shown: ClientIdentity,
+    /// `the proxy of /tmp/x509up_u1000`.
+    pub name: String,
+}
+
+/// The credentials of a user, and the endpoints that may see them. Its clones are the same; its `Debug` shows no secret.
+///
+/// Each has an [`Identity`] of its own, to which the connections belong on which it may be shown: no connection of one user
+/// carries a request of another, whatever they share otherwise. Credentials that are empty are anonymous.
 #[derive(Clone, Default)]
 pub struct Credentials(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
+    identity: Identity,
     token: Option<Box<dyn TokenSource>>,
-    /// Of the certificate that the dialer shows: what it is called in messages.
+    /// The name of the identity's certificate in messages.
     certificate: Option<String>,
     forward_to: Vec<HostPattern>,
     /// Endpoints that the user named.
@@ -92,14 +107,23 @@ impl HostPattern {
 }
 
 impl Credentials {
-    /// Credentials that nobody may see yet. The certificate itself is the dialer's; `certificate` is what it is called
-    /// in messages.
+    /// Credentials that no endpoint may see yet, with an identity of their own if there is anything to show.
     pub fn new(
         token: Option<Box<dyn TokenSource>>,
-        certificate: Option<String>,
+        certificate: Option<Certificate>,
         forward_to: Vec<HostPattern>,
     ) -> Credentials {
-        Credentials(Arc::new(Inner { token, certificate, forward_to, named: Mutex::default() }))
+        let (shown, certificate) = certificate.map(|Certificate { shown, name }| (shown, name)).unzip();
+        let identity = match token.is_some() || shown.is_some() {
+            true => Identity::new(shown),
+            false => Identity::default(),
+        };
+        Credentials(Arc::new(Inner { identity, token, certificate, forward_to, named: Mutex::default() }))
+    }
+
+    /// The identity of connections on which they may be shown.
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
     }
 
     /// The user has named the endpoint of `url`: requests that begin there may show credentials there.
@@ -112,7 +136,7 @@ impl Credentials {
 
     /// Whether there is anything to show.
     pub fn is_empty(&self) -> bool {
-        self.0.token.is_none() && self.0.certificate.is_none()
+        self.0.identity.is_anonymous()
     }
 
     /// Whether the operator named this host for the user's secrets, whoever leads there.
@@ -141,9 +165,22 @@ impl Credentials {
     }
 }
 
+#[cfg(test)]
+impl Certificate {
+    /// One that nothing else is known of.
+    pub(crate) fn of_test(name: &str) -> Certificate {
+        let dir = tempfile::tempdir().unwrap();
+        let (certificate, key) = gridlane_net::tls::self_signed(dir.path(), &["ada".to_owned()]).unwrap();
+        let read = |file| std::fs::read(file).unwrap();
+        let shown = ClientIdentity::from_pem(&read(certificate), &read(key)).unwrap();
+        Certificate { shown, name: name.to_owned() }
+    }
+}
+
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Credentials")
+            .field("identity", &self.0.identity)
             .field("has_token", &self.0.token.is_some())
             .field("certificate", &self.0.certificate)
             .field("forward_to", &self.0.forward_to)
@@ -199,7 +236,7 @@ mod tests {
     #[test]
     fn nobody_sees_them_but_who_was_named_and_asked_first() {
         let forward_to = vec![HostPattern::parse("*.pools.example").unwrap()];
-        let credentials = Credentials::new(None, Some("x".into()), forward_to);
+        let credentials = Credentials::new(None, None, forward_to);
         let (se, other) = (url("https://se.example/a"), url("https://se.example:8443/a"));
         assert!(!credentials.may_see(&se, &se), "nobody has named it");
         credentials.name(&url("https://se.example:443/elsewhere"));

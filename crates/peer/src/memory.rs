@@ -5,6 +5,22 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::limits::SERVERS_REMEMBERED_MAX;
+use gridlane_core::{Endpoint, Url};
+use gridlane_net::{Identity, IdentityId};
+
+/// A server, and the identity that asks it: what it says may be meant for that one alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Asked {
+    endpoint: Endpoint,
+    by: IdentityId,
+}
+
+impl Asked {
+    /// The server of `url`, asked by `by`.
+    pub fn new(url: &Url, by: &Identity) -> Asked {
+        Asked { endpoint: url.endpoint(), by: by.id() }
+    }
+}
 
 /// What is `Known` of each `Server`. Its clones share it.
 pub struct Memory<Server, Known>(Arc<Mutex<HashMap<Server, Known>>>);
@@ -49,6 +65,16 @@ impl<Server, Known> Default for Memory<Server, Known> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_server_says_to_one_user_is_not_remembered_for_another() {
+        let (ada, bob) = (Identity::new(None), Identity::new(None));
+        let url = Url::parse_absolute("https://se.example/f").unwrap();
+        let memory = Memory::<Asked, u8>::default();
+        memory.learn(&Asked::new(&url, &ada), |known| *known = 1);
+        let of = |identity: &Identity| memory.of(&Asked::new(&url, identity));
+        assert_eq!((of(&ada.clone()), of(&bob), of(&Identity::default())), (1, 0, 0));
+    }
 
     #[test]
     fn more_servers_than_are_remembered_are_forgotten_all_at_once() {

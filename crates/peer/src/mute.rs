@@ -3,13 +3,12 @@
 
 use std::time::Instant;
 
-use gridlane_core::Endpoint;
 use gridlane_core::limits::MUTE_MAX;
 
-use crate::memory::Memory;
+use crate::memory::{Asked, Memory};
 
 /// Of all servers, shared by the clones of a client.
-pub type Mutes = Memory<Endpoint, Mute>;
+pub type Mutes = Memory<Asked, Mute>;
 
 /// What of one server was waited for in vain, and until when that counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -13,7 +13,7 @@ use gridlane_core::limits::{
     CONNECTION_TURN_MAX, IDLE_CONNECTION_MAX, IDLE_CONNECTIONS_MAX, IDLE_PER_HOST_MAX, LANES_PER_HOST_MAX,
     QUESTIONS_PER_HOST_MAX,
 };
-use gridlane_net::Stream;
+use gridlane_net::{Route, Stream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -107,10 +107,17 @@ impl<K: Key, C: Rests> Default for Pool<K, C> {
     }
 }
 
-/// What connections are found by.
-pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {}
+/// What connections are found by: the server, the way there, and the identity that they belong to.
+pub(crate) trait Key: Clone + Eq + Hash + Send + 'static {
+    /// The same for any identity: a server has so many turns, however many users ask it.
+    fn of_any(&self) -> Self;
+}
 
-impl<K: Clone + Eq + Hash + Send + 'static> Key for K {}
+impl Key for Route {
+    fn of_any(&self) -> Route {
+        Route::of_any(self)
+    }
+}
 
 impl<K: Key, C: Rests> Pool<K, C> {
     fn new(idle_max: Duration, turn_max: Duration) -> Pool<K, C> {
@@ -130,7 +137,7 @@ impl<K: Key, C: Rests> Pool<K, C> {
         let turn = match turns_max {
             None => None,
             Some(max) => {
-                let turns = self.0.turns_of(&key, purpose, max);
+                let turns = self.0.turns_of(key.of_any(), purpose, max);
                 timeout(self.0.turn_max, turns.acquire_owned()).await.ok().and_then(Result::ok)
             }
         };
@@ -170,12 +177,12 @@ impl<K: Key, C: Rests> Inner<K, C> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn turns_of(&self, key: &K, purpose: Purpose, max: usize) -> Arc<Semaphore> {
+    fn turns_of(&self, key: K, purpose: Purpose, max: usize) -> Arc<Semaphore> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         if turns.len() >= HOSTS_KEPT {
             turns.retain(|_, turns| Arc::strong_count(turns) > 1);
         }
-        turns.entry((key.clone(), purpose)).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
+        turns.entry((key, purpose)).or_insert_with(|| Arc::new(Semaphore::new(max))).clone()
     }
 
     /// Closes what has rested long enough; says when to look again.
@@ -255,7 +262,7 @@ impl<K: Key, C: Rests> Drop for Sweeper<K, C> {
 mod tests {
     use super::*;
     use gridlane_core::Url;
-    use gridlane_net::{Dialer, Route, tls::Trust};
+    use gridlane_net::{Dialer, Identity, tls::Trust};
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
@@ -271,6 +278,12 @@ mod tests {
 
     fn key() -> Route {
         route("http://h/")
+    }
+
+    impl Key for &'static str {
+        fn of_any(&self) -> &'static str {
+            self
+        }
     }
 
     struct Wire;
@@ -372,6 +385,27 @@ mod tests {
         let elsewhere = route("http://h:81/");
         home.take_back(pair().await.0, None, false);
         assert!(pool.take(&pool.home(elsewhere, Purpose::Lane).await).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_connection_belongs_to_an_identity_and_turns_to_the_server() {
+        let pool = Pool::new(Duration::from_secs(60), Duration::from_millis(1));
+        let (ada, bob) = (Identity::new(None), Identity::new(None));
+        let of = |identity: &Identity| key().of_identity(identity);
+        let (near, _far) = pair().await;
+        pool.home(of(&ada), Purpose::Question).await.take_back(near, None, false);
+        for other in [of(&bob), key()] {
+            assert!(!pool.has(&other, Purpose::Question));
+            assert!(pool.take(&pool.home(other, Purpose::Question).await).is_none());
+        }
+        assert!(pool.take(&pool.home(of(&ada), Purpose::Question).await).is_some());
+        let mut homes = Vec::new();
+        for turn in 0..QUESTIONS_PER_HOST_MAX {
+            let identity = if turn % 2 == 0 { &ada } else { &bob };
+            homes.push(pool.home(of(identity), Purpose::Question).await);
+        }
+        assert!(homes.iter().all(|home| home._turn.is_some()));
+        assert!(pool.home(key(), Purpose::Question).await._turn.is_none());
     }
 
     #[tokio::test]

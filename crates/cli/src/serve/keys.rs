@@ -3,14 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url, limits};
+use gridlane_core::{Error, ErrorKind, Result, Scheme, Url, limits};
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
-use gridlane_peer::http::{Client, Connected, Exchange, Purpose, Request, follow};
+use gridlane_peer::http::{Client, Request};
 use gridlane_server::KeySource;
-
-/// Redirects at one issuer: what adds or removes a slash. More is a loop.
-const REDIRECTS_MAX: usize = 3;
 
 /// Fetches over https, from the host that a URL names and no other.
 pub(super) struct KeyFetcher {
@@ -27,35 +24,14 @@ impl KeyFetcher {
     }
 
     async fn fetched(&self, url: &str) -> Result<Vec<u8>> {
-        let mut at = Url::parse_absolute(url)?;
-        for _ in 0..=REDIRECTS_MAX {
-            if at.scheme() != Scheme::Https {
-                let message = "what an issuer publishes is believed over https only";
-                return Err(Error::new(ErrorKind::Denied, message).endpoint(&at));
-            }
-            // Rare enough for a connection of its own.
-            let Connected { mut connection, .. } =
-                self.client.connect(&at, &at, Purpose::Question, true).await?;
-            connection.send(&Request::new("GET", &at).header("Accept", "application/json")).await?;
-            let response = connection.response().await?;
-            let next = follow("GET", &at, &response.head)?;
-            let exchange = Exchange { connection, response, url: at.clone(), redirects: Vec::new() };
-            match next {
-                None => {
-                    return exchange
-                        .accept(&[200])
-                        .await?
-                        .read_whole(limits::ISSUER_DOCUMENT_BYTES_MAX)
-                        .await;
-                }
-                Some(next) if next.same_endpoint(&at) => at = next,
-                Some(next) => {
-                    let message = format!("it redirects to {next}, which is another server");
-                    return Err(Error::new(ErrorKind::Denied, message).fault(Fault::Peer).endpoint(&at));
-                }
-            }
+        let url = Url::parse_absolute(url)?;
+        if url.scheme() != Scheme::Https {
+            let message = "what an issuer publishes is believed over https only";
+            return Err(Error::new(ErrorKind::Denied, message).endpoint(&url));
         }
-        Err(Error::new(ErrorKind::Protocol, "it redirects in a circle").fault(Fault::Peer).endpoint(&at))
+        let request = Request::new("GET", &url).header("Accept", "application/json").stays();
+        let mut found = self.client.exchange(&request).await?.accept(&[200]).await?;
+        found.read_whole(limits::ISSUER_DOCUMENT_BYTES_MAX).await
     }
 }
 

@@ -31,7 +31,7 @@ use gridlane_core::limits::CREDENTIAL_BYTES_MAX;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{Error, ErrorKind, Fault, Hint, Result, Secret, Url};
 use gridlane_net::tls::ClientIdentity;
-use gridlane_peer::{Credentials, HostPattern, TokenSource};
+use gridlane_peer::{Certificate, Credentials, HostPattern, TokenSource};
 
 pub use claims::{Claims, TokenKind};
 pub use lasting::Lasting;
@@ -201,12 +201,15 @@ impl Found {
         Ok(self)
     }
 
-    /// What the engine shows of it: the token, which is read again when its file changes, and what the certificate is
-    /// called. Nobody may see it before its endpoint is named.
+    /// What the engine shows of it: the token, which is read again when its file changes, and the certificate. No
+    /// endpoint may see it before it is named.
     pub fn credentials(&self, machine: Arc<dyn Machine>, forward_to: Vec<HostPattern>) -> Credentials {
         let token = self.token.clone();
         let token = token.map(|token| Box::new(live::LiveToken::new(token, machine)) as Box<dyn TokenSource>);
-        Credentials::new(token, self.certificate.as_ref().map(FoundCertificate::name), forward_to)
+        let certificate = self.certificate.as_ref();
+        let certificate =
+            certificate.map(|found| Certificate { shown: found.identity.clone(), name: found.name() });
+        Credentials::new(token, certificate, forward_to)
     }
 
     /// How long what is shown lasts; `None` when nothing is shown or nothing tells.

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 
 use super::{Asks, Lane};
 use crate::digests;
+use crate::links::Served;
 use crate::notice::Notice;
-use crate::served::Served;
 
 /// A checksum that is to be asked for, or whose answer is to come.
 pub(super) struct Asking {

@@ -18,6 +18,7 @@ use super::request::Request;
 use super::tunnel;
 use crate::awake::timeout;
 use crate::credentials::Credentials;
+use crate::memory::Asked;
 use crate::pool::{self, Purpose};
 
 /// How servers begin their name that keep to `If-None-Match: *` on PUT (nginx, XRootD and dCache do not).
@@ -115,7 +116,7 @@ impl Client {
 
     /// Whether the server of `url` is known to replace nothing when a PUT says `If-None-Match: *`.
     pub fn keeps_existing(&self, url: &Url) -> bool {
-        self.habits.of(&url.endpoint()).keeps_existing
+        self.habits.of(&self.asked(url)).keeps_existing
     }
 
     /// Whether a connection to the server of `url` that was used for `purpose` waits to be used again.
@@ -126,22 +127,26 @@ impl Client {
 
     /// Whether the server of `url` has never said a checksum, so that it is no use to ask for one.
     pub fn is_silent(&self, url: &Url) -> bool {
-        self.habits.of(&url.endpoint()).is_silent()
+        self.habits.of(&self.asked(url)).is_silent()
     }
 
     /// Whether the server of `url` begins to send late when a GET asks for a checksum too.
     pub fn thinks_long(&self, url: &Url) -> bool {
-        self.habits.of(&url.endpoint()).thinks_long
+        self.habits.of(&self.asked(url)).thinks_long
     }
 
     /// The server of `url` was asked for a checksum.
     pub fn asked_for_digest(&self, url: &Url, said: bool) {
-        self.habits.learn(&url.endpoint(), |habit| habit.asked_for_digest(said));
+        self.habits.learn(&self.asked(url), |habit| habit.asked_for_digest(said));
     }
 
     /// The server of `url` did not begin to send when a GET asked for a checksum too.
     pub fn thought_long(&self, url: &Url) {
-        self.habits.learn(&url.endpoint(), |habit| habit.thinks_long = true);
+        self.habits.learn(&self.asked(url), |habit| habit.thinks_long = true);
+    }
+
+    fn asked(&self, url: &Url) -> Asked {
+        Asked::new(url, self.credentials.identity())
     }
 
     /// The way to the server of `url`. What is not HTTP is never asked by it: that could show in clear what
@@ -151,8 +156,7 @@ impl Client {
             let message = format!("{}:// is not HTTP", url.scheme().name());
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        let route = self.dialer.route(url)?;
-        Ok(if user.may_see() { route.as_user() } else { route })
+        Ok(self.dialer.route(url)?.of_identity(&user.identity()))
     }
 
     async fn connect_home(
@@ -240,6 +244,7 @@ impl Client {
                     exchange.redirects = redirects;
                     return Ok(exchange);
                 };
+                once.refuse_to_leave(&at, &next)?;
                 redirects.push((at.clone(), exchange.response.head.headers.clone()));
                 headers = once.headers;
                 if !next.same_endpoint(&at) {
@@ -268,7 +273,7 @@ impl Client {
             outcome => outcome?,
         };
         if response.head.headers.single("server").is_some_and(|name| name.starts_with(KEEPS_EXISTING)) {
-            self.habits.learn(&request.url.endpoint(), |habit| habit.keeps_existing = true);
+            self.habits.learn(&self.asked(request.url), |habit| habit.keeps_existing = true);
         }
         Ok(Exchange { connection, response, url: request.url.clone(), redirects: Vec::new() })
     }

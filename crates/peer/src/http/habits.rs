@@ -1,14 +1,12 @@
 //! What a client remembers of servers, so that it need not ask each time.
 
-use gridlane_core::Endpoint;
-
-use crate::memory::Memory;
+use crate::memory::{Asked, Memory};
 
 /// Files whose checksum a server did not say before it is believed that it never says one.
 const SILENT_FILES: u8 = 3;
 
 /// Of all servers, shared by the clones of a client. Not by the way there: many servers are behind one proxy.
-pub(super) type Habits = Memory<Endpoint, Habit>;
+pub(super) type Habits = Memory<Asked, Habit>;
 
 /// One server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

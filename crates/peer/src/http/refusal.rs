@@ -6,7 +6,7 @@ use gridlane_core::limits::CLOCK_SKEW_MAX;
 use gridlane_core::units::format_seconds;
 use gridlane_core::{Error, Hint, Result, Scheme, Secret, Speaks, Url};
 use gridlane_dav::ResponseHead;
-use gridlane_net::Proxy;
+use gridlane_net::{Identity, Proxy};
 use percent_encoding::percent_decode_str;
 
 use super::request::Request;
@@ -80,8 +80,13 @@ impl User {
         User { credentials: credentials.clone(), may }
     }
 
-    pub(super) fn may_see(&self) -> bool {
+    fn may_see(&self) -> bool {
         self.may == May::All
+    }
+
+    /// The identity that a connection belongs to on which it is shown.
+    pub(super) fn identity(&self) -> Identity {
+        if self.may_see() { self.credentials.identity().clone() } else { Identity::default() }
     }
 
     /// The token to show.
@@ -292,6 +297,7 @@ fn skew(head: &ResponseHead, now: SystemTime) -> Option<Skew> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::Certificate;
 
     fn head(code: u16, fields: &str) -> ResponseHead {
         let text = format!("HTTP/1.1 {code} x\r\n{fields}\r\n");
@@ -363,7 +369,8 @@ mod tests {
 
     #[test]
     fn what_to_do_depends_on_what_was_shown() {
-        let credentials = Credentials::new(None, Some("the certificate of /c.pem".into()), Vec::new());
+        let certificate = Certificate::of_test("the certificate of /c.pem");
+        let credentials = Credentials::new(None, Some(certificate), Vec::new());
         let (se, clear) = (url("https://se/f"), url("http://se/f"));
         credentials.name(&se);
         credentials.name(&clear);

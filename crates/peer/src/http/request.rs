@@ -3,7 +3,7 @@
 use std::fmt;
 
 use base64::Engine as _;
-use gridlane_core::{Error, ErrorKind, Result, Secret, Url};
+use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Url};
 use gridlane_net::Proxy;
 use percent_encoding::percent_decode_str;
 
@@ -23,12 +23,14 @@ pub struct Request<'a> {
     /// The body, sent with its length directly behind the head. `None`: there is none, or it is sent
     /// later (then a header says how long it is).
     pub body: Option<&'a [u8]>,
+    /// Whether no redirect to another endpoint is followed ([`Request::stays`]).
+    pub stays: bool,
 }
 
 impl<'a> Request<'a> {
     /// A request with the headers that every request has.
     pub fn new(method: &'static str, url: &'a Url) -> Request<'a> {
-        Request { method, url, headers: Vec::new(), body: None }
+        Request { method, url, headers: Vec::new(), body: None, stays: false }
     }
 
     /// Adds a header line.
@@ -41,6 +43,21 @@ impl<'a> Request<'a> {
     pub fn body(mut self, body: &'a [u8]) -> Request<'a> {
         self.body = Some(body);
         self
+    }
+
+    /// Follows no redirect to another endpoint: for what is believed of one server only.
+    pub fn stays(mut self) -> Request<'a> {
+        self.stays = true;
+        self
+    }
+
+    /// The error of a redirect from `at` that is not followed.
+    pub(super) fn refuse_to_leave(&self, at: &Url, to: &Url) -> Result<()> {
+        if !self.stays || to.same_endpoint(self.url) {
+            return Ok(());
+        }
+        let message = format!("it redirects to {to}, which is another server");
+        Err(Error::new(ErrorKind::Denied, message).fault(Fault::Peer).endpoint(at))
     }
 
     /// Whether doing it twice leaves what doing it once leaves, so that it may be sent again when it is not

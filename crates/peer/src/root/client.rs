@@ -7,7 +7,7 @@ use gridlane_core::limits::{
     IO_BYTES, RECONNECT_PAUSE, RECONNECT_PAUSE_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
 };
 use gridlane_core::{Boxed, Checksum, ChecksumKind, Error, ErrorKind, Fault, Result, Scheme, Secret, Url};
-use gridlane_net::Dialer;
+use gridlane_net::{Dialer, Identity, IdentityId};
 use gridlane_sys::AlignedBuf;
 use gridlane_xrd::answer::{Location, OpenAnswer, merge_cgi, parse_checksum};
 use gridlane_xrd::client::{Aim, Answers, Expect, Flight, Opening, Said, is_repeatable};
@@ -176,7 +176,7 @@ impl Client {
     pub async fn join(&self, trunk: &Arc<Trunk>) -> Result<(OpenFile, Joined)> {
         let way = Way::new(trunk.url.clone());
         // It joins by an id that nobody can guess, and shows nothing else.
-        let home = self.pool.home(Server::of(&trunk.url, false), Purpose::Lane).await;
+        let home = self.pool.home(Server::of(&trunk.url, IdentityId::default()), Purpose::Lane).await;
         let flight = if self.habits.of(home.key()).wants_steps { Flight::Steps } else { Flight::Whole };
         let aim = Aim::Bind(trunk.session.id);
         let opening = Opening::new(who(), aim, flight, trunk.is_tls, Vec::new());
@@ -268,7 +268,7 @@ impl Client {
         was_sent: &mut bool,
         has_taken: &mut bool,
     ) -> Result<Came> {
-        let home = self.pool.home(Server::of(&way.at, self.may_show(way)), purpose).await;
+        let home = self.pool.home(Server::of(&way.at, self.identity_for(way).id()), purpose).await;
         let token = self.token_for(way).map_err(|error| error.endpoint(&way.at))?;
         let mut waited = Duration::ZERO;
         *was_sent = false;
@@ -462,7 +462,6 @@ impl Client {
             *id = stream.0;
         }
         let mut who = who();
-        let as_user = self.may_show(way);
         let token = self.token_for(way).map_err(failed)?;
         who.token = token.as_ref().map(secret);
         if let Some((user, _)) = way.at.credentials() {
@@ -476,14 +475,14 @@ impl Client {
         let asks = flight == Flight::Steps;
         let opening = Opening::new(who, Aim::Login, flight, must_tls, first);
         let route = self.dialer.route(&way.at).map_err(failed)?;
-        let route = if as_user { route.as_user() } else { route };
+        let route = route.of_identity(&self.identity_for(way));
         let opened = Connection::open(&self.dialer, &route, &way.at, opening, answers, asks).await;
         let told = |error: Error| self.shown(way, token.clone()).login_error(error);
         let mut connection = opened.map_err(|unopened| match unopened {
             Unopened::Failed(error) => Unopened::Failed(told(error)),
             unopened => unopened,
         })?;
-        connection.set_users(as_user, token.as_ref().map(secret));
+        connection.set_token(token.as_ref().map(secret));
         Ok((connection, stream))
     }
 }
@@ -498,6 +497,11 @@ impl Client {
     /// Whether the user's credentials may be shown where a request has come to.
     fn may_show(&self, way: &Way) -> bool {
         !self.credentials.is_empty() && self.credentials.may_see(&way.origin, &way.at)
+    }
+
+    /// The identity of connections to where a request has come to.
+    fn identity_for(&self, way: &Way) -> Identity {
+        if self.may_show(way) { self.credentials.identity().clone() } else { Identity::default() }
     }
 
     /// The token to show where a request has come to.

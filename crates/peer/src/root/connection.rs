@@ -11,7 +11,7 @@ use gridlane_core::limits::{
     CONNECT_MAX, IO_BYTES, ROOT_ANSWER_BYTES_MAX, ROOT_WAIT_MAX, ROOT_WORDS_BYTES_MAX,
 };
 use gridlane_core::{Error, ErrorKind, Fault, Result, Secret, Speaks, Url};
-use gridlane_net::{Dialer, Dialled, Route, Speech, Stream};
+use gridlane_net::{Dialer, Dialled, IdentityId, Route, Speech, Stream};
 use gridlane_sys::AlignedBuf;
 use gridlane_sys::tcp::TcpInfo;
 use gridlane_xrd::answer::ErrorAnswer;
@@ -45,8 +45,8 @@ pub(super) type Home = pool::Home<Server, Wire>;
 pub(super) struct Wire {
     pub(super) stream: Stream,
     pub(super) session: Session,
-    /// The user's credentials may have been shown on it.
-    is_users: bool,
+    /// The identity whose credentials may have been shown on it.
+    identity: IdentityId,
     /// The token that was.
     pub(super) token: Option<Secret>,
 }
@@ -133,7 +133,8 @@ impl Connection {
     ) -> std::result::Result<Connection, Unopened> {
         let failed = |error: Error| Unopened::Failed(error.endpoint(url));
         let Dialled { stream, mut handshake_round_trips } = dialer.dial(route).await.map_err(failed)?;
-        let mut wire = Wire { stream, session: Session::default(), is_users: false, token: None };
+        let mut wire =
+            Wire { stream, session: Session::default(), identity: route.identity().id(), token: None };
         let (mut ahead, mut end) = (AlignedBuf::new(AHEAD_BYTES), 0);
         // As long as nothing has come, it may be that something else is spoken there.
         let mut unheard = route.is_direct().then(|| (wire.stream.peer(), dialer.speech().clone()));
@@ -252,16 +253,16 @@ impl Connection {
         Ok(path_id)
     }
 
-    /// Says whether the user's credentials may have been shown on it, and which token.
-    pub(super) fn set_users(&mut self, is_users: bool, token: Option<Secret>) {
+    /// Says which token the login may have shown.
+    pub(super) fn set_token(&mut self, token: Option<Secret>) {
         if let Some(wire) = &mut self.wire {
-            (wire.is_users, wire.token) = (is_users, token);
+            wire.token = token;
         }
     }
 
-    /// Whether they may.
-    pub(super) fn is_users(&self) -> bool {
-        self.wire.as_ref().is_some_and(|wire| wire.is_users)
+    /// The identity that it belongs to.
+    pub(super) fn identity(&self) -> IdentityId {
+        self.wire.as_ref().map(|wire| wire.identity).unwrap_or_default()
     }
 
     /// Says where it goes when it is not needed any more.

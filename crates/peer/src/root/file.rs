@@ -157,7 +157,7 @@ impl OpenFile {
     pub fn lost(&mut self) {
         if let Some(connection) = self.connection.as_mut().filter(|_| !self.is_joined) {
             connection.give_up();
-            let server = Server::of(&self.url, connection.is_users());
+            let server = Server::of(&self.url, connection.identity());
             self.client.habits.learn(&server, |habit| habit.lost(connection.session().id));
         }
     }

@@ -84,6 +84,7 @@ impl Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::credentials::Certificate;
     use gridlane_core::Secret;
 
     #[test]
@@ -92,7 +93,7 @@ mod tests {
         let with_authz = Url::parse_absolute("roots://se.example//f?authz=Bearer%20qwertyuiop").unwrap();
         let token = Token { secret: Secret::new("asdfghjkl"), from: "the token of T".into() };
         let none = Credentials::default();
-        let certificate = Credentials::new(None, Some("/c.pem".into()), Vec::new());
+        let certificate = Credentials::new(None, Some(Certificate::of_test("/c.pem")), Vec::new());
         let answer = ErrorAnswer {
             code: ErrorCode::NOT_AUTHORIZED,
             text: "no asdfghjkl and no qwertyuiop may".to_owned(),

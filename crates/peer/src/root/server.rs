@@ -1,6 +1,9 @@
 //! Servers, as idle sessions and what is known of them are found by.
 
 use gridlane_core::{Endpoint, Url};
+use gridlane_net::IdentityId;
+
+use crate::pool::Key;
 
 /// Sessions that can stand for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -9,15 +12,21 @@ pub(super) struct Server {
     host: String,
     port: u16,
     user: Option<String>,
-    /// The user's credentials may be shown there: what was proved with them is for requests that may show them.
-    as_user: bool,
+    /// The identity whose credentials may be shown there: what was proved with them is for its requests.
+    identity: IdentityId,
+}
+
+impl Key for Server {
+    fn of_any(&self) -> Server {
+        Server { identity: IdentityId::default(), ..self.clone() }
+    }
 }
 
 impl Server {
     /// The server of a URL.
-    pub(super) fn of(url: &Url, as_user: bool) -> Server {
+    pub(super) fn of(url: &Url, identity: IdentityId) -> Server {
         let Endpoint { host, port, .. } = url.endpoint();
         let user = url.credentials().map(|(user, _)| user.to_owned());
-        Server { is_tls: url.scheme().is_encrypted(), host, port, user, as_user }
+        Server { is_tls: url.scheme().is_encrypted(), host, port, user, identity }
     }
 }

@@ -197,7 +197,6 @@ async fn discard(connection: &mut Connection, scratch: &mut [u8]) -> Result<(Str
 }
 
 #[cfg(test)]
-#[allow(dead_code)] // the tests of the whole need more of it
 #[path = "../../tests/it/support/root.rs"]
 mod support;
 

@@ -117,3 +117,23 @@ async fn the_round_trip_of_the_data_is_known_behind_it() {
     assert!(empty.is_some_and(|time| !time.is_zero()), "{empty:?}");
     assert!(loaded.is_some_and(|time| !time.is_zero() && time < Duration::from_secs(5)), "{loaded:?}");
 }
+
+#[tokio::test]
+async fn what_is_believed_of_one_server_is_not_looked_for_at_another() {
+    let other = Scripted::start(|_| answer("200 OK", &[], "theirs")).await;
+    let elsewhere = format!("Location: {}/f", other.origin);
+    let server = Scripted::start(move |seen| match seen.head.split(' ').nth(1) {
+        Some("/f/") => answer("200 OK", &[], "ours"),
+        Some("/f") => answer("301 Moved", &["Location: /f/"], ""),
+        _ => answer("302 Found", &[elsewhere.as_str()], ""),
+    })
+    .await;
+    let (client, there, leaves) = (client(), server.url("/f"), server.url("/g"));
+    let stays = client.exchange(&Request::new("GET", &there).stays()).await.unwrap();
+    assert_eq!(stays.success().await.unwrap().read_whole(1000).await.unwrap(), b"ours");
+    let error = client.exchange(&Request::new("GET", &leaves).stays()).await.map(|_| ()).unwrap_err();
+    assert!(error.kind() == ErrorKind::Denied && error.to_string().contains("another server"), "{error}");
+    assert_eq!(other.connections(), 0);
+    client.exchange(&Request::new("GET", &leaves)).await.unwrap().finish().await;
+    assert_eq!(other.connections(), 1);
+}

@@ -4,13 +4,13 @@
 
 #[path = "support/proxy.rs"]
 mod proxy;
-#[allow(dead_code)] // the tests of the engine need more of it
 #[path = "support/root.rs"]
 mod root_site;
 #[path = "support/script.rs"]
 mod script;
 
 mod exchange;
+mod identity;
 mod pool;
 mod proxies;
 mod root;

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)] // in a test, a panic is the report
 
+use crate::identity::certificate;
 use crate::proxy;
 use crate::script;
 
@@ -140,7 +141,7 @@ async fn no_proxy_sees_what_is_shown_to_the_server_behind_it() {
     let bare = Url::parse_absolute(&format!("https://localhost:{}/f", url.port())).unwrap();
     for (scheme, tls) in [("http", None), ("https", Some(acceptor))] {
         let proxy = Proxy::start(None, tls).await;
-        let credentials = Credentials::new(Some(Box::new(Fixed)), Some("a certificate".into()), Vec::new());
+        let credentials = Credentials::new(Some(Box::new(Fixed)), Some(certificate("ada")), Vec::new());
         credentials.name(&bare);
         credentials.name(&server.url("/"));
         let value = format!("{scheme}://{}", proxy.address);

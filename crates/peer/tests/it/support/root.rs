@@ -1,5 +1,7 @@
 //! A small server of XRootD's protocol with one file, and with faults.
 
+#![allow(dead_code)] // not every test that includes this needs all of it
+
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -98,6 +100,8 @@ pub(crate) struct State {
     was_read: watch::Sender<bool>,
     /// Names of the requests, in order.
     pub(crate) log: Mutex<Vec<String>>,
+    /// The connection and the certificate of each request for a stat.
+    askers: Mutex<Vec<(usize, &'static str)>>,
 }
 
 /// Bytes written at once.
@@ -114,16 +118,16 @@ impl Site {
     pub(crate) async fn start(bytes: &[u8], faults: Faults) -> Site {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let (counts, log, joined) = Default::default();
+        let (counts, log, joined, askers) = Default::default();
         let (was_asked, was_read) = (watch::Sender::new(false), watch::Sender::new(false));
-        let state = State { bytes: bytes.to_vec(), faults, counts, joined, was_asked, was_read, log };
+        let state = State { bytes: bytes.to_vec(), faults, counts, joined, was_asked, was_read, log, askers };
         let state = Arc::new(state);
         let serving = state.clone();
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 let serving = serving.clone();
-                serving.counts[CONNECTIONS].fetch_add(1, SeqCst);
-                tokio::spawn(async move { serving.talk(socket).await });
+                let number = serving.counts[CONNECTIONS].fetch_add(1, SeqCst) as usize;
+                tokio::spawn(async move { serving.talk(socket, number).await });
             }
         });
         Site { url: Url::parse_absolute(&format!("root://127.0.0.1:{port}//f?k=v")).unwrap(), port, state }
@@ -152,7 +156,12 @@ impl Site {
 }
 
 impl State {
-    async fn talk(&self, mut socket: TcpStream) -> io::Result<()> {
+    /// The connection and the certificate of each request for a stat, in order.
+    pub(crate) fn askers(&self) -> Vec<(usize, &'static str)> {
+        self.askers.lock().unwrap().clone()
+    }
+
+    async fn talk(&self, mut socket: TcpStream, number: usize) -> io::Result<()> {
         socket.set_nodelay(true)?;
         let mut begin = [0; 44];
         socket.read_exact(&mut begin).await?;
@@ -202,10 +211,11 @@ impl State {
             }
             _ => Stream::plain(socket)?,
         };
-        self.serve(Line { stream: Some(stream), socket: None, ahead }).await
+        self.serve(Line { stream: Some(stream), socket: None, ahead }, number).await
     }
 
-    async fn serve(&self, mut line: Line) -> io::Result<()> {
+    async fn serve(&self, mut line: Line, number: usize) -> io::Result<()> {
+        let by = line.stream.as_ref().map_or("nobody", asker);
         let mut held = Vec::new();
         let mut session = SessionId::default();
         let (mut is_in, mut served) = (self.faults.methods.is_empty(), 0);
@@ -227,6 +237,9 @@ impl State {
                 _ => String::new(),
             };
             self.log.lock().unwrap().push(format!("{name} {what}").trim().to_owned());
+            if let Request::Stat(_) = &request {
+                self.askers.lock().unwrap().push((number, by));
+            }
             if let Request::Bind(bind) = &request {
                 return self.joined(line, head.stream, bind.session).await;
             }
@@ -528,6 +541,16 @@ impl Line {
             (None, None) => Ok(()),
         }
     }
+}
+
+/// The name in the certificate that a client has shown, of those that tests use.
+pub(crate) fn asker(stream: &Stream) -> &'static str {
+    let has = |name: &str| {
+        let name = format!("{name}.example");
+        let shown = stream.peer_certificates().first();
+        shown.is_some_and(|shown| shown.windows(name.len()).any(|part| part == name.as_bytes()))
+    };
+    ["ada", "bob"].into_iter().find(|name| has(name)).unwrap_or("nobody")
 }
 
 /// A certificate for 127.0.0.1: for the server, and whom a client has to trust for it.
