@@ -26,7 +26,7 @@ use gridlane_core::Result;
 
 use crate::args::Cli;
 
-/// What `serve` reads by itself.
+/// Tables that `serve` reads by itself.
 const OWN: OwnTables<'_> = OwnTables { lists: &["export", "rule"], tables: &["root", "auth"] };
 
 /// The command with the defaults of the file that `--config` or `GRIDLANE_CONFIG` names.

@@ -1,4 +1,4 @@
-//! Who asks: the client of a command, and what is said about its credentials.
+//! The client of a command, and the words about its credentials.
 
 use gridlane_client::{Session, quiet_session, session, unsent};
 use gridlane_core::{Result, Url};
@@ -49,7 +49,7 @@ pub(crate) fn for_doctor(typed: &[String], who: &WhoArgs, trust: &gridlane_net::
     quiet_session(&urls(typed), &who.wanted(), trust.clone(), who.forward_credentials_to.clone())
 }
 
-/// What can be read of what was typed: an error of the rest is told where it is used.
+/// The URLs of what was typed: an error of the rest is told where it is used.
 fn urls<'a>(typed: impl IntoIterator<Item = &'a String>) -> Vec<Url> {
     typed.into_iter().filter_map(|text| parse(text).ok()).collect()
 }

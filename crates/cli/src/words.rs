@@ -1,4 +1,4 @@
-//! What the crates below say as values, in the words of the command line: here alone are options named for them.
+//! The words of the command line for the values of the crates below: here alone are options named for them.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub(crate) fn error(error: &Error) -> impl fmt::Display {
     error.worded(hint)
 }
 
-/// What to do about a failure.
+/// Advice about a failure.
 pub(crate) fn hint(hint: &Hint) -> String {
     let words = match hint {
         Hint::Text(words) => words,
@@ -129,7 +129,7 @@ pub(crate) fn hint(hint: &Hint) -> String {
     words.to_owned()
 }
 
-/// What kept a copy from being faster.
+/// The limit of a copy's rate.
 pub(crate) fn limit(limit: Limit) -> String {
     match limit {
         Limit::Rate => "--limit-rate".to_owned(),
@@ -137,7 +137,7 @@ pub(crate) fn limit(limit: Limit) -> String {
     }
 }
 
-/// Whose word the bytes were compared with.
+/// The party whose word the bytes were compared with.
 pub(crate) fn basis(basis: Basis) -> String {
     match basis {
         Basis::User => "as --checksum says".to_owned(),
@@ -145,11 +145,11 @@ pub(crate) fn basis(basis: Basis) -> String {
     }
 }
 
-/// Why nothing may be changed in an export that is read-only.
+/// The reason for which nothing may be changed in an export that is read-only.
 pub(crate) const READ_ONLY: &str = "this export is read-only: nobody may change anything here; its operator can change that, \
                                     with --allow-write, or by taking `read-only` out of its [[export]]";
 
-/// Why a file was left out.
+/// The reason for which a file was left out.
 pub(crate) fn left_out(why: LeftOut) -> String {
     match why {
         LeftOut::Link => "it is a symbolic link (--links follow copies what it leads to)".to_owned(),
@@ -157,7 +157,7 @@ pub(crate) fn left_out(why: LeftOut) -> String {
     }
 }
 
-/// What the diagnosis found.
+/// An answer of the diagnosis.
 pub(crate) fn answer(answer: &Answer) -> String {
     match answer {
         Answer::Text(words) => words.clone(),

@@ -33,35 +33,35 @@ use rules::{Action, Existing, FileFacts};
 
 pub use event::{CopyEvent, CopyObserver, Kept};
 
-/// What to copy, to where, and how.
+/// Sources, a target, and the rules of a copy.
 #[derive(Clone, Debug)]
 pub struct CopyRequest {
     /// Where the file is, the first of which may be a metalink; each has all of it.
     pub sources: Vec<Url>,
     /// Where it goes, as a person types it: a path, a URL, or `-` for standard output.
     pub target: String,
-    /// What a relative path is below.
+    /// The directory that a relative path is below.
     pub current_dir: PathBuf,
     /// For every file.
     pub options: Options,
-    /// What becomes of targets that exist.
+    /// The rule about targets that exist.
     pub existing: Existing,
-    /// Whether targets get the time of the last change of their source.
+    /// Targets get the time of the last change of their source.
     pub preserve_times: bool,
-    /// Whether it is only said what would be done.
+    /// A dry run: what would be done is told, and nothing is done.
     pub dry_run: bool,
-    /// Whether a metalink stands for what it describes; else it is a file like any other.
+    /// A metalink stands for what it describes; else it is a file like any other.
     pub takes_metalinks: bool,
-    /// How long what is shown to servers lasts, of which a warning is due.
+    /// The end of the credentials that servers are shown, of which a warning is due.
     pub lasting: Option<Lasting>,
 }
 
-/// How the copies of a request ended.
+/// The end of the copies of a request.
 #[derive(Clone, Debug, Default)]
 pub struct CopyOutcome {
-    /// How many files there were to copy.
+    /// The number of files to copy.
     pub files: usize,
-    /// Why some were not.
+    /// The failures of the others.
     pub failures: Vec<Error>,
 }
 
@@ -104,13 +104,13 @@ struct Planned {
     sources: Vec<Url>,
     target: Destination,
     known: Known,
-    /// What of its metalink is not used.
+    /// Notes about parts of its metalink that are not used.
     notes: Vec<String>,
-    /// Whether a metalink is news: it was not made from one.
+    /// A metalink is news: it was not made from one.
     stop_at_metalink: bool,
 }
 
-/// How a copy of one file ended.
+/// The end of the copy of one file.
 enum Ended {
     Well,
     Badly(Error),
@@ -224,7 +224,7 @@ impl Copies {
         Rules { existing, preserve_times, dry_run }
     }
 
-    /// What is to be copied now that a metalink was found.
+    /// Plans the files of a metalink that was found on the way.
     async fn go_on(
         &self,
         found: &FoundMetalink,
@@ -307,7 +307,7 @@ impl Observer for Told<'_> {
     }
 }
 
-/// What a copy that failed has left of a target that can be continued.
+/// The remains of a copy that failed, of a target that can be continued.
 fn kept(error: &Error, report: &Report, keys: &JournalKeys) -> Kept {
     let may_go_on = error.is_retryable()
         || matches!(error.kind(), ErrorKind::LocalIo | ErrorKind::Interrupted | ErrorKind::Denied);

@@ -33,7 +33,7 @@ pub enum Verdict {
     Bad,
 }
 
-/// What was found.
+/// An answer of the diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Words that are the same for every front end.
@@ -92,7 +92,7 @@ pub fn failure(findings: &[Finding]) -> Option<&Error> {
 pub struct Finding {
     /// What was asked, in a word or two.
     pub subject: &'static str,
-    /// How good the answer is.
+    /// The quality of the answer.
     pub verdict: Verdict,
     /// The answer.
     pub answer: Answer,

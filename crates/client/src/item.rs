@@ -1,4 +1,4 @@
-//! What is in a directory, and what there is to say of one, over every protocol.
+//! Entries of directories, and the room in one, over every protocol.
 
 use gridlane_core::{Error, Result, Url};
 use gridlane_dav::listing::Entry;
@@ -15,11 +15,11 @@ pub enum Item {
         /// What it is.
         kind: OddKind,
     },
-    /// What was to be listed is no directory but this file.
+    /// The place that was to be listed is no directory but this file.
     Itself(Entry),
 }
 
-/// What is neither a file nor a directory.
+/// An entry that is neither a file nor a directory.
 #[derive(Debug)]
 pub enum OddKind {
     /// A symbolic link.

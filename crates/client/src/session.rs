@@ -1,4 +1,4 @@
-//! Who asks: a client with the credentials that it may show to the servers that a person has named.
+//! Clients with the credentials that they may show to the servers that a person has named.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ const PAGES_VARIABLE: &str = "GRIDLANE_ROOT_PAGES";
 pub struct Session {
     /// The client.
     pub client: Client,
-    /// How long what it shows lasts; `None` when it shows nothing.
+    /// The end of what it shows; `None` when it shows nothing.
     pub lasting: Option<Lasting>,
-    /// What a person should know about what is shown, or is not.
+    /// Warnings about credentials that are shown, or are not.
     pub warnings: Vec<Warning>,
-    /// What is shown to the servers that are named, as it is called in messages.
+    /// The credentials that the named servers are shown, as they are called in messages.
     pub shown: Vec<String>,
-    /// What was passed over although it is there, and why.
+    /// Credentials that were passed over although they are there, and why.
     pub passed_over: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What is in a directory, and in those below it, as a person wants to read it.
+//! Walks through a directory and those below it, as a person wants to read them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,12 +15,12 @@ use crate::files::of_metadata;
 use crate::item::{Item, OddKind};
 use crate::listing::Lister;
 
-/// How a directory is walked through.
+/// The manner of a walk through a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct Walk {
-    /// Whether what is in its directories is listed too, and in theirs.
+    /// Its directories are listed too, and theirs.
     pub is_recursive: bool,
-    /// Whether the names of a directory come in order, as far as they are few enough to be waited for.
+    /// The names of a directory come in order, as far as they are few enough to be waited for.
     pub is_sorted: bool,
 }
 
@@ -29,7 +29,7 @@ pub trait WalkObserver: Send {
     /// Some of what is in one directory, by their paths below the one that was asked for. `false`: no more is wanted.
     fn entries(&mut self, entries: &[Entry]) -> Result<bool>;
 
-    /// What could not be listed, or looked at, while the rest goes on.
+    /// Something could not be listed, or looked at; the rest goes on.
     fn failed(&mut self, error: &Error);
 }
 
@@ -142,7 +142,7 @@ fn directory_form(url: &Url) -> Result<Url> {
     }
 }
 
-/// What a link leads to is what a person sees; a link that leads nowhere, and what is no file, is not told.
+/// A person sees what a link leads to; a link that leads nowhere, and what is no file, is not told.
 fn odd(directory: &Url, name: Vec<u8>, kind: OddKind, failed: &mut Option<Error>) -> Option<Entry> {
     match kind {
         OddKind::Special(_) => None,

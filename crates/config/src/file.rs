@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use crate::value::wrong;
 
 /// Reads a file by `parse`. A mistake has the name of the file, and its line: the one that `parse` names, or that of the
-/// table that it names as [`line_of`] finds it.
+/// table that it names by its name or number (`[[export]] /data`).
 pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
     let text = fs::read_to_string(path)
         .map_err(|cause| Error::new(ErrorKind::Usage, format!("cannot read {}: {cause}", path.display())))?;

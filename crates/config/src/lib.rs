@@ -8,10 +8,10 @@
 //!
 //! A daemon implements [`Source`], which reads its settings and names the files that they come from. [`Generations`] has it
 //! read again when one of them has changed, or when the daemon was told, and loses nothing of the old settings when the new
-//! ones are wrong. What stands in the tables of a file is the daemon's own business; [`file`] reads them, so that a mistake
+//! ones are wrong. What stands in the tables of a file is the daemon's own business; [`mod@file`] reads them, so that a mistake
 //! has the file's name and its line.
 //!
-//! Read first: [`reload`], then [`file`], then [`options`]. What a daemon listens to, and its signals, are not here.
+//! Read first: [`reload`], then [`mod@file`], then [`options`]. What a daemon listens to, and its signals, are not here.
 
 pub mod file;
 pub mod notify;

@@ -26,7 +26,7 @@ use toml::{Spanned, Table, Value};
 
 use crate::file;
 
-/// What stands at the top of a file and is no table of a command's options: a daemon reads it by itself.
+/// Tables at the top of a file that are none of a command's options: a daemon reads them by itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnTables<'a> {
     /// Names of lists of tables.
@@ -44,7 +44,7 @@ pub fn command_with_file(command: Command, variable: &str, own: OwnTables<'_>) -
     file::read(&path, |text| with_defaults(command, text, own))
 }
 
-/// What the option for the file names; clap has not run yet, so that the file can give it its defaults.
+/// The file that its option names; clap has not run yet, so that the file can give it its defaults.
 fn named_file(args: impl Iterator<Item = OsString>, variable: &str) -> Option<PathBuf> {
     let mut args = args.skip(1);
     while let Some(arg) = args.next() {

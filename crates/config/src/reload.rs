@@ -12,9 +12,9 @@ use crate::watch::Watch;
 
 /// Reads the settings of a daemon.
 pub trait Source {
-    /// What the daemon goes by.
+    /// The settings that the daemon goes by.
     type Settings;
-    /// What one reading leaves for the next one: what is open, or was counted, or was warned of.
+    /// The remains of one reading for the next: files that are open, counts, warnings that were told.
     type Kept: Clone + Default;
 
     /// Reads everything. The files and directories whose change is a reason to read again are named to `watch` as soon as
@@ -65,7 +65,7 @@ impl<S: Source> Generations<S> {
         self.number
     }
 
-    /// What the settings that count have left for the next ones.
+    /// The remains of the settings that count, for the next ones.
     pub fn kept(&self) -> &S::Kept {
         &self.kept
     }
@@ -122,7 +122,7 @@ mod tests {
 
     impl Source for Memory {
         type Settings = Settings;
-        /// What was read, also where it was not accepted.
+        /// The rates that were read.
         type Kept = Vec<u64>;
 
         fn read(&mut self, kept: &mut Vec<u64>, _: &mut Watch) -> Result<Settings> {

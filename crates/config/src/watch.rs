@@ -1,4 +1,4 @@
-//! Whether files that a daemon goes by have changed since they were read.
+//! Notices that files which a daemon goes by have changed since they were read.
 //!
 //! Looking is what works everywhere: certificates, lists and secrets are replaced by renaming files and by turning links
 //! round, on network file systems too, by programs that tell nobody. What has changed counts when it has stayed the same

@@ -105,7 +105,7 @@ impl ErrorKind {
     }
 }
 
-/// Whose fault it is.
+/// The party at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
     /// The person or program that called us.
@@ -248,12 +248,12 @@ impl Error {
         self.0.no_space || self.0.http_status == Some(507)
     }
 
-    /// What went wrong.
+    /// The kind of failure.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whose fault it is.
+    /// The party at fault.
     pub fn whose_fault(&self) -> Fault {
         self.0.fault
     }
@@ -268,7 +268,7 @@ impl Error {
         &self.0.message
     }
 
-    /// What to do about it.
+    /// The advice.
     pub fn advice(&self) -> Option<&Hint> {
         self.0.hint.as_ref()
     }
@@ -355,7 +355,7 @@ impl<W: fmt::Display, F: Fn(&Hint) -> W> fmt::Display for Worded<'_, F> {
 }
 
 impl fmt::Display for Error {
-    /// As [worded](Error::worded), with the hint's own words.
+    /// The line of [`Error::worded`], with the hint's own words.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.worded(Hint::to_string))
     }

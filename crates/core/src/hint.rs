@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! hints {
     ($($(#[$doc:meta])+ $variant:ident = $name:literal => $words:literal,)+) => {
-        /// What to do about a failure.
+        /// Advice about a failure.
         ///
         /// It is serialised by its name, which stays: `"replace"`, `{"text": "wait"}`.
         #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

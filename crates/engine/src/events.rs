@@ -32,9 +32,9 @@ pub enum Event<'a> {
     Source {
         /// Its number, in the order in which they were given.
         source: usize,
-        /// What it is now.
+        /// Its state now.
         state: State,
-        /// Why.
+        /// The reason.
         error: Option<&'a Error>,
     },
     /// A server named another replica, which is used as well.
@@ -48,7 +48,7 @@ pub enum Event<'a> {
     Retry {
         /// Number of the source.
         source: usize,
-        /// What happened.
+        /// The event in a sentence.
         error: &'a Error,
     },
     /// How far it is; several times a second.
@@ -91,16 +91,16 @@ pub struct Snapshot {
     pub eta_s: Option<f64>,
     /// Time since the beginning.
     pub elapsed_s: f64,
-    /// Whether all bytes are there and are being compared.
+    /// True while all bytes are there and are being compared.
     pub verifying: bool,
     /// The sources in the order in which they were given.
     pub sources: Vec<SourceSnapshot>,
 }
 
-/// How far one source is.
+/// The progress of one source.
 #[derive(Clone, Debug)]
 pub struct SourceSnapshot {
-    /// What it does, or why it does not.
+    /// Its state.
     pub state: State,
     /// Rate over the last seconds.
     pub rate_bytes_per_s: f64,
@@ -158,7 +158,7 @@ impl fmt::Display for State {
     }
 }
 
-/// What kept a copy from being faster.
+/// The limit of a copy's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// The rate that was asked for.
@@ -219,14 +219,14 @@ pub struct Report {
     pub fetched_bytes: u64,
     /// Bytes received more than once.
     pub extra_bytes: u64,
-    /// How long it took.
+    /// The time that it took.
     pub seconds: f64,
     /// The least time that the sources and paths seen in this run would have allowed for what was
     /// fetched; `None`: unknown, because it was over before rates could be measured.
     pub bound_s: Option<f64>,
     /// How the bound was obtained, or why it is unknown.
     pub bound_from: String,
-    /// What kept it from being faster.
+    /// The limit of its rate.
     pub limited_by: Limit,
     /// Whether the bytes were compared with a checksum that does not come from the bytes themselves.
     pub verified: Option<Basis>,
@@ -284,7 +284,7 @@ impl Report {
     }
 }
 
-/// What one source did.
+/// The part of one source.
 #[derive(Clone, Debug)]
 pub struct SourceReport {
     /// URL without secrets.

@@ -84,7 +84,7 @@ struct Rules {
     asking: Arc<Asking>,
 }
 
-/// Why nothing may be changed in an export that is read-only, in words.
+/// The reason for which nothing may be changed in an export that is read-only, in words.
 const READ_ONLY: &str =
     "this export is read-only: nobody may change anything here; its operator can change that";
 

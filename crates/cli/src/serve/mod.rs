@@ -205,24 +205,24 @@ fn watched(global: &Global, tables: &Tables, certificate: &Certificate) -> Vec<P
 struct Reloaded {
     /// Options that did not change because they cannot.
     unchanged: Vec<&'static str>,
-    /// What is wrong with single files, and was not before.
+    /// Mistakes in single files that were not there before.
     warnings: Vec<String>,
 }
 
 /// Reads what the server goes by: options, the configuration file, and what they name.
 struct FromFiles {
-    /// How many files may be open.
+    /// The number of files that may be open.
     descriptors: Option<u64>,
-    /// What the command was begun with. Later the file is read again, and the options with it.
+    /// The options that the command was begun with. Later the file is read again, and the options with it.
     first: Option<(ServeArgs, Global)>,
 }
 
-/// What was read.
+/// The settings, with what they were made of.
 struct Next {
     settings: Settings,
     tables: Tables,
     certificate: Certificate,
-    /// What is wrong with single files, and was not before.
+    /// Mistakes in single files that were not there before.
     news: Vec<String>,
     /// Between two looks at the files.
     interval: Duration,

@@ -1,4 +1,4 @@
-//! What the copies of a request tell.
+//! The events of the copies of a request.
 
 use gridlane_core::{Error, Url};
 use gridlane_engine::{Event, Report};
@@ -23,13 +23,13 @@ pub enum CopyEvent<'a> {
         /// Where it goes, for messages.
         target: &'a str,
     },
-    /// What of a metalink is not used, and why.
+    /// A part of a metalink is not used, for this reason.
     Note(&'a str),
     /// Something to know that ends nothing.
     Warning(&'a Warning),
     /// Without being done: what would be.
     Would {
-        /// What.
+        /// The action.
         action: Action,
         /// Where it would come from.
         sources: &'a [Url],
@@ -48,16 +48,16 @@ pub enum CopyEvent<'a> {
     TimeLost(&'a Error),
     /// It has ended, well or badly.
     Ended {
-        /// What was done.
+        /// The report of the copy.
         report: &'a Report,
-        /// Why it failed.
+        /// The reason of a failure.
         error: Option<&'a Error>,
-        /// What of it another run can continue with.
+        /// The remains with which another run can continue.
         kept: &'a Kept,
     },
 }
 
-/// What a copy that failed has left.
+/// The remains of a copy that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// Nothing that would be of use.

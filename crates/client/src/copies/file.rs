@@ -8,25 +8,25 @@ use gridlane_peer::Client;
 
 use super::rules::{Action, Existing, FileFacts, decide, keep_time};
 
-/// What is wanted of every file.
+/// The rules for every file of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// What becomes of a target that exists.
+    /// The rule about a target that exists.
     pub(crate) existing: Existing,
-    /// Whether the target gets the time of the last change of its source.
+    /// The target gets the time of the last change of its source.
     pub(crate) preserve_times: bool,
-    /// Whether it is only said what would be done.
+    /// A dry run: what would be done is told, and nothing is done.
     pub(crate) dry_run: bool,
 }
 
 impl Rules {
-    /// Whether an existing target may be replaced.
+    /// True where an existing target may be replaced.
     pub(crate) fn replaces(&self) -> bool {
         self.existing != Existing::Refuse
     }
 }
 
-/// Whether the target has got the time of the source.
+/// The outcome of giving the target the time of its source.
 #[derive(Clone, Debug)]
 pub(crate) enum TimeKept {
     Yes,
@@ -40,7 +40,7 @@ pub(crate) struct FileCopy {
     /// Where it is, the first of which says what there is to know of it.
     pub(crate) sources: Vec<Url>,
     pub(crate) target: TargetSpec,
-    /// What is known of the source.
+    /// Size and time of the source, as far as they are known.
     pub(crate) facts: FileFacts,
     pub(crate) rules: Rules,
 }
@@ -55,7 +55,7 @@ impl FileCopy {
         }
     }
 
-    /// What is to be done, after a look at the source and the target where the rules want to know of them. Otherwise the
+    /// Decides, after a look at the source and the target where the rules want to know of them. Otherwise the
     /// engine finds out by itself.
     pub(crate) async fn decide(&mut self, client: &Client) -> Result<Action> {
         let target = self.target_url()?;

@@ -9,7 +9,7 @@ use gridlane_engine::Report;
 use gridlane_peer::Client;
 use gridlane_peer::http::is_directory;
 
-/// What becomes of a target that exists.
+/// The rule about a target that exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// The file fails.

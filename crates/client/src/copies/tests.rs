@@ -8,7 +8,7 @@ use gridlane_net::tls::Trust;
 
 use super::*;
 
-/// What was told, in words.
+/// The events in words.
 #[derive(Default)]
 struct Heard(Vec<String>);
 

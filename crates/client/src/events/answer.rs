@@ -10,7 +10,7 @@ use super::common::{Failure, Said, Words};
 use crate::doctor::{Answer, Finding, Verdict};
 use crate::item::Space;
 
-/// What a command found, or did.
+/// A finding or a deed of a command.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type")]
 pub enum AnswerLine {
@@ -45,14 +45,14 @@ pub enum AnswerLine {
         /// Which.
         url: String,
     },
-    /// How much room there is.
+    /// The room at a place.
     #[serde(rename = "space")]
     Space {
         /// Where.
         url: String,
-        /// What is used.
+        /// Bytes that are used.
         used_bytes: Option<u64>,
-        /// What is left.
+        /// Bytes that are left.
         available_bytes: Option<u64>,
     },
     /// One question of the diagnosis, with its answer.
@@ -60,13 +60,13 @@ pub enum AnswerLine {
     Check {
         /// Of what: `this machine` or a URL.
         of: String,
-        /// What was asked.
+        /// The question.
         subject: &'static str,
-        /// How good the answer is.
+        /// The quality of the answer.
         verdict: Verdict,
         /// The answer.
         text: Said<Answer>,
-        /// What to do about it.
+        /// The advice.
         advice: Option<Said<Hint>>,
         /// The failure behind it.
         error: Option<Failure>,
@@ -74,7 +74,7 @@ pub enum AnswerLine {
     /// The command failed.
     #[serde(rename = "error")]
     Error {
-        /// Why.
+        /// The reason.
         error: Failure,
     },
 }
@@ -84,7 +84,7 @@ pub enum AnswerLine {
 pub struct EntryLine {
     /// Its name, or its path below the directory that was asked for.
     pub name: String,
-    /// Whether it is a file or a directory.
+    /// `file` or `directory`.
     pub kind: &'static str,
     /// Its size.
     pub size_bytes: Option<u64>,

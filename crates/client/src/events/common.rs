@@ -1,4 +1,4 @@
-//! What the lines of all commands have in common.
+//! The common parts of the lines of all commands.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,17 +34,17 @@ impl<T: Serialize> Line<T> {
 
 /// The words of a front end for what this crate says as values. Those that are here name nothing of any front end.
 pub trait Words: fmt::Debug + Send + Sync {
-    /// What to do about a failure.
+    /// Advice about a failure.
     fn hint(&self, hint: &Hint) -> String {
         hint.to_string()
     }
 
-    /// What kept a copy from being faster.
+    /// The limit of a copy's rate.
     fn limit(&self, limit: Limit) -> String {
         limit.to_string()
     }
 
-    /// Whose word the bytes were compared with.
+    /// The party whose word the bytes were compared with.
     fn basis(&self, basis: Basis) -> String {
         match basis {
             Basis::User => "as the caller says".to_owned(),
@@ -54,12 +54,12 @@ pub trait Words: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Why a file was left out.
+    /// The reason for which a file was left out.
     fn left_out(&self, why: LeftOut) -> String {
         why.to_string()
     }
 
-    /// What the diagnosis found.
+    /// An answer of the diagnosis.
     fn answer(&self, answer: &doctor::Answer) -> String {
         answer.to_string()
     }
@@ -97,23 +97,23 @@ impl<T> fmt::Display for Said<T> {
 pub struct Failure {
     /// The exit code of a command that ends by it.
     pub code: u8,
-    /// What went wrong.
+    /// The kind of failure.
     #[serde(serialize_with = "by_class")]
     pub class: ErrorKind,
-    /// Whose fault it is.
+    /// The party at fault.
     #[serde(serialize_with = "by_fault")]
     pub fault: Fault,
-    /// What happened.
+    /// The event in a sentence.
     pub message: String,
-    /// What to do about it.
+    /// The advice.
     pub hint: Option<Said<Hint>>,
     /// The name of the hint, which stays when its words change.
     pub hint_id: Option<&'static str>,
     /// Where it happened.
     pub endpoint: Option<String>,
-    /// Whether the same may succeed later.
+    /// The same may succeed later.
     pub retryable: bool,
-    /// How long the server asked to wait.
+    /// The pause that the server asked for.
     pub retry_after_s: Option<f64>,
     /// The HTTP status that caused it.
     pub http_status: Option<u16>,
@@ -149,11 +149,11 @@ fn by_fault<S: Serializer>(fault: &Fault, to: S) -> std::result::Result<S::Ok, S
 /// Something to know that ends nothing.
 #[derive(Clone, Debug, Serialize)]
 pub struct WarningLine {
-    /// What it is about: `credentials`.
+    /// The subject: `credentials`.
     pub about: &'static str,
-    /// What is the matter.
+    /// The matter.
     pub message: String,
-    /// What to do about it.
+    /// The advice.
     pub hint: Said<Hint>,
     /// The name of the hint, which stays when its words change.
     pub hint_id: &'static str,
@@ -168,7 +168,7 @@ impl WarningLine {
     }
 }
 
-/// How bytes were compared.
+/// The outcome of comparing bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verification {
@@ -184,14 +184,14 @@ impl Verification {
     }
 }
 
-/// How sources voted.
+/// The votes of the sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Votes {
-    /// How many state checksums that the bytes have.
+    /// The number that states checksums which the bytes have.
     pub agreeing: usize,
-    /// How many state any that could be compared.
+    /// The number that states any which could be compared.
     pub said: usize,
-    /// How many were named.
+    /// The number of sources that were named.
     pub named: usize,
 }
 
@@ -205,7 +205,7 @@ impl Votes {
     }
 }
 
-/// Whose word bytes were compared with, in the words of a front end.
+/// The party whose word bytes were compared with, in the words of a front end.
 pub(super) fn verified_by(basis: Option<Basis>, words: &dyn Words) -> Option<Said<Basis>> {
     basis.map(|basis| Said { value: basis, words: words.basis(basis) })
 }

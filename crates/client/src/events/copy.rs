@@ -25,7 +25,7 @@ pub enum CopyLine {
         target: String,
         /// Bytes that an earlier run has left.
         resumed_bytes: u64,
-        /// Why what an earlier run has left is not used.
+        /// The reason for which the remains of an earlier run are not used.
         dropped_partial: Option<String>,
     },
     /// Without being done: what would be.
@@ -33,7 +33,7 @@ pub enum CopyLine {
     Would {
         /// Always true.
         dry_run: bool,
-        /// What.
+        /// The action.
         #[serde(serialize_with = "by_action")]
         action: Action,
         /// Where it would come from.
@@ -58,10 +58,10 @@ pub enum CopyLine {
     Source {
         /// Its URL.
         url: String,
-        /// What it is now.
+        /// Its state now.
         #[serde(serialize_with = "by_state")]
         state: State,
-        /// Why.
+        /// The reason.
         error: Option<Failure>,
     },
     /// A connection was lost, and its bytes are asked for again.
@@ -69,10 +69,10 @@ pub enum CopyLine {
     Retry {
         /// URL of the source.
         url: String,
-        /// What happened.
+        /// The event in a sentence.
         error: Failure,
     },
-    /// How far it is.
+    /// The progress.
     #[serde(rename = "progress")]
     Progress {
         /// Bytes that are at the target.
@@ -85,7 +85,7 @@ pub enum CopyLine {
         eta_s: Option<f64>,
         /// Time since the beginning.
         elapsed_s: f64,
-        /// Whether all bytes are there and are being compared.
+        /// True while all bytes are there and are being compared.
         verifying: bool,
         /// The sources.
         sources: Vec<SourceProgress>,
@@ -93,13 +93,13 @@ pub enum CopyLine {
     /// All bytes are there and were compared.
     #[serde(rename = "verify")]
     Verified {
-        /// What the bytes have.
+        /// The checksum of the bytes.
         checksum: String,
         /// True, or unknown without anything to compare with.
         matches: Option<bool>,
-        /// Whose word it was compared with.
+        /// The party whose word it was compared with.
         verified_by: Option<Said<Basis>>,
-        /// How sources voted.
+        /// The votes of the sources.
         votes: Option<Votes>,
     },
     /// A piece does not have the checksum that the metalink says.
@@ -109,7 +109,7 @@ pub enum CopyLine {
         matches: bool,
         /// Where it begins.
         offset: u64,
-        /// How long it is.
+        /// Its length.
         len: u64,
         /// URLs of the sources that sent parts of it.
         sources: Vec<String>,
@@ -117,9 +117,9 @@ pub enum CopyLine {
     /// The bytes do not have the expected checksum.
     #[serde(rename = "verify")]
     Mismatch {
-        /// What the bytes have.
+        /// The checksum of the bytes.
         checksum: String,
-        /// What they should have.
+        /// The checksum that they should have.
         expected: String,
         /// Always false.
         matches: bool,
@@ -131,11 +131,11 @@ pub enum CopyLine {
     Skipped {
         /// Where it would go.
         target: String,
-        /// Why.
+        /// The reason.
         why: Said<LeftOut>,
         /// The name of the reason, which stays when its words change.
         why_id: &'static str,
-        /// Whether that is because it is there.
+        /// True where that is because it is there.
         there_already: bool,
     },
     /// Something about the file that ends nothing.
@@ -143,9 +143,9 @@ pub enum CopyLine {
     Note {
         /// Where it went.
         target: String,
-        /// What it is about: `time`.
+        /// The subject: `time`.
         about: &'static str,
-        /// Why.
+        /// The reason.
         error: Failure,
     },
     /// Something to know that ends nothing.
@@ -165,7 +165,7 @@ pub enum CopyLine {
         /// Where it should have gone; missing when it failed before there was a copy.
         #[serde(skip_serializing_if = "Option::is_none")]
         target: Option<String>,
-        /// Why.
+        /// The reason.
         error: Failure,
     },
     /// The end, good or bad.
@@ -173,12 +173,12 @@ pub enum CopyLine {
     Summary(Box<Summary>),
 }
 
-/// How far one source is.
+/// The progress of one source.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceProgress {
     /// Its URL.
     pub url: String,
-    /// What it does.
+    /// Its state.
     #[serde(serialize_with = "by_state")]
     pub state: State,
     /// Bytes of the file that came from it.
@@ -191,14 +191,14 @@ pub struct SourceProgress {
     pub lanes: usize,
 }
 
-/// How a copy ended.
+/// The end of a copy.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Bytes at the target.
     pub bytes: u64,
     /// Size of the file.
     pub size_bytes: Option<u64>,
-    /// How long it took.
+    /// The time that it took.
     pub seconds: f64,
     /// Rate of this run.
     pub rate_bytes_per_s: f64,
@@ -210,19 +210,19 @@ pub struct Summary {
     pub resumed_bytes: u64,
     /// The least time that sources and paths would have allowed.
     pub bound_seconds: Option<f64>,
-    /// How that was obtained.
+    /// The origin of that figure.
     pub bound_from: String,
-    /// What part of the bound was reached.
+    /// The part of the bound that was reached.
     pub fraction: Option<f64>,
-    /// What kept it from being faster.
+    /// The limit of its rate.
     pub limited_by: Said<Limit>,
     /// The name of that, which stays when the words change.
     pub limited_by_id: &'static str,
-    /// Whether the bytes were compared.
+    /// The outcome of comparing the bytes.
     pub verification: Verification,
-    /// Whose word they were compared with.
+    /// The party whose word they were compared with.
     pub verified_by: Option<Said<Basis>>,
-    /// How sources voted.
+    /// The votes of the sources.
     pub votes: Option<Votes>,
     /// Checksum of the bytes.
     pub checksum: Option<String>,
@@ -230,11 +230,11 @@ pub struct Summary {
     pub verified_with: Option<&'static str>,
     /// The kind of checksum that was asked for and that no source states.
     pub checksum_unstated: Option<&'static str>,
-    /// What each source did.
+    /// The parts of the sources.
     pub sources: Vec<SourceLine>,
 }
 
-/// What one source did.
+/// The part of one source.
 #[derive(Clone, Debug, Serialize)]
 pub struct SourceLine {
     /// Its URL.
@@ -269,7 +269,7 @@ pub(super) fn by_action<S: Serializer>(action: &Action, to: S) -> std::result::R
 }
 
 impl Summary {
-    /// What a report says, in the words of a front end.
+    /// The summary of a report, in the words of a front end.
     pub fn new(report: &Report, words: &dyn Words) -> Summary {
         let sources = report.sources.iter().map(|source| SourceLine {
             url: source.url.clone(),

@@ -36,7 +36,7 @@ fn section(heading: &str) -> &'static str {
     &rest[..end.unwrap_or(rest.len())]
 }
 
-/// What is between backticks.
+/// The words between backticks.
 fn words(text: &str) -> BTreeSet<String> {
     text.split('`')
         .skip(1)
@@ -46,7 +46,7 @@ fn words(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// What the page says of the lines of a type in one of its sections.
+/// The words of the page about the lines of a type in one of its sections.
 fn documented(heading: &str, kind: &str) -> BTreeSet<String> {
     let rows = section(heading).lines().filter(|row| row.starts_with('|'));
     let of_kind = rows.filter(|row| {

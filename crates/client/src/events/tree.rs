@@ -33,12 +33,12 @@ pub enum TreeLine {
         sources: Vec<String>,
         size_bytes: Option<u64>,
     },
-    /// How far the whole is.
+    /// The progress of the whole.
     #[serde(rename = "progress")]
     Progress {
         found_files: u64,
         found_bytes: u64,
-        /// Whether nothing more will be found.
+        /// True when nothing more will be found.
         listed: bool,
         files: u64,
         bytes: u64,
@@ -107,7 +107,7 @@ pub enum TreeLine {
     Note {
         name: String,
         target: Option<String>,
-        /// What it is about: `time` or `unlisted`.
+        /// The subject: `time` or `unlisted`.
         about: &'static str,
         error: Option<Failure>,
     },
@@ -130,7 +130,7 @@ pub struct ActiveLine {
     pub size_bytes: Option<u64>,
 }
 
-/// How a tree ended.
+/// The end of a tree.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "the fields are those of TreeReport")]
 pub struct TreeSummary {

@@ -1,4 +1,4 @@
-//! What a tree tells while it is copied.
+//! The events of a tree.
 
 use gridlane_core::{Error, Url};
 use gridlane_engine::{Report, State};
@@ -37,14 +37,14 @@ pub enum TreeEvent<'a> {
         name: &'a TreePath,
         /// Whether it is a directory.
         is_directory: bool,
-        /// Why.
+        /// The reason.
         error: &'a Error,
     },
     /// A file was left out.
     Skipped {
         /// Its name.
         name: &'a TreePath,
-        /// Why.
+        /// The reason.
         why: LeftOut,
     },
     /// Something about a file that is being copied.
@@ -53,16 +53,16 @@ pub enum TreeEvent<'a> {
         name: &'a TreePath,
         /// Where, when it is about one replica.
         url: Option<&'a str>,
-        /// What.
+        /// The subject.
         about: About,
-        /// Why.
+        /// The reason.
         error: Option<&'a Error>,
     },
     /// Without being done: what would be.
     Would {
         /// The file's name.
         name: &'a TreePath,
-        /// What.
+        /// The action.
         action: Action,
         /// Where it would come from.
         sources: &'a [Url],
@@ -77,7 +77,7 @@ pub enum TreeEvent<'a> {
     Progress(&'a TreeSnapshot),
 }
 
-/// What is told of a file that is being copied.
+/// The subject of a remark about a file that is being copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum About {
     /// A source is in another state.

@@ -1,4 +1,4 @@
-//! What was found, and waits for its turn.
+//! Files and directories that were found and wait for their turn.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -1,4 +1,4 @@
-//! What tasks tell the run.
+//! The messages from tasks to the run.
 
 use gridlane_core::Error;
 
@@ -6,7 +6,7 @@ use super::event::About;
 use super::job::Found;
 use crate::place::TreePath;
 
-/// What tasks tell the run.
+/// The messages from tasks to the run.
 pub(super) enum News {
     Found(Vec<Found>),
     Noted(Note),

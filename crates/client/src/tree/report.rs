@@ -13,7 +13,7 @@ const RATE_OVER: Duration = Duration::from_secs(5);
 /// How often what was moved is remembered for it.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Why a file was not copied.
+/// A reason for which a file was not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
     /// It is at the target, of the same size and not older.
@@ -97,7 +97,7 @@ pub struct ActiveFile {
     pub size_bytes: Option<u64>,
 }
 
-/// How a tree ended.
+/// The end of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct TreeReport {
     /// Files found.
@@ -122,7 +122,7 @@ pub struct TreeReport {
     pub unstated_files: u64,
     /// Files whose time could not be kept.
     pub times_lost: u64,
-    /// How long it took.
+    /// The time that it took.
     pub seconds: f64,
     /// Whether it was stopped.
     pub is_interrupted: bool,

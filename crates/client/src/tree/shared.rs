@@ -1,4 +1,4 @@
-//! What all tasks of a tree know.
+//! The knowledge that all tasks of a tree share.
 
 use gridlane_engine::Options;
 
@@ -9,7 +9,7 @@ use crate::filter::Filter;
 use crate::listing::Lister;
 use crate::place::Place;
 
-/// What all tasks of a tree know.
+/// The knowledge that all tasks of a tree share.
 pub(super) struct Shared {
     pub(super) lister: Lister,
     pub(super) roots: Vec<Root>,

@@ -1,4 +1,4 @@
-//! What a tree is copied by.
+//! The request for a tree.
 
 use gridlane_engine::Options;
 
@@ -8,7 +8,7 @@ use crate::copies::rules::Existing;
 use crate::credentials::Lasting;
 use crate::filter::Filter;
 
-/// What to copy, to where, and how.
+/// Sources, a target, and the rules of a copy.
 pub struct TreeSpec {
     /// Files and trees, with the directory that they go to.
     pub roots: Roots,
@@ -18,19 +18,19 @@ pub struct TreeSpec {
     pub filter: Filter,
     /// For every file.
     pub options: Options,
-    /// What becomes of targets that exist.
+    /// The rule about targets that exist.
     pub existing: Existing,
-    /// Whether targets get the time of the last change of their source.
+    /// Targets get the time of the last change of their source.
     pub preserve_times: bool,
     /// Whether symbolic links of this machine are read as what they lead to; else they are skipped.
     pub follow_links: bool,
     /// Whether the others are still copied when one has failed.
     pub continue_on_error: bool,
-    /// Whether it is only said what would be done.
+    /// A dry run: what would be done is told, and nothing is done.
     pub dry_run: bool,
     /// Files that are copied at the same time.
     pub parallel: usize,
-    /// How long what is shown to servers lasts, of which a warning is due.
+    /// The end of the credentials that servers are shown, of which a warning is due.
     pub lasting: Option<Lasting>,
     /// Where the names of what failed go.
     pub failed: Option<FailedList>,

@@ -268,7 +268,7 @@ fn mkcol() {
         assert_eq!((moved.status(), get(&server, "/x/y/f")), (201, Some("x".into())));
     }
     let server = TestServer::of(Arc::new(MemoryStorage::new()), |_| {});
-    server.request("MKCOL /d", "").assert_refused(Status::FORBIDDEN, "--allow-write");
+    server.request("MKCOL /d", "").assert_refused(Status::FORBIDDEN, "this export is read-only");
 }
 
 #[test]

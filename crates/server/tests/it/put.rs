@@ -422,7 +422,7 @@ fn without_permission_nothing_is_written() {
         "PUT /f HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nnew",
         "DELETE /f HTTP/1.1\r\nHost: h\r\n\r\n",
     ] {
-        server.ask(request).assert_refused(Status::FORBIDDEN, "--allow-write");
+        server.ask(request).assert_refused(Status::FORBIDDEN, "this export is read-only");
     }
     assert_eq!(server.read("f").unwrap(), b"old");
     assert!(!server.path(".gridlane").exists());
