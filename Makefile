@@ -76,6 +76,7 @@ lint: ## format and lints only
 	@python3 scripts/check-cycles.py
 	@$(ENV) && cargo fmt --all --check
 	@$(ENV) && cargo clippy --workspace --all-targets --locked -- -D warnings
+	@$(ENV) && cargo clippy -p gridlane-net --no-default-features --locked -- -D warnings
 
 fmt: ## formats the code
 	@sh scripts/bootstrap.sh --test

@@ -12,16 +12,15 @@ use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
 use gridlane_sys::tcp::{self, TcpInfo};
 use rustix::net::{RecvFlags, SendFlags};
 use rustls::ServerConfig;
-use rustls::client::{ClientConfig, UnbufferedClientConnection};
-use rustls::server::UnbufferedServerConnection;
+use rustls::client::ClientConfig;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::coop::consume_budget;
 
+use crate::framing::RecordEnds;
 use crate::gather::Gather;
-use crate::records::RecordEnds;
-use crate::session::{Need, Session, Side};
+use crate::session::{Need, Session};
 
 /// How often to look for the end of a connection behind bytes that nobody reads for the moment.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
@@ -55,24 +54,18 @@ impl Stream {
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> io::Result<Stream> {
-        let gives_keys = config.enable_secret_extraction;
-        let conn = UnbufferedClientConnection::new(config, name).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Client(Box::new(conn)), gives_keys).await
+        Stream::plain(socket)?.shake_hands(Session::client(config, name).map_err(invalid)?).await
     }
 
     /// Shakes hands as a server.
     pub async fn accept_tls(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Stream> {
-        let gives_keys = config.enable_secret_extraction;
-        let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn)), gives_keys).await
+        Stream::plain(socket)?.shake_hands(Session::server(config).map_err(invalid)?).await
     }
 
     /// Shakes hands as a server on a connection that was plain so far. `ahead` is what was read from it already and
     /// belongs to the handshake. After a failure the connection is of no use.
     pub async fn upgrade_tls(&mut self, config: Arc<ServerConfig>, ahead: &[u8]) -> io::Result<()> {
-        let gives_keys = config.enable_secret_extraction;
-        let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        let mut session = Box::new(Session::new(Side::Server(Box::new(conn)), gives_keys));
+        let mut session = Box::new(Session::server(config).map_err(invalid)?);
         let room = session.input();
         if self.session.is_some() || ahead.len() > room.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot begin here"));
@@ -82,8 +75,8 @@ impl Stream {
         self.shake_hands_in(session).await
     }
 
-    async fn shake_hands(mut self, side: Side, gives_keys: bool) -> io::Result<Stream> {
-        self.shake_hands_in(Box::new(Session::new(side, gives_keys))).await?;
+    async fn shake_hands(mut self, session: Session) -> io::Result<Stream> {
+        self.shake_hands_in(Box::new(session)).await?;
         Ok(self)
     }
 

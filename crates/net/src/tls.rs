@@ -1,13 +1,15 @@
-//! TLS settings: whom a client trusts, and which certificate a server shows.
+//! TLS settings: the authorities that a client trusts, the certificate that a server shows, the code of the records.
 //!
 //! Provider: `ring`, whose AES-GCM is the fastest on CPUs without AVX-512. Protocols: TLS 1.3 and 1.2.
 
 mod client;
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -28,7 +30,56 @@ use crate::file;
 use crate::resumption::Resumption;
 pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
-/// Whom a client trusts.
+/// The code that makes and opens the records of TLS 1.3. Handshakes, key schedules and all of TLS 1.2 are rustls' in any
+/// case. Nothing that a peer sees depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordLayer {
+    /// That of this crate, over the buffers of a connection; in a build without the feature `own-records` rustls'.
+    Own,
+    /// That of rustls, which costs an allocation and two copies more for each record.
+    Rustls,
+}
+
+impl RecordLayer {
+    /// All that this build has, the default first.
+    pub const BUILT_IN: &[RecordLayer] = match cfg!(feature = "own-records") {
+        true => &[RecordLayer::Own, RecordLayer::Rustls],
+        false => &[RecordLayer::Rustls],
+    };
+
+    fn takes_keys(self) -> bool {
+        self == RecordLayer::Own && cfg!(feature = "own-records")
+    }
+}
+
+impl Default for RecordLayer {
+    fn default() -> RecordLayer {
+        RecordLayer::BUILT_IN[0]
+    }
+}
+
+impl fmt::Display for RecordLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RecordLayer::Own => "own",
+            RecordLayer::Rustls => "rustls",
+        })
+    }
+}
+
+impl FromStr for RecordLayer {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<RecordLayer, String> {
+        match RecordLayer::BUILT_IN.iter().find(|layer| layer.to_string() == text) {
+            Some(layer) => Ok(*layer),
+            None if text == "own" => Err("this program was built without records of its own".to_owned()),
+            None => Err("neither own nor rustls".to_owned()),
+        }
+    }
+}
+
+/// TLS of a client: the authorities that it trusts, and the code of the records.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     /// PEM files with authorities, beside the system's own.
@@ -37,6 +88,8 @@ pub struct Trust {
     pub ca_dir: Option<PathBuf>,
     /// Trust anyone: no certificate is checked.
     pub insecure: bool,
+    /// The code that makes and opens records.
+    pub records: RecordLayer,
 }
 
 /// Settings for connections that we open. The system's authorities come from `SSL_CERT_FILE` and
@@ -60,8 +113,7 @@ pub fn client_config_as(trust: &Trust, identity: Option<&ClientIdentity>) -> Res
         Some(identity) => config.with_client_cert_resolver(Arc::new(client::Shown(identity.clone()))),
         None => config.with_no_client_auth(),
     };
-    // The records are ours (see `records`).
-    config.enable_secret_extraction = true;
+    config.enable_secret_extraction = trust.records.takes_keys();
     Ok(Arc::new(config))
 }
 
@@ -130,6 +182,16 @@ pub fn server_config(
     key_file: &Path,
     asks_for_certificates: bool,
 ) -> Result<Arc<ServerConfig>> {
+    server_config_with(cert_file, key_file, asks_for_certificates, RecordLayer::default())
+}
+
+/// The same with records made and opened by the code that `records` names.
+pub fn server_config_with(
+    cert_file: &Path,
+    key_file: &Path,
+    asks_for_certificates: bool,
+    records: RecordLayer,
+) -> Result<Arc<ServerConfig>> {
     let chain = read_certificates(cert_file)?;
     refuse_readable_key(key_file)?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|cause| unusable(key_file, cause))?;
@@ -144,8 +206,7 @@ pub fn server_config(
     config.session_storage = Resumption::new();
     // Most libraries name AES-256 first, and mean nothing by it.
     config.ignore_client_order = true;
-    // The records are ours (see `records`).
-    config.enable_secret_extraction = true;
+    config.enable_secret_extraction = records.takes_keys();
     Ok(Arc::new(config))
 }
 

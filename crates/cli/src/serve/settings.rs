@@ -163,7 +163,8 @@ pub(super) fn settings(
     for warning in next.news_since(kept) {
         access_log.note(&warning);
     }
-    let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
+    let asks = auth.trust.is_some();
+    let tls = tls::server_config_with(&certificate.cert, &certificate.key, asks, global.records())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
     settings.auth = auth;
