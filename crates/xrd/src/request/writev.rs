@@ -7,7 +7,8 @@
 
 use crate::Malformed;
 use crate::registry::RequestId;
-use crate::request::{Call, Segment};
+use crate::request::Call;
+use crate::request::readv::Segment;
 use crate::wire::Body;
 
 /// Where the bytes belong that follow.
