@@ -54,8 +54,8 @@
 //! # Reading order
 //!
 //! `plan` (events in, actions out), `assign` (sizes and the level), `hedge`, `health` (silence, loss,
-//! opening lanes), `report` (what the plan tells); below them `event`, `action` and `id`, `work` (bytes), `lane`, `source`, `streams` (how many
-//! lanes), `estimate` (rates); apart: `bound`.
+//! opening lanes), `report` (what the plan tells); below them `event`, `action` and `id`, `work` (bytes),
+//! `lane`, `source`, `streams` (how many lanes), `estimate` (rates); apart: `bound`.
 //!
 //! # Who is believed
 //!
