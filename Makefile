@@ -74,6 +74,7 @@ lint: ## format and lints only
 	@sh scripts/check-tidy.sh
 	@sh scripts/check-layers.sh
 	@python3 scripts/check-cycles.py
+	@python3 scripts/check-words.py
 	@$(ENV) && cargo fmt --all --check
 	@$(ENV) && cargo clippy --workspace --all-targets --locked -- -D warnings
 	@$(ENV) && cargo clippy -p gridlane-net --no-default-features --locked -- -D warnings

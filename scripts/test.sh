@@ -26,6 +26,7 @@ step 'tidiness' sh scripts/check-tidy.sh
 step 'format' cargo fmt --all --check
 step 'layers' sh scripts/check-layers.sh
 step 'import cycles' python3 scripts/check-cycles.py
+step 'words' python3 scripts/check-words.py
 step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
 step 'lints without records of TLS of our own' cargo clippy -p gridlane-net --no-default-features --locked -- -D warnings

@@ -26,7 +26,7 @@ impl RecordEnds {
     /// Where nothing but the size of a record bounds them.
     pub const FULL: RecordEnds = RecordEnds { first: TLS_RECORD_BYTES_MAX, each: TLS_RECORD_BYTES_MAX };
 
-    /// What no peer would refuse: a record has a byte at least, and as many as it may have at most.
+    /// Ends that no peer would refuse: a record has a byte at least, and as many as it may have at most.
     pub(crate) fn bounded(self) -> RecordEnds {
         let bounded = |bytes: usize| bytes.clamp(1, TLS_RECORD_BYTES_MAX);
         RecordEnds { first: bounded(self.first), each: bounded(self.each) }
@@ -50,14 +50,14 @@ impl RecordEnds {
         }
     }
 
-    /// How many records that many bytes take.
+    /// Number of records that so many bytes take.
     pub(crate) fn count(self, bytes: usize) -> usize {
         let RecordEnds { first, each } = self.bounded();
         1 + bytes.saturating_sub(first).div_ceil(each)
     }
 }
 
-/// What became of records.
+/// The outcome of opening records.
 #[derive(Debug)]
 pub(crate) struct Opened {
     /// Where the plaintext ends.

@@ -204,7 +204,7 @@ impl Records {
         Ok(filled)
     }
 
-    /// Whether the peer has asked for new keys and may still get them.
+    /// True if the peer has asked for new keys and may still get them.
     pub(crate) fn owes_update(&self) -> bool {
         self.owes_update && !self.is_ended
     }

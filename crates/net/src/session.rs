@@ -44,7 +44,7 @@ const NOTE_BYTES: usize = 16 + OVERHEAD_BYTES;
 const DIRECT_BYTES_MIN: usize = 64 * 1024;
 const _: () = assert!(HEADER_BYTES + TLS_RECORD_BYTES_MAX + RECORD_OVERHEAD <= HEADROOM);
 
-/// Whose the records are.
+/// The code that makes and opens records.
 enum Layer {
     Rustls(Side),
     Ours(Box<Records>),
@@ -52,7 +52,7 @@ enum Layer {
     Nobody,
 }
 
-/// What was agreed on in a handshake.
+/// Results of a handshake.
 struct Agreed {
     version: Option<ProtocolVersion>,
     peer_certificates: Vec<CertificateDer<'static>>,
@@ -76,7 +76,7 @@ pub enum Need {
 /// the peer comes out by [`output`](Session::output) and [`transmitted`](Session::transmitted).
 pub struct Session {
     layer: Layer,
-    /// Whether rustls gives the keys away.
+    /// True if rustls gives the keys away.
     gives_keys: bool,
     /// Known here when rustls does not know it any more.
     agreed: Option<Agreed>,
@@ -156,7 +156,7 @@ impl Session {
         &mut incoming[self.end..]
     }
 
-    /// Whether there is room for the socket's next bytes already, or it would be made for them.
+    /// True if there is room for the socket's next bytes already, or it would be made for them.
     pub(crate) fn has_input(&self) -> bool {
         self.incoming.is_some()
     }
@@ -232,7 +232,7 @@ impl Session {
         }
     }
 
-    /// Whether the handshake is over and the keys of what follows are to be had.
+    /// True if the handshake is over and the keys of what follows are to be had.
     fn may_take_over(&self) -> bool {
         let Layer::Rustls(side) = &self.layer else { return false };
         let is_over = !side.is_handshaking() && !side.keeps_records();
@@ -295,8 +295,8 @@ impl Session {
         Ok((count, need))
     }
 
-    /// What follows from opening records to `out..`: what is to be sent, and what is needed if nothing can be had any more.
-    /// A failure is told when what came before it has been read.
+    /// Consequences of opening records to `out..`: what is to be sent, and what is needed if nothing can be had any
+    /// more. A failure is told when what came before it has been read.
     fn settle(&mut self, opened: Opened, out: usize) -> io::Result<Option<Need>> {
         let need = match opened.stop {
             None => None,
@@ -459,7 +459,7 @@ impl Session {
         matches!(self.layer, Layer::Ours(_))
     }
 
-    /// Whether the handshake went on from an earlier session.
+    /// True if the handshake went on from an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
         let kind = match &self.layer {
             Layer::Rustls(Side::Client(conn)) => conn.handshake_kind(),

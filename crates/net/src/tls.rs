@@ -99,7 +99,7 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
 }
 
 /// The same for connections on which `identity` is shown to servers that ask for a certificate. Sessions are resumed
-/// within one such value only, so that nobody is taken for somebody else.
+/// within one such value only, so that no user is taken for another.
 pub fn client_config_as(trust: &Trust, identity: Option<&ClientIdentity>) -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -164,7 +164,7 @@ fn named_roots(trust: &Trust) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// How many authorities the caller has named, and how many the system has.
+/// Number of authorities that the caller has named, and that of the system's.
 pub fn count_authorities(trust: &Trust) -> Result<(usize, usize)> {
     let mut system = RootCertStore::empty();
     system.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -225,7 +225,7 @@ pub fn validity(cert_file: &Path) -> Result<(SystemTime, SystemTime)> {
     Ok((moment(validity.not_before), moment(validity.not_after)))
 }
 
-/// Whether the first of the certificates in a PEM file is one of this name or address, as clients look at it.
+/// True if the first of the certificates in a PEM file is one of this name or address, as clients look at it.
 pub fn is_for(cert_file: &Path, name: &str) -> Result<bool> {
     let chain = read_certificates(cert_file)?;
     let first = chain.first().ok_or_else(|| unusable(cert_file, "no certificate in it"))?;
@@ -277,8 +277,8 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// Refuses a key that everybody on this machine may read: whoever has read it can be this server. A group may: on Debian
-/// that of all servers.
+/// Refuses a key that all users of this machine may read: each of them could be this server. A group may read it: on
+/// Debian that of all servers.
 fn refuse_readable_key(file: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = std::fs::metadata(file).map_err(|cause| unusable(file, cause))?;
@@ -338,7 +338,7 @@ impl ServerCertVerifier for Verifier {
             None => unknown.clone(),
         };
         // Whatever was wrong, the system's authorities judge for themselves; two of the same name differ in
-        // their keys. The first opinion is the one to report, unless it was that nobody is known.
+        // their keys. The first opinion is the one to report, unless it was that no authority is known.
         match self.system().map(verify) {
             Some(Ok(verified)) => Ok(verified),
             Some(Err(second)) if first == unknown => Err(second),

@@ -31,9 +31,9 @@ pub enum Event {
     RoundTrip {
         /// Which lane.
         lane: LaneId,
-        /// How long it took without waiting in queues: the smallest one counts.
+        /// Its time without waiting in queues: the smallest one counts.
         round_trip: Duration,
-        /// How long the data took that came last, with what waited on the way. Higher than the smallest one, it
+        /// Time that the data took that came last, with what waited on the way. Higher than the smallest one, it
         /// says that the path is full.
         loaded: Option<Duration>,
         /// Packets that came out of order on the lane's connection so far, behind one that was lost; `None` where that is not
@@ -45,7 +45,7 @@ pub enum Event {
     Warm {
         /// Which source.
         source: SourceId,
-        /// What one lane did, in bytes per second.
+        /// The rate of one lane, in bytes per second.
         rate_bytes_per_s: f64,
         /// From a question to its answer.
         round_trip: Duration,
@@ -60,9 +60,9 @@ pub enum Event {
     Received {
         /// Which lane.
         lane: LaneId,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: u64,
-        /// How many of them were claimed by it; the others were there already (a hedge that lost).
+        /// Those of them that were claimed by it; the others were there already (a hedge that lost).
         fresh_bytes: u64,
     },
     /// The answer to the oldest request ended in good order, after all its bytes. What it should have
@@ -76,7 +76,7 @@ pub enum Event {
     WholeBody {
         /// Which lane.
         lane: LaneId,
-        /// How long the answer is, if it said so.
+        /// Length of the answer, if it said so.
         size_bytes: Option<u64>,
     },
     /// The connection is gone, and its unfinished requests with it.
@@ -107,7 +107,7 @@ pub enum Event {
     Blocked {
         /// Which lane.
         lane: LaneId,
-        /// Whether it cannot read.
+        /// True if it cannot read.
         blocked: bool,
     },
 }
@@ -123,7 +123,7 @@ pub enum Loss {
     Failed,
     /// 429, 503, or a limit on connections: come back later, with fewer lanes.
     Busy {
-        /// How long the server wants to be left alone, if it said.
+        /// Time for which the server wants to be left alone, if it said.
         wait: Option<Duration>,
     },
 }

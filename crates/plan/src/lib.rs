@@ -14,16 +14,16 @@
 //!   into a vessel whose floor is the time at which each lane runs dry; a lane gets no more than fits
 //!   under the surface. So a far or slow source works until its last useful moment and never owns
 //!   the end of the copy (the formula is that of [`fluid_bound_s`]). When the free bytes come to an end, a lane has no
-//!   more outstanding than its path holds: what nobody was asked for yet, whoever is early can have.
+//!   more outstanding than its path holds: what no lane was asked for yet, a lane that is early can have.
 //! - **Hedge.** When a lane has nothing to do, or soon runs dry, and a request ends late, the end of that
 //!   request is asked for a second time, as much as lets both finish together. No byte is owed twice
 //!   otherwise, and none three times.
 //! - **Silence.** A lane on which bytes are due and none come is suspect after a second or four round
-//!   trips: what it owes is free again. If it comes back, what nobody took is its own again. If not, it
+//!   trips: what it owes is free again. If it comes back, what no other took is its own again. If not, it
 //!   is closed, and the source rests: 5 s, 10 s, 20 s, then it is dead. The last source that is left
 //!   never dies of failures; there [`Settings::patience`] ends the hope. A source that brings only a few bytes for each
-//!   connection has not recovered (`SOURCE_PROGRESS_BYTES_MIN`), and is not dialled without a pause. Nobody waits when all
-//!   that are left ask to come back after patience has ended.
+//!   connection has not recovered (`SOURCE_PROGRESS_BYTES_MIN`), and is not dialled without a pause. Waiting ends
+//!   when all that are left ask to come back after patience has ended.
 //! - **Lanes.** A long path begins with several lanes, which share the time of slow start. Where a source's rate is
 //!   level although nothing waits in queues on the way, each lane is held back by itself: lanes are doubled, up to
 //!   sixteen, until the path is full or it does not help. A full path gets no trials (`streams` says why). A near
@@ -57,7 +57,7 @@
 //! opening lanes), `report` (what the plan tells); below them `event`, `action` and `id`, `work` (bytes),
 //! `lane`, `source`, `streams` (how many lanes), `estimate` (rates); apart: `bound`.
 //!
-//! # Who is believed
+//! # Votes
 //!
 //! [`Votes`] is a machine of its own, and as pure: it hears what replicas state of the file, and says which bytes are
 //! right and for how long a word that is missing is waited for.

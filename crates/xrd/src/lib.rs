@@ -5,7 +5,7 @@
 //! round-trip tests. [`server`] and [`client`] are machines: bytes in, what there is to do out. [`pages`] is how bytes
 //! travel with a checksum for each 4096 of them.
 //!
-//! It is no XRootD: who opens which file, and what moves the bytes, is decided by `gridlane-server` and
+//! It is no XRootD: opening files, and moving their bytes, is left to `gridlane-server` and
 //! `gridlane-engine`, which own their sockets.
 //!
 //! What a peer sent never panics here, and no allocation is as large as a peer says before that was checked. What

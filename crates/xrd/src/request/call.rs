@@ -32,7 +32,7 @@ pub trait Call: Sized {
         let head = RequestHead { stream, id: Self::ID, body: self.body(), payload_len: 0 };
         out.extend_from_slice(&head.encode());
         self.payload(out);
-        // Whoever makes more than 4 GiB of arguments is refused by every server for less.
+        // A client that makes more than 4 GiB of arguments is refused by every server for less.
         let payload_len = u32::try_from(out.len() - begin - 24).unwrap_or(u32::MAX);
         let payload_len = payload_len.saturating_add(data_len);
         out[begin + 20..begin + 24].copy_from_slice(&payload_len.to_be_bytes());
