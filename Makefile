@@ -74,8 +74,10 @@ lint: ## format and lints only
 	@sh scripts/check-tidy.sh
 	@sh scripts/check-layers.sh
 	@python3 scripts/check-cycles.py
+	@python3 scripts/check-words.py
 	@$(ENV) && cargo fmt --all --check
 	@$(ENV) && cargo clippy --workspace --all-targets --locked -- -D warnings
+	@$(ENV) && cargo clippy -p gridlane-net --no-default-features --locked -- -D warnings
 
 fmt: ## formats the code
 	@sh scripts/bootstrap.sh --test

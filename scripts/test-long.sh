@@ -3,11 +3,12 @@
 # moments that nobody thought of. About two hours on two cores; nothing else should run there.
 #
 #   scripts/test-long.sh            all of it
-#   scripts/test-long.sh STEP...    some: suite timing fuzz garbage restarts
+#   scripts/test-long.sh STEP...    some: suite timing rustls fuzz garbage restarts
 #
 #   suite      everything that `make test` runs as tests, twelve at a time, while both cores are busy with something else; not
 #              those that measure, which are about a machine that has nothing else to do
 #   timing     what waits for clocks, sockets or /proc, 20 times (LONG_ROUNDS), likewise
+#   rustls     the same tests as `suite`, without load, of a build without records of TLS of our own
 #   fuzz       the smoke run of the fuzz targets with 500 000 inputs each (LONG_ITERATIONS), other ones each time
 #   garbage    garbage over root:// for ten minutes (LONG_GARBAGE_SECONDS)
 #   restarts   copies of every kind while their servers are killed and started again, for 30 minutes (LONG_MINUTES)
@@ -102,6 +103,11 @@ timing() {
     fi
 }
 
+rustls() {
+    # shellcheck disable=SC2086
+    cargo test --workspace --locked --no-default-features --no-fail-fast -- --test-threads 6 $skipped || return 1
+}
+
 fuzz() {
     seed=$(date +%s)
     echo "GRIDLANE_FUZZ_SEED=$seed"
@@ -128,13 +134,13 @@ restarts() {
 log=$(mktemp)
 failures=$(mktemp)
 trap 'unload; rm -f "$log" "$failures"' EXIT
-[ $# -gt 0 ] || set -- suite timing fuzz garbage restarts
+[ $# -gt 0 ] || set -- suite timing rustls fuzz garbage restarts
 for wanted; do
     case $wanted in
     suite | timing) step "$wanted" under_load "$wanted" ;;
-    fuzz | garbage | restarts) step "$wanted" "$wanted" ;;
+    rustls | fuzz | garbage | restarts) step "$wanted" "$wanted" ;;
     *)
-        echo 'usage: scripts/test-long.sh [suite|timing|fuzz|garbage|restarts]...' >&2
+        echo 'usage: scripts/test-long.sh [suite|timing|rustls|fuzz|garbage|restarts]...' >&2
         exit 2
         ;;
     esac

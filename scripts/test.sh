@@ -12,6 +12,8 @@ if [ ! -d "${CARGO_TARGET_DIR:-target}/debug/incremental" ]; then
 fi
 # Those that measure run one after the other and beside nothing else; the others wait a lot for what they have started.
 measuring='ratios:: wan_limits:: wan_paths::'
+# Those about TLS end to end, which run a second time with the records of rustls: docs/decisions/2026-11-23-records-are-fenced.md.
+over_tls='https over_tls roots:: roots_ tls_on resumed_session certificates_in_tls'
 
 started=$(date +%s)
 step() {
@@ -24,8 +26,10 @@ step 'tidiness' sh scripts/check-tidy.sh
 step 'format' cargo fmt --all --check
 step 'layers' sh scripts/check-layers.sh
 step 'import cycles' python3 scripts/check-cycles.py
+step 'words' python3 scripts/check-words.py
 step 'arithmetic of the benchmarks' python3 bench/wan.py --self-test
 step 'lints' cargo clippy --workspace --all-targets --locked -- -D warnings
+step 'lints without records of TLS of our own' cargo clippy -p gridlane-net --no-default-features --locked -- -D warnings
 step 'build of the tests' cargo test --workspace --locked --no-run --quiet
 # The documentation is made beside the tests, which wait a lot; a moment later, since whichever cargo is second waits for the first
 # until that has built what it needs.
@@ -36,6 +40,9 @@ trap 'kill "$documentation" 2>/dev/null || true; rm -f "$pages"' EXIT
 # Words on purpose.
 # shellcheck disable=SC2046
 step 'tests' cargo test --workspace --locked --no-fail-fast -- --test-threads 6 $(printf -- '--skip %s ' $measuring)
+# shellcheck disable=SC2046,SC2086
+step 'tests about TLS, with the records of rustls' env GRIDLANE_TLS_RECORDS=rustls \
+    cargo test --workspace --locked --test it -- --test-threads 6 $over_tls $(printf -- '--skip %s ' $measuring)
 wait "$documentation" || {
     cat "$pages"
     exit 1

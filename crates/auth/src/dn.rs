@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::x509::short_names;
 
-/// A subject in the form in which a certificate's is printed, whatever way somebody has written it.
+/// A subject in the form in which a certificate's is printed, whatever way a file has it.
 ///
 /// - Words for attributes are OpenSSL's, in its letters: `Email` and `E` are `emailAddress`, `USERID` is `UID`.
 /// - A slash, or a plus sign, begins another attribute where such a word and `=` follow, and else belongs to the value,
@@ -97,7 +97,7 @@ pub(crate) fn kind(text: &[u8]) -> Option<(String, usize)> {
     Some((word.to_owned(), len))
 }
 
-/// Whether this is the beginning of a word for a kind, and nothing more.
+/// True if this is the beginning of a word for a kind, and nothing more.
 fn is_cut_kind(text: &[u8]) -> bool {
     short_names().any(|word| word.as_bytes().starts_with(text))
 }
@@ -113,7 +113,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Reads a subject as somebody wrote it. `/DC=org/*` is everybody below `/DC=org`.
+    /// Reads a subject as a file has it. `/DC=org/*` is every subject below `/DC=org`.
     pub fn new(text: &str) -> Pattern {
         match text.strip_suffix('*') {
             Some(start) => Pattern { start: normal_bytes(start.as_bytes(), true), is_whole: false },
@@ -121,7 +121,7 @@ impl Pattern {
         }
     }
 
-    /// Whether it is about this subject, which is in the [normal] form.
+    /// True if it is about this subject, which is in the [normal] form.
     pub fn fits(&self, dn: &str) -> bool {
         if self.is_whole { dn == self.start } else { dn.starts_with(&self.start) }
     }

@@ -1,4 +1,4 @@
-//! Fully qualified attribute names: what VOMS says of somebody.
+//! Fully qualified attribute names: the groups and roles that VOMS states.
 
 use std::fmt;
 use std::str::FromStr;

@@ -53,12 +53,12 @@ impl GridMap {
         self.users.iter().map(|(name, user)| (name.as_str(), user.as_str()))
     }
 
-    /// How many names there are.
+    /// Number of names.
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether nobody is in it.
+    /// True if no subject is in it.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }

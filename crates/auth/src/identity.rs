@@ -1,4 +1,4 @@
-//! Who asks, as far as a credential has proved it.
+//! The identity of a client, as far as a credential has proved it.
 
 use gridlane_dav::ResourcePath;
 use serde::{Deserialize, Serialize};
@@ -6,26 +6,26 @@ use serde::{Deserialize, Serialize};
 use crate::fqan::Fqan;
 use crate::operation::Grants;
 
-/// Who asks. What is here is proved; what is merely said (a user's name over root://) is not here.
+/// The identity of a client. What is here is proved; what is merely said (a user's name over root://) is not here.
 ///
 /// It is also what the logs have of a client, and what `gridlane auth explain` reads back from them: no secret is in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Identity {
-    /// Nobody in particular.
+    /// A client without an identity.
     #[default]
     Anonymous,
-    /// Somebody with a certificate, or a proxy.
+    /// The holder of a certificate, or of a proxy.
     Certificate(CertificateIdentity),
     /// The bearer of a JSON Web Token.
     Token(TokenIdentity),
     /// The bearer of a macaroon of this site.
     Macaroon(MacaroonIdentity),
-    /// Somebody with a password.
+    /// A user with a password.
     User(UserIdentity),
 }
 
-/// Somebody with a certificate, or a proxy.
+/// The holder of a certificate, or of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateIdentity {
     /// Subject of the end-entity certificate as OpenSSL prints it on one line, in the [normal](crate::dn::normal) form:
@@ -34,7 +34,7 @@ pub struct CertificateIdentity {
     /// The user that it is mapped to (gridmap), if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What VOMS says, the primary one first.
+    /// Attributes by VOMS, the primary one first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fqans: Vec<Fqan>,
     /// When the first part of the chain expires, in seconds since 1970.
@@ -54,11 +54,11 @@ pub struct TokenIdentity {
     /// All scopes, as they are written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
-    /// What the scopes about storage allow; below the issuer's base path, and within what the issuer may allow at all.
+    /// Rights by the scopes about storage; below the issuer's base path, and within what the issuer may allow at all.
     /// When there are any, nothing else is allowed, and groups do not count (WLCG profile).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capabilities: Vec<Capability>,
-    /// Whether any scope was about storage, also one that allows nothing here, or about computing.
+    /// True if any scope was about storage, also one that allows nothing here, or about computing.
     #[serde(default)]
     pub is_capability: bool,
     /// `wlcg.groups`; roles are not known there.
@@ -74,17 +74,17 @@ pub struct TokenIdentity {
 /// The bearer of a macaroon of this site.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MacaroonIdentity {
-    /// For whom it was made.
+    /// The user that it was made for.
     pub name: String,
-    /// What tells it from others, for audits and for calling it back.
+    /// Its identifier, for audits and for revoking it.
     pub id: String,
-    /// What its caveats leave.
+    /// The rights that its caveats leave.
     pub capability: Capability,
     /// When it ends, in seconds since 1970.
     pub expires_s: i64,
 }
 
-/// Somebody with a password.
+/// A user with a password.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserIdentity {
     /// The name.
@@ -94,7 +94,7 @@ pub struct UserIdentity {
 /// Something that may be done below a path of the server, whatever the rules say.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capability {
-    /// What.
+    /// The operations.
     pub may: Grants,
     /// Where: this path of the server, and everything below it.
     #[serde(with = "path_text")]
@@ -102,7 +102,7 @@ pub struct Capability {
 }
 
 impl Identity {
-    /// Whether anybody in particular.
+    /// True if it is anonymous.
     pub fn is_anonymous(&self) -> bool {
         matches!(self, Identity::Anonymous)
     }
@@ -118,7 +118,7 @@ impl Identity {
         }
     }
 
-    /// What to call somebody: a DN, a subject, a name. Not unique among issuers.
+    /// The name of a client: a DN, a subject, a name. Not unique among issuers.
     pub fn name(&self) -> &str {
         match self {
             Identity::Anonymous => "anonymous",
@@ -156,7 +156,8 @@ impl Identity {
         of_issuer.or_else(|| self.fqans().first().map(Fqan::vo))
     }
 
-    /// What it may do by itself, whatever the rules say; `None` for those who have to be granted something by a rule.
+    /// Rights that it has by itself, whatever the rules say; `None` for those that have to be granted something by a
+    /// rule.
     pub fn capabilities(&self) -> Option<&[Capability]> {
         match self {
             Identity::Token(token) if token.is_capability => Some(&token.capabilities),

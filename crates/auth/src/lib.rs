@@ -1,4 +1,4 @@
-//! Who somebody is, and what they may do: credential → identity → decision.
+//! Identities and rights of clients: credential → identity → decision.
 //!
 //! ```text
 //! certificate chain ─▶ x509 ─▶ voms ─┐
@@ -10,8 +10,8 @@
 //! Pure: keys, trust anchors, randomness and the time are arguments. Times are seconds since 1970 (`now_s`), as in all
 //! these credentials.
 //!
-//! A credential that is not what it claims to be is a [`Refusal`]: what is wrong with it, in words for whoever presented
-//! it. That is no decision: somebody without a good credential is nobody ([`Identity::Anonymous`]), or is sent away.
+//! A credential that is not what it claims to be is a [`Refusal`]: the fault in words for the client that presented
+//! it. That is no decision: a client without a good credential is [`Identity::Anonymous`], or is sent away.
 //!
 //! Read first: [`identity`], then [`policy`].
 

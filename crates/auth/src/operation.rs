@@ -4,10 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a request does to what is at a path.
+/// The effect of a request on what is at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Asks whether something is there, and what is known of it: for whoever may do anything at all with it.
+    /// Asks if something is there, and what is known of it: allowed to a client that may do anything at all with it.
     Stat,
     /// Reads the bytes of a file.
     Read,
@@ -25,7 +25,7 @@ pub enum Operation {
     Rename,
     /// Has a file brought to where it can be read at once, and lets go of it.
     Stage,
-    /// Asks for what is an operator's business: metrics, and calling macaroons back.
+    /// Asks for what is an operator's business: metrics, and revoking macaroons.
     Admin,
 }
 
@@ -44,7 +44,7 @@ impl Operation {
         Operation::Admin,
     ];
 
-    /// What it is called in logs, and where `gridlane auth explain` is asked for it.
+    /// Its name in logs, and where `gridlane auth explain` is asked for it.
     pub fn word(self) -> &'static str {
         match self {
             Operation::Stat => "stat",
@@ -60,7 +60,7 @@ impl Operation {
         }
     }
 
-    /// What it is called in messages: "may not overwrite /a".
+    /// Its name in messages: "may not overwrite /a".
     pub fn verb(self) -> &'static str {
         match self {
             Operation::Stat => "look at",
@@ -77,7 +77,7 @@ impl Operation {
     }
 }
 
-/// A set of what somebody may do.
+/// A set of rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Grants(u16);
@@ -112,17 +112,17 @@ impl Grants {
         Grants(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The part in both.
     pub const fn and(self, other: Grants) -> Grants {
         Grants(self.0 & other.0)
     }
 
-    /// Whether it is nothing.
+    /// True if it is nothing.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether this may be done. Whoever may do anything may look.
+    /// True if this may be done. The right to do anything is the right to look.
     pub const fn includes(self, operation: Operation) -> bool {
         match operation {
             Operation::Stat => self.0 != 0,
@@ -130,7 +130,7 @@ impl Grants {
         }
     }
 
-    /// Whether it holds anything that changes something.
+    /// True if it holds anything that changes something.
     pub const fn changes(self) -> bool {
         self.and(Grants::WRITE.with(Grants::DELETE)).0 != 0
     }

@@ -1,7 +1,7 @@
 //! Users with passwords, for small sites.
 //!
 //! The file is Apache's: `htpasswd -nB ada` makes a line of it, and so does `gridlane auth password ada`. Only bcrypt
-//! counts: it is made to be slow, so that who gets hold of the file does not get hold of the passwords. A server cannot
+//! counts: it is made to be slow, so that the file alone does not give the passwords away. A server cannot
 //! afford that for each request: [`SeenPasswords`] remembers which were right.
 
 use std::collections::{HashMap, HashSet};
@@ -52,14 +52,14 @@ impl Users {
         Ok(users)
     }
 
-    /// Whether there is nobody.
+    /// True if there is no user.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// Whether it is the user's password. Takes as long as its hash does, up to a second of a processor: to be called where
-    /// blocking is allowed, and behind [`SeenPasswords`]. For a name that nobody has, somebody else's hash is computed, so
-    /// that the time does not tell who is there.
+    /// True if it is the user's password. Takes as long as its hash does, up to a second of a processor: to be called
+    /// where blocking is allowed, and behind [`SeenPasswords`]. For an unknown name another user's hash is computed, so
+    /// that the time does not tell which users there are.
     pub fn verify(&self, name: &str, password: &str) -> std::result::Result<UserIdentity, Refusal> {
         let refused =
             || Refusal::new(Cause::WrongPassword, "there is no such user, or this is not the password");
@@ -73,7 +73,7 @@ impl Users {
         }
     }
 
-    /// The user whose hash is computed for somebody who is not there: always the same for one name.
+    /// The user whose hash is computed for an unknown one: always the same for one name.
     fn stand_in(&self, name: &str) -> Option<&String> {
         let digest = digest::digest(&digest::SHA256, name.as_bytes());
         let number = digest.as_ref().iter().take(4).fold(0, |number, byte| number << 8 | usize::from(*byte));
@@ -96,7 +96,7 @@ pub struct SeenPasswords {
 }
 
 impl SeenPasswords {
-    /// Remembers with a key that nobody else has.
+    /// Remembers with a key that no other process has.
     pub fn new(random: &[u8; 32]) -> SeenPasswords {
         let key = hmac::Key::new(hmac::HMAC_SHA256, random);
         SeenPasswords { key, right: Mutex::new(HashSet::new()) }

@@ -2,24 +2,24 @@
 
 use std::fmt;
 
-/// What is wrong with a credential, as coarse as a caller needs to decide what to do next.
+/// The fault of a credential, as coarse as a caller needs to decide what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// It is not written as such a credential is.
     Malformed,
     /// It is too long, too deep, or made with an algorithm that proves nothing.
     Unacceptable,
-    /// Nobody whom we trust vouches for it.
+    /// No trusted issuer vouches for it.
     Untrusted,
-    /// Its signature is not by whom it says, or its bytes were changed.
+    /// Its signature is not by the issuer that it names, or its bytes were changed.
     BadSignature,
     /// Its time is over.
     Expired,
     /// Its time has not come.
     NotYetValid,
-    /// Whoever made it has called it back.
+    /// Its issuer has revoked it.
     Revoked,
-    /// It was made for somebody else to read.
+    /// It was made for another audience.
     WrongAudience,
     /// The key that it was signed with is not known yet: fetching the issuer's keys may help.
     UnknownKey,
@@ -31,7 +31,7 @@ pub enum Cause {
     Guessing,
 }
 
-/// Why a credential is not believed. Its words are for whoever presented it: they say what is wrong, never what the
+/// The reason why a credential is not believed. Its words are for the client: they say what is wrong, never what the
 /// secret is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

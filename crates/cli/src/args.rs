@@ -13,7 +13,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::engine::ArgValueCompleter;
 use gridlane_core::units::{parse_bytes, parse_rate_bytes_per_s};
 use gridlane_core::{Checksum, ChecksumKind, Result};
-use gridlane_net::tls::Trust;
+use gridlane_net::tls::{RecordLayer, Trust};
 use gridlane_store::posix::Durability;
 
 use crate::output::tell;
@@ -66,6 +66,16 @@ pub(crate) struct Global {
     /// Check no certificate: anyone on the path can read and change the bytes
     #[arg(long, global = true, env = "GRIDLANE_INSECURE", value_parser = FalseyValueParser::new())]
     pub(crate) insecure: bool,
+    /// Code that makes and opens the records of TLS 1.3: `own`, which copies less, or `rustls` alone. Nothing else
+    /// depends on it [default: own, unless the program was built without it]
+    #[arg(
+        long,
+        global = true,
+        value_name = "own|rustls",
+        env = "GRIDLANE_TLS_RECORDS",
+        hide_short_help = true
+    )]
+    pub(crate) tls_records: Option<RecordLayer>,
 }
 
 impl Global {
@@ -77,12 +87,17 @@ impl Global {
         Trust { insecure: self.insecure, ..self.authorities() }
     }
 
+    /// The code of TLS' records.
+    pub(crate) fn records(&self) -> RecordLayer {
+        self.tls_records.unwrap_or_default()
+    }
+
     /// The same, but that every certificate is checked in any case.
     pub(crate) fn authorities(&self) -> Trust {
         let named = std::env::var_os("X509_CERT_DIR").filter(|dir| !dir.is_empty()).map(PathBuf::from);
         let usual = || Some(PathBuf::from(GRID_AUTHORITIES)).filter(|dir| dir.read_dir().is_ok());
         let ca_dir = named.or_else(usual);
-        Trust { ca_files: self.ca.clone(), ca_dir, insecure: false }
+        Trust { ca_files: self.ca.clone(), ca_dir, insecure: false, records: self.records() }
     }
 }
 

@@ -131,7 +131,7 @@ const SKEW_NOTED: Duration = Duration::from_secs(5);
 pub fn examine_machine(trust: &Trust, wanted: &Wanted, machine: &dyn Machine) -> Vec<Finding> {
     let mut findings = vec![descriptors(), congestion_control()];
     findings.extend(buffers());
-    findings.extend([routes(), beneath(), authorities(trust)]);
+    findings.extend([routes(), beneath(), authorities(trust), records(trust)]);
     findings.extend(proxies());
     findings.extend(credentials(wanted, machine));
     findings
@@ -238,6 +238,11 @@ fn authorities(trust: &Trust) -> Finding {
         Ok((named, system)) => Finding::ok(SUBJECT, Answer::Authorities { system, named }),
         Err(error) => Finding::bad(SUBJECT, error),
     }
+}
+
+/// The code of TLS' records, which is a choice.
+fn records(trust: &Trust) -> Finding {
+    Finding::ok("records of TLS 1.3", trust.records.to_string())
 }
 
 /// Which proxies the environment names; passwords in them are nobody's business.

@@ -26,8 +26,8 @@ pub enum ChecksumKind {
     Sha1,
     /// SHA-512 (FIPS 180-4).
     Sha512,
-    /// The CRC of POSIX' `cksum`, as XRootD's `crc32`. Nobody else means that by the name, so it is not one of those that
-    /// can be named: neither on the command line nor in a metalink.
+    /// The CRC of POSIX' `cksum`, as XRootD's `crc32`. No other program means that by the name, so it is not one of
+    /// those that can be named: neither on the command line nor in a metalink.
     PosixCrc,
 }
 
@@ -53,8 +53,8 @@ impl ChecksumKind {
         ChecksumKind::PosixCrc,
     ];
 
-    /// What our server computes for whoever asks: those that the grid uses. The others it would compute for
-    /// nobody but the curious, at a file's length of CPU time each.
+    /// The kinds that our server computes when asked: those that the grid uses. The others it would compute for
+    /// a few curious clients, at a file's length of CPU time each.
     pub const OFFERED: [ChecksumKind; 4] =
         [ChecksumKind::Adler32, ChecksumKind::Crc32c, ChecksumKind::Sha256, ChecksumKind::Md5];
 
@@ -82,7 +82,7 @@ impl ChecksumKind {
         }
     }
 
-    /// How hard it is to make other bytes with the same value: greater is harder.
+    /// The effort of making other bytes with the same value: greater is harder.
     pub fn strength(self) -> u8 {
         match self {
             ChecksumKind::Adler32 => 0,
@@ -94,12 +94,12 @@ impl ChecksumKind {
         }
     }
 
-    /// Whether no accident makes other bytes with the same value.
+    /// True if no accident makes other bytes with the same value.
     pub fn is_strong(self) -> bool {
         self.strength() >= ChecksumKind::Md5.strength()
     }
 
-    /// Whether values of adjoining pieces can be merged into the value of the whole.
+    /// True if values of adjoining pieces can be merged into the value of the whole.
     pub fn is_combinable(self) -> bool {
         matches!(self, ChecksumKind::Adler32 | ChecksumKind::Crc32c)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::Hint;
 
-/// What went wrong, as coarse as a caller needs to decide what to do next.
+/// The kind of a failure, as coarse as a caller needs to decide what to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// Nothing more precise fits.
@@ -99,7 +99,7 @@ impl ErrorKind {
         kinds.into_iter().find(|kind| kind.name() == name).unwrap_or(Other)
     }
 
-    /// Whether the same call may succeed later without anything being changed.
+    /// True if the same call may succeed later without anything being changed.
     pub fn is_retryable(self) -> bool {
         matches!(self, ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Busy | ErrorKind::Interrupted)
     }
@@ -226,13 +226,13 @@ impl Error {
         self
     }
 
-    /// Says that there was no connection: nobody has heard of what was to be done.
+    /// Says that there was no connection: no server has heard of what was to be done.
     pub fn unreached(mut self) -> Error {
         self.0.unreached = true;
         self
     }
 
-    /// Whether there was [no connection](Error::unreached): what was to be done may be tried again whatever it is.
+    /// True if there was [no connection](Error::unreached): what was to be done may be tried again whatever it is.
     pub fn is_unreached(&self) -> bool {
         self.0.unreached
     }
@@ -243,7 +243,7 @@ impl Error {
         self
     }
 
-    /// Whether there was no room for more bytes: on this machine, or by a server's word (507, RFC 4918, 11.5).
+    /// True if there was no room for more bytes: on this machine, or by a server's word (507, RFC 4918, 11.5).
     pub fn is_no_space(&self) -> bool {
         self.0.no_space || self.0.http_status == Some(507)
     }
@@ -258,7 +258,7 @@ impl Error {
         self.0.fault
     }
 
-    /// Whether the same call may succeed later without anything being changed.
+    /// True if the same call may succeed later without anything being changed.
     pub fn is_retryable(&self) -> bool {
         self.0.retryable.unwrap_or_else(|| self.0.kind.is_retryable())
     }
@@ -283,7 +283,7 @@ impl Error {
         self.0.http_status
     }
 
-    /// How long the peer asked us to wait.
+    /// Time for which the peer asked us to wait.
     pub fn wait(&self) -> Option<Duration> {
         self.0.retry_after
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-// --- Whom a server believes --------------------------------------------------------------------
+// --- Credentials that a server believes --------------------------------------------------------
 
 /// Bytes of a file of authorities, revoked certificates, users or secrets. The longest revocation lists of the grid have
 /// 2 MB.
@@ -25,7 +25,7 @@ pub const TOKEN_SCOPES_MAX: usize = 256;
 pub const TOKEN_GROUPS_MAX: usize = 256;
 /// Audiences of a token.
 pub const TOKEN_AUDIENCES_MAX: usize = 64;
-/// How far an issuer's clock may be from ours: what the WLCG profile recommends (4.3.1).
+/// Difference between an issuer's clock and ours that is borne: what the WLCG profile recommends (4.3.1).
 pub const TOKEN_CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// Tokens that are known to be good (about 1 KiB each), so that only the first request of each costs a signature.
 pub const TOKENS_KEPT_MAX: usize = 8192;
@@ -34,15 +34,15 @@ pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 /// Keys of one issuer. Real ones have one to five.
 pub const ISSUER_KEYS_MAX: usize = 64;
 /// Until an issuer's keys are fetched again: what the WLCG profile has as its maximum (4.3.1). It is how long a key that
-/// was called back is still believed.
+/// was revoked is still believed.
 pub const ISSUER_KEYS_REFRESH: Duration = Duration::from_secs(6 * 3600);
-/// How long they are believed when the issuer does not answer: a long weekend (WLCG profile 4.3.1).
+/// Time for which they are believed when the issuer does not answer: a long weekend (WLCG profile 4.3.1).
 pub const ISSUER_KEYS_AGE_MAX: Duration = Duration::from_secs(4 * 24 * 3600);
-/// Between two fetches because of a key that is not known: anybody can name one.
+/// Between two fetches because of a key that is not known: any client can name one.
 pub const ISSUER_KEYS_UNKNOWN_WAIT: Duration = Duration::from_secs(180);
 /// Between two fetches when the first failed.
 pub const ISSUER_KEYS_FAILED_WAIT: Duration = Duration::from_secs(60);
-/// How long a document of an issuer may take. The request whose token needs it waits, for two or three of them.
+/// Time that a document of an issuer may take. The request whose token needs it waits, for two or three of them.
 pub const ISSUER_DOCUMENT_MAX: Duration = Duration::from_secs(5);
 
 // --- What a server accepts ---------------------------------------------------------------------
@@ -61,7 +61,7 @@ pub const DETECT_MAX: Duration = Duration::from_secs(10);
 /// VOMS attributes; each connection leaves two. At 4000 connections per second with such proxies, what was left in the last
 /// second is there, and without client certificates what was left in the last twenty.
 pub const TLS_SESSIONS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How long a TLS session may be gone on with: a working day. The chain in it is judged anew each time.
+/// Time for which a TLS session may be gone on with: a working day. The chain in it is judged anew each time.
 pub const TLS_SESSION_AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 /// From a request's first byte to the end of its head: beyond it the answer is 408.
 pub const REQUEST_HEAD_MAX: Duration = Duration::from_secs(20);
@@ -69,18 +69,18 @@ pub const REQUEST_HEAD_MAX: Duration = Duration::from_secs(20);
 pub const IDLE_MAX: Duration = Duration::from_secs(75);
 /// Without one byte of progress while a body is sent or received: then 408, or the connection is cut.
 pub const BODY_STALL_MAX: Duration = Duration::from_secs(60);
-/// What a client has to send or take on average while it is waited for; else 408, or the connection is cut.
+/// Rate that a client has to send or take on average while it is waited for; else 408, or the connection is cut.
 /// One byte a minute is progress, and would hold a connection for ever. No real link is that slow.
 pub const BODY_RATE_BYTES_PER_S_MIN: u64 = 1000;
-/// How long a body was waited for before that average counts.
+/// Time for which a body was waited for before that average counts.
 pub const BODY_RATE_GRACE: Duration = Duration::from_secs(60);
 /// Bytes of a rejected upload that are read and thrown away so that the client sees the answer. Many clients look at it
 /// only when all was sent: what is not read makes the kernel reset the connection, and the answer is lost with it. To throw
 /// away this much takes a second of a processor at most.
 pub const BODY_DRAIN_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-/// How long the next of such bytes is waited for.
+/// Time for which the next of such bytes is waited for.
 pub const BODY_DRAIN_MAX: Duration = Duration::from_secs(5);
-/// How long such bytes are read altogether: shorter than a graceful stop waits.
+/// Time for which such bytes are read altogether: shorter than a graceful stop waits.
 pub const BODY_DRAIN_WHOLE_MAX: Duration = Duration::from_secs(20);
 /// Bytes of one upload unless the operator says otherwise: 413 beyond it. 16 TiB is ext4's own limit.
 pub const UPLOAD_BYTES_MAX: u64 = 16 << 40;
@@ -92,16 +92,16 @@ pub const TRAILER_BYTES_MAX: usize = 8 * 1024;
 pub const CONNECTIONS_MAX: usize = 4096;
 /// Connections that are being told that there are too many; more are dropped without a word.
 pub const TURNED_AWAY_MAX: usize = 256;
-/// How often a server looks whether a crowd has left, to give back its memory.
+/// Interval at which a server looks for the end of a crowd, to give back its memory.
 pub const SHRINK_INTERVAL: Duration = Duration::from_secs(1);
 /// Connections that make a crowd, of which half have to leave: their tasks take a few megabytes.
 pub const SHRINK_CONNECTIONS_MIN: u64 = 256;
 /// `Retry-After` of a 503.
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// How long a graceful stop waits for running requests.
+/// Time for which a graceful stop waits for running requests.
 pub const DRAIN_MAX: Duration = Duration::from_secs(30);
-/// How long a server that has never been reached is tried again, where nobody else has the file: one that is being
-/// started again needs a part of a second, and a few on a busy machine. Whoever has mistyped a port waits for it.
+/// Time for which a server that has never been reached is tried again, where no other has the file: one that is being
+/// started again needs a part of a second, and a few on a busy machine. A user who mistyped a port waits for it.
 pub const FIRST_CONTACT_MAX: Duration = Duration::from_secs(10);
 /// Until a connection that could not be made is tried again; each next time twice as long, up to
 /// [`RECONNECT_PAUSE_MAX`].
@@ -110,8 +110,8 @@ pub const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Uploads that are begun anew because the connection broke, for one file: each may have sent nearly all of it.
 pub const UPLOADS_AGAIN_MAX: u32 = 5;
-/// How long a client may pause between two ranges, reads or writes of one file, before a server that stops takes its
-/// transfer for over: some round trips of the longest path, and what a limited client sleeps.
+/// Time for which a client may pause between two ranges, reads or writes of one file, before a server that stops
+/// takes its transfer for over: some round trips of the longest path, and what a limited client sleeps.
 pub const DRAIN_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Between two looks, while a server stops, at whether a client has what was sent to it: then its pause begins.
 pub const DRAIN_LOOK: Duration = Duration::from_millis(100);
@@ -120,18 +120,18 @@ pub const DRAIN_LOOK: Duration = Duration::from_millis(100);
 pub const DIGESTS_RUNNING_MAX: usize = 4;
 /// Remembered checksums (about 150 bytes each).
 pub const DIGESTS_KEPT_MAX: usize = 65_536;
-/// How long a request waits for such a checksum: gfal2's shipped configuration gives up then as well.
+/// Time for which a request waits for such a checksum: gfal2's shipped configuration gives up then as well.
 pub const DIGEST_ANSWER_MAX: Duration = Duration::from_secs(1800);
 /// Bytes of a file whose checksum is computed for a GET, which waits for its first byte meanwhile.
 pub const DIGEST_GET_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// How long a GET waits for it; then it is answered without.
+/// Time for which a GET waits for it; then it is answered without.
 pub const DIGEST_GET_MAX: Duration = Duration::from_secs(5);
 /// A file whose bytes were changed less than this long ago may be changed again at any moment: what is sent of it is copied
 /// out of the kernel's cache first, where nothing changes it any more. Programs that write in place do so again within
 /// seconds; what is published is read for days.
 pub const FILE_AT_REST_MIN: Duration = Duration::from_secs(60);
-/// How often a GET looks again at a file that is being written, before it is told to come back: each time it waits for one
-/// system call of the writer, and for at most a tick of the kernel's clock.
+/// Number of times that a GET looks at a file that is being written, before it is told to come back: each time it
+/// waits for one system call of the writer, and for at most a tick of the kernel's clock.
 pub const FILE_SETTLE_TRIES: usize = 5;
 /// At the end of a large answer that the kernel sends from its cache, this part of it is copied first: what the kernel still
 /// holds for the client when the last look is taken was copied then, and cannot change. A 32nd costs 3 % of the processor time.
@@ -140,13 +140,13 @@ pub const COPIED_TAIL_FRACTION: u64 = 32;
 pub const COPIED_TAIL_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// Checksums that a storage keeps beside its files: 128 bytes each, so at most 128 MiB in each export.
 pub const SIDE_CHECKSUMS_MAX: usize = 1 << 20;
-/// After this time without a new one they are removed: who asks for them seldom can wait for one.
+/// After this time without a new one they are removed: a rare question can wait for one.
 pub const SIDE_CHECKSUMS_AGE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Bytes of the name of a user's attribute: what Linux (255) leaves of it behind XRootD's `user.U.`.
 pub const ATTRIBUTE_NAME_BYTES_MAX: usize = 248;
 /// Bytes of its value: Linux' own limit, and what XRootD says.
 pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
-/// How often the opening of a file is tried again that others make and remove meanwhile.
+/// Number of times that the opening of a file is tried again that others make and remove meanwhile.
 pub const OPEN_RACES_MAX: usize = 64;
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
@@ -155,11 +155,11 @@ pub const LISTING_ENTRIES_MAX: usize = 100_000;
 pub const LISTING_PAGE_BYTES: usize = 20 * 1024 * 1024;
 /// Bytes of listings in memory at the same time: sixteen of the largest.
 pub const LISTINGS_BYTES_MAX: usize = 16 * LISTING_PAGE_BYTES;
-/// How long a request waits for room for one of them: then the answer is 503.
+/// Time for which a request waits for room for one of them: then the answer is 503.
 pub const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Without one byte of progress while a listing is sent: it is in memory as long, and was asked for to be read.
 pub const LISTING_STALL_MAX: Duration = Duration::from_secs(10);
-/// How fast it has to be taken on average: the largest in less than seven minutes, over half a megabit per second.
+/// Rate at which it has to be taken on average: the largest in less than seven minutes, over half a megabit per second.
 pub const LISTING_RATE_BYTES_PER_S_MIN: u64 = 50_000;
 /// Directories inside each other that one COPY copies: each holds a descriptor.
 pub const COPY_DEPTH_MAX: usize = 128;
@@ -183,31 +183,31 @@ pub const IF_LISTS_MAX: usize = 32;
 /// Ranges of one request: a `Range` header with more is ignored and the whole file sent (RFC 9110, 14.2).
 /// davix fills about 3900 bytes of a header with ranges of four bytes and more, so it never asks for as many.
 pub const RANGES_MAX: usize = 1024;
-/// How often a range may begin before the one in front of it: beyond it the header is ignored. Readers of
-/// columns ask in ascending order; who does not wants to move disk heads. Apache's default.
+/// Number of times that a range may begin before the one in front of it: beyond it the header is ignored. Readers of
+/// columns ask in ascending order; others want to move disk heads. Apache's default.
 pub const RANGE_REVERSALS_MAX: usize = 20;
-/// How long a browser may remember what a page's scripts may do here: two hours, the most that Chrome does.
+/// Time for which a browser may remember the rights of a page's scripts here: two hours, the most that Chrome does.
 pub const CORS_ANSWER_AGE: Duration = Duration::from_secs(7200);
 /// Access records that wait for their writer; more are counted and lost.
 pub const ACCESS_RECORDS_MAX: usize = 4096;
-/// How long a stop waits for the access log: its reader may never come back.
+/// Time for which a stop waits for the access log: its reader may never come back.
 pub const ACCESS_LOG_STOP_MAX: Duration = Duration::from_secs(5);
 /// Bytes of what a client says of a request (`X-Request-Id`, `ClientInfo`) that are recorded: job ids of FTS,
 /// the longest known, take 150.
 pub const LOGGED_FIELD_BYTES_MAX: usize = 256;
 /// Clients whose requests and bytes are counted, for limits of each: about 200 bytes of memory for one.
 pub const THROTTLED_CLIENTS_MAX: usize = 65_536;
-/// How long a client with a limit of requests waits at most for the next one after a request that counts as many.
+/// Time for which a client with a limit of requests waits at most for the next one after a request that counts as many.
 pub const REQUESTS_OWED_MAX: Duration = Duration::from_secs(60);
-/// Requests on the admin address at the same time: whoever scrapes it is one or two.
+/// Requests on the admin address at the same time: one or two programs scrape it.
 pub const ADMIN_CONNECTIONS_MAX: usize = 16;
 /// Connections to it that wait to be one of those; more are closed.
 pub const ADMIN_WAITING_MAX: usize = 64;
 /// After a connection there could not be accepted.
 pub const ADMIN_ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long the metrics wait for an export to tell how much room it has, and `/readyz` whether it is where it was.
+/// Time for which the metrics wait for an export to tell its room, and `/readyz` for it to be where it was.
 pub const ADMIN_SPACE_MAX: Duration = Duration::from_secs(1);
-/// How long a request on the admin address may take, from connecting to the end of the answer.
+/// Time that a request on the admin address may take, from connecting to the end of the answer.
 pub const ADMIN_REQUEST_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a macaroon as text: it travels in a request's head. Real ones have 300 to 600.
 pub const MACAROON_BYTES_MAX: usize = 8 * 1024;
@@ -219,9 +219,9 @@ pub const MACAROON_SECRET_BYTES_MIN: usize = 32;
 pub const MACAROON_REQUEST_BYTES_MAX: usize = 4096;
 /// Bytes of a server's answer to that: gfal2 reads a megabyte, and a macaroon with its URLs has a few kilobytes.
 pub const MACAROON_ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long a macaroon is good at most; who asks for more gets this. XRootD's default.
+/// Time for which a macaroon is good at most; a request for more gets this. XRootD's default.
 pub const MACAROON_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How long a macaroon is good when nobody said: what issuers of tokens do.
+/// Time for which a macaroon is good when the request named none: what issuers of tokens do.
 pub const MACAROON_DEFAULT: Duration = Duration::from_secs(3600);
 /// Cost of a password's hash, as a power of two: at 14 one takes a second of a processor.
 pub const PASSWORD_COST_MAX: u32 = 14;
@@ -235,19 +235,20 @@ pub const USERS_MAX: usize = 10_000;
 pub const PASSWORDS_SEEN_MAX: usize = 4096;
 /// Tokens that a login over root:// may show in vain before it has to wait: one of each place that clients look at.
 pub const ROOT_PROOFS_FREE_MAX: u32 = 3;
-/// How long it then waits for each answer. A login has [`REQUEST_HEAD_MAX`] altogether.
+/// Time for which it then waits for each answer. A login has [`REQUEST_HEAD_MAX`] altogether.
 pub const ROOT_PROOF_PAUSE: Duration = Duration::from_secs(2);
 /// Passwords that are hashed at the same time: one for each processor of a small machine, lest guessing stop the service.
 pub const PASSWORDS_CHECKED_MAX: usize = 2;
 /// Clients have their passwords hashed one after the other in so many lanes: those of one client in one, so that whoever
 /// guesses is waited for by one client in 256.
 pub const PASSWORD_LANES: usize = 256;
-/// How long a request waits for its turn to have its password hashed.
+/// Time for which a request waits for its turn to have its password hashed.
 pub const PASSWORD_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Chains of clients' certificates that are known to be good (about 1 KiB each), so that only the first connection of each
 /// costs signatures.
 pub const CHAINS_KEPT_MAX: usize = 8192;
-/// How long a connection goes by what was found of its certificates, and a refused one is refused without a new look.
+/// Time for which a connection goes by what was found of its certificates, and a refused one is refused without a new
+/// look.
 pub const CHAIN_JUDGED_MAX_S: i64 = 60;
 /// Operations that may wait for one device at the same time, each on a thread.
 pub const DISK_OPERATIONS_MAX: usize = 64;
@@ -265,11 +266,11 @@ pub const BLOCKING_THREADS_MAX: usize = DEVICE_THREADS_MAX + BLOCKING_THREADS_SP
 pub const BLOCKING_THREADS_KEPT: usize = 8;
 /// Threads for work that blocks without which a server does not start.
 pub const BLOCKING_THREADS_MIN: usize = 16;
-/// How long the threads of a server may take to begin. On a machine that has a lot else to do it is seconds.
+/// Time that the threads of a server may take to begin. On a machine that has a lot else to do it is seconds.
 pub const THREADS_BEGIN_MAX: Duration = Duration::from_secs(30);
 /// Age of an abandoned partial upload before it is removed.
 pub const PARTIAL_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// How often a running server looks for such uploads.
+/// Interval at which a running server looks for such uploads.
 pub const PARTIAL_INTERVAL: Duration = Duration::from_secs(3600);
 
 // --- What one client may have of it ------------------------------------------------------------
@@ -290,7 +291,7 @@ pub const DIGESTS_PER_CLIENT_MAX: usize = DIGESTS_RUNNING_MAX / CLIENT_PART;
 /// Copies and moves of trees, within the server, at the same time: each holds up to [`COPY_DEPTH_MAX`] descriptors and a
 /// turn at the disk nearly all the time.
 pub const COPIES_MAX: usize = 16;
-/// How long a request waits for its turn to be one of them: then the answer is 503.
+/// Time for which a request waits for its turn to be one of them: then the answer is 503.
 pub const COPY_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Descriptors that a process needs beside those of connections and their files, where there are enough: a runtime's,
 /// listeners, logs, exports, keys.
@@ -308,14 +309,14 @@ pub const CONNECTIONS_MIN: usize = 4;
 /// Wrong passwords of one user from one address, before that address waits for this user's next one.
 pub const GUESSES_FREE_MAX: u32 = 5;
 /// Wrong passwords of all users from one address, before it waits for the next one of anybody: behind one address there
-/// may be many people, and who guesses tries many names.
+/// may be many people, and a guesser tries many names.
 pub const GUESSES_OF_ADDRESS_FREE_MAX: u32 = 50;
 /// Wrong passwords of one user from all addresses: beyond it each address has one guess instead of
 /// [`GUESSES_FREE_MAX`]. It is never none: others' guesses keep no user out.
 pub const GUESSES_OF_USER_FREE_MAX: u32 = 50;
-/// How long an address waits after the first guess too many; each further one doubles it.
+/// Time for which an address waits after the first guess too many; each further one doubles it.
 pub const GUESS_WAIT_MIN: Duration = Duration::from_secs(2);
-/// How long it waits at most: with four guesses an hour nobody comes far.
+/// Time for which it waits at most: four guesses an hour lead nowhere.
 pub const GUESS_WAIT_MAX: Duration = Duration::from_secs(900);
 /// After this time without a wrong one all are forgotten.
 pub const GUESSES_AGE_MAX: Duration = Duration::from_secs(4 * 3600);
@@ -333,7 +334,7 @@ pub const RESPONSE_HEADERS_MAX: usize = 128;
 pub const SERVERS_REMEMBERED_MAX: usize = 1024;
 /// Redirects followed for one request.
 pub const REDIRECTS_MAX: usize = 10;
-/// Bytes of a body that nobody wants, such as an error's page, which are read so that the connection can be
+/// Unwanted bytes of a body, such as an error's page, which are read so that the connection can be
 /// used again: more costs more than a new connection.
 pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a listing that is read whole.
@@ -361,7 +362,7 @@ pub const MULTIPART_GAP_BYTES_MAX: u64 = 1024;
 pub const MULTIPART_BOUNDARY_BYTES_MAX: usize = 200;
 /// Bytes of a metalink that is read whole: a data set of 10 000 files with three replicas each takes a third.
 pub const METALINK_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// How long a metalink may take to come to its end: at its largest, 1 Mbit/s.
+/// Time that a metalink may take to come to its end: at its largest, 1 Mbit/s.
 pub const METALINK_ANSWER_MAX: Duration = Duration::from_secs(300);
 /// Files of one metalink.
 pub const METALINK_FILES_MAX: usize = 10_000;
@@ -389,8 +390,8 @@ pub const SOURCE_CUT_PAUSE: Duration = Duration::from_millis(200);
 /// From the last byte of an upload to the answer, unless the user said how long: the server may sync and read again all of
 /// a large file first.
 pub const UPLOAD_ANSWER_MAX: Duration = Duration::from_secs(300);
-/// What a path is thought to do at least when a small upload is sent at once with its request: a user's short limit on
-/// silence is stretched by the time that the body takes at this rate.
+/// Rate that a path is thought to have at least when a small upload is sent at once with its request: a user's short
+/// limit on silence is stretched by the time that the body takes at this rate.
 pub const SMALL_UPLOAD_BYTES_PER_S_MIN: u64 = 100_000;
 /// Bytes of a file that is uploaded in one piece: the round trip that `Expect` costs is dearer than sending
 /// this much in vain, and it is held in memory.
@@ -401,7 +402,7 @@ pub const CLIENT_DESCRIPTORS_KEPT: usize = 14;
 /// Descriptors of a copy beside its lanes: its partial file, its journal, those through which the file is read back, a
 /// question to a source, the directory that is synced.
 pub const DESCRIPTORS_PER_COPY: usize = 6;
-/// How fast a file that was just written is thought to be read back, when it is decided whether that is worth it.
+/// Rate at which a file that was just written is thought to be read back, when it is decided if that is worth it.
 pub const READ_BACK_BYTES_PER_S: u64 = 1_000_000_000;
 /// A copy that took so many times as long as reading its bytes back is followed by that: it costs 2 %.
 pub const READ_BACK_SHARE: u32 = 50;
@@ -410,7 +411,7 @@ pub const LONG_COPY_MIN: Duration = Duration::from_secs(600);
 /// Adjoining bytes of one sender that have one checksum: so much is fetched again where one of them is lost, and the list of
 /// a file of 1 TB has 16 384 entries.
 pub const LEDGER_PIECE_BYTES_MAX: u64 = 64 * 1024 * 1024;
-/// How often bytes that the file has lost are fetched again.
+/// Number of times that bytes which the file has lost are fetched again.
 pub const READ_BACKS_MAX: u32 = 2;
 /// Bytes of a file that is known to be larger: its checksum is asked for beside the data. A server may have
 /// to read all of it first.
@@ -448,10 +449,10 @@ pub const SMALL_GROUPS_MAX: usize = 2;
 pub const SMALL_SILENCE_MAX: Duration = Duration::from_secs(5);
 /// Answers of no use, in a row: then a server's small files are copied one by one.
 pub const SMALL_ODD_MAX: u32 = 32;
-/// How long a server that answers a request for a file with a page may take to say whether it is that of a directory.
+/// Time that a server that answers a request for a file with a page may take to say if it is that of a directory.
 /// No byte of the page is taken until then; a server that speaks WebDAV knows it at once.
 pub const DIRECTORY_ANSWER_MAX: Duration = Duration::from_secs(10);
-/// How long a server may take to begin to send when it was asked for a checksum too, beyond four round trips.
+/// Time that a server may take to begin to send when it was asked for a checksum too, beyond four round trips.
 /// Then it is asked for the bytes alone.
 pub const DIGEST_HEAD_MAX: Duration = Duration::from_millis(800);
 /// For the addresses of a name: resolvers ask twice and wait 5 s for each.
@@ -460,7 +461,7 @@ pub const RESOLVE_MAX: Duration = Duration::from_secs(10);
 pub const RESOLVING_MAX: usize = 16;
 /// Addresses of one name that are tried: at a head start each, more do not fit into [`CONNECT_MAX`].
 pub const ADDRESSES_MAX: usize = 32;
-/// How long it is remembered which family of addresses connected (RFC 8305, 4: not beyond changes of the
+/// Time for which it is remembered which family of addresses connected (RFC 8305, 4: not beyond changes of the
 /// network, about ten minutes).
 pub const FAMILY_MEMORY_MAX: Duration = Duration::from_secs(600);
 /// For the TLS handshake with one address while there are others: then the next one is tried.
@@ -479,14 +480,14 @@ pub const FAR_ROUND_TRIP: Duration = Duration::from_millis(2);
 pub const SILENT_PLACE_MAX: Duration = Duration::from_secs(1);
 /// Short questions (a listing, a checksum) to one host at the same time.
 pub const QUESTIONS_PER_HOST_MAX: usize = 32;
-/// How long such a turn is waited for. Then the connection is made all the same: better one too many than
+/// Time for which such a turn is waited for. Then the connection is made all the same: better one too many than
 /// copies that wait for each other.
 pub const CONNECTION_TURN_MAX: Duration = Duration::from_secs(10);
 /// Idle connections kept for one host: as many files as are copied at once, and their questions.
 pub const IDLE_PER_HOST_MAX: usize = 32;
 /// Idle connections kept in all: each is a descriptor here and a slot at a server.
 pub const IDLE_CONNECTIONS_MAX: usize = 128;
-/// How long an idle connection is kept. Servers close theirs after 30 to 75 s, those that are quicker
+/// Time for which an idle connection is kept. Servers close theirs after 30 to 75 s, those that are quicker
 /// (Apache: 5 s) say so.
 pub const IDLE_CONNECTION_MAX: Duration = Duration::from_secs(20);
 /// Sources of one copy.
@@ -506,7 +507,7 @@ pub const WRONG_PIECES_OFTEN: u64 = 4;
 pub const DIGEST_BYTES_PER_S_MIN: u64 = 20_000_000;
 /// A server that was waited for in vain is not waited for again so long: a tree has many files, and one bad moment passes.
 pub const MUTE_MAX: Duration = Duration::from_secs(60);
-/// How long a source may compute a digest while the copy waits for nothing else, however large the file is.
+/// Time for which a source may compute a digest while the copy waits for nothing else, however large the file is.
 pub const DIGEST_WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Bytes of a server's answer about the room in one directory: two numbers, and XML around them.
@@ -531,7 +532,7 @@ pub const LISTED_AGAIN_MAX: usize = 20_000;
 /// Pauses in front of further attempts to list a directory whose listing broke off: one lost connection is nothing, a server
 /// that loses three is not to be asked for more.
 pub const LISTING_PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
-/// Entries that travel together from whoever reads a listing to whoever wants it.
+/// Entries that travel together from the reader of a listing to its user.
 pub const LISTING_BATCH: usize = 256;
 /// Directories of one tree that are listed at the same time: each costs round trips and little else.
 pub const TREE_LISTINGS_MAX: usize = 8;
@@ -551,7 +552,7 @@ pub const TREE_PARALLEL_MAX: usize = 64;
 /// on the same connections.
 pub const SOURCES_LOOKED_AT_MAX: usize = 8;
 /// Failures of a tree's files one after the other that would strike any other file too (a host that cannot be
-/// reached, no space left): a million of them help nobody, and each may take as long as patience allows.
+/// reached, no space left): a million of them are of no use, and each may take as long as patience allows.
 pub const TREE_FAILURES_ALIKE_MAX: u32 = 50;
 /// Endpoints whose way of listing is remembered.
 pub const LISTING_ENDPOINTS_MAX: usize = 1024;
@@ -592,7 +593,7 @@ const _: () = {
     // The promise is 64 MiB plus what was in flight.
     assert!(JOURNAL_BYTES_MAX <= 64 * 1024 * 1024);
     assert!(REQUEST_HEAD_BYTES_MAX <= IO_BYTES && RESPONSE_HEAD_BYTES_MAX <= IO_BYTES);
-    // Who waits for a request closes later than who would send one.
+    // The side that waits for a request closes later than the one that would send one.
     assert!(IDLE_CONNECTION_MAX.as_secs() * 2 < IDLE_MAX.as_secs());
     assert!(IDLE_PER_HOST_MAX < IDLE_CONNECTIONS_MAX);
     // Beyond it, threads that serve connections would wait for those that wait for a dead disk.
@@ -653,7 +654,7 @@ pub const WAN_QUEUE_BYTES_MAX: u64 = 16 << 30;
 pub const WAN_QUEUE_PACKETS_MIN: u64 = 128;
 /// When an event may happen: nothing runs longer, and more is a mistake in the unit.
 pub const WAN_EVENT_AT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How long one super-packet may occupy the slowest link of its way: it arrives at once, while a real
+/// Time for which one super-packet may occupy the slowest link of its way: it arrives at once, while a real
 /// path would have spread its packets.
 pub const WAN_QUANTUM_MAX: Duration = Duration::from_micros(250);
 /// Bytes of a super-packet: what every kernel and both families of addresses allow.
@@ -688,14 +689,14 @@ const _: () = {
 
 /// Bytes of the arguments of one request over root://: XRootD's own limit, which its clients know.
 pub const ROOT_ARGUMENT_BYTES_MAX: u32 = 2 * 1024 * 1024;
-/// Bytes of the arguments of a request of somebody who is not logged in: names, and credentials. Tokens and proxies'
+/// Bytes of the arguments of a request of a client that is not logged in: names, and credentials. Tokens and proxies'
 /// certificates have some kilobytes.
 pub const ROOT_LOGIN_BYTES_MAX: u32 = 64 * 1024;
 /// Without a request from a session that has a file open: as long as an event takes to be looked at.
 pub const ROOT_IDLE_MAX: Duration = Duration::from_secs(3600);
 /// Without a request from a session that has none open, and whose client has proved who it is: XRootD's clients keep a
-/// connection to a server for 5 minutes, those to a redirector for 20. Of anybody else such a session ends like an idle
-/// connection of HTTP, after [`IDLE_MAX`]: clients make another one when they need it.
+/// connection to a server for 5 minutes, those to a redirector for 20. Of other clients such a session ends like an
+/// idle connection of HTTP, after [`IDLE_MAX`]: clients make another one when they need it.
 pub const ROOT_IDLE_PROVED_MAX: Duration = Duration::from_secs(1200);
 /// Memory for requests over root:// that are half there, or wait for their turn, and for answers that were not taken, of all
 /// connections together, beside what each has without being counted.
@@ -757,7 +758,7 @@ pub const ROOT_WRONG_PAGES_PER_REQUEST_MAX: usize = 127;
 /// Wrong pages of one file that were not sent again: XRootD's own limit.
 pub const ROOT_WRONG_PAGES_PER_FILE_MAX: usize = 256;
 /// Separate pieces of a file that is written whose checksums are remembered (50 bytes each), until all of them are one.
-/// Who writes in more pieces at a time than this writes no stream.
+/// A client that writes in more pieces at a time than this writes no stream.
 pub const ROOT_WRITTEN_PIECES_MAX: usize = 4096;
 /// Attributes that one `fattr` may name.
 pub const ROOT_ATTRIBUTES_MAX: usize = 16;
@@ -774,8 +775,8 @@ pub const ROOT_WRONG_PAGES_MAX: usize = 64;
 /// Redirects followed for one request over root://: as many as XRootD's clients do, because a manager is asked again
 /// for every replica that fails.
 pub const ROOT_REDIRECTS_MAX: usize = 16;
-/// How long a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they look for
-/// a file.
+/// Time for which a request over root:// waits in all because servers ask for it. Managers ask for 5 s where they
+/// look for a file.
 pub const ROOT_WAIT_MAX: Duration = Duration::from_secs(120);
 /// Bytes of a file that one write over root:// has: pages beside their checksums stay in a processor's cache.
 pub const ROOT_WRITE_BYTES: usize = 1024 * 1024;
@@ -803,7 +804,7 @@ pub const VOMS_CERTIFICATES_MAX: usize = 16;
 pub const VOMS_ISSUERS_MAX: usize = 8;
 /// Extensions, attributes and targets of one of them, each: real ones have five extensions and one attribute.
 pub const VOMS_ELEMENTS_MAX: usize = 64;
-/// Groups and roles of somebody, in all of them together: each is in every line of the logs.
+/// Groups and roles of one client, in all of them together: each is in every line of the logs.
 pub const VOMS_FQANS_MAX: usize = 256;
 /// Bytes of a group with its role as VOMS writes it: its database has room for 255 of each, and there are words between.
 pub const VOMS_FQAN_BYTES_MAX: usize = 640;
@@ -813,10 +814,10 @@ pub const VOMS_SKEW_MAX_S: i64 = 300;
 pub const CREDENTIAL_BYTES_MAX: usize = 1024 * 1024;
 /// Clocks that differ by more make credentials look too old or too young: issuers and servers allow for about a minute.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(60);
-/// How fast a copy is assumed to be when it is asked whether a credential outlives it: half of a 1 Gb/s link, which is
+/// Rate that a copy is assumed to have when it is asked if a credential outlives it: half of a 1 Gb/s link, which is
 /// what a worker node has to itself on a bad day.
 pub const ASSUMED_RATE_BYTES_PER_S: u64 = 50_000_000;
-/// What a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
+/// Time that a credential should last beyond that, in seconds: clocks differ, and the last answer may take its time.
 pub const CREDENTIAL_SPARE_S: i64 = 60;
 
 // --- Credentials that we make ------------------------------------------------------------------

@@ -70,7 +70,7 @@ impl fmt::Display for NameFault {
     }
 }
 
-/// Whether bytes are a name in a directory: not empty, not `.` or `..`, without a slash or a NUL.
+/// True if bytes are a name in a directory: not empty, not `.` or `..`, without a slash or a NUL.
 pub fn is_entry(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
@@ -97,7 +97,7 @@ pub fn judge_chosen(name: &str) -> Result<(), NameFault> {
     }
 }
 
-/// Whether some file system takes `name` for one that this program gives to files of its own: `.gridlane`,
+/// True if some file system takes `name` for one that this program gives to files of its own: `.gridlane`,
 /// `.gridlane-…`, and `.NAME.gridlane-…` ([`PART_END`], [`JOURNAL_END`]).
 ///
 /// In any case: vfat, SMB and ext4 with casefold do not tell them apart. With dots and spaces at its end,

@@ -27,7 +27,7 @@ impl Network {
     /// This machine (RFC 4291, 2.5.3).
     pub const LOOPBACK_IPV6: Network = Network { first: IpAddr::V6(Ipv6Addr::LOCALHOST), prefix_bits: 128 };
 
-    /// Whether `address` is one of its.
+    /// True if `address` is one of its.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address.to_canonical()) {
             (IpAddr::V4(first), IpAddr::V4(address)) => {

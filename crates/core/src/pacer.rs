@@ -1,21 +1,21 @@
-//! A rate limit as arithmetic: who wants to send bytes asks when.
+//! A rate limit as arithmetic: a sender asks when it may send bytes.
 //!
 //! The limit is kept in virtual time (the generic cell rate algorithm, ITU-T I.371): every byte has a
 //! moment when it is due, the next one just behind the last that was given away. A sender that comes
 //! late may catch up, but by no more than a small burst: a timer that fires a few milliseconds late then costs
 //! no rate, and an idle minute buys nothing.
 //!
-//! One pacer serves all who share the limit, each for a step at a time: first come, first served.
+//! One pacer serves all senders that share the limit, each for a step at a time: first come, first served.
 
 use std::time::Duration;
 
 use crate::time::Time;
 
-/// How far behind the schedule a sender may catch up. Timers have a resolution of 1 ms, and on a busy
+/// Time that a sender may catch up when it is behind the schedule. Timers have a resolution of 1 ms, and on a busy
 /// machine they fire several later.
 const BURST: Duration = Duration::from_millis(20);
 
-/// What one step should last: short enough to be smooth, long enough for timers.
+/// Time that one step should last: short enough to be smooth, long enough for timers.
 const STEP: Duration = Duration::from_millis(5);
 
 /// Bytes of a step: at very low rates not less than a small packet, else a file would go out in crumbs.
@@ -35,14 +35,14 @@ impl Pacer {
         Pacer { rate_bytes_per_s: rate_bytes_per_s.max(1), due: Time::ZERO }
     }
 
-    /// How many bytes to ask for at a time, at most `max`, so that the flow is smooth and sharers take
+    /// Bytes to ask for at a time, at most `max`, so that the flow is smooth and sharers take
     /// turns.
     pub fn step_bytes(&self, max: usize) -> usize {
         let step = u128::from(self.rate_bytes_per_s) * STEP.as_nanos() / 1_000_000_000;
         usize::try_from(step).unwrap_or(usize::MAX).max(STEP_BYTES_MIN).min(max)
     }
 
-    /// How long until a byte is due: for a receiver, which learns how many there are only by reading and
+    /// Time until a byte is due: for a receiver, which learns how many there are only by reading and
     /// [reserves](Pacer::reserve) them afterwards.
     pub fn wait(&self, now: Time) -> Duration {
         self.due.since(now)

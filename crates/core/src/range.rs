@@ -36,12 +36,12 @@ impl ByteRange {
         self.end - self.start
     }
 
-    /// Whether there is no byte in it.
+    /// True if there is no byte in it.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 
-    /// Whether every byte of `other` is in this range.
+    /// True if every byte of `other` is in this range.
     pub fn contains(self, other: ByteRange) -> bool {
         other.is_empty() || (self.start <= other.start && other.end <= self.end)
     }
@@ -85,17 +85,17 @@ impl RangeSet {
         RangeSet::default()
     }
 
-    /// How many bytes are in the set.
+    /// Number of bytes in the set.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the set has no byte.
+    /// True if the set has no byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many ranges it takes to write the set down.
+    /// Number of ranges that it takes to write the set down.
     pub fn range_count(&self) -> usize {
         self.ranges.len()
     }
@@ -186,7 +186,7 @@ impl RangeSet {
         missing
     }
 
-    /// Whether every byte of `range` is in the set.
+    /// True if every byte of `range` is in the set.
     pub fn contains(&self, range: ByteRange) -> bool {
         range.is_empty()
             || self.ranges.range(..=range.start).next_back().is_some_and(|(_, &end)| end >= range.end)

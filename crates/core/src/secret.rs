@@ -1,8 +1,8 @@
-//! What nobody else may read: passwords, tokens, keys.
+//! Secrets: passwords, tokens, keys.
 
 use std::fmt;
 
-/// A text that is never printed. Neither `Debug` nor an error message nor a log can show it by mistake: whoever needs
+/// A text that is never printed. Neither `Debug` nor an error message nor a log can show it by mistake: code that needs
 /// it says so by calling [`Secret::expose`], which is where to look for leaks.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(String);
@@ -13,7 +13,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    /// The text itself: to send it to whom it was given for, or to compare it.
+    /// The text itself: to send it to the server that it was given for, or to compare it.
     pub fn expose(&self) -> &str {
         &self.0
     }

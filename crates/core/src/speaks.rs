@@ -7,7 +7,7 @@ use crate::{Error, ErrorKind};
 /// Characters of a greeting that are shown.
 const GREETING_CHARS_MAX: usize = 60;
 
-/// How pages begin.
+/// The first bytes of pages.
 const HTML: [&[u8]; 2] = [b"<!DOCTYPE HTML", b"<html"];
 
 /// A protocol, as its first bytes tell.
@@ -24,7 +24,7 @@ pub enum Speaks {
 }
 
 impl Speaks {
-    /// What these first bytes of an answer are a sign of; `None`: nothing that is known, or too few of them.
+    /// The protocol that these first bytes of an answer are a sign of; `None`: none that is known, or too few of them.
     pub fn of(bytes: &[u8]) -> Option<Speaks> {
         match bytes {
             [b'H', b'T', b'T', b'P', b'/', ..] => Some(Speaks::Http),

@@ -7,10 +7,10 @@
 
 use std::fmt;
 
-/// What stands in the place of a character that is not shown.
+/// The character in the place of one that is not shown.
 pub const REPLACEMENT: char = '\u{fffd}';
 
-/// Whether a character is not to be shown: a control character (Unicode's categories Cc, Zl and Zp), or one
+/// True if a character is not to be shown: a control character (Unicode's categories Cc, Zl and Zp), or one
 /// that only directs how others are shown (Cf), and is not seen itself.
 pub fn is_unprintable(char: char) -> bool {
     if char.is_ascii() {
@@ -56,7 +56,7 @@ pub fn printable_json(json: String) -> String {
     shown
 }
 
-/// What a value says of itself, on one line, with nothing that is not to be shown.
+/// The `Display` form of a value, on one line, with nothing that is not to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Printable<T>(pub T);
 

@@ -17,12 +17,12 @@ impl Time {
         Time(u64::try_from(since_origin.as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// How long after the origin this moment is.
+    /// Time from the origin to this moment.
     pub fn since_origin(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
-    /// How long after `earlier` this moment is; zero when it is not after it.
+    /// Time from `earlier` to this moment; zero when it is not after it.
     pub fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -44,11 +44,11 @@ impl std::ops::Add<Duration> for Time {
     }
 }
 
-/// A clock that stands still while nobody looks at it: of a clock on the wall it takes the time between two looks, but no
+/// A clock that stands still while it is not read: of a clock on the wall it takes the time between two looks, but no
 /// more than so much at once.
 ///
 /// For the patience of a process that looks many times a second: when it was stopped, the time since its last look is not
-/// that of others who were silent.
+/// that of peers that were silent.
 #[derive(Clone, Debug)]
 pub struct WakingClock {
     step_max: Duration,
@@ -69,7 +69,7 @@ impl WakingClock {
         Time::from_origin(wall.since_origin().saturating_sub(self.lost))
     }
 
-    /// What the clock on the wall will show at `time` of this one, when it is looked at until then.
+    /// Time that the clock on the wall will show at `time` of this one, when it is looked at until then.
     pub fn wall(&self, time: Time) -> Time {
         time + self.lost
     }

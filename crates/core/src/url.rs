@@ -14,7 +14,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 
 use crate::error::{Error, ErrorKind, Fault, Result};
 
-/// How bytes are reached.
+/// The protocol by which bytes are reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scheme {
     /// HTTP/1.1 in clear.
@@ -41,17 +41,17 @@ impl Scheme {
         }
     }
 
-    /// Whether it is HTTP, encrypted or not.
+    /// True if it is HTTP, encrypted or not.
     pub fn is_http(self) -> bool {
         matches!(self, Scheme::Http | Scheme::Https)
     }
 
-    /// Whether it is XRootD's protocol, encrypted or not.
+    /// True if it is XRootD's protocol, encrypted or not.
     pub fn is_root(self) -> bool {
         matches!(self, Scheme::Root | Scheme::Roots)
     }
 
-    /// Whether nothing that is sent can be read on its way.
+    /// True if nothing that is sent can be read on its way.
     pub fn is_encrypted(self) -> bool {
         matches!(self, Scheme::Https | Scheme::Roots)
     }
@@ -60,7 +60,7 @@ impl Scheme {
 /// Where a server is: what a URL says but for whose request it is, and for what.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// How it is spoken to.
+    /// Its protocol.
     pub scheme: Scheme,
     /// Name or address, without brackets, a link-local one with its zone (`fe80::1%eth0`); letters of names are small.
     pub host: String,
@@ -124,7 +124,7 @@ impl Url {
         Ok(Url { scheme: Scheme::File, inner, zone: None, cgi: None })
     }
 
-    /// How bytes are reached.
+    /// The protocol by which bytes are reached.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
@@ -149,7 +149,7 @@ impl Url {
     }
 
     /// Of a link-local address (`http://[fe80::1%25eth0]/`, RFC 6874), the network it is in: `eth0`. It means
-    /// nothing to anybody else, so that no header has it.
+    /// nothing to any other server, so that no header has it.
     pub fn zone(&self) -> Option<&str> {
         self.zone.as_deref()
     }
@@ -190,7 +190,7 @@ impl Url {
         self.inner.path_segments()?.next_back().filter(|name| !name.is_empty())
     }
 
-    /// Whether the path ends with a slash.
+    /// True if the path ends with a slash.
     pub fn is_directory_form(&self) -> bool {
         self.inner.path().ends_with('/')
     }
@@ -204,7 +204,7 @@ impl Url {
         Endpoint { scheme: self.scheme, host, port: self.port() }
     }
 
-    /// Whether two URLs have the same [`endpoint`](Url::endpoint).
+    /// True if two URLs have the same [`endpoint`](Url::endpoint).
     pub fn same_endpoint(&self, other: &Url) -> bool {
         self.scheme == other.scheme
             && self.host() == other.host()
@@ -212,7 +212,7 @@ impl Url {
             && self.port() == other.port()
     }
 
-    /// What `reference` (a `Location` header, a link in a listing) means seen from this URL. A relative one is
+    /// The URL that `reference` (a `Location` header, a link in a listing) means seen from this one. A relative one is
     /// percent-encoded, whatever the scheme.
     pub fn join(&self, reference: &str) -> Result<Url> {
         let failed = |cause| usage(format!("{:?} is not a URL: {cause}", redact(reference)));
@@ -230,7 +230,7 @@ impl Url {
         if to.host() == self.host() {
             to.zone.clone_from(&self.zone);
         }
-        // Who may see the user's secrets already, and nobody else, sees them again.
+        // Only servers that may see the user's secrets already see them again.
         if to.same_endpoint(self) {
             to.take_secrets_of(self)?;
         }
@@ -260,8 +260,8 @@ impl Url {
         Ok(())
     }
 
-    /// Whether there is something in it that opens what it names: a password, or a token (`?authz=`). The user of a `root`
-    /// URL is no more than the name of a login.
+    /// True if there is something in it that opens what it names: a password, or a token (`?authz=`). The user of a
+    /// `root` URL is no more than the name of a login.
     pub fn has_secrets(&self) -> bool {
         let is_secret = |(_, password): (&str, &str)| !self.scheme.is_root() || !password.is_empty();
         self.credentials().is_some_and(is_secret) || self.authz().is_some()

@@ -25,7 +25,7 @@ use gridlane_core::{Error, ErrorKind, Result, limits};
 
 use crate::header::Headers;
 
-/// What the next bytes of a chunked body are.
+/// The meaning of the next bytes of a chunked body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Bytes of the body.
@@ -96,7 +96,7 @@ impl ChunkedDecoder {
         }
     }
 
-    /// How many bytes of the current chunk are still to come: they may be read straight to where they belong.
+    /// Bytes of the current chunk that are still to come: they may be read straight to where they belong.
     pub fn data_expected(&self) -> u64 {
         match self.state {
             State::Data(left) => left,
@@ -182,15 +182,15 @@ fn parse_size(line: &[u8]) -> Result<u64> {
         return Err(malformed("a chunk extension is malformed"));
     }
     let digits = std::str::from_utf8(digits).unwrap_or_default();
-    // Sixteen digits always fit; leading zeros beyond that serve nobody.
+    // Sixteen digits always fit; leading zeros beyond that are of no use.
     if digits.is_empty() || digits.len() > 16 {
         return Err(malformed("a chunk size has no digits or too many"));
     }
     u64::from_str_radix(digits, 16).map_err(|_| malformed("a chunk size is not a hexadecimal number"))
 }
 
-/// What is behind an extension, `BWS token [ BWS "=" BWS ( token / quoted-string ) ] BWS` (RFC 9112, 7.1.1); `None` when
-/// there is none.
+/// The bytes behind an extension, `BWS token [ BWS "=" BWS ( token / quoted-string ) ] BWS` (RFC 9112, 7.1.1); `None`
+/// when there is none.
 fn after_extension(text: &[u8]) -> Option<&[u8]> {
     let rest = trim_blanks(after_token(trim_blanks(text))?);
     let Some(value) = rest.strip_prefix(b"=") else { return Some(rest) };
@@ -208,7 +208,7 @@ fn after_token(text: &[u8]) -> Option<&[u8]> {
     (len > 0).then(|| &text[len..])
 }
 
-/// What is behind a quoted string, from behind its first quote.
+/// The bytes behind a quoted string, from behind its first quote.
 fn after_quoted(mut text: &[u8]) -> Option<&[u8]> {
     loop {
         text = match text {

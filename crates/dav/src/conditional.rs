@@ -7,7 +7,7 @@ use crate::etag::{ETag, ETagList};
 use crate::header::Headers;
 use crate::method::Method;
 
-/// What identifies the present state of a file.
+/// The identity of the present state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Validators {
     /// Its entity tag.
@@ -16,7 +16,7 @@ pub struct Validators {
     pub modified: SystemTime,
 }
 
-/// What the conditions of a request come to.
+/// The outcome of a request's conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Go on.
@@ -76,11 +76,11 @@ pub fn evaluate(headers: &Headers, method: &Method, current: Option<&Validators>
     Verdict::Proceed
 }
 
-/// Whether a `Range` counts, given `If-Range` (RFC 9110, 13.1.5): without it always; with it when the
+/// True if a `Range` counts, given `If-Range` (RFC 9110, 13.1.5): without it always; with it when the
 /// file is provably the one that the client has a part of.
 ///
-/// A date proves nothing: it has whole seconds, and anybody can set a file's. Every answer has a strong
-/// entity tag, so who sends a date nevertheless gets the whole file.
+/// A date proves nothing: it has whole seconds, and any user can set a file's. Every answer has a strong
+/// entity tag, so a client that sends a date nevertheless gets the whole file.
 pub fn range_applies(headers: &Headers, current: &Validators) -> bool {
     if !headers.contains("if-range") {
         return true;

@@ -8,7 +8,7 @@
 //! Written strictly, read tolerantly: adler32 and crc32c are hexadecimal (some clients drop leading
 //! zeros or use capitals; XRootD before 5.8.1 sends crc32c in base64), md5 and sha-256 are base64
 //! (davix and gfal2 also send hexadecimal). What cannot be read is skipped: a missing digest is not an
-//! error here, only for whoever needs it.
+//! error here, only for code that needs it.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -117,7 +117,7 @@ pub fn encode_oc(checksum: &Checksum) -> String {
     format!("{}:{}", checksum.kind().name().to_ascii_uppercase(), checksum.hex())
 }
 
-/// What an uploader says its body is: `Digest`, `Repr-Digest`, `Content-Digest`, `Content-MD5`,
+/// The digests that an uploader states of its body: `Digest`, `Repr-Digest`, `Content-Digest`, `Content-MD5`,
 /// `OC-Checksum`. The body is the whole file, uncoded, so that all of them are of the same bytes.
 pub fn of_upload(headers: &Headers) -> Vec<Checksum> {
     let mut checksums: Vec<Checksum> = headers.all("digest").flat_map(decode).collect();
@@ -127,8 +127,8 @@ pub fn of_upload(headers: &Headers) -> Vec<Checksum> {
     checksums
 }
 
-/// What a message says of its own content: `Content-Digest` (RFC 9530), `Content-MD5` (RFC 2616, 14.15). Of a file they say
-/// something only where the content is all of it.
+/// The digests that a message states of its own content: `Content-Digest` (RFC 9530), `Content-MD5` (RFC 2616,
+/// 14.15). Of a file they say something only where the content is all of it.
 pub fn of_content(headers: &Headers) -> Vec<Checksum> {
     let mut checksums: Vec<Checksum> = headers.all("content-digest").flat_map(decode_repr).collect();
     checksums.extend(headers.all("content-md5").filter_map(|value| decode_value(ChecksumKind::Md5, value)));
@@ -136,7 +136,7 @@ pub fn of_content(headers: &Headers) -> Vec<Checksum> {
 }
 
 /// The algorithms that the trailer behind a body may bring checksums of, as its head announces (RFC 9110,
-/// 6.6.2): whoever receives the body has to compute them meanwhile.
+/// 6.6.2): the receiver of the body has to compute them meanwhile.
 pub fn announced(headers: &Headers) -> Vec<ChecksumKind> {
     let mut kinds = Vec::new();
     for field in headers.list("trailer") {
@@ -173,7 +173,7 @@ pub fn negotiate(wants: &Headers, supported: &[ChecksumKind]) -> Option<Checksum
 /// whole (RFC 8941, 4.2).
 ///
 /// A request may have both wishes. XRootD obeys `Want-Digest`, dCache this one; answering each in its own
-/// header satisfies everybody.
+/// header satisfies every client.
 pub fn negotiate_repr(wants: &Headers, supported: &[ChecksumKind]) -> Option<ChecksumKind> {
     // A key that comes again takes the place and gets the value of the last one.
     let mut preferences: Vec<(ChecksumKind, u8)> = Vec::new();

@@ -8,7 +8,7 @@ use crate::header::{OWS, trim};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ETag {
     weak: bool,
-    /// What is between the quotes.
+    /// The text between the quotes.
     opaque: String,
 }
 
@@ -25,12 +25,12 @@ impl ETag {
         rest.is_empty().then_some(tag)
     }
 
-    /// Whether the tag is weak.
+    /// True if the tag is weak.
     pub fn is_weak(&self) -> bool {
         self.weak
     }
 
-    /// What is between the quotes.
+    /// The text between the quotes.
     pub fn opaque(&self) -> &str {
         &self.opaque
     }

@@ -85,12 +85,12 @@ impl Headers {
         self.all(name).flat_map(|value| value.split(',')).map(trim).filter(|element| !element.is_empty())
     }
 
-    /// Whether a list contains `token`, in any case.
+    /// True if a list contains `token`, in any case.
     pub fn has_token(&self, name: &str, token: &str) -> bool {
         self.list(name).any(|element| element.eq_ignore_ascii_case(token))
     }
 
-    /// Whether there is a field of that name.
+    /// True if there is a field of that name.
     pub fn contains(&self, name: &str) -> bool {
         self.get(name).is_some()
     }

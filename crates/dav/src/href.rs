@@ -7,14 +7,14 @@ use crate::links::decode_name;
 pub(crate) struct Base {
     names: Vec<Vec<u8>>,
     directory_form: bool,
-    /// Whether any `href` was seen.
+    /// True if any `href` was seen.
     confirmed: bool,
 }
 
 impl Base {
     /// The base of a request to this encoded path.
     pub(crate) fn new(encoded_path: &str) -> Base {
-        // A path with names that no file has is nobody's base: then the first entry decides.
+        // A path with names that no file has is no base: then the first entry decides.
         let names = decode(encoded_path).unwrap_or_default();
         Base { names, directory_form: encoded_path.ends_with('/'), confirmed: false }
     }

@@ -20,7 +20,7 @@ pub struct IfHeader {
 /// Conditions that hold together, about one resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct List {
-    /// As the client calls it; `None` for the one that is requested.
+    /// The name that the client uses; `None` for the one that is requested.
     resource: Option<String>,
     conditions: Vec<Condition>,
 }
@@ -49,7 +49,7 @@ impl IfHeader {
         parse(text).map(Some).ok_or_else(refused)
     }
 
-    /// Whether the conditions hold; if not, the answer is 412 (RFC 4918, 10.4.1).
+    /// True if the conditions hold; if not, the answer is 412 (RFC 4918, 10.4.1).
     ///
     /// `current` tells the entity tag of a resource that the client named by a URL or a path, or for `None`
     /// of the one that is requested; no tag for what does not exist or is not of this server.
@@ -97,7 +97,7 @@ fn parse(text: &str) -> Option<IfHeader> {
     (!lists.is_empty()).then_some(IfHeader { lists })
 }
 
-/// What is between two brackets, and what is behind them.
+/// The text between two brackets, and that behind them.
 fn parse_list(text: &str) -> Option<(Vec<Condition>, &str)> {
     let mut conditions = Vec::new();
     let mut rest = skip(text);

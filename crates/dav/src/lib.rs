@@ -2,7 +2,7 @@
 //!
 //! Both sides use it. A server parses [`request`] heads into a type that cannot be wrong, resolves
 //! [`range`]s and [`conditional`]s, and renders [`listing`]s. A client parses [`response`] heads,
-//! checks the [`range::ContentRange`] that came back, and reads [`links`] of somebody else's listing. Bodies that
+//! checks the [`range::ContentRange`] that came back, and reads [`links`] of another server's listing. Bodies that
 //! come in chunks are decoded by [`chunked`]; checksums travel as [`digest`].
 //!
 //! Several ranges at once are asked for with [`ranges`], answered as [`multipart`] and read by
@@ -10,7 +10,7 @@
 //! in [`propfind`] and [`webdav`], its listings in [`multistatus`] and, for the client, [`multistatus_reader`].
 //! What is XML of these goes through one reader, `xml`, which is shown to be right in its tests.
 //!
-//! It is no HTTP implementation: who sends what when is decided by `gridlane-server` and
+//! It is no HTTP implementation: the order of messages is decided by `gridlane-server` and
 //! `gridlane-engine`, which own their sockets.
 //!
 //! What a peer sent never panics here. A server's parser is strict and answers with a

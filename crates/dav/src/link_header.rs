@@ -18,7 +18,7 @@ use crate::metalink::{Format, PRIORITY_LOWEST, Replica};
 /// A link: where it leads, and its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// What stands in `<…>`: a URL, perhaps relative to that of the request.
+    /// The text in `<…>`: a URL, perhaps relative to that of the request.
     pub target: String,
     /// Names in lower case, values without quotes; empty where there is none.
     parameters: Vec<(String, String)>,
@@ -48,7 +48,7 @@ impl Link {
         self.parameters.iter().find(|(own, _)| own == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether its `rel` has this relation, in any case.
+    /// True if its `rel` has this relation, in any case.
     pub fn has_relation(&self, relation: &str) -> bool {
         let mut relations = self.parameter("rel").unwrap_or_default().split_ascii_whitespace();
         relations.any(|own| own.eq_ignore_ascii_case(relation))
@@ -93,7 +93,7 @@ fn links(headers: &Headers) -> impl Iterator<Item = Link> + '_ {
 /// Targets may be relative.
 ///
 /// `pref` says of a mirror that it is as good as the server itself (RFC 6249, 2.3). A `depth` (2.4) means that
-/// other files of the server are on the mirror as well; nobody needs that here.
+/// other files of the server are on the mirror as well; that is not needed here.
 pub fn duplicates(headers: &Headers) -> Vec<Replica> {
     let mut found: Vec<(bool, Replica)> = links(headers)
         .filter(|link| link.has_relation("duplicate"))

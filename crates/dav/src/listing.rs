@@ -1,7 +1,7 @@
 //! Directory listings for people (HTML) and for programs (JSON in the shape of nginx's
 //! `autoindex_format json`). Reading them is in [`crate::links`].
 //!
-//! Names come from whoever could write a file: every one is encoded for the place where it stands.
+//! Names come from any user that could write a file: every one is encoded for the place where it stands.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use gridlane_core::units;
 use crate::date;
 use crate::path::{ResourcePath, encode_name};
 
-/// What a directory entry is.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum EntryKind {
     /// A directory.
@@ -25,7 +25,7 @@ pub enum EntryKind {
 pub struct Entry {
     /// Its name: one path component, any bytes but NUL and slash.
     pub name: Vec<u8>,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Its size, of a file, where known.
     pub size_bytes: Option<u64>,
@@ -45,7 +45,7 @@ pub fn sort(entries: &mut [Entry]) {
     entries.sort_by(|a, b| (a.kind, &a.name).cmp(&(b.kind, &b.name)));
 }
 
-/// Everything the page needs is in it; no script runs, nothing is fetched, nobody may frame it.
+/// Everything the page needs is in it; no script runs, nothing is fetched, no page may frame it.
 pub const HTML_SECURITY_POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'";
 

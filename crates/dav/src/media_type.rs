@@ -2,7 +2,7 @@
 
 use crate::header::trim;
 
-/// What any file may be called.
+/// The type that any file may have.
 pub const OCTETS: &str = "application/octet-stream";
 
 /// Extension in lower case, media type. Only types that a browser treats as text, picture or page, and
@@ -52,7 +52,7 @@ pub fn of_field(content_type: &str) -> String {
     trim(content_type.split(';').next().unwrap_or_default()).to_ascii_lowercase()
 }
 
-/// Whether a browser may run scripts in a document of this type. All XML is, for it may be styled.
+/// True if a browser may run scripts in a document of this type. All XML is, for it may be styled.
 pub fn is_active(media_type: &str) -> bool {
     [
         "text/html",

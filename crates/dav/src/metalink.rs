@@ -85,14 +85,14 @@ pub struct Metalink {
 pub struct Origin {
     /// The URL, as it stands.
     pub url: String,
-    /// Whether there may be a newer one at that URL.
+    /// True if there may be a newer one at that URL.
     pub dynamic: bool,
 }
 
 /// A file and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// What it is to be called, or why that is not acceptable.
+    /// Its name, or the reason why that is not acceptable.
     pub name: std::result::Result<RelativeName, NameFault>,
     /// Its size in bytes.
     pub size: Option<u64>,
@@ -177,12 +177,12 @@ impl Metalink {
     }
 }
 
-/// Whether what a URL led to is a metalink: its `Content-Type` says so; or that says nothing, while the
+/// True if a URL led to a metalink: its `Content-Type` says so; or that says nothing, while the
 /// URL's path ends in `.meta4` or `.metalink` and the body begins like one, as far as it is there.
 ///
 /// A server may also have been asked for the file `x.meta4` itself: then the person has to say so.
 pub fn is_metalink(content_type: Option<&str>, url_path: &str, first_bytes: &[u8]) -> bool {
-    // What servers say of files whose extension they do not know.
+    // Types that servers state of files whose extension they do not know.
     const SAYING_NOTHING: [&str; 6] =
         ["", "application/octet-stream", "binary/octet-stream", "application/xml", "text/xml", "text/plain"];
     let media_type = media_type::of_field(content_type.unwrap_or_default());
@@ -195,7 +195,7 @@ pub fn is_metalink(content_type: Option<&str>, url_path: &str, first_bytes: &[u8
         && begins_like_one(first_bytes)
 }
 
-/// Whether the first tag that is no declaration and no comment is `metalink`, with or without a prefix. What
+/// True if the first tag that is no declaration and no comment is `metalink`, with or without a prefix. What
 /// is not there yet may be right. More tolerant than reading is: a damaged metalink is one as well, to be
 /// refused with a reason.
 fn begins_like_one(first_bytes: &[u8]) -> bool {

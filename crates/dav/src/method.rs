@@ -9,7 +9,7 @@ pub enum Version {
     Http11,
 }
 
-/// What a request wants done.
+/// The method of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Send a file, or list a directory.

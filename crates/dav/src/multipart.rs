@@ -1,7 +1,7 @@
 //! Writing `multipart/byteranges` (RFC 9110, 14.6): several ranges of a file in one answer.
 //!
 //! No byte of the file passes through here. A [`Multipart`] describes the body: for each part the bytes of
-//! its head and the range of the file behind it, then the end. Whoever sends it writes the heads and lets
+//! its head and the range of the file behind it, then the end. The sender writes the heads and lets
 //! the kernel move the ranges; the length of all of it is known before the first byte, so the answer has a
 //! `Content-Length` and the connection stays usable.
 //!
@@ -33,10 +33,10 @@ use gridlane_core::ByteRange;
 use crate::media_type::OCTETS;
 use crate::range::ContentRange;
 
-/// What separates parts: 1 to 70 characters that need no quotes in a header field (RFC 2046, 5.1.1).
+/// The separator of parts: 1 to 70 characters that need no quotes in a header field (RFC 2046, 5.1.1).
 ///
 /// It must not occur in the file behind a line end, for the readers that search instead of counting, and
-/// nobody who could have written the file may guess it: make it [from random bits](Boundary::from_bits), new
+/// no user that could have written the file may guess it: make it [from random bits](Boundary::from_bits), new
 /// for each answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Boundary(String);
@@ -74,7 +74,7 @@ pub struct Multipart {
 /// A part: send `head`, then the bytes `range` of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// What separates it from what is in front, and its fields.
+    /// The separator from the part in front, and its fields.
     pub head: Vec<u8>,
     /// Which bytes of the file follow; never empty.
     pub range: ByteRange,
@@ -124,7 +124,7 @@ impl Multipart {
         })
     }
 
-    /// What follows the last part.
+    /// The bytes behind the last part.
     pub fn end(&self) -> Vec<u8> {
         format!("\r\n--{}--\r\n", self.boundary).into_bytes()
     }

@@ -11,7 +11,7 @@
 //! for is delivered once**. What never came is in [`MultipartReader::missing`]: a server leaves out what is
 //! behind the file's end.
 //!
-//! Tolerated, since somebody sends it: text in front of the first delimiter and behind the last; an empty
+//! Tolerated, since some server sends it: text in front of the first delimiter and behind the last; an empty
 //! line at the start (nginx, Apache, XRootD) or none; line ends that are a bare LF; blanks behind a delimiter;
 //! quoted boundaries; names of fields in any case and order; no `Content-Type`; parts in another order; an
 //! end without a last line end, or without a last delimiter when nothing is missing.
@@ -19,7 +19,7 @@
 //! Not tolerated is an end that comes too early, and XRootD 5.5.3 makes one of requests that it only half
 //! understands: with an open range (`5-`) in the list its answer is empty, and with a range behind the file's
 //! end it promises more bytes than it sends. [`RangeList::batch`](crate::ranges::RangeList::batch) writes no
-//! open ranges; whoever calls it knows the file's size.
+//! open ranges; the caller knows the file's size.
 
 use gridlane_core::{ByteRange, Error, ErrorKind, RangeSet, Result, limits};
 
@@ -28,12 +28,12 @@ use crate::media_type;
 use crate::range::{ContentRange, UnsatisfiedRange};
 use crate::status::Status;
 
-/// What a server made of a request for several ranges.
+/// The kind of answer of a server to a request for several ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerToRanges {
     /// 206 in parts: read them with a [`MultipartReader`].
     Multipart {
-        /// What separates the parts.
+        /// The separator of the parts.
         boundary: String,
     },
     /// 206 with one range: the only one that there is, all of them merged into one, or the first one from a
@@ -137,7 +137,7 @@ fn parameter_value(text: &str) -> Option<(String, &str)> {
     Some((value, rest?.split_once(';').map_or("", |(_, rest)| rest)))
 }
 
-/// What the next bytes of a multipart body are.
+/// The meaning of the next bytes of a multipart body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A part begins: this range of a file of this size.
@@ -163,7 +163,7 @@ pub enum Event<'a> {
 pub struct MultipartReader {
     /// `--` and the boundary.
     delimiter: Vec<u8>,
-    /// What was asked for, and what lies between ranges that are near each other.
+    /// The ranges that were asked for, and the bytes that lie between ranges near each other.
     allowed: RangeSet,
     missing: RangeSet,
     state: State,
@@ -179,7 +179,7 @@ pub struct MultipartReader {
     at: u64,
     /// Offset of the part's end.
     end: u64,
-    /// What the part still has to deliver, last range first.
+    /// Ranges that the part still has to deliver, last one first.
     wanted: Vec<ByteRange>,
 }
 
@@ -215,7 +215,7 @@ impl MultipartReader {
         }
     }
 
-    /// What was asked for and has not been delivered.
+    /// The ranges that were asked for and have not been delivered.
     pub fn missing(&self) -> &RangeSet {
         &self.missing
     }
@@ -262,7 +262,7 @@ impl MultipartReader {
         }
     }
 
-    /// How many bytes that were asked for come next without anything between: they may be read straight to
+    /// Bytes that were asked for and come next without anything between: they may be read straight to
     /// where they belong, [`data_offset`](MultipartReader::data_offset).
     pub fn data_expected(&self) -> u64 {
         match (self.state, self.wanted.last()) {
@@ -289,7 +289,7 @@ impl MultipartReader {
     pub fn finish(&self) -> Result<()> {
         match self.state {
             State::Done => Ok(()),
-            // Nothing more can come that anybody waits for.
+            // Nothing more can come that is waited for.
             State::Between if self.missing.is_empty() => Ok(()),
             State::Data if self.missing.is_empty() && self.at == self.end => Ok(()),
             _ => Err(protocol("the answer in parts ends before its last delimiter")),
@@ -344,7 +344,7 @@ impl MultipartReader {
         Ok(None)
     }
 
-    /// Whether `line` is the delimiter with two dashes behind it; the body may end without a line end.
+    /// True if `line` is the delimiter with two dashes behind it; the body may end without a line end.
     fn is_last_delimiter(&self) -> bool {
         self.line.strip_prefix(self.delimiter.as_slice()).is_some_and(|rest| rest.starts_with(b"--"))
     }

@@ -20,7 +20,7 @@
 //! # Ok::<(), gridlane_dav::request::Rejection>(())
 //! ```
 //!
-//! Names come from whoever could write a file. In `href` every byte of them is encoded; `displayname` has
+//! Names come from any user that could write a file. In `href` every byte of them is encoded; `displayname` has
 //! U+FFFD for what XML, or UTF-8, cannot hold.
 
 use std::io::Write as _;
@@ -46,13 +46,13 @@ pub const MEDIA_TYPE: &str = "application/xml; charset=utf-8";
 pub const FINITE_DEPTH_ERROR: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n\
     <D:error xmlns:D=\"DAV:\"><D:propfind-finite-depth/></D:error>\n";
 
-/// What there is to tell of a file or directory. `None` means that it is not known: such a property is
+/// Properties of a file or directory. `None` means that it is not known: such a property is
 /// left out, or is 404 when it was asked for by name.
 #[derive(Clone, Debug)]
 pub struct Resource<'a> {
     /// Its names from the root, with slashes between them, not encoded: `/data/a b`.
     pub path: &'a [u8],
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
     /// Its size; not told of a directory.
     pub size_bytes: Option<u64>,
@@ -66,7 +66,7 @@ pub struct Resource<'a> {
     pub content_type: Option<&'a str>,
     /// The checksums of its bytes that are known without reading them.
     pub checksums: &'a [Checksum],
-    /// Its permissions, as far as whoever asks is concerned; gfal2 denies locally by them. The type is added.
+    /// Its permissions, as far as the client is concerned; gfal2 denies locally by them. The type is added.
     pub mode: Option<u32>,
     /// The room below a directory; not told of a file.
     pub quota: Option<Quota>,
@@ -74,7 +74,7 @@ pub struct Resource<'a> {
     pub owner: Option<(u32, u32)>,
 }
 
-/// How much room there is (RFC 4331).
+/// The room that there is (RFC 4331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes that may still be stored.

@@ -1,4 +1,4 @@
-//! A multi-status as a client reads it: what a PROPFIND of somebody else's server brings, entry by entry
+//! A multi-status as a client reads it: the result of a PROPFIND at another server, entry by entry
 //! while it arrives.
 //!
 //! Tolerant where servers differ, and each difference has a test that names the server: complete URLs,
@@ -34,11 +34,11 @@ pub struct MultistatusEntry {
     /// The names from the requested resource down to this one; empty for that one itself. None of them is
     /// `.` or `..`, or has a slash or a NUL.
     pub names: Vec<Vec<u8>>,
-    /// Whether it is the resource that was requested.
+    /// True if it is the resource that was requested.
     pub is_self: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: EntryKind,
-    /// What became of it: 200 unless the server says something of the whole entry. Then nothing else is
+    /// Its status: 200 unless the server says something of the whole entry. Then nothing else is
     /// known of it.
     pub status: Status,
     /// The size of a file.
@@ -63,7 +63,7 @@ pub struct MultistatusReader {
     xml: XmlReader,
     started: bool,
     base: Base,
-    /// What the open elements are, outermost first. As deep as the XML may be, and no deeper.
+    /// The kinds of the open elements, outermost first. As deep as the XML may be, and no deeper.
     places: Vec<Place>,
     /// The text of the present [`Place::Value`].
     text: String,
@@ -74,7 +74,7 @@ pub struct MultistatusReader {
     skipped: u64,
 }
 
-/// What an open element is.
+/// The kind of an open element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Multistatus,
@@ -152,7 +152,7 @@ impl MultistatusReader {
         Ok(self.xml.finish()?)
     }
 
-    /// How many entries were left out because they are not below what was asked for, or have names that no
+    /// Number of entries that were left out because they are not below what was asked for, or have names that no
     /// file can have.
     pub fn skipped(&self) -> u64 {
         self.skipped
@@ -307,7 +307,7 @@ impl Draft {
     }
 }
 
-/// What an element is, by where it stands and what it is called.
+/// The kind of an element, by its place and its name.
 fn place(parent: Option<Place>, name: Name<'_>) -> Result<Place> {
     let Some(parent) = parent else {
         return match (name.namespace, name.local) {

@@ -1,6 +1,6 @@
 //! The path of a request: percent-decoded once, cut into names, and unable to point outside.
 //!
-//! A [`ResourcePath`] has no `.` or `..`, no empty name, no NUL and no slash inside a name. Whoever
+//! A [`ResourcePath`] has no `.` or `..`, no empty name, no NUL and no slash inside a name. Code that
 //! opens it below a directory still has symbolic links to care for; nothing else.
 
 use std::fmt;
@@ -59,12 +59,12 @@ impl ResourcePath {
         Some((ResourcePath { names: parents.to_vec(), directory_form: true }, last))
     }
 
-    /// Whether it ends with a slash: the client means a directory.
+    /// True if it ends with a slash: the client means a directory.
     pub fn is_directory_form(&self) -> bool {
         self.directory_form
     }
 
-    /// Whether it is the export's root.
+    /// True if it is the export's root.
     pub fn is_root(&self) -> bool {
         self.names.is_empty()
     }

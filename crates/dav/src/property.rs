@@ -13,7 +13,7 @@ pub const DCACHE: &str = "http://www.dcache.org/2013/webdav";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LiveProperty {
-    /// Whether it is a collection (RFC 4918, 15.9).
+    /// True if it is a collection (RFC 4918, 15.9).
     ResourceType,
     /// The size of a file (15.4).
     ContentLength,
@@ -90,7 +90,7 @@ impl LiveProperty {
         self.row().2
     }
 
-    /// Whether an `allprop` request is answered with it (RFC 4918, 14.2).
+    /// True if an `allprop` request is answered with it (RFC 4918, 14.2).
     pub fn is_in_allprop(self) -> bool {
         self.row().3
     }

@@ -1,7 +1,7 @@
 //! The bodies of PROPFIND and PROPPATCH (RFC 4918, 9.1 and 9.2), as the server reads them and a client
 //! writes them.
 //!
-//! What is asked for is names; a name that nobody here knows is an answer of its own (404, or 403 where it
+//! The request asks for names; a name that is not known here is an answer of its own (404, or 403 where it
 //! is to be changed) and no mistake. Elements that the specification does not have are skipped with all
 //! that is in them (RFC 4918, 17); a body without a question is refused.
 
@@ -18,7 +18,7 @@ use crate::timestamp;
 use crate::xml::{Bounds, Name, Token, XmlReader};
 use crate::xml_syntax::write_text;
 
-/// What a PROPFIND wants to know of every resource (RFC 4918, 9.1 and 14.20).
+/// The properties that a PROPFIND wants to know of every resource (RFC 4918, 9.1 and 14.20).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PropfindRequest {
     /// `allprop`: what the server tells unasked, and these.
@@ -124,7 +124,7 @@ enum Child {
     Unknown,
 }
 
-/// What a PROPPATCH wants to change (RFC 4918, 9.2 and 14.19).
+/// The properties that a PROPPATCH wants to change (RFC 4918, 9.2 and 14.19).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProppatchRequest {
     /// In the order in which they are to be done (RFC 4918, 9.2); at least one.
@@ -136,7 +136,7 @@ pub struct ProppatchRequest {
 pub struct PropertyChange {
     /// Which property.
     pub name: PropertyName,
-    /// Whether it is to be removed (14.23) or set (14.26).
+    /// True if it is to be removed (14.23), and not set (14.26).
     pub removes: bool,
     /// The text that it is to be set to. Elements inside it are left out with all that is in them: no property
     /// that can be set has any.

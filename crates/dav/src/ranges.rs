@@ -11,12 +11,12 @@
 //! or refuse it; here it is ignored, and the whole file is sent. Every client has to understand that, while
 //! davix takes a 416 for the end of the file and hands zero bytes to its reader, and a 400 ends a read that
 //! one request per range would have served. The whole file is also the cheapest thing to send, byte for
-//! byte, and whoever does not want it closes the connection. So it goes for:
+//! byte, and a client that does not want it closes the connection. So it goes for:
 //!
 //! - text that is no list of ranges, and more than [`RANGES_MAX`](limits::RANGES_MAX) of them;
 //! - ranges that are together more than the file: they overlap, and the file is less (as nginx does it);
 //! - more than [`RANGE_REVERSALS_MAX`](limits::RANGE_REVERSALS_MAX) ranges that begin before the one in
-//!   front of them: nobody reads like that (as Apache does it).
+//!   front of them: no reader asks like that (as Apache does it).
 //!
 //! # Every range is a part of its own
 //!
@@ -38,7 +38,7 @@ pub struct RangeList {
     specs: Vec<RangeSpec>,
 }
 
-/// What to answer to a `Range` header.
+/// The answer to a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeAnswer {
     /// 200 with everything, as if there were no such header.
@@ -91,7 +91,7 @@ impl RangeList {
         &self.specs
     }
 
-    /// What to answer for a file of `size` bytes. Ranges that it has no byte of are left out, and ends
+    /// The answer for a file of `size` bytes. Ranges that it has no byte of are left out, and ends
     /// beyond its end are cut (RFC 9110, 14.1.2).
     pub fn resolve(&self, size: u64) -> RangeAnswer {
         let ranges: Vec<ByteRange> = self.specs.iter().filter_map(|spec| spec.resolve(size)).collect();

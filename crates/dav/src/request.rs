@@ -16,7 +16,7 @@ use crate::method::{Method, Version};
 use crate::path::ResourcePath;
 use crate::status::Status;
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A file or directory, and the query behind `?`.
@@ -30,7 +30,7 @@ pub enum Target {
     Server,
 }
 
-/// How long a request's body is (RFC 9112, 6.3).
+/// The length of a request's body (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestBody {
     /// Neither length nor coding: there is none.
@@ -44,7 +44,7 @@ pub enum RequestBody {
 /// The request line and header fields, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// What to do.
+    /// The method.
     pub method: Method,
     /// With what.
     pub target: Target,
@@ -54,7 +54,7 @@ pub struct RequestHead {
     pub version: Version,
     /// The fields.
     pub headers: Headers,
-    /// How long the body is.
+    /// The length of the body.
     pub body: RequestBody,
     /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
@@ -67,7 +67,7 @@ pub struct RequestHead {
 pub struct Rejection {
     /// The answer.
     pub status: Status,
-    /// What is wrong, in a sentence without a final stop.
+    /// The fault, in a sentence without a final stop.
     pub message: Cow<'static, str>,
 }
 
@@ -98,7 +98,7 @@ impl RequestHead {
         Ok(Some((parsed, skipped + len)))
     }
 
-    /// What the request line asks for, as far as it can be told before the whole head is there or although
+    /// The target of the request line, as far as it can be told before the whole head is there or although
     /// it is refused: for the log.
     pub fn glimpse(bytes: &[u8]) -> Option<(&str, &str)> {
         let line = bytes.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty())?;
@@ -106,8 +106,8 @@ impl RequestHead {
         Some((words.next()?, words.next().unwrap_or_default()))
     }
 
-    /// What the client calls this server, perhaps with a port: the host of a complete URL counts, and not the `Host` beside it
-    /// (RFC 9112, 3.2.2). `None`: a client of HTTP/1.0 need not say.
+    /// The client's name for this server, perhaps with a port: the host of a complete URL counts, and not the `Host`
+    /// beside it (RFC 9112, 3.2.2). `None`: a client of HTTP/1.0 need not say.
     pub fn host(&self) -> Option<&str> {
         self.authority.as_deref().or_else(|| self.headers.single("host"))
     }
@@ -148,11 +148,11 @@ fn head_len(head: &[u8]) -> Result<Option<usize>, Rejection> {
     Ok(lines.end)
 }
 
-/// What the ends of lines tell of a head, up to its end as far as it is there.
+/// Facts that the ends of lines tell of a head, up to its end as far as it is there.
 struct Lines {
     /// Bytes of the first line.
     first_bytes: Option<usize>,
-    /// Whether one of them ends in a line feed alone.
+    /// True if one of them ends in a line feed alone.
     is_bare: bool,
     /// Bytes of the head.
     end: Option<usize>,
@@ -229,7 +229,7 @@ fn parse_head(head: &[u8]) -> Result<RequestHead, Rejection> {
     Ok(RequestHead { method, target, authority, version, headers, body, expects_continue, keeps_alive })
 }
 
-/// Whether the request line ends with a version as there may be one (RFC 9112, 2.3): `HTTP/`, a digit, a full stop, a
+/// True if the request line ends with a version as there may be one (RFC 9112, 2.3): `HTTP/`, a digit, a full stop, a
 /// digit. Whatever else stands there is no version but a malformed line.
 fn ends_with_version(head: &[u8]) -> bool {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -289,7 +289,7 @@ fn parse_target(target: &str, method: &Method) -> Result<(Target, Option<String>
     Ok((Target::Resource { path: ResourcePath::parse(path)?, query }, authority))
 }
 
-/// Whether it is a host, perhaps with a port, as a URL has them (RFC 3986, 3.2). Whether they are ours is not
+/// True if it is a host, perhaps with a port, as a URL has them (RFC 3986, 3.2). Whether they are ours is not
 /// decided here, but another reader may take something else for the host: no user's name stands there
 /// (RFC 9110, 4.2.4), and there is one (4.2.1).
 pub(crate) fn is_authority(text: &str) -> bool {
@@ -306,7 +306,7 @@ pub(crate) fn is_authority(text: &str) -> bool {
     is_host && (port.is_empty() || port.strip_prefix(':').is_some_and(is_digits))
 }
 
-/// Of what says where the body ends, one is taken, once, as everybody writes it. Two equal lengths, or empty
+/// Of what says where the body ends, one is taken, once, as every client writes it. Two equal lengths, or empty
 /// elements in the list of codings, may be taken (RFC 9110, 8.6 and 5.6.1); but there are programs that do
 /// not, and they would see another request behind this one.
 fn parse_body(headers: &Headers, version: Version) -> Result<RequestBody, Rejection> {
@@ -334,7 +334,7 @@ fn parse_body(headers: &Headers, version: Version) -> Result<RequestBody, Reject
     let values = headers.all("transfer-encoding");
     let mut codings: Vec<&str> = values.flat_map(|value| value.split(',')).map(trim).collect();
     let is_chunked = |coding: &str| coding.eq_ignore_ascii_case("chunked");
-    // RFC 9112, 6.3: where a body ends that is not in chunks at last, nobody can tell.
+    // RFC 9112, 6.3: where a body ends that is not in chunks at last cannot be told.
     if !codings.pop().is_some_and(is_chunked) {
         return Err(Rejection::bad_request("the last transfer coding of the request is not chunked"));
     }

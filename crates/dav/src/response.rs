@@ -17,7 +17,7 @@ use crate::{date, digest, media_type};
 /// The status line and header fields of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// What became of the request.
+    /// The outcome of the request.
     pub status: Status,
     /// The server's version of HTTP.
     pub version: Version,
@@ -25,7 +25,7 @@ pub struct ResponseHead {
     pub headers: Headers,
 }
 
-/// What ends a response's body (RFC 9112, 6.3).
+/// The end of a response's body (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyLength {
     /// This many bytes follow; 0 when there is no body.
@@ -68,7 +68,7 @@ impl ResponseHead {
         Ok(Some((ResponseHead { status, version, headers }, used)))
     }
 
-    /// What ends the body, given whether the request was HEAD.
+    /// The end of the body, given whether the request was HEAD.
     ///
     /// A message with both a length and a transfer coding, or with a coding that we did not ask for, is
     /// an error: where it ends is not certain.
@@ -100,7 +100,7 @@ impl ResponseHead {
         self.headers.content_length()
     }
 
-    /// Whether the body comes in chunks.
+    /// True if the body comes in chunks.
     pub fn is_chunked(&self) -> bool {
         self.headers.has_token("transfer-encoding", "chunked")
     }
@@ -156,7 +156,7 @@ impl ResponseHead {
         self.headers.get("content-type").map(media_type::of_field)
     }
 
-    /// Whether the connection may carry another request after this response (RFC 9112, 9.3).
+    /// True if the connection may carry another request after this response (RFC 9112, 9.3).
     pub fn keeps_alive(&self) -> bool {
         match self.version {
             Version::Http11 => !self.headers.has_token("connection", "close"),
@@ -164,7 +164,7 @@ impl ResponseHead {
         }
     }
 
-    /// How long the server keeps the connection open without a request: `timeout` of `Keep-Alive`, as Apache
+    /// Time for which the server keeps the connection open without a request: `timeout` of `Keep-Alive`, as Apache
     /// sends it (RFC 2068, 19.7.1.1).
     pub fn keep_alive_timeout(&self) -> Option<Duration> {
         self.headers.list("keep-alive").find_map(|parameter| {

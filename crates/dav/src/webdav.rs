@@ -5,7 +5,7 @@ use crate::header::Headers;
 use crate::path::ResourcePath;
 use crate::request::{Rejection, is_authority};
 
-/// How far below a collection a request reaches (RFC 4918, 10.2).
+/// The depth that a request reaches below a collection (RFC 4918, 10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// The resource itself.
@@ -58,7 +58,7 @@ impl Depth {
     }
 }
 
-/// Whether a COPY or MOVE may replace what is there (RFC 4918, 10.6): yes, unless it says `F`.
+/// True if a COPY or MOVE may replace what is there (RFC 4918, 10.6): yes, unless it says `F`.
 pub fn overwrites(headers: &Headers) -> Result<bool, Rejection> {
     match sole(headers, "overwrite", "the request has more than one Overwrite")? {
         None | Some("T" | "t") => Ok(true),
@@ -69,8 +69,8 @@ pub fn overwrites(headers: &Headers) -> Result<bool, Rejection> {
 
 /// Where a COPY or MOVE is to put things (RFC 4918, 10.3).
 ///
-/// Whether that is this server is asked first ([`is_at`](Destination::is_at)): if not, the path is somebody
-/// else's and is not looked at.
+/// The first question is if that is this server ([`is_at`](Destination::is_at)): if not, the path is that of another
+/// one and is not looked at.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Destination {
     authority: Option<Authority>,
@@ -81,7 +81,7 @@ pub struct Destination {
 /// The server in a [`Destination`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// Whether it is reached with TLS: `https`, or `davs` as gfal2 calls it.
+    /// True if it is reached with TLS: `https`, or `davs` as gfal2 calls it.
     pub secure: bool,
     /// Host, and port where it is not the scheme's own, in lower case: comparable with a `Host` field.
     pub host: String,
@@ -130,7 +130,7 @@ impl Destination {
         self.authority.as_ref()
     }
 
-    /// Whether it is the server that calls itself so: whether with TLS, and the `Host` of the request.
+    /// True if it is the server that calls itself so: by its use of TLS, and the `Host` of the request.
     pub fn is_at(&self, secure: bool, host: &str) -> bool {
         let Some(authority) = &self.authority else { return true };
         authority.secure == secure && authority.host == without_own_port(secure, host)
@@ -141,7 +141,7 @@ impl Destination {
         &self.encoded_path
     }
 
-    /// What is behind the question mark, as it stands: it may hold a token, and does not belong into a log.
+    /// The text behind the question mark, unchanged: it may hold a token, and does not belong into a log.
     pub fn query(&self) -> Option<&str> {
         self.query.as_deref()
     }

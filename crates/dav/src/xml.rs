@@ -24,7 +24,7 @@ use crate::request::Rejection;
 use crate::status::Status;
 use crate::xml_syntax::{self as syntax, Attribute};
 
-/// How large a document may be in every respect.
+/// Limits of a document in every respect.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Elements inside each other.
@@ -42,7 +42,7 @@ pub(crate) const PIECE_BYTES: usize = 16 * 1024;
 /// The name of an element or attribute: compared by both parts, never by its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name<'a> {
-    /// What the prefix stands for; empty when the name is in no namespace.
+    /// The namespace of the prefix; empty when the name is in no namespace.
     pub(crate) namespace: &'a str,
     pub(crate) local: &'a str,
 }
@@ -107,7 +107,7 @@ pub(crate) enum Problem {
     Encoding,
 }
 
-/// What was found wrong in a token: everything but where.
+/// The fault found in a token: everything but its place.
 pub(crate) type Flaw = (Problem, &'static str);
 
 impl fmt::Display for XmlError {
@@ -143,7 +143,7 @@ pub(crate) struct XmlReader {
     done: usize,
     /// Where in the buffer the present token begins.
     start: usize,
-    /// How far behind `done` the end of the token was looked for already, and in which quotes that is.
+    /// The bytes behind `done` in which the end of the token was looked for already, and the quotes in which that is.
     seen: usize,
     quote: Option<u8>,
     /// Bytes of the document before the buffer.
@@ -175,7 +175,7 @@ struct Binding {
     /// Empty for the default namespace.
     prefix: String,
     namespace: String,
-    /// How many elements are open where it counts, the one that declares it included.
+    /// Number of open elements where it counts, the one that declares it included.
     depth: usize,
 }
 
@@ -204,7 +204,7 @@ impl Resolved {
     }
 }
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Markup {
     Text,
@@ -267,7 +267,7 @@ impl XmlReader {
         }))
     }
 
-    /// Whether the document is complete; to be asked when every byte was fed and every token taken.
+    /// True if the document is complete; to be asked when every byte was fed and every token taken.
     pub(crate) fn finish(&self) -> Result<(), XmlError> {
         let rest = &self.buffer[self.done..];
         let message = match self.phase {
@@ -341,7 +341,7 @@ impl XmlReader {
         Ok(true)
     }
 
-    /// What the next bytes are, and how many of them; `None` when their end is not there yet.
+    /// The kind and the length of the next token; `None` when its end is not there yet.
     fn next_markup(&mut self) -> Result<Option<(Markup, usize)>, Flaw> {
         let rest = &self.buffer[self.done..];
         let Some(markup) = classify(rest)? else { return Ok(None) };
@@ -430,7 +430,7 @@ impl XmlReader {
     }
 }
 
-/// What begins here; `None` when that takes more bytes to tell.
+/// The kind of the token that begins here; `None` when that takes more bytes to tell.
 fn classify(rest: &[u8]) -> Result<Option<Markup>, Flaw> {
     match rest {
         [] | [b'<'] => return Ok(None),

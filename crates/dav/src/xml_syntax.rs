@@ -9,15 +9,15 @@ use gridlane_core::limits;
 
 use crate::xml::{Flaw, Problem};
 
-/// What the prefix `xml` stands for, always.
+/// The namespace of the prefix `xml`, always.
 pub(crate) const XML_NAMESPACE: &str = "http://www.w3.org/XML/1998/namespace";
-/// What the prefix `xmlns` stands for, always.
+/// The namespace of the prefix `xmlns`, always.
 pub(crate) const XMLNS_NAMESPACE: &str = "http://www.w3.org/2000/xmlns/";
 
 /// An attribute of a tag.
 #[derive(Debug)]
 pub(crate) struct Attribute<'a> {
-    /// As it stands, with its prefix.
+    /// The name as written, with its prefix.
     pub(crate) name: &'a str,
     pub(crate) value: Cow<'a, str>,
 }
@@ -82,7 +82,7 @@ pub(crate) fn check_instruction(inside: &str, first: bool) -> Result<(), Flaw> {
     Ok(())
 }
 
-/// What is between the brackets of a start tag: the name as it stands, and the attributes.
+/// The content of a start tag between its brackets: the name as written, and the attributes.
 pub(crate) fn parse_tag(inside: &str) -> Result<(&str, Vec<Attribute<'_>>), Flaw> {
     let name = inside.split(is_space_char).next().unwrap_or_default();
     check_name(name)?;
@@ -223,7 +223,7 @@ fn unescape(raw: &str, attribute: bool) -> Result<Cow<'_, str>, Flaw> {
     Ok(Cow::Owned(plain))
 }
 
-/// What stands between `&` and `;`.
+/// The text between `&` and `;`.
 fn character(reference: &str) -> Result<char, Flaw> {
     let (digits, radix) = match reference {
         "lt" => return Ok('<'),

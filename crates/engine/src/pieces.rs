@@ -5,15 +5,16 @@
 //! came otherwise is read back. A target in order is given whole pieces that are right; until then they
 //! are kept here, and the plan's window bounds how many.
 //!
-//! Who sent a wrong piece alone has lied. Where several sent parts of it, their parts are compared with the
-//! right ones when those have come.
+//! The only sender of a wrong piece has lied. Where several sent parts of it, their parts are compared with the
+//! right ones when those have come, by SHA-256: a liar can make up bytes with the adler32 of right ones, and would
+//! never be named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use gridlane_core::checksum::adler32;
-use gridlane_core::{ByteRange, Checksum, Error, Hasher, RangeSet, Result};
+use gridlane_core::{ByteRange, Checksum, ChecksumKind, Error, Hasher, RangeSet, Result};
 use gridlane_store::journal::JournaledRange;
 
 use crate::known::PieceHashes;
@@ -43,7 +44,15 @@ struct State {
     /// Of pieces for a target in order: their bytes.
     kept: BTreeMap<u64, Box<[u8]>>,
     /// Of pieces that were wrong and had several senders: what each had sent.
-    wrong: BTreeMap<u64, Vec<Piece>>,
+    wrong: BTreeMap<u64, Vec<WrongPart>>,
+}
+
+/// A part of a wrong piece.
+#[derive(Debug)]
+struct WrongPart {
+    piece: Piece,
+    /// Of the bytes as they were sent; `None` where others were there already when they were to be hashed.
+    sha256: Option<Checksum>,
 }
 
 struct Begun {
@@ -121,19 +130,29 @@ impl Pieces {
         hasher.finish()
     }
 
-    /// Notes what a wrong piece was made of.
-    pub(crate) fn note_wrong(&self, index: u64, parts: &[Piece]) {
-        self.state().wrong.entry(index).or_default().extend(parts);
+    /// Notes the parts of a wrong piece, whose bytes are `there` still.
+    pub(crate) fn note_wrong(&self, index: u64, parts: &[Piece], there: &PieceBytes<'_>) {
+        // The sender of all of it is known already.
+        let doubtful = parts.iter().filter(|part| part.range != self.hashes.range(index));
+        let noted: Vec<WrongPart> = doubtful
+            .map(|piece| {
+                let (adler32, sha256) = there.hashed(piece.range).unzip();
+                let sha256 = sha256.filter(|_| adler32 == Some(piece.adler32));
+                WrongPart { piece: *piece, sha256 }
+            })
+            .collect();
+        self.state().wrong.entry(index).or_default().extend(noted);
     }
 
-    /// Whose parts of a piece were other bytes than those that are right; `None` when it never was wrong.
-    pub(crate) fn liars(&self, index: u64, right: &Right<'_>) -> Option<Vec<Sender>> {
+    /// The senders of parts that were other bytes than those that are right; `None` when the piece never was wrong.
+    pub(crate) fn liars(&self, index: u64, right: &PieceBytes<'_>) -> Option<Vec<Sender>> {
         let parts = self.state().wrong.remove(&index)?;
-        let is_alone = |part: &Piece| part.range == self.hashes.range(index);
-        // Who sent all of it is known already.
-        let doubtful = parts.iter().filter(|part| !is_alone(part));
+        let is_right = |part: &WrongPart| {
+            let Some((adler32, sha256)) = right.hashed(part.piece.range) else { return false };
+            adler32 == part.piece.adler32 && part.sha256.as_ref().is_none_or(|own| *own == sha256)
+        };
         let liars: BTreeSet<Sender> =
-            doubtful.filter(|part| !right.has(part)).map(|part| part.sender).collect();
+            parts.iter().filter(|part| !is_right(part)).map(|part| part.piece.sender).collect();
         Some(liars.into_iter().collect())
     }
 
@@ -184,29 +203,32 @@ pub(crate) struct Surveyed {
     pub(crate) parts: Vec<JournaledRange>,
 }
 
-/// Bytes that are right.
-pub(crate) enum Right<'a> {
+/// Where the bytes of a piece are.
+pub(crate) enum PieceBytes<'a> {
     InFile(&'a File),
     InMemory { bytes: &'a [u8], offset: u64 },
 }
 
-impl Right<'_> {
-    fn has(&self, part: &Piece) -> bool {
-        let found = match self {
-            Right::InFile(file) => adler32_of(file, part.range, |_| {}),
-            Right::InMemory { bytes, offset } => {
-                let from = (part.range.start() - offset) as usize;
-                bytes.get(from..from + part.range.len() as usize).map(adler32)
+impl PieceBytes<'_> {
+    /// The adler32 and the SHA-256 of a range; `None` if it cannot be read.
+    fn hashed(&self, range: ByteRange) -> Option<(u32, Checksum)> {
+        let mut hasher = Hasher::new(ChecksumKind::Sha256);
+        let adler32 = match self {
+            PieceBytes::InFile(file) => adler32_of(file, range, |bytes| hasher.update(bytes))?,
+            PieceBytes::InMemory { bytes, offset } => {
+                let from = (range.start() - offset) as usize;
+                let bytes = bytes.get(from..from + range.len() as usize)?;
+                hasher.update(bytes);
+                adler32(bytes)
             }
         };
-        found == Some(part.adler32)
+        Some((adler32, hasher.finish()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gridlane_core::ChecksumKind;
     use gridlane_core::checksum::adler32;
 
     const PIECE: u64 = 100;
@@ -272,13 +294,38 @@ mod tests {
             adler32: adler32(bytes),
             sender,
         };
-        assert_eq!(pieces.liars(0, &Right::InFile(&file(&object))), None);
-        let right = part(0, 40, 1, &object[..40]);
-        pieces.note_wrong(0, &[right, part(40, 100, 2, b"nothing")]);
-        assert_eq!(pieces.liars(0, &Right::InFile(&file(&object))), Some(vec![2]));
-        pieces.note_wrong(2, &[part(200, 210, 3, b"nothing"), part(210, 250, 1, &object[210..])]);
-        let right = Right::InMemory { bytes: &object[200..], offset: 200 };
+        let is_right = |index, at: &[u8]| pieces.liars(index, &PieceBytes::InFile(&file(at)));
+        assert_eq!(is_right(0, &object), None);
+        let mut wrong = object.clone();
+        wrong[60] ^= 1;
+        wrong[205] ^= 1;
+        let parts = [part(0, 40, 1, &object[..40]), part(40, 100, 2, &wrong[40..100])];
+        pieces.note_wrong(0, &parts, &PieceBytes::InFile(&file(&wrong)));
+        assert_eq!(is_right(0, &object), Some(vec![2]));
+        let parts = [part(200, 210, 3, &wrong[200..210]), part(210, 250, 1, &object[210..])];
+        pieces.note_wrong(2, &parts, &PieceBytes::InMemory { bytes: &wrong[200..], offset: 200 });
+        let right = PieceBytes::InMemory { bytes: &object[200..], offset: 200 };
         assert_eq!(pieces.liars(2, &right), Some(vec![3]));
+        // Right bytes were there already when the wrong ones were to be hashed: adler32 has to do.
+        let parts = [part(0, 40, 1, &wrong[..40]), part(40, 100, 2, &wrong[40..100])];
+        pieces.note_wrong(0, &parts, &PieceBytes::InFile(&file(&object)));
+        assert_eq!(is_right(0, &object), Some(vec![2]));
+    }
+
+    #[test]
+    fn parts_that_were_made_up_to_have_the_right_adler32_are_wrong() {
+        let object = [50; 250];
+        let pieces = pieces(&object);
+        let mut wrong = object;
+        (wrong[4], wrong[5], wrong[6]) = (51, 48, 51);
+        assert_eq!(adler32(&wrong[..40]), adler32(&object[..40]));
+        let part = |start: usize, end: usize, sender| Piece {
+            range: ByteRange::new(start as u64, end as u64),
+            adler32: adler32(&wrong[start..end]),
+            sender,
+        };
+        pieces.note_wrong(0, &[part(0, 40, 1), part(40, 100, 2)], &PieceBytes::InFile(&file(&wrong)));
+        assert_eq!(pieces.liars(0, &PieceBytes::InFile(&file(&object))), Some(vec![1]));
     }
 
     #[test]

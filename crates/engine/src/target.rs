@@ -16,7 +16,7 @@ use crate::known::PieceHashes;
 use crate::ledger::{Ledger, Piece, Sender};
 use crate::notice::Notice;
 use crate::ordered::Feed;
-use crate::pieces::{Found, Pieces, Right};
+use crate::pieces::{Found, PieceBytes, Pieces};
 
 /// A write to the page cache takes less than this; one that waits for a device, more.
 const PAGE_CACHE_MAX: Duration = Duration::from_millis(1);
@@ -216,8 +216,13 @@ impl Target {
                     // First given away, then verified: with the last verified piece the copy is judged.
                     self.put(lane, offset, &bytes).await?;
                 }
-                let right = Right::InMemory { bytes: &bytes, offset };
-                self.settle(pieces, index, epoch, is_right, &right);
+                let there = PieceBytes::InMemory { bytes: &bytes, offset };
+                let settle = || self.settle(pieces, index, epoch, is_right, &there);
+                // What is wrong is hashed once more.
+                match is_right {
+                    true => settle(),
+                    false => tokio::task::block_in_place(settle),
+                }
                 Ok(())
             }
         }
@@ -227,23 +232,23 @@ impl Target {
         let epoch = self.ledger().epoch(pieces.hashes.range(index).start());
         let found = pieces.hash_in_file(index, partial.file(), epoch)?;
         let is_right = pieces.hashes.is_right(index, &found);
-        self.settle(pieces, index, epoch, is_right, &Right::InFile(partial.file()));
+        self.settle(pieces, index, epoch, is_right, &PieceBytes::InFile(partial.file()));
         Ok(())
     }
 
     /// Notes and tells what comparing a piece brought.
-    fn settle(&self, pieces: &Pieces, index: u64, epoch: u64, is_right: bool, right: &Right<'_>) {
+    fn settle(&self, pieces: &Pieces, index: u64, epoch: u64, is_right: bool, there: &PieceBytes<'_>) {
         let range = pieces.hashes.range(index);
         if is_right {
             let is_same = self.ledger().verify(range, epoch);
-            if is_same && let Some(liars) = pieces.liars(index, right) {
+            if is_same && let Some(liars) = pieces.liars(index, there) {
                 self.tell(Notice::Piece { index, found: Found::Mended { liars } });
             }
             return;
         }
         let rejected = self.ledger().reject(range, epoch);
         if let Some(parts) = rejected.filter(|parts| !parts.is_empty()) {
-            pieces.note_wrong(index, &parts);
+            pieces.note_wrong(index, &parts, there);
             self.tell(Notice::Piece { index, found: Found::Wrong { parts } });
         }
     }

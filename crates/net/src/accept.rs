@@ -26,7 +26,7 @@ const TLS_HANDSHAKE: u8 = 22;
 /// First byte of an XRootD connection: its handshake begins with twelve of them.
 const ROOT_HANDSHAKE: u8 = 0;
 
-/// What a connection began with.
+/// The protocol that a connection began with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opening {
     /// XRootD's handshake.
@@ -49,12 +49,12 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Whether this machine can listen on IPv6 loopback at all.
+/// True if this machine can listen on IPv6 loopback at all.
 pub fn has_ipv6() -> bool {
     std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok()
 }
 
-/// Who may say, by the [PROXY protocol](crate::proxy_protocol), where a connection comes from.
+/// The proxies that may say, by the [PROXY protocol](crate::proxy_protocol), where a connection comes from.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies {
     /// Where the proxies are. What others say is not read as a header.
@@ -63,7 +63,7 @@ pub struct TrustedProxies {
     pub may_be_silent: bool,
 }
 
-/// How long to wait for more of the bytes that tell a header from something else.
+/// Time for which more of the bytes that tell a header from something else are waited for.
 const UNCLEAR_PAUSE: Duration = Duration::from_millis(10);
 
 /// Turns accepted sockets into streams.
@@ -92,12 +92,12 @@ impl Acceptor {
         self
     }
 
-    /// Whether connections from `address` are a trusted proxy's, who may speak for others.
+    /// True if connections from `address` are those of a trusted proxy, which may speak for others.
     pub fn is_proxy(&self, address: IpAddr) -> bool {
         self.proxies.trusted.iter().any(|network| network.contains(address))
     }
 
-    /// Whether a failure of `accept` is for want of descriptors: trying again at once would only spin.
+    /// True if a failure of `accept` is for want of descriptors: trying again at once would only spin.
     pub fn lacks_descriptors(cause: &io::Error) -> bool {
         let errno = rustix::io::Errno::from_io_error(cause);
         matches!(errno, Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE))
@@ -108,7 +108,7 @@ impl Acceptor {
         self.in_time(self.detect(socket)).await
     }
 
-    /// Whether connections can become TLS.
+    /// True if connections can become TLS.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
@@ -160,7 +160,7 @@ impl Acceptor {
             }
             let before = header.len();
             header.extend_from_slice(&ahead[..peeked]);
-            // Only what belongs to the header is taken: what comes behind it is somebody else's.
+            // Only what belongs to the header is taken: what comes behind it belongs to another reader.
             match proxy_protocol::parse(&header) {
                 Err(why) => return refused(why),
                 Ok(Header::Complete(origin, len)) => {

@@ -51,7 +51,7 @@ pub struct Dialled {
     pub handshake_round_trips: u32,
 }
 
-/// What is told the round trip of a connection that is being made.
+/// A callback that is told the round trip of a connection that is being made.
 pub type Reached<'a> = &'a (dyn Fn(Duration) + Send + Sync);
 
 /// Where a connection leads, and by which way. Connections of equal routes are as good as each other.
@@ -81,7 +81,7 @@ impl Route {
         self
     }
 
-    /// Whether there is no proxy on the way: the other end of the connection is the server.
+    /// True if there is no proxy on the way: the other end of the connection is the server.
     pub fn is_direct(&self) -> bool {
         self.proxy.is_none()
     }
@@ -118,7 +118,7 @@ impl Dialer {
         Dialer { trust, tls, proxies, resolver, speech }
     }
 
-    /// What servers speak that did not answer as they should.
+    /// The protocols found at servers that did not answer as they should.
     pub fn speech(&self) -> &Speech {
         &self.speech
     }
@@ -154,7 +154,7 @@ impl Dialer {
         self.dial_telling(route, &|_| {}).await
     }
 
-    /// As [`dial`](Dialer::dial). `reached` is told the round trip as soon as TCP is connected: before TLS, which
+    /// Like [`dial`](Dialer::dial). `reached` is told the round trip as soon as TCP is connected: before TLS, which
     /// takes one or two more.
     pub fn dial_telling<'a>(&'a self, route: &'a Route, reached: Reached<'a>) -> Boxed<'a, Result<Dialled>> {
         Box::pin(async move {
@@ -286,7 +286,7 @@ impl Dialer {
     }
 }
 
-/// Connects to the first of `addresses` that answers, and speaks TLS with it as whom it is given with.
+/// Connects to the first of `addresses` that answers, and speaks TLS with it by the given settings.
 async fn first_of(
     mut addresses: Vec<SocketAddr>,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
@@ -383,7 +383,7 @@ fn tls_round_trips(stream: &Stream) -> u32 {
     }
 }
 
-/// Whether it is what was said that is wrong, and not the connection.
+/// True if it is what was said that is wrong, and not the connection.
 fn is_of_tls(cause: &io::Error) -> bool {
     cause.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
 }

@@ -24,7 +24,7 @@ fn write_beside(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<PathBuf> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".new-{}", std::process::id()));
     let partial = path.with_file_name(name);
-    // Of a process that had our number and died. What somebody else put there (a link, in a directory for everybody)
+    // Of a process that had our number and died. What another user put there (a link, in a directory for all)
     // is not written through: the next line refuses what is there.
     let _ = fs::remove_file(&partial);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(&partial)?;

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 
 /// Bytes that are waited for: half of what one read takes, so that the sender need not wait meanwhile.
 const GATHER_BYTES: usize = 128 * 1024;
-/// What must be certain to come beyond them: bytes of a record that is there in part may be among the certain ones.
+/// Bytes that must be certain to come beyond them: those of a record that is there in part may be among the certain.
 const SLACK_BYTES: usize = 2 * TLS_RECORD_BYTES_MAX;
 /// The rate is judged each time that so many bytes have come.
 const JUDGED_BYTES: usize = 1024 * 1024;
@@ -63,7 +63,7 @@ impl Gather {
         match tokio::time::timeout(GATHER_MAX, socket.readable()).await {
             Ok(outcome) => outcome,
             Err(_) => {
-                // Lowering the mark wakes whoever waits for what is there.
+                // Lowering the mark wakes the task that waits for what is there.
                 self.is_fast = false;
                 self.set(socket, 1)?;
                 socket.readable().await
@@ -71,7 +71,7 @@ impl Gather {
         }
     }
 
-    /// From now on a single byte wakes whoever waits.
+    /// From now on a single byte wakes the task that waits.
     pub(crate) fn end(&self, socket: &TcpStream) -> io::Result<()> {
         self.set(socket, 1)
     }

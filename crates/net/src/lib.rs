@@ -2,8 +2,9 @@
 //!
 //! Everything above speaks to a [`Stream`], which is one TCP connection, plain or TLS, and does not
 //! care which side opened it. The data path's costs live here: rustls shakes hands, and the records of TLS 1.3 are opened
-//! and sealed in page-aligned buffers of our own (see the `session` and `records` modules), bulk data gathers in the
-//! kernel before its reader is woken (`gather`), plain connections send files by `sendfile`.
+//! and sealed in page-aligned buffers of our own (see [`session`] and the module `records`), unless
+//! [`RecordLayer`](tls::RecordLayer) or a build without the feature `own-records` leaves them to rustls; bulk data
+//! gathers in the kernel before its reader is woken (`gather`), plain connections send files by `sendfile`.
 //!
 //! A [`Dialer`] finds the way: every address of a name is tried, each with a head start (see the `race`
 //! module), directly or through the proxy that the environment names (see `proxy`). What a server speaks that does not
@@ -15,15 +16,21 @@ mod accept;
 mod client_certs;
 mod dial;
 pub mod file;
+mod framing;
 mod gather;
 mod identity;
 mod proxy;
 pub mod proxy_protocol;
 mod race;
+#[cfg(feature = "own-records")]
+mod records;
+#[cfg(not(feature = "own-records"))]
+#[path = "no_records.rs"]
 mod records;
 mod resolve;
 mod resumption;
-mod session;
+pub mod session;
+mod side;
 mod socks;
 mod speech;
 mod stream;
@@ -31,8 +38,9 @@ pub mod tls;
 
 pub use accept::{Acceptor, Opening, TrustedProxies, has_ipv6, listen};
 pub use dial::{Dialer, Dialled, Reached, Route};
+pub use framing::RecordEnds;
 pub use identity::{Identity, IdentityId};
 pub use proxy::{Proxies, Proxy, ProxyKind};
-pub use records::RecordEnds;
+
 pub use speech::Speech;
 pub use stream::Stream;

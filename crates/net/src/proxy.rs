@@ -16,7 +16,7 @@ const PORT: u16 = 1080;
 /// The same for `https://`.
 const PORT_TLS: u16 = 443;
 
-/// What the environment says of proxies. The default is none at all.
+/// Proxies as the environment names them. The default is none at all.
 #[derive(Clone, Default)]
 pub struct Proxies {
     http: Option<Setting>,
@@ -24,14 +24,14 @@ pub struct Proxies {
     direct: Vec<Exception>,
 }
 
-/// A variable and its value, which is looked at when it is needed: a mistake in it hurts nobody else.
+/// A variable and its value, which is looked at when it is needed: a mistake in it hurts no other one.
 #[derive(Clone)]
 struct Setting {
     variable: &'static str,
     value: String,
 }
 
-/// How a proxy is spoken to.
+/// The protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProxyKind {
     /// HTTP in clear.
@@ -40,7 +40,7 @@ pub enum ProxyKind {
     Https,
     /// SOCKS 5; the proxy looks names up if `resolves` says so (`socks5h`).
     Socks5 {
-        /// Whether the proxy is given names, or addresses.
+        /// True if the proxy is given names, and not addresses.
         resolves: bool,
     },
 }
@@ -48,7 +48,7 @@ pub enum ProxyKind {
 /// A proxy, secrets included.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Proxy {
-    /// How it is spoken to.
+    /// Its protocol.
     pub kind: ProxyKind,
     /// Name or address, without brackets.
     pub host: String,

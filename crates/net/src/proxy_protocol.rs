@@ -1,17 +1,17 @@
 //! The PROXY protocol, versions 1 and 2: what a proxy that passes connections on says in front of each about
 //! where it comes from (<https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>).
 //!
-//! Pure: bytes in, an answer out. Whom to believe is the caller's business: anyone can say anything.
+//! Pure: bytes in, an answer out. Trust is the caller's business: any peer can say anything.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Bytes of a header of version 1, line end included (section 2.1).
 const LINE_BYTES_MAX: usize = 107;
 
-/// What a header of version 1 begins with.
+/// The first bytes of a header of version 1.
 const LINE_START: &[u8] = b"PROXY ";
 
-/// What a header of version 2 begins with (section 2.2).
+/// The first bytes of a header of version 2 (section 2.2).
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
 /// Bytes of a header of version 2 in front of its addresses.
@@ -31,7 +31,7 @@ pub enum Origin {
     Proxy,
 }
 
-/// What bytes at the beginning of a connection are.
+/// The meaning of bytes at the beginning of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
     /// A header of this many bytes.

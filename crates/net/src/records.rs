@@ -19,16 +19,12 @@ use rustls::client::ClientConnectionData;
 use rustls::kernel::KernelConnection;
 use rustls::server::ServerConnectionData;
 use rustls::{
-    AlertDescription, ConnectionTrafficSecrets, Error, ExtractedSecrets, InvalidMessage, PeerMisbehaved,
-    SupportedCipherSuite,
+    AlertDescription, ConnectionTrafficSecrets, Error, InvalidMessage, PeerMisbehaved, SupportedCipherSuite,
 };
 
-/// Type, version and length in front of every record.
-pub(crate) const HEADER_BYTES: usize = 5;
-/// What all ciphers of TLS 1.3 add to prove that a record is genuine.
-const TAG_BYTES: usize = 16;
-/// What a record is longer than its plaintext: header, the byte that says what it is, tag.
-pub(crate) const OVERHEAD_BYTES: usize = HEADER_BYTES + 1 + TAG_BYTES;
+use crate::framing::{HEADER_BYTES, Header, OVERHEAD_BYTES, Opened, RecordEnds, Stop, TAG_BYTES};
+use crate::side::Side;
+
 /// Ciphertext of one record (RFC 8446, 5.2).
 const CIPHERTEXT_BYTES_MAX: usize = TLS_RECORD_BYTES_MAX + 256;
 /// Records without data one behind the other: a peer that has nothing to say need not be listened to.
@@ -59,80 +55,23 @@ pub(crate) struct Records {
     is_ended: bool,
 }
 
-/// Where the records end that bytes are sent in: a peer may want to find whole units of what is sent in each of them.
-/// A unit is at most [`TLS_RECORD_BYTES_MAX`] long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordEnds {
-    /// The first one, in bytes of plaintext from here.
-    pub first: usize,
-    /// Each further one, in bytes behind the one before.
-    pub each: usize,
-}
-
-impl RecordEnds {
-    /// Where nothing but the size of a record bounds them.
-    pub const FULL: RecordEnds = RecordEnds { first: TLS_RECORD_BYTES_MAX, each: TLS_RECORD_BYTES_MAX };
-
-    /// What no peer would refuse: a record has a byte at least, and as many as it may have at most.
-    fn bounded(self) -> RecordEnds {
-        let bounded = |bytes: usize| bytes.clamp(1, TLS_RECORD_BYTES_MAX);
-        RecordEnds { first: bounded(self.first), each: bounded(self.each) }
-    }
-
-    /// The last end that is not behind `bytes`; `bytes` itself where the first one is behind it.
-    pub fn last_within(self, bytes: usize) -> usize {
-        let RecordEnds { first, each } = self.bounded();
-        match bytes.checked_sub(first) {
-            Some(behind) => first + behind / each * each,
-            None => bytes,
-        }
-    }
-
-    /// The first end that is not in front of `bytes`.
-    pub fn next_from(self, bytes: usize) -> usize {
-        let RecordEnds { first, each } = self.bounded();
-        match bytes.checked_sub(first) {
-            Some(behind) => first.saturating_add(behind.div_ceil(each).saturating_mul(each)),
-            None => first,
-        }
-    }
-
-    /// How many records that many bytes take.
-    fn count(self, bytes: usize) -> usize {
-        let RecordEnds { first, each } = self.bounded();
-        1 + bytes.saturating_sub(first).div_ceil(each)
-    }
-}
-
-/// What the handshake has left.
-pub(crate) enum Keys {
+/// The key schedule behind a handshake, which stays with rustls.
+enum Keys {
     Client(KernelConnection<ClientConnectionData>),
     Server(KernelConnection<ServerConnectionData>),
 }
 
-/// What became of records.
-#[derive(Debug)]
-pub(crate) struct Opened {
-    /// Where the plaintext ends.
-    pub(crate) plain_end: usize,
-    /// Where the ciphertext begins that is left.
-    pub(crate) rest: usize,
-    /// Length of the last record with data, from its header to its tag; 0: there was none.
-    pub(crate) record_bytes: usize,
-    pub(crate) stop: Option<Stop>,
-}
-
-/// Why no more records are opened.
-#[derive(Debug)]
-pub(crate) enum Stop {
-    /// The peer has said that it will send no more.
-    Closed,
-    /// It does not keep to the protocol, or has said that we do not.
-    Failed(Error),
-}
-
 impl Records {
-    pub(crate) fn new(secrets: ExtractedSecrets, keys: Keys) -> Result<Records, Error> {
+    /// Takes the keys of a connection whose handshake was of TLS 1.3 and is over. rustls must have nothing more to say.
+    pub(crate) fn take(side: Side) -> Result<Records, Error> {
+        let (secrets, keys) = match side {
+            Side::Client(conn) => conn
+                .dangerous_into_kernel_connection()
+                .map(|(secrets, keys)| (secrets, Keys::Client(keys)))?,
+            Side::Server(conn) => conn
+                .dangerous_into_kernel_connection()
+                .map(|(secrets, keys)| (secrets, Keys::Server(keys)))?,
+        };
         let suite = match &keys {
             Keys::Client(keys) => keys.negotiated_cipher_suite(),
             Keys::Server(keys) => keys.negotiated_cipher_suite(),
@@ -265,7 +204,7 @@ impl Records {
         Ok(filled)
     }
 
-    /// Whether the peer has asked for new keys and may still get them.
+    /// True if the peer has asked for new keys and may still get them.
     pub(crate) fn owes_update(&self) -> bool {
         self.owes_update && !self.is_ended
     }
@@ -311,6 +250,8 @@ impl Records {
             )
             | Error::PeerMisbehaved(_) => AlertDescription::UnexpectedMessage,
             Error::InvalidMessage(InvalidMessage::InvalidKeyUpdate) => AlertDescription::IllegalParameter,
+            // Sequence numbers are used up (RFC 8446, 5.3).
+            Error::EncryptError => AlertDescription::InternalError,
             _ => AlertDescription::DecodeError,
         };
         self.seal_end(FATAL, why, out)
@@ -400,21 +341,6 @@ impl Half {
     }
 }
 
-/// The front of a record that is there whole.
-struct Header([u8; HEADER_BYTES]);
-
-impl Header {
-    fn record_bytes(&self) -> usize {
-        HEADER_BYTES + usize::from(u16::from_be_bytes([self.0[3], self.0[4]]))
-    }
-}
-
-/// Length of the first record, protected or not, if all of it is there.
-pub(crate) fn first_record(bytes: &[u8]) -> Option<usize> {
-    let header = Header(*bytes.first_chunk::<HEADER_BYTES>()?);
-    Some(header.record_bytes()).filter(|len| *len <= bytes.len())
-}
-
 /// The header of the first record, if all of it is there. What cannot become a record is an error before it is there.
 fn whole_record(bytes: &[u8]) -> Result<Option<Header>, Error> {
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
@@ -429,17 +355,21 @@ fn whole_record(bytes: &[u8]) -> Result<Option<Header>, Error> {
     Ok((bytes.len() >= header.record_bytes()).then_some(header))
 }
 
-/// RFC 8446, 6: all but two alerts end the connection, whatever level they say.
+/// RFC 8446, 6: all but two alerts end the connection, whatever level they say. Levels that are none do as well, and a
+/// cancellation that calls itself fatal: rustls decides so.
 fn alert(said: &[u8]) -> Result<(), Stop> {
-    let [_, description] = said else { return Err(misbehaved(PeerMisbehaved::IllegalTlsInnerPlaintext)) };
-    match AlertDescription::from(*description) {
-        AlertDescription::CloseNotify => Err(Stop::Closed),
+    let [level, description] = said else { return Err(misbehaved(PeerMisbehaved::IllegalTlsInnerPlaintext)) };
+    match (*level, AlertDescription::from(*description)) {
+        (WARNING | FATAL, AlertDescription::CloseNotify) => Err(Stop::Closed),
         // The close follows.
-        AlertDescription::UserCanceled => Ok(()),
-        why => Err(Stop::Failed(Error::AlertReceived(why))),
+        (WARNING, AlertDescription::UserCanceled) => Ok(()),
+        (_, why) => Err(Stop::Failed(Error::AlertReceived(why))),
     }
 }
 
 fn misbehaved(how: PeerMisbehaved) -> Stop {
     Stop::Failed(how.into())
 }
+
+#[cfg(test)]
+mod tests;

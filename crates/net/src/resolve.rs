@@ -17,7 +17,7 @@ const HOSTS_KEPT: usize = 256;
 pub(crate) struct Resolver {
     /// A question to a dead name service holds a thread for half a minute: only so many do at once.
     turns: Arc<Semaphore>,
-    /// Whether it was IPv6 that connected, and since when that is known.
+    /// True if it was IPv6 that connected; and the moment since which that is known.
     winners: Mutex<HashMap<String, (bool, Instant)>>,
 }
 
@@ -50,7 +50,7 @@ impl Resolver {
         let turn = Arc::clone(&self.turns).acquire_owned().await;
         let name = host.clone();
         let asked = tokio::task::spawn_blocking(move || {
-            // The turn ends with the question, not when somebody stops to wait for it.
+            // The turn ends with the question, not when its caller stops to wait for it.
             let _turn = turn;
             (name.as_str(), port).to_socket_addrs().map(Iterator::collect)
         });

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits::{TLS_SESSION_AGE_MAX, TLS_SESSIONS_BYTES_MAX};
 use rustls::server::StoresServerSessions;
 
-/// What a session takes beside its own bytes, roughly: two copies of its key, and places in a map and a queue.
+/// Memory of a session beside its own bytes, roughly: two copies of its key, and places in a map and a queue.
 const ENTRY_BYTES: usize = 256;
 
 /// Sessions up to so many bytes; the oldest go first, and none lives longer than a client may use it.

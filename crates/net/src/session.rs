@@ -1,8 +1,8 @@
 //! One TLS session over buffers of our own: ciphertext in, plaintext out, and back.
 //!
-//! No socket here: [`stream`](crate::stream) moves the bytes. rustls shakes hands, through its unbuffered interface: the
+//! No socket here: [`Stream`](crate::Stream) moves the bytes. rustls shakes hands, through its unbuffered interface: the
 //! other one reads in steps of 4 KiB and copies twice, which costs three times the CPU on receive. As soon as a handshake
-//! of TLS 1.3 is over [`records`](crate::records) takes over. Until then rustls is shown a record at a time: what it had
+//! of TLS 1.3 is over `records` takes over, unless [`RecordLayer`](crate::tls::RecordLayer) says otherwise. Until then rustls is shown a record at a time: what it had
 //! decrypted, or had to answer, behind the end of the handshake would be lost with it. With TLS 1.2 rustls goes on.
 //!
 //! Bulk data comes straight into its reader's buffer and is decrypted there ([`Session::room_in`]). What is small comes
@@ -16,18 +16,21 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use gridlane_core::limits::{IO_BYTES, TLS_RECORD_BYTES_MAX};
 use gridlane_sys::{AlignedBuf, PAGE_BYTES};
-use rustls::ProtocolVersion;
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
-use rustls::pki_types::CertificateDer;
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
     ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus,
 };
+use rustls::{ClientConfig, ProtocolVersion, ServerConfig};
 
-use crate::records::{HEADER_BYTES, Keys, OVERHEAD_BYTES, Opened, RecordEnds, Records, Stop, first_record};
+use crate::framing::{HEADER_BYTES, OVERHEAD_BYTES, Opened, RecordEnds, Stop, first_record};
+use crate::records::Records;
+use crate::side::Side;
 
 /// Room for one partial record: its 5-byte header, 16 KiB, and what a cipher may add (RFC 8446, 5.2).
 const HEADROOM: usize = 20 * 1024;
@@ -41,34 +44,7 @@ const NOTE_BYTES: usize = 16 + OVERHEAD_BYTES;
 const DIRECT_BYTES_MIN: usize = 64 * 1024;
 const _: () = assert!(HEADER_BYTES + TLS_RECORD_BYTES_MAX + RECORD_OVERHEAD <= HEADROOM);
 
-/// Which side of the handshake we are.
-pub(crate) enum Side {
-    Client(Box<UnbufferedClientConnection>),
-    Server(Box<UnbufferedServerConnection>),
-}
-
-impl Side {
-    fn is_handshaking(&self) -> bool {
-        match self {
-            Side::Client(conn) => conn.is_handshaking(),
-            Side::Server(conn) => conn.is_handshaking(),
-        }
-    }
-
-    fn protocol_version(&self) -> Option<ProtocolVersion> {
-        match self {
-            Side::Client(conn) => conn.protocol_version(),
-            Side::Server(conn) => conn.protocol_version(),
-        }
-    }
-
-    /// Whether the handshake is over and was not of TLS 1.3: the records stay with rustls.
-    fn keeps_records(&self) -> bool {
-        !self.is_handshaking() && self.protocol_version() != Some(ProtocolVersion::TLSv1_3)
-    }
-}
-
-/// Whose the records are.
+/// The code that makes and opens records.
 enum Layer {
     Rustls(Side),
     Ours(Box<Records>),
@@ -76,16 +52,16 @@ enum Layer {
     Nobody,
 }
 
-/// What was agreed on in a handshake.
+/// Results of a handshake.
 struct Agreed {
     version: Option<ProtocolVersion>,
     peer_certificates: Vec<CertificateDer<'static>>,
     is_resumed: bool,
 }
 
-/// What the session needs next.
+/// The next thing that a session needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub enum Need {
     /// More ciphertext from the peer.
     Input,
     /// Nothing: the handshake is over and application data may be written.
@@ -94,9 +70,13 @@ pub(crate) enum Need {
     PeerClosed,
 }
 
-pub(crate) struct Session {
+/// One side of a TLS connection: ciphertext goes in by [`input`](Session::input) and [`received`](Session::received),
+/// or straight to its reader by [`room_in`](Session::room_in) and [`received_in`](Session::received_in);
+/// [`handshake`](Session::handshake), [`read`](Session::read) and [`write`](Session::write) process it; ciphertext for
+/// the peer comes out by [`output`](Session::output) and [`transmitted`](Session::transmitted).
+pub struct Session {
     layer: Layer,
-    /// Whether rustls gives the keys away.
+    /// True if rustls gives the keys away.
     gives_keys: bool,
     /// Known here when rustls does not know it any more.
     agreed: Option<Agreed>,
@@ -118,16 +98,32 @@ pub(crate) struct Session {
     plain: Vec<u8>,
     taken: usize,
     peer_closed: bool,
+    /// We have said that nothing follows.
+    is_ended: bool,
     /// Length of the last record of bulk data.
     record_bytes: usize,
 }
 
 impl Session {
+    /// A client's that wants to speak to `name`.
+    pub fn client(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Session, rustls::Error> {
+        let gives_keys = config.enable_secret_extraction;
+        let conn = UnbufferedClientConnection::new(config, name)?;
+        Ok(Session::new(Side::Client(Box::new(conn)), gives_keys))
+    }
+
+    /// A server's.
+    pub fn server(config: Arc<ServerConfig>) -> Result<Session, rustls::Error> {
+        let gives_keys = config.enable_secret_extraction;
+        let conn = UnbufferedServerConnection::new(config)?;
+        Ok(Session::new(Side::Server(Box::new(conn)), gives_keys))
+    }
+
     /// `gives_keys`: whether the configuration lets rustls give the keys away.
-    pub(crate) fn new(side: Side, gives_keys: bool) -> Session {
+    fn new(side: Side, gives_keys: bool) -> Session {
         Session {
             layer: Layer::Rustls(side),
-            gives_keys,
+            gives_keys: gives_keys && cfg!(feature = "own-records"),
             agreed: None,
             failed: None,
             incoming: None,
@@ -140,12 +136,13 @@ impl Session {
             plain: Vec::new(),
             taken: 0,
             peer_closed: false,
+            is_ended: false,
             record_bytes: 0,
         }
     }
 
     /// Where the socket's next bytes go; followed by [`Session::received`].
-    pub(crate) fn input(&mut self) -> &mut [u8] {
+    pub fn input(&mut self) -> &mut [u8] {
         let incoming = self.incoming.get_or_insert_with(|| AlignedBuf::new(HEADROOM + IO_BYTES));
         if self.start == self.end {
             (self.start, self.end) = (HEADROOM, HEADROOM);
@@ -159,13 +156,13 @@ impl Session {
         &mut incoming[self.end..]
     }
 
-    /// Whether there is room for the socket's next bytes already, or it would be made for them.
+    /// True if there is room for the socket's next bytes already, or it would be made for them.
     pub(crate) fn has_input(&self) -> bool {
         self.incoming.is_some()
     }
 
     /// Gives back the memory of buffers that hold nothing: a connection that waits needs none.
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         if self.start == self.end {
             self.incoming = None;
             (self.start, self.end) = (HEADROOM, HEADROOM);
@@ -180,17 +177,17 @@ impl Session {
     }
 
     /// `bytes` came into [`Session::input`].
-    pub(crate) fn received(&mut self, bytes: usize) {
+    pub fn received(&mut self, bytes: usize) {
         self.end += bytes;
     }
 
     /// Ciphertext to send; followed by [`Session::transmitted`].
-    pub(crate) fn output(&self) -> &[u8] {
+    pub fn output(&self) -> &[u8] {
         self.outgoing.as_deref().map_or(&[], |outgoing| &outgoing[self.sent..self.filled])
     }
 
     /// `bytes` of [`Session::output`] were sent.
-    pub(crate) fn transmitted(&mut self, bytes: usize) {
+    pub fn transmitted(&mut self, bytes: usize) {
         self.sent += bytes;
         if self.sent == self.filled {
             (self.sent, self.filled) = (0, 0);
@@ -200,7 +197,7 @@ impl Session {
     /// Takes plaintext that is there already; processes what ciphertext there is.
     ///
     /// Returns how many bytes were put into `target`, and what the session needs to go on.
-    pub(crate) fn read(&mut self, target: &mut [u8]) -> io::Result<(usize, Need)> {
+    pub fn read(&mut self, target: &mut [u8]) -> io::Result<(usize, Need)> {
         let mut count = self.take_plain(target);
         while target.len() - count >= TLS_RECORD_BYTES_MAX || count == 0 {
             if self.taken < self.plain.len() || target.len() == count {
@@ -224,7 +221,7 @@ impl Session {
     }
 
     /// Drives the handshake with what ciphertext there is.
-    pub(crate) fn handshake(&mut self) -> io::Result<Need> {
+    pub fn handshake(&mut self) -> io::Result<Need> {
         loop {
             if let (_, Some(need)) = self.step(&mut [], None)? {
                 if need == Need::Nothing && self.may_take_over() {
@@ -235,7 +232,7 @@ impl Session {
         }
     }
 
-    /// Whether the handshake is over and the keys of what follows are to be had.
+    /// True if the handshake is over and the keys of what follows are to be had.
     fn may_take_over(&self) -> bool {
         let Layer::Rustls(side) = &self.layer else { return false };
         let is_over = !side.is_handshaking() && !side.keeps_records();
@@ -249,16 +246,11 @@ impl Session {
             peer_certificates: self.peer_certificates().to_vec(),
             is_resumed: self.is_resumed(),
         };
-        let taken = match std::mem::replace(&mut self.layer, Layer::Nobody) {
-            Layer::Rustls(Side::Client(conn)) => {
-                conn.dangerous_into_kernel_connection().map(|(secrets, keys)| (secrets, Keys::Client(keys)))
-            }
-            Layer::Rustls(Side::Server(conn)) => {
-                conn.dangerous_into_kernel_connection().map(|(secrets, keys)| (secrets, Keys::Server(keys)))
-            }
+        let records = match std::mem::replace(&mut self.layer, Layer::Nobody) {
+            Layer::Rustls(side) => Records::take(side),
             Layer::Ours(_) | Layer::Nobody => Err(rustls::Error::HandshakeNotComplete),
         };
-        let records = taken.and_then(|(secrets, keys)| Records::new(secrets, keys)).map_err(invalid)?;
+        let records = records.map_err(invalid)?;
         (self.layer, self.agreed) = (Layer::Ours(Box::new(records)), Some(agreed));
         Ok(())
     }
@@ -266,7 +258,7 @@ impl Session {
     /// Where in `target` the socket's next bytes may go so that they need not be copied, when nothing waits to be read;
     /// followed by [`Session::received_in`]. It begins with a page, with room in front of it for the record of which a
     /// part is there, and ends with a record if they are as long as the last one: else its front would be copied twice.
-    pub(crate) fn room_in(&self, target: &[u8]) -> Option<Range<usize>> {
+    pub fn room_in(&self, target: &[u8]) -> Option<Range<usize>> {
         let is_ready = matches!(self.layer, Layer::Ours(_)) && self.plain.is_empty();
         if !is_ready || self.peer_closed || self.failed.is_some() {
             return None;
@@ -280,12 +272,7 @@ impl Session {
 
     /// `bytes` came into `target[at..]`, as [`Session::room_in`] said. They become plaintext at the front of `target`;
     /// returns how much.
-    pub(crate) fn received_in(
-        &mut self,
-        target: &mut [u8],
-        at: usize,
-        bytes: usize,
-    ) -> io::Result<(usize, Need)> {
+    pub fn received_in(&mut self, target: &mut [u8], at: usize, bytes: usize) -> io::Result<(usize, Need)> {
         let partial = self.end - self.start;
         if let Some(incoming) = &self.incoming {
             target[at - partial..at].copy_from_slice(&incoming[self.start..self.end]);
@@ -308,8 +295,8 @@ impl Session {
         Ok((count, need))
     }
 
-    /// What follows from opening records to `out..`: what is to be sent, and what is needed if nothing can be had any more.
-    /// A failure is told when what came before it has been read.
+    /// Consequences of opening records to `out..`: what is to be sent, and what is needed if nothing can be had any
+    /// more. A failure is told when what came before it has been read.
     fn settle(&mut self, opened: Opened, out: usize) -> io::Result<Option<Need>> {
         let need = match opened.stop {
             None => None,
@@ -342,6 +329,16 @@ impl Session {
         }
     }
 
+    /// The records, which must be ours.
+    #[cfg(test)]
+    #[cfg(feature = "own-records")]
+    pub(crate) fn records(&mut self) -> &mut Records {
+        match &mut self.layer {
+            Layer::Ours(records) => records,
+            _ => panic!("the records are not ours"),
+        }
+    }
+
     /// One record of those that wait.
     fn open_one(&mut self, target: &mut [u8]) -> io::Result<(usize, Option<Need>)> {
         let Layer::Ours(records) = &mut self.layer else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -360,16 +357,16 @@ impl Session {
         Ok((count, need.or((!has_plain).then_some(Need::Nothing))))
     }
 
-    /// Takes in what ciphertext there is. Whether the peer has neither sent anything for
+    /// Takes in what ciphertext there is. True when the peer has neither sent anything for
     /// [`Session::read`] nor ended its direction.
-    pub(crate) fn is_quiet(&mut self) -> bool {
+    pub fn is_quiet(&mut self) -> bool {
         let need = self.handshake();
         matches!(need, Ok(Need::Input | Need::Nothing)) && self.plain.is_empty()
     }
 
-    /// Encrypts the front of `bytes` (at most [`ENCRYPT_BYTES`]) behind what waits to be sent; returns
+    /// Encrypts the front of `bytes` (at most 64 KiB) behind what waits to be sent; returns
     /// how many bytes that was. Nothing may wait in [`Session::output`].
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.write_in(bytes, RecordEnds::FULL)
     }
 
@@ -377,6 +374,9 @@ impl Session {
     pub(crate) fn write_in(&mut self, bytes: &[u8], ends: RecordEnds) -> io::Result<usize> {
         if let Some(cause) = &self.failed {
             return Err(invalid(cause.clone()));
+        }
+        if self.is_ended {
+            return Err(invalid(rustls::Error::General("nothing may follow the end of TLS".into())));
         }
         let part = match bytes.len() <= ENCRYPT_BYTES {
             true => bytes,
@@ -406,7 +406,8 @@ impl Session {
     }
 
     /// Queues the orderly end of our direction.
-    pub(crate) fn close(&mut self) -> io::Result<()> {
+    pub fn close(&mut self) -> io::Result<()> {
+        self.is_ended = true;
         if let Layer::Ours(_) = &self.layer {
             self.note(Records::seal_close);
             return Ok(());
@@ -453,7 +454,12 @@ impl Session {
         certificates.unwrap_or_default()
     }
 
-    /// Whether the handshake went on from an earlier session.
+    /// The records are made and opened by the code of this crate: the handshake is over, and was of TLS 1.3.
+    pub fn has_own_records(&self) -> bool {
+        matches!(self.layer, Layer::Ours(_))
+    }
+
+    /// True if the handshake went on from an earlier session.
     pub(crate) fn is_resumed(&self) -> bool {
         let kind = match &self.layer {
             Layer::Rustls(Side::Client(conn)) => conn.handshake_kind(),
@@ -694,4 +700,5 @@ fn encrypt_room(cause: EncryptError) -> io::Result<Put> {
 }
 
 #[cfg(test)]
+#[cfg(feature = "own-records")]
 mod tests;

@@ -20,7 +20,7 @@ use crate::Stream;
 /// One question: connecting, asking, and the first bytes of the answer.
 const QUESTION_MAX: Duration = Duration::from_secs(2);
 
-/// How long it takes at most to find out, when all questions are asked at once that can be, and then the last one.
+/// Time that finding out takes at most, when all questions are asked at once that can be, and then the last one.
 pub(crate) const FINDING_MAX: Duration = Duration::from_secs(5);
 
 /// After so long a server is asked again of which nothing was found: it may have been starting.
@@ -39,19 +39,19 @@ const TLS: &[u8] = &[
 /// XRootD's handshake.
 const XROOTD: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0x07, 0xdc];
 
-/// What servers speak that did not answer as they should. Its clones share it.
+/// Protocols found at servers that did not answer as they should. Its clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Speech(Arc<Mutex<HashMap<Question, Finding>>>);
 
-/// An address, and what it was expected to speak: somebody else may expect what it does speak.
+/// An address, and the protocol that was expected there: others may expect what it does speak.
 type Question = (SocketAddr, Discriminant<Speaks>);
 
-/// What was found, and when.
+/// The protocol that was found, and the moment of that.
 type Finding = (Option<Speaks>, Instant);
 
 impl Speech {
-    /// What the server at `address` speaks instead of `expected`; `None` when that cannot be told, or when it does speak
-    /// that.
+    /// The protocol of the server at `address` instead of `expected`; `None` when that cannot be told, or when it
+    /// does speak that.
     pub fn instead_of<'a>(&'a self, expected: &'a Speaks, address: SocketAddr) -> Boxed<'a, Option<Speaks>> {
         Box::pin(async move {
             let question = (address, mem::discriminant(expected));

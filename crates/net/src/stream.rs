@@ -12,18 +12,17 @@ use gridlane_core::limits::TLS_RECORD_BYTES_MAX;
 use gridlane_sys::tcp::{self, TcpInfo};
 use rustix::net::{RecvFlags, SendFlags};
 use rustls::ServerConfig;
-use rustls::client::{ClientConfig, UnbufferedClientConnection};
-use rustls::server::UnbufferedServerConnection;
+use rustls::client::ClientConfig;
 use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::coop::consume_budget;
 
+use crate::framing::RecordEnds;
 use crate::gather::Gather;
-use crate::records::RecordEnds;
-use crate::session::{Need, Session, Side};
+use crate::session::{Need, Session};
 
-/// How often to look for the end of a connection behind bytes that nobody reads for the moment.
+/// Interval at which the end of a connection is looked for behind bytes that are not read for the moment.
 const CLOSED_CHECK: Duration = Duration::from_secs(1);
 /// A read that brings fewer bytes is a message's: it was sent with one call, and its sender waits.
 const MESSAGE_BYTES_MAX: usize = 4096;
@@ -55,24 +54,18 @@ impl Stream {
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
     ) -> io::Result<Stream> {
-        let gives_keys = config.enable_secret_extraction;
-        let conn = UnbufferedClientConnection::new(config, name).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Client(Box::new(conn)), gives_keys).await
+        Stream::plain(socket)?.shake_hands(Session::client(config, name).map_err(invalid)?).await
     }
 
     /// Shakes hands as a server.
     pub async fn accept_tls(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<Stream> {
-        let gives_keys = config.enable_secret_extraction;
-        let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        Stream::plain(socket)?.shake_hands(Side::Server(Box::new(conn)), gives_keys).await
+        Stream::plain(socket)?.shake_hands(Session::server(config).map_err(invalid)?).await
     }
 
     /// Shakes hands as a server on a connection that was plain so far. `ahead` is what was read from it already and
     /// belongs to the handshake. After a failure the connection is of no use.
     pub async fn upgrade_tls(&mut self, config: Arc<ServerConfig>, ahead: &[u8]) -> io::Result<()> {
-        let gives_keys = config.enable_secret_extraction;
-        let conn = UnbufferedServerConnection::new(config).map_err(invalid)?;
-        let mut session = Box::new(Session::new(Side::Server(Box::new(conn)), gives_keys));
+        let mut session = Box::new(Session::server(config).map_err(invalid)?);
         let room = session.input();
         if self.session.is_some() || ahead.len() > room.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS cannot begin here"));
@@ -82,8 +75,8 @@ impl Stream {
         self.shake_hands_in(session).await
     }
 
-    async fn shake_hands(mut self, side: Side, gives_keys: bool) -> io::Result<Stream> {
-        self.shake_hands_in(Box::new(Session::new(side, gives_keys))).await?;
+    async fn shake_hands(mut self, session: Session) -> io::Result<Stream> {
+        self.shake_hands_in(Box::new(session)).await?;
         Ok(self)
     }
 
@@ -211,7 +204,7 @@ impl Stream {
             return Ok(0);
         }
         let taken = session.write(bytes)?;
-        // What was taken is never waited for: whoever drops this future would not know of it.
+        // What was taken is never waited for: a caller that drops this future would not know of it.
         match self.socket.try_write(session.output()) {
             Ok(sent) => session.transmitted(sent),
             Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => {}
@@ -317,7 +310,7 @@ impl Stream {
         )
     }
 
-    /// Whether bytes that were taken over still wait to be sent.
+    /// True if bytes that were taken over still wait to be sent.
     pub fn has_unsent(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.output().is_empty())
     }
@@ -337,12 +330,12 @@ impl Stream {
             if !matches!(self.socket.peek(&mut [0]).await, Ok(1..)) {
                 return;
             }
-            // Bytes that nobody reads hide what comes behind them from `peek`, but not from the reactor.
+            // Bytes that are not read hide what comes behind them from `peek`, but not from the reactor.
             tokio::time::sleep(CLOSED_CHECK).await;
         }
     }
 
-    /// Whether the connection is open and nothing has come that nobody has read: between two messages it
+    /// True if the connection is open and nothing has come that was not read: between two messages it
     /// must be so, or the peer has closed it or is about to. Asks the kernel itself and waits for nothing.
     /// What TLS says of itself meanwhile (tickets for later sessions, new keys) is taken in.
     pub fn is_quiet(&mut self) -> bool {
@@ -393,7 +386,7 @@ impl Stream {
         }
     }
 
-    /// Whether the kernel keeps what is not a whole packet until more follows, for 200 ms at most, or sends everything at
+    /// Has the kernel keep what is not a whole packet until more follows, for 200 ms at most, or send everything at
     /// once, as it does unless it is told. What was kept is sent when it no longer is to be.
     pub fn fill_packets(&self, only_full: bool) -> io::Result<()> {
         Ok(rustix::net::sockopt::set_tcp_cork(&self.socket, only_full)?)
@@ -410,7 +403,7 @@ impl Stream {
         let near = TcpStream::connect(listener.local_addr()?).await?;
         loop {
             let (far, from) = listener.accept().await?;
-            // Anybody on this machine could have been quicker.
+            // Another process on this machine could have been quicker.
             if from == near.local_addr()? {
                 tokio::spawn(carry(self, far));
                 return Ok(near);
@@ -430,7 +423,7 @@ impl Stream {
         rustix::net::shutdown(self.socket.as_fd(), rustix::net::Shutdown::Write).map_err(io::Error::from)
     }
 
-    /// Whether TLS protects the bytes.
+    /// True if TLS protects the bytes.
     pub fn is_tls(&self) -> bool {
         self.session.is_some()
     }
@@ -448,7 +441,7 @@ impl Stream {
         self.session.as_ref().map_or(&[], |session| session.peer_certificates())
     }
 
-    /// Whether TLS went on from an earlier session, which spares certificates and, before TLS 1.3, a
+    /// True if TLS went on from an earlier session, which spares certificates and, before TLS 1.3, a
     /// round trip.
     pub fn is_resumed(&self) -> bool {
         self.session.as_ref().is_some_and(|session| session.is_resumed())
@@ -482,7 +475,7 @@ impl Stream {
         tcp::unacknowledged_bytes(&self.socket).is_ok_and(|bytes| bytes > 0)
     }
 
-    /// What the kernel knows of the connection.
+    /// The kernel's figures of the connection.
     pub fn tcp_info(&self) -> io::Result<TcpInfo> {
         tcp::info(&self.socket)
     }
@@ -529,7 +522,7 @@ async fn receive_of(
     gather: &mut Gather,
     certain_bytes: u64,
 ) -> io::Result<usize> {
-    // Who sends without end must not keep others from their turn.
+    // A peer that sends without end must not keep others from their turn.
     consume_budget().await;
     loop {
         match read_some(socket, || target) {

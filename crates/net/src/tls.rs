@@ -1,13 +1,15 @@
-//! TLS settings: whom a client trusts, and which certificate a server shows.
+//! TLS settings: the authorities that a client trusts, the certificate that a server shows, the code of the records.
 //!
 //! Provider: `ring`, whose AES-GCM is the fastest on CPUs without AVX-512. Protocols: TLS 1.3 and 1.2.
 
 mod client;
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -28,7 +30,56 @@ use crate::file;
 use crate::resumption::Resumption;
 pub use client::{ClientIdentity, IdentityFacts, failure, rejection};
 
-/// Whom a client trusts.
+/// The code that makes and opens the records of TLS 1.3. Handshakes, key schedules and all of TLS 1.2 are rustls' in any
+/// case. Nothing that a peer sees depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordLayer {
+    /// That of this crate, over the buffers of a connection; in a build without the feature `own-records` rustls'.
+    Own,
+    /// That of rustls, which costs an allocation and two copies more for each record.
+    Rustls,
+}
+
+impl RecordLayer {
+    /// All that this build has, the default first.
+    pub const BUILT_IN: &[RecordLayer] = match cfg!(feature = "own-records") {
+        true => &[RecordLayer::Own, RecordLayer::Rustls],
+        false => &[RecordLayer::Rustls],
+    };
+
+    fn takes_keys(self) -> bool {
+        self == RecordLayer::Own && cfg!(feature = "own-records")
+    }
+}
+
+impl Default for RecordLayer {
+    fn default() -> RecordLayer {
+        RecordLayer::BUILT_IN[0]
+    }
+}
+
+impl fmt::Display for RecordLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RecordLayer::Own => "own",
+            RecordLayer::Rustls => "rustls",
+        })
+    }
+}
+
+impl FromStr for RecordLayer {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<RecordLayer, String> {
+        match RecordLayer::BUILT_IN.iter().find(|layer| layer.to_string() == text) {
+            Some(layer) => Ok(*layer),
+            None if text == "own" => Err("this program was built without records of its own".to_owned()),
+            None => Err("neither own nor rustls".to_owned()),
+        }
+    }
+}
+
+/// TLS of a client: the authorities that it trusts, and the code of the records.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     /// PEM files with authorities, beside the system's own.
@@ -37,6 +88,8 @@ pub struct Trust {
     pub ca_dir: Option<PathBuf>,
     /// Trust anyone: no certificate is checked.
     pub insecure: bool,
+    /// The code that makes and opens records.
+    pub records: RecordLayer,
 }
 
 /// Settings for connections that we open. The system's authorities come from `SSL_CERT_FILE` and
@@ -51,8 +104,7 @@ pub fn client_config(trust: &Trust) -> Result<Arc<ClientConfig>> {
     let verifier = Verifier { anyone: trust.insecure, named, system: OnceLock::new(), provider };
     let config = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     let mut config = config.with_no_client_auth();
-    // The records are ours (see `records`).
-    config.enable_secret_extraction = true;
+    config.enable_secret_extraction = trust.records.takes_keys();
     Ok(Arc::new(config))
 }
 
@@ -117,7 +169,7 @@ fn named_roots(trust: &Trust) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// How many authorities the caller has named, and how many the system has.
+/// Number of authorities that the caller has named, and that of the system's.
 pub fn count_authorities(trust: &Trust) -> Result<(usize, usize)> {
     let mut system = RootCertStore::empty();
     system.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -135,6 +187,16 @@ pub fn server_config(
     key_file: &Path,
     asks_for_certificates: bool,
 ) -> Result<Arc<ServerConfig>> {
+    server_config_with(cert_file, key_file, asks_for_certificates, RecordLayer::default())
+}
+
+/// The same with records made and opened by the code that `records` names.
+pub fn server_config_with(
+    cert_file: &Path,
+    key_file: &Path,
+    asks_for_certificates: bool,
+    records: RecordLayer,
+) -> Result<Arc<ServerConfig>> {
     let chain = read_certificates(cert_file)?;
     refuse_readable_key(key_file)?;
     let key = PrivateKeyDer::from_pem_file(key_file).map_err(|cause| unusable(key_file, cause))?;
@@ -149,8 +211,7 @@ pub fn server_config(
     config.session_storage = Resumption::new();
     // Most libraries name AES-256 first, and mean nothing by it.
     config.ignore_client_order = true;
-    // The records are ours (see `records`).
-    config.enable_secret_extraction = true;
+    config.enable_secret_extraction = records.takes_keys();
     Ok(Arc::new(config))
 }
 
@@ -169,7 +230,7 @@ pub fn validity(cert_file: &Path) -> Result<(SystemTime, SystemTime)> {
     Ok((moment(validity.not_before), moment(validity.not_after)))
 }
 
-/// Whether the first of the certificates in a PEM file is one of this name or address, as clients look at it.
+/// True if the first of the certificates in a PEM file is one of this name or address, as clients look at it.
 pub fn is_for(cert_file: &Path, name: &str) -> Result<bool> {
     let chain = read_certificates(cert_file)?;
     let first = chain.first().ok_or_else(|| unusable(cert_file, "no certificate in it"))?;
@@ -221,8 +282,8 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     }
 }
 
-/// Refuses a key that everybody on this machine may read: whoever has read it can be this server. A group may: on Debian
-/// that of all servers.
+/// Refuses a key that all users of this machine may read: each of them could be this server. A group may read it: on
+/// Debian that of all servers.
 fn refuse_readable_key(file: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let metadata = std::fs::metadata(file).map_err(|cause| unusable(file, cause))?;
@@ -282,7 +343,7 @@ impl ServerCertVerifier for Verifier {
             None => unknown.clone(),
         };
         // Whatever was wrong, the system's authorities judge for themselves; two of the same name differ in
-        // their keys. The first opinion is the one to report, unless it was that nobody is known.
+        // their keys. The first opinion is the one to report, unless it was that no authority is known.
         match self.system().map(verify) {
             Some(Ok(verified)) => Ok(verified),
             Some(Err(second)) if first == unknown => Err(second),

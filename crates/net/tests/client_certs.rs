@@ -7,7 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use gridlane_core::limits;
-use gridlane_net::{Acceptor, Stream, listen, tls};
+use gridlane_net::tls::{self, RecordLayer};
+use gridlane_net::{Acceptor, Stream, listen};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{ClientConfig, ResolvesClientCert};
 use rustls::crypto::ring;
@@ -57,6 +58,31 @@ impl ServerCertVerifier for Anyone {
     }
 }
 
+/// Tests that run with a server's records of our own, and again with those of rustls.
+macro_rules! with_both {
+    ($($name:ident)*) => {
+        mod own_records {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::RecordLayer::Own).await;
+            })*
+        }
+
+        mod rustls_alone {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::RecordLayer::Rustls).await;
+            })*
+        }
+    };
+}
+
+with_both! {
+    what_is_shown_is_there_and_nobody_has_to_show_any
+    a_certificate_without_its_key_is_worth_nothing
+    chains_are_bounded
+}
+
 /// Shows one certificate, whoever asks.
 #[derive(Debug)]
 struct Shows(Arc<CertifiedKey>);
@@ -79,10 +105,10 @@ struct Site {
 }
 
 impl Site {
-    fn new(asks_for_certificates: bool) -> Site {
+    fn new(asks_for_certificates: bool, records: RecordLayer) -> Site {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(dir.path(), &["localhost".into()]).unwrap();
-        let config = tls::server_config(&cert, &key, asks_for_certificates).unwrap();
+        let config = tls::server_config_with(&cert, &key, asks_for_certificates, records).unwrap();
         let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         Site { _dir: dir, listener, acceptor: Acceptor::new(Some(config)) }
     }
@@ -148,9 +174,8 @@ fn proxy(key: &rcgen::KeyPair) -> CertificateDer<'static> {
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
 
-#[tokio::test]
-async fn what_is_shown_is_there_and_nobody_has_to_show_any() {
-    let site = Site::new(true);
+async fn what_is_shown_is_there_and_nobody_has_to_show_any(records: RecordLayer) {
+    let site = Site::new(true, records);
     for version in VERSIONS {
         let nobody = site.accept(config(&[version], None)).await.unwrap();
         assert!(nobody.is_tls() && nobody.peer_certificates().is_empty());
@@ -165,15 +190,14 @@ async fn what_is_shown_is_there_and_nobody_has_to_show_any() {
             }
         }
     }
-    let quiet = Site::new(false);
+    let quiet = Site::new(false, records);
     let key = rcgen::KeyPair::generate().unwrap();
     let shows = config(&VERSIONS, Some((vec![proxy(&key)], &key)));
     assert!(quiet.accept(shows).await.unwrap().peer_certificates().is_empty());
 }
 
-#[tokio::test]
-async fn a_certificate_without_its_key_is_worth_nothing() {
-    let site = Site::new(true);
+async fn a_certificate_without_its_key_is_worth_nothing(records: RecordLayer) {
+    let site = Site::new(true, records);
     for version in VERSIONS {
         for kind in KINDS {
             let (own, other) =
@@ -191,9 +215,8 @@ async fn a_certificate_without_its_key_is_worth_nothing() {
     }
 }
 
-#[tokio::test]
-async fn chains_are_bounded() {
-    let site = Site::new(true);
+async fn chains_are_bounded(records: RecordLayer) {
+    let site = Site::new(true, records);
     let key = rcgen::KeyPair::generate().unwrap();
     let chain = |count: usize| vec![proxy(&key); count];
     for (chain, is_taken) in [
@@ -236,7 +259,7 @@ async fn what_is_old_or_broken_is_not_spoken() {
     const ECDHE_AES128_CBC_SHA1: u16 = 0xc009;
     const RSA_AES128_GCM: u16 = 0x009c;
     const RSA_3DES: u16 = 0x000a;
-    let site = Site::new(true);
+    let site = Site::new(true, RecordLayer::default());
     for (version, ciphers, is_spoken) in [
         (0x0303, &[ECDHE_AES128_GCM][..], true),
         (0x0303, &[ECDHE_CHACHA20], true),

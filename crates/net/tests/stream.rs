@@ -11,11 +11,43 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use gridlane_core::Url;
-use gridlane_net::tls::{self, Trust};
+use gridlane_net::tls::{self, RecordLayer, Trust};
 use gridlane_net::{Acceptor, Dialer, Stream, listen};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+/// Tests that run with records of our own, and again with those of rustls.
+macro_rules! with_both {
+    ($($name:ident)*) => {
+        mod own_records {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::RecordLayer::Own).await;
+            })*
+        }
+
+        mod rustls_alone {
+            $(#[tokio::test]
+            async fn $name() {
+                super::$name(super::RecordLayer::Rustls).await;
+            })*
+        }
+    };
+}
+
+with_both! {
+    encrypted_bytes_arrive
+    a_file_is_sent_whole_from_any_offset_but_never_in_clear_over_tls
+    a_cut_tls_connection_is_not_an_orderly_end
+    both_tls_versions_are_spoken_and_nothing_older
+    a_second_connection_goes_on_from_the_firsts_session
+    a_quiet_connection_is_told_from_one_that_ends
+    bulk_data_gathers_and_who_sends_less_than_is_certain_delays_nothing_for_long
+    writes_that_are_given_up_in_the_middle_lose_and_repeat_nothing
+    a_peer_that_takes_no_more_is_heard
+    a_peer_is_told_that_what_came_is_damaged
+}
 
 struct Site {
     _dir: TempDir,
@@ -25,11 +57,12 @@ struct Site {
 }
 
 impl Site {
-    fn new() -> Site {
+    /// Both ends of its connections have their records made by the same code.
+    fn new(records: RecordLayer) -> Site {
         let dir = tempfile::tempdir().unwrap();
         let (cert, key) = tls::self_signed(dir.path(), &["localhost".into(), "127.0.0.1".into()]).unwrap();
-        let acceptor = Acceptor::new(Some(tls::server_config(&cert, &key, false).unwrap()));
-        let trust = Trust { ca_files: vec![cert], ..Trust::default() };
+        let acceptor = Acceptor::new(Some(tls::server_config_with(&cert, &key, false, records).unwrap()));
+        let trust = Trust { ca_files: vec![cert], records, ..Trust::default() };
         let listener = listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).unwrap();
         Site { _dir: dir, listener, acceptor, trust }
     }
@@ -79,8 +112,8 @@ async fn read_all(stream: &mut Stream, piece: usize) -> std::io::Result<Vec<u8>>
     }
 }
 
-async fn both_ways(scheme: &str) {
-    let site = Site::new();
+async fn both_ways(scheme: &str, records: RecordLayer) {
+    let site = Site::new(records);
     for (write_piece, read_piece) in [(1_000_000, 262_144), (70_001, 16_384), (16_385, 1_000), (333, 7)] {
         let (mut near, mut far) = site.pair(scheme).await;
         assert_eq!(near.is_tls(), scheme == "https");
@@ -107,17 +140,15 @@ async fn both_ways(scheme: &str) {
 
 #[tokio::test]
 async fn plain_bytes_arrive() {
-    both_ways("http").await;
+    both_ways("http", RecordLayer::default()).await;
 }
 
-#[tokio::test]
-async fn encrypted_bytes_arrive() {
-    both_ways("https").await;
+async fn encrypted_bytes_arrive(records: RecordLayer) {
+    both_ways("https", records).await;
 }
 
-#[tokio::test]
-async fn a_file_is_sent_whole_from_any_offset_but_never_in_clear_over_tls() {
-    let site = Site::new();
+async fn a_file_is_sent_whole_from_any_offset_but_never_in_clear_over_tls(records: RecordLayer) {
+    let site = Site::new(records);
     let bytes = noise(700_000, 3);
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&bytes).unwrap();
@@ -139,18 +170,16 @@ async fn a_file_is_sent_whole_from_any_offset_but_never_in_clear_over_tls() {
     assert_eq!(near.send_file(&file, 0, 10).await.unwrap_err().kind(), ErrorKind::Unsupported);
 }
 
-#[tokio::test]
-async fn a_cut_tls_connection_is_not_an_orderly_end() {
-    let site = Site::new();
+async fn a_cut_tls_connection_is_not_an_orderly_end(records: RecordLayer) {
+    let site = Site::new(records);
     let (mut near, far) = site.pair("https").await;
     drop(far);
     let end = near.read(&mut [0; 10]).await;
     assert!(end.is_err(), "{end:?}");
 }
 
-#[tokio::test]
-async fn both_tls_versions_are_spoken_and_nothing_older() {
-    let site = Site::new();
+async fn both_tls_versions_are_spoken_and_nothing_older(records: RecordLayer) {
+    let site = Site::new(records);
     for (version, name) in [(&rustls::version::TLS13, "TLSv1.3"), (&rustls::version::TLS12, "TLSv1.2")] {
         let mut roots = rustls::RootCertStore::empty();
         use rustls::pki_types::pem::PemObject as _;
@@ -184,7 +213,7 @@ async fn both_tls_versions_are_spoken_and_nothing_older() {
 
 #[tokio::test]
 async fn a_stranger_is_not_trusted_unless_told_so() {
-    let site = Site::new();
+    let site = Site::new(RecordLayer::default());
     for (insecure, trusted) in [(false, false), (true, true)] {
         let trust = Trust { insecure, ..Trust::default() };
         let dialer = Dialer::new(trust.clone());
@@ -206,7 +235,7 @@ async fn a_stranger_is_not_trusted_unless_told_so() {
 
 #[tokio::test]
 async fn a_silent_client_and_a_half_shaken_hand_run_into_the_deadline() {
-    let site = Site::new();
+    let site = Site::new(RecordLayer::default());
     let acceptor = site.acceptor.clone().deadline(Duration::from_millis(50));
     for opening in [&b""[..], &[22, 3, 1, 2, 0][..]] {
         let socket = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
@@ -220,7 +249,7 @@ async fn a_silent_client_and_a_half_shaken_hand_run_into_the_deadline() {
 
 #[tokio::test]
 async fn nonsense_after_a_handshake_byte_is_refused() {
-    let site = Site::new();
+    let site = Site::new(RecordLayer::default());
     let socket = TcpStream::connect(site.listener.local_addr().unwrap()).await.unwrap();
     let mut near = Stream::plain(socket).unwrap();
     let mut bytes = vec![22, 3, 3, 0, 200];
@@ -233,7 +262,7 @@ async fn nonsense_after_a_handshake_byte_is_refused() {
 #[tokio::test]
 async fn every_address_of_a_name_is_tried() {
     // `localhost` has an IPv6 and an IPv4 address on most machines; only IPv4 listens here.
-    let site = Site::new();
+    let site = Site::new(RecordLayer::default());
     let port = site.listener.local_addr().unwrap().port();
     let url = Url::parse_absolute(&format!("http://localhost:{port}/")).unwrap();
     let dialer = Dialer::new(site.trust.clone());
@@ -291,9 +320,8 @@ async fn spoken(site: &Site, dialer: &Dialer) -> (Stream, Stream) {
     tokio::join!(speak, accept)
 }
 
-#[tokio::test]
-async fn a_second_connection_goes_on_from_the_firsts_session() {
-    let site = Site::new();
+async fn a_second_connection_goes_on_from_the_firsts_session(records: RecordLayer) {
+    let site = Site::new(records);
     let dialer = Dialer::new(site.trust.clone());
     assert!(!spoken(&site, &dialer).await.0.is_resumed());
     let (near, far) = spoken(&site, &dialer.clone()).await;
@@ -302,9 +330,8 @@ async fn a_second_connection_goes_on_from_the_firsts_session() {
     assert!(!stranger.is_resumed());
 }
 
-#[tokio::test]
-async fn a_quiet_connection_is_told_from_one_that_ends() {
-    let site = Site::new();
+async fn a_quiet_connection_is_told_from_one_that_ends(records: RecordLayer) {
+    let site = Site::new(records);
     for scheme in ["http", "https"] {
         let (mut near, mut far) = site.pair(scheme).await;
         // TLS' tickets may be there already, and say nothing to anybody above it.
@@ -323,9 +350,8 @@ async fn a_quiet_connection_is_told_from_one_that_ends() {
     }
 }
 
-#[tokio::test]
-async fn bulk_data_gathers_and_who_sends_less_than_is_certain_delays_nothing_for_long() {
-    let site = Site::new();
+async fn bulk_data_gathers_and_who_sends_less_than_is_certain_delays_nothing_for_long(records: RecordLayer) {
+    let site = Site::new(records);
     for scheme in ["http", "https"] {
         let (mut near, mut far) = site.pair(scheme).await;
         // Enough to be found fast, and an end that is far from a multiple of anything.
@@ -367,9 +393,8 @@ async fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-#[tokio::test]
-async fn writes_that_are_given_up_in_the_middle_lose_and_repeat_nothing() {
-    let site = Site::new();
+async fn writes_that_are_given_up_in_the_middle_lose_and_repeat_nothing(records: RecordLayer) {
+    let site = Site::new(records);
     for scheme in ["http", "https"] {
         let (mut near, mut far) = site.pair(scheme).await;
         let bytes = noise(30_000_000, 11);
@@ -405,9 +430,8 @@ async fn writes_that_are_given_up_in_the_middle_lose_and_repeat_nothing() {
     }
 }
 
-#[tokio::test]
-async fn a_peer_that_takes_no_more_is_heard() {
-    let site = Site::new();
+async fn a_peer_that_takes_no_more_is_heard(records: RecordLayer) {
+    let site = Site::new(records);
     for ends in [false, true] {
         let (mut near, mut far) = site.pair("https").await;
         let bytes = noise(1_000_000, 12);
@@ -459,9 +483,8 @@ async fn damaged(site: &Site, damages: Arc<AtomicBool>) -> (Stream, Stream) {
     (near.unwrap().stream, far)
 }
 
-#[tokio::test]
-async fn a_peer_is_told_that_what_came_is_damaged() {
-    let site = Site::new();
+async fn a_peer_is_told_that_what_came_is_damaged(records: RecordLayer) {
+    let site = Site::new(records);
     // Into a buffer of the session, and straight to where it is wanted; with a wait, and without one.
     for (room, waits) in [(100, true), (1 << 20, true), (100, false)] {
         let damages = Arc::new(AtomicBool::new(false));

@@ -12,7 +12,7 @@ use gridlane_core::Time;
 const PARTS: u32 = 8;
 /// Parts of which a rate is taken.
 const RATE_PARTS: usize = 2 * PARTS as usize;
-/// As [`RATE_PARTS`], of the rate of late: one lane of several that waits for a packet is a small part of it.
+/// Like [`RATE_PARTS`], of the rate of late: one lane of several that waits for a packet is a small part of it.
 const LATELY_PARTS: usize = 4 * PARTS as usize;
 /// Parts that are kept: of the rates in ten round trips the best one counts, because slow start ends in a dip.
 const PARTS_MAX: usize = 10 * PARTS as usize;
@@ -22,7 +22,7 @@ const PARTS_MAX: usize = 10 * PARTS as usize;
 pub(crate) struct Arrivals {
     /// The part of a round trip that runs: since when, and what came in it.
     part: Option<(Time, u64)>,
-    /// What came in the parts before it, newest first.
+    /// Bytes that came in the parts before it, newest first.
     parts: VecDeque<u64>,
 }
 
@@ -48,14 +48,14 @@ impl Arrivals {
         self.part = Some((begun, bytes));
     }
 
-    /// What came at best in two of the last round trips, per second.
+    /// The best rate of two of the last round trips, per second.
     pub(crate) fn best_bytes_per_s(&self, round_trip: Duration) -> f64 {
         let firsts = 0..(self.parts.len() + 1).saturating_sub(RATE_PARTS);
         let best = firsts.map(|first| self.sum(first, RATE_PARTS)).max().unwrap_or(0);
         per_second(best, RATE_PARTS, round_trip)
     }
 
-    /// What came in the last round trips, per second.
+    /// The rate of the last round trips, per second.
     pub(crate) fn lately_bytes_per_s(&self, round_trip: Duration) -> f64 {
         let parts = self.parts.len().clamp(1, LATELY_PARTS);
         per_second(self.sum(0, parts), parts, round_trip)

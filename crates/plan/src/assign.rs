@@ -1,4 +1,4 @@
-//! Who is asked for what next, and for how much.
+//! The next range for each lane, and its size.
 
 use gridlane_core::{ByteRange, Time};
 
@@ -12,7 +12,7 @@ use crate::settings::{
 };
 use crate::source::Standing;
 
-/// How full the lanes are, and how full they will be when all free bytes are handed out.
+/// The load of the lanes, now and when all free bytes are handed out.
 struct Level {
     /// Seconds until all lanes together have the free bytes, if each takes its share.
     surface_s: f64,
@@ -51,7 +51,7 @@ impl Plan {
         })
     }
 
-    /// Whether the lane should have more to do than it has.
+    /// True if the lane should have more to do than it has.
     fn is_hungry(&self, now: Time, lane: &Lane) -> bool {
         if !lane.has_room() {
             return false;
@@ -78,7 +78,7 @@ impl Plan {
         floor.min((rate * OUTSTANDING_SLOW_S) as u64).max(floor_min).max((2.0 * rate * path_s) as u64)
     }
 
-    /// Whether the free bytes will be handed out before a lane has what it is asked for now.
+    /// True if the free bytes will be handed out before a lane has what it is asked for now.
     fn is_ending(&self, lane: &Lane) -> bool {
         let path_s = lane.round_trip_or_zero().as_secs_f64() + OUTSTANDING_SLACK_S;
         self.size_bytes().is_some()
@@ -105,13 +105,13 @@ impl Plan {
             && self.work.lowest_missing().is_some_and(|lowest| lowest < free.start())
     }
 
-    /// The largest request in a window: whoever has the lowest range holds up all others.
+    /// The largest request in a window: the lane that has the lowest range holds up all others.
     fn window_part(&self) -> u64 {
         let window = self.settings.window_bytes.unwrap_or(u64::MAX);
         (window / WINDOW_PARTS).max(self.settings.align_bytes)
     }
 
-    /// How much to ask for; `None` if the lane should not be asked.
+    /// Bytes to ask for; `None` if the lane should not be asked.
     fn request_bytes(&self, now: Time, lane: &Lane, level: Option<&Level>) -> Option<u64> {
         let settings = &self.settings;
         if self.size_bytes().is_none() {
@@ -148,13 +148,13 @@ impl Plan {
         Some(wanted.min(half).min(share.max(settings.align_bytes)))
     }
 
-    /// Whether a lane that will be ready in a moment should have the first bytes: they may be all there are.
+    /// True if a lane that will be ready in a moment should have the first bytes: they may be all there are.
     fn awaits_better(&self, now: Time, lane: &Lane) -> bool {
         let mut expected = self.lanes.values().filter(|other| other.is_expected(now));
         expected.any(|other| !lane.is_warm || other.round_trip < lane.round_trip)
     }
 
-    /// What a lane is asked for in the middle of a large object.
+    /// The size of a request in the middle of a large object.
     pub(crate) fn usual_bytes(&self, lane: &Lane, rate_bytes_per_s: f64) -> u64 {
         let settings = &self.settings;
         let seconds = settings.request_seconds;
@@ -170,8 +170,8 @@ impl Plan {
     }
 
     /// Seconds to which the free bytes fill the lanes. `None` while nothing is known about any of
-    /// them, or when some bytes may not come from everybody: then who is fastest says little about who
-    /// is next.
+    /// them, or when some bytes may not come from every source: then being the fastest says little
+    /// about being next.
     fn level(&self, now: Time) -> Option<Level> {
         let is_alive = |source| self.source(source).standing != Standing::Dead;
         if self.size_bytes().is_none() || self.work.is_restricted(is_alive) {

@@ -16,7 +16,7 @@ use crate::settings::INITIAL_WINDOW_BYTES;
 /// One way from a source to this client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SourcePath {
-    /// What the path or the server carries at most, payload only.
+    /// The most that the path or the server carries, payload only.
     pub rate_bytes_per_s: f64,
     /// From a question to the first byte of its answer.
     pub round_trip_s: f64,

@@ -29,7 +29,7 @@ const WEIGHT_EARLY: f64 = 0.75;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RateEstimate {
     rate_bytes_per_s: Option<f64>,
-    /// What the window did that was closed last.
+    /// The rate of the window that was closed last.
     newest_bytes_per_s: Option<f64>,
     /// Windows that were closed.
     windows: u32,
@@ -89,7 +89,7 @@ impl RateEstimate {
         Some(if active_s > WINDOW_S { self.blend(active_s) } else { rate }.max(1.0))
     }
 
-    /// The estimate for somebody who would rather believe too little: not more than the newest window showed. A lane
+    /// The estimate for a use that would rather believe too little: not more than the newest window showed. A lane
     /// that has become slow keeps a part of its old rate in the mean for a second.
     pub(crate) fn cautious_bytes_per_s(&self, now: Time) -> Option<f64> {
         let rate = self.bytes_per_s(now)?;

@@ -49,7 +49,7 @@ impl Plan {
 
     // --- Loss ------------------------------------------------------------------------------------
 
-    /// What the loss of a lane says about its source. The lane is out of the plan already.
+    /// Consequences of the loss of a lane for its source. The lane is out of the plan already.
     pub(crate) fn judge_loss(&mut self, lane: &Lane, loss: &Loss) {
         let is_wanted = lane.state == LaneState::Closing || lane.state == LaneState::Retiring;
         match loss {
@@ -106,7 +106,7 @@ impl Plan {
         for &id in &ids {
             self.judge_epoch(now, id);
         }
-        // First lanes before second ones, so that the cap leaves nobody out.
+        // First lanes before second ones, so that the cap leaves no source out.
         let mut lanes_open = self.lanes.values().filter(|lane| lane.state != LaneState::Closing).count();
         let wanted: Vec<usize> = ids.iter().map(|&id| self.lanes_wanted(id)).collect();
         for nth in 0..wanted.iter().copied().max().unwrap_or(0) {
@@ -129,7 +129,7 @@ impl Plan {
         self.tend_at = changes_at.flatten().min();
     }
 
-    /// As many sources are in use as should be, if there are enough.
+    /// Calls spares until as many sources are in use as should be, if there are enough.
     fn call_spares(&mut self) {
         let is_in_use = |id: &SourceId| {
             let source = self.source(*id);
@@ -168,8 +168,8 @@ impl Plan {
         };
         let worth = match missing_bytes {
             Some(bytes) => usize::try_from((bytes / worth_bytes).max(1)).unwrap_or(usize::MAX),
-            // Nobody else will say how much there is before this one could have begun. Lanes that are opened when the first
-            // answer has told it are two round trips late.
+            // No other source will say how much there is before this one could have begun. Lanes that are opened when
+            // the first answer has told it are two round trips late.
             None if is_starting && self.is_alone(id) && !self.has_warm_lane(id) => usize::MAX,
             None => 1,
         };
@@ -182,8 +182,8 @@ impl Plan {
         if is_worth && self.is_near(id) { self.settings.lanes_near } else { 1 }
     }
 
-    /// Whether a source may have [lanes with threads of their own](crate::Settings::lanes_near): it is the only one, and a
-    /// processor holds it back and not its path.
+    /// True if a source may have [lanes with threads of their own](crate::Settings::lanes_near): it is the only one,
+    /// and a processor holds it back and not its path.
     pub fn is_near(&self, id: SourceId) -> bool {
         let rate = self.total_rate_bytes_per_s();
         let round_trip = self.sources.get(id.0 as usize).and_then(|source| source.round_trip);
@@ -192,18 +192,18 @@ impl Plan {
             && round_trip.is_some_and(|round_trip| is_near(round_trip, rate))
     }
 
-    /// Whether the copy goes on for so long, if it goes on as it does.
+    /// True if the copy goes on for so long, if it goes on as it does.
     fn lasts(&self, time: Duration) -> bool {
         let rate = self.total_rate_bytes_per_s();
         self.missing_bytes().is_none_or(|bytes| bytes as f64 > rate * time.as_secs_f64())
     }
 
-    /// Whether a connection that was there already will tell the size, in one round trip.
+    /// True if a connection that was there already will tell the size, in one round trip.
     fn has_warm_lane(&self, id: SourceId) -> bool {
         self.source(id).is_warm || self.lanes.values().any(|lane| lane.source == id && lane.is_warm)
     }
 
-    /// Whether no other source may be used.
+    /// True if no other source may be used.
     fn is_alone(&self, id: SourceId) -> bool {
         self.ids().all(|other| other == id || self.source(other).standing == Standing::Dead)
     }
@@ -220,7 +220,7 @@ impl Plan {
         })
     }
 
-    /// Whether trials of another lane go on at this source.
+    /// True if trials of another lane go on at this source.
     pub(crate) fn counts_epochs(&self, id: SourceId) -> bool {
         !self.settings.lanes_fixed
             && self.settings.lanes_per_source_max > 1
@@ -291,7 +291,7 @@ impl Plan {
         more > 0
     }
 
-    /// Whether so much is missing that the copy goes on for so long, and is worth a connection.
+    /// True if so much is missing that the copy goes on for so long, and is worth a connection.
     fn lasts_worth(&self, time_s: f64) -> bool {
         let worth_bytes = LANE_WORTH_BYTES.max((time_s * self.total_rate_bytes_per_s()) as u64);
         self.missing_bytes().is_some_and(|bytes| bytes > worth_bytes)

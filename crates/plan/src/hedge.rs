@@ -19,7 +19,7 @@ struct Tail {
 }
 
 impl Plan {
-    /// Whether some lane has nothing to do, or soon will have, and some lane has.
+    /// True if some lane has nothing to do, or soon will have, and some lane has.
     pub(crate) fn may_hedge(&self) -> bool {
         self.size_bytes().is_some()
             && !self.work.waits_for_target()
@@ -27,7 +27,7 @@ impl Plan {
             && self.lanes.values().any(|lane| !lane.requests.is_empty())
     }
 
-    /// Whether the lane has nothing to do, or runs dry so soon that it helps as one that has nothing.
+    /// True if the lane has nothing to do, or runs dry so soon that it helps as one that has nothing.
     fn is_idle(&self, now: Time, lane: &Lane) -> bool {
         let source = self.source(lane.source);
         // In a window more bytes are free soon.
@@ -58,7 +58,7 @@ impl Plan {
         }
     }
 
-    /// What `helper` should fetch for somebody else: of the request that ends last, as much of the
+    /// The bytes that `helper` should fetch for another lane: of the request that ends last, as much of the
     /// end as lets both finish together.
     fn hedge_for(&self, now: Time, helper_id: LaneId) -> Option<ByteRange> {
         let helper = self.lanes.get(&helper_id)?;
@@ -113,7 +113,7 @@ impl Plan {
         last
     }
 
-    /// The last part of `rest` that is missing, that nobody but `owner` owes, and that `helper` may
+    /// The last part of `rest` that is missing, that no lane but `owner` owes, and that `helper` may
     /// deliver.
     fn single_tail(&self, owner: LaneId, rest: ByteRange, helper: &Lane) -> Option<ByteRange> {
         let mut single = self.work.missing(rest);

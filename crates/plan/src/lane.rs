@@ -12,7 +12,7 @@ use crate::settings::{
     REQUESTS_PER_LANE_MAX, SILENT, SILENT_ROUND_TRIPS, SUSPECT, SUSPECT_ROUND_TRIPS, WARM_MAX,
 };
 
-/// How far a lane has come.
+/// The progress of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneState {
     /// The engine was asked to connect it.
@@ -56,7 +56,7 @@ pub(crate) struct Lane {
 /// A range that was asked for on a lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
-    /// What was asked for, cut where the object turned out to end.
+    /// The range that was asked for, cut where the object turned out to end.
     pub(crate) range: ByteRange,
     /// The offset of the next byte to arrive.
     pub(crate) cursor: u64,
@@ -65,7 +65,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// What has not arrived yet.
+    /// The part that has not arrived yet.
     pub(crate) fn rest(&self) -> ByteRange {
         ByteRange::new(self.cursor, self.range.end())
     }
@@ -158,7 +158,7 @@ impl Lane {
         true
     }
 
-    /// Whether a packet was lost in the last round trips.
+    /// True if a packet was lost in the last round trips.
     pub(crate) fn lost_lately(&self, now: Time) -> bool {
         self.lost_at.is_some_and(|at| now.since(at) < LOSS_ROUND_TRIPS * self.round_trip_or_zero())
     }
@@ -188,7 +188,7 @@ impl Lane {
         self.rate.bytes_per_s(now)
     }
 
-    /// As [`rate_bytes_per_s`](Lane::rate_bytes_per_s), and not more than it did lately.
+    /// Like [`rate_bytes_per_s`](Lane::rate_bytes_per_s), and not more than it did lately.
     pub(crate) fn cautious_bytes_per_s(&self, now: Time) -> Option<f64> {
         self.rate.cautious_bytes_per_s(now)
     }
@@ -215,7 +215,7 @@ impl Lane {
         let round_trip_s = self.round_trip_or_zero().as_secs_f64();
         match self.rate_bytes_per_s(now) {
             None => {
-                // Slow start doubles the window each round trip. Who is late already stays late.
+                // Slow start doubles the window each round trip. A lane that is late already stays late.
                 let rounds = 1.0 + (1.0 + bytes as f64 / INITIAL_WINDOW_BYTES).log2();
                 (rounds * round_trip_s - waited_s).max(waited_s)
             }

@@ -14,16 +14,16 @@
 //!   into a vessel whose floor is the time at which each lane runs dry; a lane gets no more than fits
 //!   under the surface. So a far or slow source works until its last useful moment and never owns
 //!   the end of the copy (the formula is that of [`fluid_bound_s`]). When the free bytes come to an end, a lane has no
-//!   more outstanding than its path holds: what nobody was asked for yet, whoever is early can have.
+//!   more outstanding than its path holds: what no lane was asked for yet, a lane that is early can have.
 //! - **Hedge.** When a lane has nothing to do, or soon runs dry, and a request ends late, the end of that
 //!   request is asked for a second time, as much as lets both finish together. No byte is owed twice
 //!   otherwise, and none three times.
 //! - **Silence.** A lane on which bytes are due and none come is suspect after a second or four round
-//!   trips: what it owes is free again. If it comes back, what nobody took is its own again. If not, it
+//!   trips: what it owes is free again. If it comes back, what no other took is its own again. If not, it
 //!   is closed, and the source rests: 5 s, 10 s, 20 s, then it is dead. The last source that is left
 //!   never dies of failures; there [`Settings::patience`] ends the hope. A source that brings only a few bytes for each
-//!   connection has not recovered (`SOURCE_PROGRESS_BYTES_MIN`), and is not dialled without a pause. Nobody waits when all
-//!   that are left ask to come back after patience has ended.
+//!   connection has not recovered (`SOURCE_PROGRESS_BYTES_MIN`), and is not dialled without a pause. Waiting ends
+//!   when all that are left ask to come back after patience has ended.
 //! - **Lanes.** A long path begins with several lanes, which share the time of slow start. Where a source's rate is
 //!   level although nothing waits in queues on the way, each lane is held back by itself: lanes are doubled, up to
 //!   sixteen, until the path is full or it does not help. A full path gets no trials (`streams` says why). A near
@@ -54,10 +54,10 @@
 //! # Reading order
 //!
 //! `plan` (events in, actions out), `assign` (sizes and the level), `hedge`, `health` (silence, loss,
-//! opening lanes), `report` (what the plan tells); below them `work` (bytes), `lane`, `source`, `streams` (how many
-//! lanes), `estimate` (rates); apart: `bound`.
+//! opening lanes), `report` (what the plan tells); below them `event`, `action` and `id`, `work` (bytes),
+//! `lane`, `source`, `streams` (how many lanes), `estimate` (rates); apart: `bound`.
 //!
-//! # Who is believed
+//! # Votes
 //!
 //! [`Votes`] is a machine of its own, and as pure: it hears what replicas state of the file, and says which bytes are
 //! right and for how long a word that is missing is waited for.
@@ -67,12 +67,15 @@
 //! At most 16 requests per lane and [`Settings::lanes_max`] lanes, plus one entry per fragment of the
 //! done and free bytes, of which there are not many more than requests.
 
+mod action;
 mod arrivals;
 mod assign;
 mod bound;
 mod estimate;
+mod event;
 mod health;
 mod hedge;
+mod id;
 mod lane;
 mod plan;
 mod report;
@@ -82,181 +85,11 @@ mod streams;
 mod votes;
 mod work;
 
-use std::time::Duration;
-
-use gridlane_core::ByteRange;
-
+pub use action::Action;
 pub use bound::{SourcePath, fluid_bound_s};
+pub use event::{Event, Loss};
+pub use id::{LaneId, RequestId, SourceId};
 pub use plan::Plan;
 pub use report::{Outcome, SourceReport, SourceState, Stuck};
 pub use settings::Settings;
 pub use votes::{Found, Split, Verdict, Votes, first_answer_max, reading_max};
-
-/// Names a source of this plan; handed out by [`Plan::add_source`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SourceId(pub u32);
-
-/// Names a lane; chosen by the plan in [`Action::OpenLane`], never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct LaneId(pub u64);
-
-/// Names one request on one lane; never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestId(pub u64);
-
-/// What happened. Events about lanes and sources that the plan does not know (any more) are ignored.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The size of the object is agreed. Said once, before or after requests were sent. Requests
-    /// that reach beyond the end are answered up to it; those behind it end with `RequestDone`.
-    SizeKnown {
-        /// The size in bytes.
-        size_bytes: u64,
-    },
-    /// These bytes need not be fetched (a journal vouches for them).
-    AlreadyDone {
-        /// Which bytes.
-        range: ByteRange,
-    },
-    /// A lane is connected and takes requests.
-    LaneReady {
-        /// Which lane.
-        lane: LaneId,
-        /// The time from a question to its answer, if the handshake showed it.
-        round_trip: Option<Duration>,
-    },
-    /// A round trip of a lane was seen, perhaps before it is ready.
-    RoundTrip {
-        /// Which lane.
-        lane: LaneId,
-        /// How long it took without waiting in queues: the smallest one counts.
-        round_trip: Duration,
-        /// How long the data took that came last, with what waited on the way. Higher than the smallest one, it
-        /// says that the path is full.
-        loaded: Option<Duration>,
-        /// Packets that came out of order on the lane's connection so far, behind one that was lost; `None` where that is not
-        /// known.
-        out_of_order: Option<u32>,
-    },
-    /// There is a connection to the source already, which did so much at the end of its last use: the next lane
-    /// is ready at once, and its window need not grow first.
-    Warm {
-        /// Which source.
-        source: SourceId,
-        /// What one lane did, in bytes per second.
-        rate_bytes_per_s: f64,
-        /// From a question to its answer.
-        round_trip: Duration,
-    },
-    /// Requests may be sent on the lane before earlier ones are answered (the first answer was a
-    /// clean 206).
-    Pipelines {
-        /// Which lane.
-        lane: LaneId,
-    },
-    /// The next bytes of the oldest unfinished request of the lane arrived.
-    Received {
-        /// Which lane.
-        lane: LaneId,
-        /// How many bytes.
-        bytes: u64,
-        /// How many of them were claimed by it; the others were there already (a hedge that lost).
-        fresh_bytes: u64,
-    },
-    /// The answer to the oldest request ended in good order, after all its bytes. What it should have
-    /// brought and did not is asked for again.
-    RequestDone {
-        /// Which lane.
-        lane: LaneId,
-    },
-    /// The server ignores ranges: the answer to the lane's oldest request is the whole object from
-    /// byte 0 on.
-    WholeBody {
-        /// Which lane.
-        lane: LaneId,
-        /// How long the answer is, if it said so.
-        size_bytes: Option<u64>,
-    },
-    /// The connection is gone, and its unfinished requests with it.
-    LaneLost {
-        /// Which lane.
-        lane: LaneId,
-        /// Why.
-        loss: Loss,
-    },
-    /// The source must never be used again (404, wrong size, changed, lied...).
-    SourceDead {
-        /// Which source.
-        source: SourceId,
-    },
-    /// These bytes must be fetched (again).
-    Invalidate {
-        /// Which bytes.
-        range: ByteRange,
-        /// Sources that may not deliver them now; replaces what was said of these bytes before.
-        not_from: Vec<SourceId>,
-    },
-    /// A target written in order has taken everything before `up_to_bytes`.
-    Released {
-        /// The offset of the first byte it has not taken.
-        up_to_bytes: u64,
-    },
-    /// The lane cannot read because the target is slow, or can again.
-    Blocked {
-        /// Which lane.
-        lane: LaneId,
-        /// Whether it cannot read.
-        blocked: bool,
-    },
-}
-
-/// Why a lane was lost.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// The plan asked for it.
-    Closed,
-    /// The server ended the connection in good order between two answers (keep-alive limit): no fault.
-    Ended,
-    /// Broken, reset, refused, truncated, timed out, 5xx: counts against the source.
-    Failed,
-    /// 429, 503, or a limit on connections: come back later, with fewer lanes.
-    Busy {
-        /// How long the server wants to be left alone, if it said.
-        wait: Option<Duration>,
-    },
-}
-
-/// What the engine shall do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Connect a lane to the source; answer with `LaneReady` or `LaneLost`, in bounded time.
-    OpenLane {
-        /// Name of the new lane.
-        lane: LaneId,
-        /// Where to.
-        source: SourceId,
-    },
-    /// Ask for a range on the lane, behind the requests it has.
-    Request {
-        /// Which lane.
-        lane: LaneId,
-        /// Name of the new request.
-        request: RequestId,
-        /// Which bytes; never empty.
-        range: ByteRange,
-    },
-    /// Drop the connection (HTTP/1.1 cannot take a request back); answer with `LaneLost`/`Closed`.
-    CloseLane {
-        /// Which lane.
-        lane: LaneId,
-    },
-}
-
-impl Action {
-    /// The lane it is about.
-    pub fn lane(&self) -> LaneId {
-        match *self {
-            Action::OpenLane { lane, .. } | Action::Request { lane, .. } | Action::CloseLane { lane } => lane,
-        }
-    }
-}

@@ -31,7 +31,7 @@ pub struct Plan {
     pub(crate) now: Time,
     /// When sources and their lanes are looked after again; at once after most events.
     pub(crate) tend_at: Option<Time>,
-    /// When idle lanes look again whether somebody needs help.
+    /// When idle lanes look again whether another one needs help.
     pub(crate) hedge_at: Time,
     /// Bytes that came and were there already.
     pub(crate) extra_bytes: u64,
@@ -80,7 +80,7 @@ impl Plan {
     pub fn handle(&mut self, now: Time, event: Event) {
         self.now = self.now.max(now);
         let now = self.now;
-        // What comes with every read must be cheap; all else may change who is used.
+        // What comes with every read must be cheap; all else may change which lanes are used.
         let is_frequent = matches!(
             event,
             Event::Received { .. } | Event::Released { .. } | Event::Blocked { .. } | Event::RoundTrip { .. }
@@ -181,7 +181,7 @@ impl Plan {
             self.progress_at = self.now;
         }
         if source.standing == Standing::Dead {
-            return; // Whatever it says now, its bytes are fetched from somebody else.
+            return; // Whatever it says now, its bytes are fetched from another one.
         }
         if self.work.has_exclusions() {
             for allowed in self.work.all_allowed(source_id, arrived).iter() {
@@ -276,7 +276,7 @@ impl Plan {
 
     // --- Actions ---------------------------------------------------------------------------------
 
-    /// What to do next, until there is nothing more to do for now.
+    /// The next action, until there is nothing more to do for now.
     pub fn poll(&mut self, now: Time) -> Option<Action> {
         self.now = self.now.max(now);
         if self.actions.is_empty() && !self.is_complete() {
@@ -342,7 +342,7 @@ impl Plan {
         self.disown(lane_id);
     }
 
-    // --- Who owes what ---------------------------------------------------------------------------
+    // --- Bytes that are owed --------------------------------------------------------------------
 
     /// Frees those missing bytes of `range` that no request owes.
     pub(crate) fn free_up(&mut self, range: ByteRange) {
@@ -364,7 +364,7 @@ impl Plan {
         rests.into_iter().for_each(|rest| self.free_up(rest));
     }
 
-    /// A suspect lane came back: what nobody took from it meanwhile it owes again.
+    /// A suspect lane came back: what no other took from it meanwhile it owes again.
     fn reclaim(&mut self, lane_id: LaneId) {
         let Some(lane) = self.lanes.get_mut(&lane_id) else { return };
         for request in &mut lane.requests {

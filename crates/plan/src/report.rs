@@ -9,7 +9,7 @@ use crate::lane::{Lane, LaneState};
 use crate::plan::Plan;
 use crate::source::Standing;
 
-/// Whether the copy goes on.
+/// The state of the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// There is hope: call [`Plan::poll`] and wait.
@@ -33,7 +33,7 @@ pub enum Stuck {
     Busy,
 }
 
-/// What a source is doing.
+/// The state of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceState {
     /// Kept for the case that another source is lost.
@@ -61,9 +61,9 @@ pub enum SourceState {
 /// One source, as far as the plan knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceReport {
-    /// What it is doing.
+    /// Its state.
     pub state: SourceState,
-    /// It ignores ranges, and so is used only when nobody else is left.
+    /// It ignores ranges, and so is used only when no other one is left.
     pub is_sequential: bool,
     /// Lanes that are open or being opened.
     pub lanes: usize,
@@ -80,12 +80,12 @@ pub struct SourceReport {
 }
 
 impl Plan {
-    /// Whether the size is known and every byte is there.
+    /// True if the size is known and every byte is there.
     pub fn is_complete(&self) -> bool {
         self.missing_bytes() == Some(0)
     }
 
-    /// Whether the rest can still be had.
+    /// The state of the copy: done, going on, or stuck for a reason.
     pub fn outcome(&self, now: Time) -> Outcome {
         if self.is_complete() {
             return Outcome::Complete;
@@ -99,7 +99,7 @@ impl Plan {
             return Outcome::Stuck(Stuck::Refused);
         }
         let patience_end = self.progress_at + self.settings.patience;
-        // An open lane may still deliver: who is busy wants no new ones.
+        // An open lane may still deliver: a busy source wants no new ones.
         let all_come_too_late = self.lanes.values().all(|lane| lane.state == LaneState::Closing)
             && alive.iter().all(
                 |&id| matches!(self.source(id).standing, Standing::Busy { until } if until > patience_end),
@@ -112,7 +112,7 @@ impl Plan {
         Outcome::Stuck(if are_busy { Stuck::Busy } else { Stuck::Timeout })
     }
 
-    /// Whether the rest cannot be had; [`outcome`](Plan::outcome) tells why.
+    /// True if the rest cannot be had; [`outcome`](Plan::outcome) tells why.
     pub fn is_stuck(&self, now: Time) -> bool {
         matches!(self.outcome(now), Outcome::Stuck(_))
     }
@@ -127,7 +127,7 @@ impl Plan {
         self.work.missing_bytes()
     }
 
-    /// Bytes that came and were there already: hedges that lost, and answers nobody waited for any more.
+    /// Bytes that came and were there already: hedges that lost, and answers that were no longer waited for.
     pub fn extra_bytes(&self) -> u64 {
         self.extra_bytes
     }
@@ -138,13 +138,13 @@ impl Plan {
         usable.filter_map(|lane| lane.rate_bytes_per_s(self.now)).sum()
     }
 
-    /// How many entries the plan's state has: its memory, which is bounded by lanes and fragments.
+    /// Number of entries in the plan's state: its memory, which is bounded by lanes and fragments.
     pub fn state_entries(&self) -> usize {
         let requests: usize = self.lanes.values().map(|lane| lane.requests.len()).sum();
         self.work.fragments() + self.lanes.len() + requests + self.actions.len()
     }
 
-    /// What a source is doing; `None` for one of another plan.
+    /// The state of a source; `None` for one of another plan.
     pub fn source_state(&self, id: SourceId) -> Option<SourceState> {
         let mut lanes =
             self.lanes.values().filter(|lane| lane.source == id && lane.state != LaneState::Closing);
@@ -159,7 +159,7 @@ impl Plan {
         })
     }
 
-    /// What is known about a source; `None` for one of another plan.
+    /// The facts known about a source; `None` for one of another plan.
     pub fn source_report(&self, id: SourceId) -> Option<SourceReport> {
         let source = self.sources.get(id.0 as usize)?;
         let lanes: Vec<&Lane> = self

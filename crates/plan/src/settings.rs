@@ -1,8 +1,8 @@
-//! What a user or an engine may turn, and the constants that nobody needs to.
+//! Settings for a user or an engine, and the constants that need no turning.
 
 use std::time::Duration;
 
-/// How a [`Plan`](crate::Plan) behaves. The defaults suit files from kilobytes to terabytes over
+/// Settings of a [`Plan`](crate::Plan). The defaults suit files from kilobytes to terabytes over
 /// paths from 0.1 to 300 ms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -39,7 +39,7 @@ pub struct Settings {
     /// source that ignores ranges is one request to the end: it comes in order, and the engine stops
     /// reading it when the target is full.
     pub window_bytes: Option<u64>,
-    /// How long the plan hopes when no source delivers a byte; then it is stuck.
+    /// Time for which the plan hopes when no source delivers a byte; then it is stuck.
     pub patience: Duration,
 }
 
@@ -119,23 +119,23 @@ pub(crate) const LATE_S: f64 = 0.3;
 pub(crate) const LATE_ROUND_TRIPS: f64 = 3.0;
 /// First time in probation; each next one is twice as long.
 pub(crate) const PROBATION: Duration = Duration::from_secs(5);
-/// First time in probation when nobody else delivers; each next one is twice as long, up to [`PROBATION`].
+/// First time in probation when no other source delivers; each next one is twice as long, up to [`PROBATION`].
 pub(crate) const PROBATION_ALONE: Duration = Duration::from_secs(1);
 /// Failed probations after which a source is dead.
 pub(crate) const PROBATIONS_MAX: u32 = 3;
-/// How long a busy server is left alone that did not say; doubles each time.
+/// Time for which a busy server is left alone that did not say; doubles each time.
 pub(crate) const BUSY: Duration = Duration::from_secs(1);
 
 /// A server that ends a connection which was idle for this long does what servers do.
 pub(crate) const IDLE: Duration = Duration::from_secs(1);
 
-/// How long a connection that is there already is waited for before others are asked for what it could bring.
+/// Time for which a connection that is there already is waited for before others are asked for what it could bring.
 pub(crate) const WARM_MAX: Duration = Duration::from_millis(20);
 
 /// An idle lane takes over the end of a request if it ends in less than this part of the time.
 pub(crate) const HEDGE_GAIN: f64 = 0.8;
-/// A lane that runs dry within a round trip helps as one that is idle, but not earlier than this: who will be late is
-/// known better later.
+/// A lane that runs dry within a round trip helps as one that is idle, but not earlier than this: which lane
+/// will be late is known better later.
 pub(crate) const DRY_MAX: Duration = Duration::from_millis(30);
 /// Seconds and [`RECONNECT_ROUND_TRIPS`] that a new connection takes until it delivers: what both ends compute for it.
 pub(crate) const RECONNECT_S: f64 = 0.05;
@@ -143,7 +143,7 @@ pub(crate) const RECONNECT_S: f64 = 0.05;
 pub(crate) const RECONNECT_ROUND_TRIPS: f64 = 3.0;
 /// Seconds a hedge must save at least.
 pub(crate) const HEDGE_SAVING_S: f64 = 0.005;
-/// How often idle lanes look whether somebody needs help.
+/// Interval at which idle lanes look whether another one needs help.
 pub(crate) const HEDGE_INTERVAL: Duration = Duration::from_millis(10);
 /// Part of the object that may be received twice.
 pub(crate) const EXTRA_SHARE: f64 = 0.02;

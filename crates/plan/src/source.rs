@@ -9,7 +9,7 @@ use crate::arrivals::Arrivals;
 use crate::settings::{BUSY, PROBATION, PROBATION_ALONE, PROBATIONS_MAX};
 use crate::streams::Streams;
 
-/// Whether a source may be used.
+/// The standing of a source: in use or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// Not needed yet.
@@ -41,7 +41,7 @@ pub(crate) struct Source {
     pub(crate) streams: Streams,
     pub(crate) arrivals: Arrivals,
     pub(crate) round_trip: Option<Duration>,
-    /// What the last lane that was lost did, in bytes per second.
+    /// The rate of the lane that was lost last, in bytes per second.
     pub(crate) rate_prior: Option<f64>,
     pub(crate) received_bytes: u64,
     pub(crate) fresh_bytes: u64,

@@ -1,6 +1,6 @@
 //! How many lanes a source deserves.
 //!
-//! More lanes to one source help in two ways, and cost whoever shares the path with them.
+//! More lanes to one source help in two ways, and cost the other users of the path.
 //!
 //! **At the start** of a long path. A connection's window begins with ten packets and doubles each round trip; k
 //! connections begin with ten each, so that log2(k) round trips are saved. This is decided as soon as the round trip is
@@ -64,18 +64,18 @@ fn lanes_for(rate_bytes_per_s: f64, bytes_per_loss: f64, round_trip: Duration) -
     (rate_bytes_per_s * round_trip_s / (window * SEGMENT_BYTES)).ceil() as usize
 }
 
-/// Whether a processor holds a source back and not its path.
+/// True if a processor holds a source back and not its path.
 pub(crate) fn is_near(round_trip: Duration, rate_bytes_per_s: f64) -> bool {
     round_trip <= NEAR_ROUND_TRIP && rate_bytes_per_s >= NEAR_RATE_BYTES_PER_S
 }
 
-/// What was seen of a source's rate, and what follows for its lanes.
+/// Observations of a source's rate, and what follows for its lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     epoch: Option<Epoch>,
-    /// What the epoch before did, in bytes per second.
+    /// The rate of the epoch before, in bytes per second.
     rate_before: Option<f64>,
-    /// What the source did when its path was full.
+    /// The rate of the source when its path was full.
     full_rate: Option<f64>,
     /// Epochs since it last did about that.
     dips: u32,
@@ -94,7 +94,7 @@ pub(crate) struct Streams {
 struct Epoch {
     since: Time,
     bytes: u64,
-    /// What all sources had sent when it began.
+    /// Bytes that all sources had sent when it began.
     total_bytes: u64,
     blocked: Duration,
     /// Round trips under load, and how many.
@@ -118,7 +118,7 @@ pub(crate) struct Seen {
     /// Of the empty path.
     pub(crate) round_trip: Duration,
     pub(crate) lanes: usize,
-    /// As many as there may be.
+    /// The most that there may be.
     pub(crate) lanes_max: usize,
     /// Bytes received from all sources since the beginning.
     pub(crate) total_bytes: u64,
@@ -128,14 +128,14 @@ pub(crate) struct Seen {
 pub(crate) struct Lossy {
     /// Lanes on which one was lost in the last round trips.
     pub(crate) lanes: usize,
-    /// What came from it in all.
+    /// Bytes that came from it in all.
     pub(crate) received_bytes: u64,
-    /// What it did in the last four round trips, and at best in two of the last ten.
+    /// Its rate in the last four round trips, and at best in two of the last ten.
     pub(crate) lately_bytes_per_s: f64,
     pub(crate) best_bytes_per_s: f64,
 }
 
-/// What [`Streams::judge`] found.
+/// The findings of [`Streams::judge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Stay,
@@ -174,7 +174,7 @@ impl Streams {
         self.lost_at.map(|lost_at| lost_at + round_trip.unwrap_or_default())
     }
 
-    /// How many more lanes there should be because of losses.
+    /// Number of lanes that there should be in addition because of losses.
     pub(crate) fn spread(&mut self, seen: &Seen, lossy: &Lossy) -> usize {
         let is_full = self.full_rate.is_some_and(|full| lossy.lately_bytes_per_s >= full * FULL_RATE_SHARE);
         // Of one lane it cannot be told.
@@ -207,7 +207,7 @@ impl Streams {
         self.epoch.as_ref().map(|epoch| epoch.since + length)
     }
 
-    /// Whether an epoch has ended: from then on what was seen decides.
+    /// True if an epoch has ended: from then on what was seen decides.
     pub(crate) fn has_judged(&self) -> bool {
         self.has_judged
     }
@@ -225,7 +225,7 @@ impl Streams {
         self.epoch = Some(Epoch { since: now, bytes: 0, total_bytes, blocked, loaded, loads: 0 });
     }
 
-    /// What the epoch that ends now says.
+    /// The finding of the epoch that ends now.
     pub(crate) fn judge(&mut self, seen: &Seen) -> Verdict {
         let Some(epoch) = self.epoch.take() else { return Verdict::Stay };
         self.restart(seen.now, seen.total_bytes);
@@ -266,7 +266,7 @@ impl Streams {
         Verdict::Add(lanes)
     }
 
-    /// Whether the path carries what it can.
+    /// True if the path carries what it can.
     fn is_full(&mut self, rate: f64, epoch: &Epoch, round_trip: Duration) -> bool {
         let loaded = epoch.loaded.checked_div(epoch.loads).unwrap_or_default();
         if waits(round_trip, loaded) {
@@ -279,7 +279,7 @@ impl Streams {
     }
 }
 
-/// Whether data that takes `loaded` waits in queues on its way.
+/// True if data that takes `loaded` waits in queues on its way.
 fn waits(round_trip: Duration, loaded: Duration) -> bool {
     loaded.saturating_sub(round_trip) >= QUEUE.max(round_trip.mul_f64(QUEUE_SHARE))
 }

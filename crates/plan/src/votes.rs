@@ -11,9 +11,9 @@
 //! the bytes), *against* them (something differs), or neither (they state no checksum). The bytes are right when more
 //! replicas are for them than against them, and the others that may still speak could not change that. Sizes are counted in
 //! the same way, with the size of a replica that states no checksum as a vote as well. Without a majority nothing is
-//! right, and with nobody for or against them the bytes are *unverified*.
+//! right, and with no replica for or against them the bytes are *unverified*.
 //!
-//! # Whose word is waited for
+//! # The word that is waited for
 //!
 //! How fast a replica answers says nothing about whether it is right, so the fastest must not decide. A word is waited for
 //! until it could change nothing, or until the replica cannot or will not say it: it refuses connections, is dead, was asked
@@ -25,7 +25,7 @@
 //! - one that has answered something and owes its checksum may be reading the file for it. It has all of the patience, and the
 //!   time that a slow disk takes, counted from when every byte was there.
 //!
-//! What this does not know: which bytes came from whom, and whose are fetched again. The engine asks for the
+//! What this does not know: the senders of bytes, and those whose bytes are fetched again. The engine asks for the
 //! [verdict](Votes::verdict) about bytes that it has, and when they are wrong tries others.
 
 #[cfg(test)]

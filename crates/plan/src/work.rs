@@ -1,4 +1,4 @@
-//! What is to be fetched: the bytes that are done, the bytes nobody was asked for, and who may not
+//! The bytes to be fetched: those that are done, those that no lane was asked for, and the sources that may not
 //! deliver which.
 //!
 //! Every byte of the object is in exactly one of three places: in `done`, in `free`, or *owed* by a
@@ -73,7 +73,7 @@ impl Work {
         self.done.missing(self.cut(range)).into_iter().collect()
     }
 
-    /// Whether all of `range` is done.
+    /// True if all of `range` is done.
     pub(crate) fn is_done(&self, range: ByteRange) -> bool {
         self.done.contains(self.cut(range))
     }
@@ -90,7 +90,7 @@ impl Work {
         self.free.remove(range);
     }
 
-    /// Whether nobody owes any of the missing bytes of `range`.
+    /// True if no lane owes any of the missing bytes of `range`.
     pub(crate) fn is_free(&self, range: ByteRange) -> bool {
         self.missing(range).iter().all(|part| self.free.contains(part))
     }
@@ -112,12 +112,12 @@ impl Work {
         self.all_allowed(source, range).first()
     }
 
-    /// Whether some bytes may not come from some sources.
+    /// True if some bytes may not come from some sources.
     pub(crate) fn has_exclusions(&self) -> bool {
         !self.exclusions.is_empty()
     }
 
-    /// Whether there are free bytes that some source `in_use` may not deliver.
+    /// True if there are free bytes that some source `in_use` may not deliver.
     pub(crate) fn is_restricted(&self, in_use: impl Fn(SourceId) -> bool) -> bool {
         self.exclusions.iter().any(|exclusion| {
             exclusion.sources.iter().any(|&source| in_use(source))
@@ -125,7 +125,7 @@ impl Work {
         })
     }
 
-    /// Whether `source` may deliver all of `range`.
+    /// True if `source` may deliver all of `range`.
     pub(crate) fn may_deliver(&self, source: SourceId, range: ByteRange) -> bool {
         self.excluded_for(source).all(|excluded| excluded.intersection(range).is_empty())
     }
@@ -163,12 +163,12 @@ impl Work {
         allowed
     }
 
-    /// Whether some missing byte is refused to every one of `sources`.
+    /// True if some missing byte is refused to every one of `sources`.
     pub(crate) fn is_refused_to_all(&self, sources: &[SourceId]) -> bool {
         let object = ByteRange::new(0, self.size_bytes.unwrap_or(u64::MAX));
         self.exclusions.iter().flat_map(|exclusion| exclusion.ranges.iter()).any(|range| {
             self.missing(range.intersection(object)).iter().any(|part| {
-                // What nobody may deliver is what is left after taking out what each one may.
+                // The bytes that no source may deliver are those left after taking out what each one may.
                 let mut refused = RangeSet::from_iter([part]);
                 for &source in sources {
                     for allowed in self.all_allowed(source, part).iter() {
@@ -192,7 +192,7 @@ impl Work {
         }
     }
 
-    /// Whether any byte is free, inside the window or not.
+    /// True if any byte is free, inside the window or not.
     pub(crate) fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
@@ -213,7 +213,7 @@ impl Work {
         (first < self.size_bytes.unwrap_or(u64::MAX)).then_some(first)
     }
 
-    /// Whether nothing can be fetched until the target takes more.
+    /// True if nothing can be fetched until the target takes more.
     pub(crate) fn waits_for_target(&self) -> bool {
         self.lowest_missing().is_some_and(|lowest| lowest >= self.window_end())
     }
@@ -223,7 +223,7 @@ impl Work {
         self.size_bytes.map(|size| size - self.done.len())
     }
 
-    /// How many ranges the state is made of: its memory.
+    /// Number of ranges that the state is made of: its memory.
     pub(crate) fn fragments(&self) -> usize {
         let excluded: usize = self.exclusions.iter().map(|exclusion| exclusion.ranges.range_count()).sum();
         self.done.range_count() + self.free.range_count() + excluded

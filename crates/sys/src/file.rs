@@ -11,7 +11,7 @@ use rustix::io::{Errno, ReadWriteFlags, pread, preadv2};
 const TMPFS_MAGIC: i128 = 0x0102_1994;
 const RAMFS_MAGIC: i128 = 0x8584_58f6;
 
-/// How to read the files of one file system without waiting for a device. Decided once for each file
+/// A way to read the files of one file system without waiting for a device. Decided once for each file
 /// system, not at every read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheProbe {
@@ -33,7 +33,7 @@ impl CacheProbe {
 
     /// Reads at `offset` only what is in the page cache already.
     ///
-    /// `None`: the read would wait for the device, or nobody can tell: network file systems and FUSE do
+    /// `None`: the read would wait for the device, or that cannot be told: network file systems and FUSE do
     /// not know the flag, and a plain read of theirs may wait for ever.
     pub fn read_at(self, file: &File, buf: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         if self == CacheProbe::Device {
@@ -68,8 +68,8 @@ impl CacheProbe {
     }
 }
 
-/// Whether a descriptor is of a file system of this machine alone, whose names nobody else changes: to look again at a name
-/// that was found a moment ago takes the kernel's memory and no device. What cannot be told is none.
+/// True if a descriptor is of a file system of this machine alone, whose names no other one changes: to look again at
+/// a name that was found a moment ago takes the kernel's memory and no device. What cannot be told is none.
 pub fn has_local_names(descriptor: impl AsFd) -> bool {
     // ext2 to ext4, XFS, Btrfs, F2FS, ZFS.
     const DISKS: [i128; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x2fc1_2fc1];

@@ -9,7 +9,7 @@ use rustix::thread::UnshareFlags;
 /// Namespaces that a thread can have for its own (namespaces(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Namespaces {
-    /// Of users: in it, whoever made it is root. Only for a process with a single thread.
+    /// Of users: in it, the process that made it is root. Only for a process with a single thread.
     User,
     /// Of mounts. The calling thread's working directory becomes its own too.
     Mount,

@@ -19,7 +19,7 @@ pub fn cpu_time() -> Duration {
     of(usage.ru_utime) + of(usage.ru_stime)
 }
 
-/// Gives memory that the allocator keeps and nobody uses back to the kernel; may take milliseconds. With allocators
+/// Gives memory that the allocator keeps unused back to the kernel; may take milliseconds. With allocators
 /// other than glibc's it does nothing.
 pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]

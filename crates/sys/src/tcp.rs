@@ -23,7 +23,7 @@ pub struct TcpInfo {
 /// `tcpi_min_rtt` lies behind the fields that the C library's structure has: its offset in the kernel's
 /// `struct tcp_info` (linux/tcp.h; the structure only ever grows at its end).
 const MIN_RTT_OFFSET: usize = 148;
-/// As [`MIN_RTT_OFFSET`], of `tcpi_rcv_ooopack`.
+/// Like [`MIN_RTT_OFFSET`], of `tcpi_rcv_ooopack`.
 const OUT_OF_ORDER_OFFSET: usize = 224;
 const INFO_BYTES: usize = 232;
 
@@ -74,8 +74,8 @@ pub fn unacknowledged_bytes(socket: &impl AsFd) -> io::Result<usize> {
     }
 }
 
-/// Has whoever waits for `socket` woken only when `bytes` are there (`SO_RCVLOWAT`), or when it has ended or is full. If
-/// as many are there already, they are woken now.
+/// Has a task that waits for `socket` woken only when `bytes` are there (`SO_RCVLOWAT`), or when it has ended or is
+/// full. If as many are there already, they are woken now.
 pub fn set_receive_mark(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).map_err(io::Error::other)?;
     // SAFETY: `value` is readable for its size.

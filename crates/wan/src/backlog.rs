@@ -17,7 +17,7 @@ pub(crate) struct Backlog {
     /// Those that hold packets, the oldest first; the last is being filled.
     blocks: VecDeque<Box<[u8]>>,
     spare: Vec<Box<[u8]>>,
-    /// How many blocks came before the first of `blocks`.
+    /// Number of blocks that came before the first of `blocks`.
     blocks_before: u64,
     /// Bytes of the last block that are used.
     filled: usize,

@@ -39,7 +39,7 @@
 //!
 //! A run is void if the emulator says that it lost packets on its own account (see [`State::void`]), above all
 //! if a TUN device dropped some before it could read them. Then, and if something fails (this kernel has no
-//! BBR, nobody connects), the row says why in place of its figure, and has not passed. Seeds are fixed, so that
+//! BBR, no connection), the row says why in place of its figure, and has not passed. Seeds are fixed, so that
 //! a loss which is out of its interval is not the one in a hundred that has to be.
 //!
 //! Read first: `plan.rs`, the table of what is measured; `experiment.rs` does it; `traffic.rs` sends and
@@ -58,7 +58,7 @@ use serde::Serialize;
 use crate::isolation::Privilege;
 use plan::Experiment;
 
-/// What to measure.
+/// The measurements to make.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// A few rows only.
@@ -70,11 +70,11 @@ pub struct Settings {
 /// A figure, and whether it is within its limit.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// The name of the figure.
     pub name: String,
     /// The figure, in `unit`; not a number (`null` in JSON) if there is none.
     pub measured: f64,
-    /// What `measured`, `least` and `most` are in; empty for numbers of things.
+    /// The unit of `measured`, `least` and `most`; empty for numbers of things.
     pub unit: &'static str,
     /// The figure is to be at least this.
     pub least: Option<f64>,
@@ -84,9 +84,9 @@ pub struct Row {
     pub measured_text: String,
     /// The limit with its unit.
     pub limit_text: String,
-    /// What else was seen; may be empty.
+    /// Further observations; may be empty.
     pub detail: String,
-    /// Whether the figure is within the limit. Never if there is none.
+    /// True if the figure is within the limit. Never if there is none.
     pub passed: bool,
 }
 
@@ -128,7 +128,7 @@ pub fn run(settings: &Settings, tell: &mut dyn FnMut(&Row)) -> Result<()> {
 }
 
 impl Row {
-    /// Whether it failed where a busy machine is no excuse: nothing of this may happen, not even once.
+    /// True if it failed where a busy machine is no excuse: nothing of this may happen, not even once.
     fn is_never_excused(&self) -> bool {
         !self.passed && self.measured.is_finite() && self.most == Some(0.0)
     }

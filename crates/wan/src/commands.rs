@@ -5,7 +5,7 @@
 //!
 //! 1. In every node's namespace the settings ([`NodeCommands::sysctls`]): a device takes over `default` when
 //!    it is made.
-//! 2. The devices: TUN devices are made by whoever forwards between them, veth pairs by [`veth_batch`].
+//! 2. The devices: TUN devices are made by the forwarder between them, veth pairs by [`veth_batch`].
 //! 3. In every node's namespace [`NodeCommands::ip_batch`] through `ip -batch -`, iproute2 6.1 or later. Both
 //!    families are in one batch: a line cannot begin with `-6`, and need not, because `ip` tells the family
 //!    from the address.
@@ -14,13 +14,13 @@
 //!
 //! # Links
 //!
-//! Routes name a device and no gateway: at the other end is one node, and whoever it is, the packet is meant
+//! Routes name a device and no gateway: at the other end is one node, and the packet is meant
 //! for it or passed on by it. A TUN device has no addresses that would have to be found out. A veth device
 //! has; with ARP off (`IFF_NOARP`) the kernel takes every neighbour's to be the device's own, for IPv4 and
 //! IPv6 (`arp_constructor`, `ndisc_constructor`), so both ends of a pair get the same.
 //!
-//! Nothing may be on a link that nobody sent, or it would shift the lot by which packets are lost: so there
-//! are no link-local addresses (`addrgenmode none`: nobody looks for routers or for duplicates) and no
+//! Nothing may be on a link that no site sent, or it would shift the lot by which packets are lost: so there
+//! are no link-local addresses (`addrgenmode none`: routers and duplicates are not looked for) and no
 //! multicast groups (a router would report that it listens to all-routers).
 //!
 //! # Congestion control
@@ -48,7 +48,7 @@ pub(crate) const ETHERNET_BYTES: u64 = 14;
 /// IP bytes of an acknowledgement: IPv4, TCP, timestamps.
 const ACKNOWLEDGEMENT_BYTES: u64 = 52;
 
-/// What makes the devices of links.
+/// Commands that make the devices of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackEnd {
     /// TUN devices with a forwarder in user space between them.
@@ -57,7 +57,7 @@ pub enum BackEnd {
     Netem,
 }
 
-/// What is to be done in the namespace of one node, in the order of the fields.
+/// Commands for the namespace of one node, in the order of the fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeCommands {
     /// Files below `/proc/sys/net` and what is written to them.

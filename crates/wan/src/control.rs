@@ -18,10 +18,10 @@ use crate::place::Place;
 use crate::scenario::Change;
 use crate::state::State;
 
-/// How long either side waits for the other.
+/// Time for which either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long one who connected may say nothing, or not listen: the timetable waits meanwhile.
+/// Time for which a connected client may say nothing, or not listen: the timetable waits meanwhile.
 const HESITATION_MAX: Duration = Duration::from_millis(500);
 
 /// Longest answer: what `show` says of a thousand links.
@@ -33,7 +33,7 @@ const REQUEST_BYTES_MAX: usize = 64 * 1024;
 /// Namespaces of one node: of users if there is one, mounts, network, host name.
 const DESCRIPTORS_MAX: usize = 4;
 
-/// What a command asks.
+/// The question of a command.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Request {
@@ -44,7 +44,7 @@ pub(crate) enum Request {
         link: String,
         /// The node whose sending changes; both directions without.
         from: Option<String>,
-        /// Whether the scenario's figures come back before the change.
+        /// True if the scenario's figures come back before the change.
         restore: bool,
         change: Change,
     },
@@ -56,7 +56,7 @@ pub(crate) enum Request {
     Down,
 }
 
-/// What it is told.
+/// The answer to it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {

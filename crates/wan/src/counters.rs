@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Longer times count as a minute.
 const TIME_NS_MAX: u64 = 60_000_000_000;
 
-/// What happened to packets, from the beginning. Packets are what travels on a wire: a super-packet of 40 segments
+/// The fate of packets, from the beginning. Packets are what travels on a wire: a super-packet of 40 segments
 /// counts as 40.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
@@ -47,7 +47,7 @@ impl Times {
     }
 }
 
-/// What happened to the packets of one direction of a link so far.
+/// The fate of the packets of one direction of a link so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// Packets that were sent and were not lost.
@@ -68,19 +68,19 @@ pub struct Counters {
     pub device_dropped_packets: u64,
     /// The sending device could not be read any more, or is gone: then the run is void.
     pub has_failed: bool,
-    /// What was read in one piece: packets and super-packets.
+    /// Packets and super-packets: those that were read in one piece.
     pub reads: u64,
     /// Super-packets that had to be cut, because some of their segments were dropped or lost.
     pub cuts: u64,
     /// Bytes on the wire that wait to be sent now.
     pub queued_bytes: u64,
-    /// How long packets waited to be sent: median.
+    /// Time that packets waited to be sent: median.
     pub waited_p50_s: f64,
-    /// How long packets waited to be sent: 99 %.
+    /// Time that packets waited to be sent: 99 %.
     pub waited_p99_s: f64,
-    /// How much later than it should have been a packet was delivered: median.
+    /// Delay of delivery beyond the moment at which it should have been: median.
     pub lateness_p50_s: f64,
-    /// How much later than it should have been a packet was delivered: 99 %.
+    /// Delay of delivery beyond the moment at which it should have been: 99 %.
     pub lateness_p99_s: f64,
 }
 

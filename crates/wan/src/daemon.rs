@@ -21,8 +21,8 @@ use crate::place::{Claim, Place, Remains, kill_inside};
 use crate::scenario::Scenario;
 use crate::state::State;
 
-/// How often the process looks whether it can still be reached: its directory may be removed, by a logout or by
-/// whoever empties /tmp.
+/// Interval at which the process looks if it can still be reached: its directory may be removed, by a logout or by
+/// a program that empties /tmp.
 const LOOKING_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Version of the file that is read after a crash.
@@ -31,7 +31,7 @@ const REMAINS_VERSION: u32 = 1;
 /// Brings a network up, says so, and keeps it until it is told to take it down, or gets SIGTERM, SIGINT or
 /// SIGHUP. To be called while the process has a single thread.
 ///
-/// Fails with `Precondition` if a network of this name is up. If `ready` fails, nobody waits for the network
+/// Fails with `Precondition` if a network of this name is up. If `ready` fails, there is no wait for the network
 /// any more, and it is taken down. Whatever happens, nothing is left but what the command line made.
 pub fn keep_up(
     scenario: Scenario,
@@ -146,7 +146,7 @@ impl Daemon<'_> {
             if let Ok((stream, _)) = self.listener.accept() {
                 let request = match read_request(&stream) {
                     Ok(request) => request,
-                    // Whoever asks and goes away, or asks nonsense, is no reason to take anything down.
+                    // A client that asks and goes away, or asks nonsense, is no reason to take anything down.
                     Err(cause) => {
                         let error = Error::new(ErrorKind::Usage, format!("not understood: {cause}"));
                         let _ = send(&stream, &Answer::failed(&error), &[]);
@@ -154,7 +154,7 @@ impl Daemon<'_> {
                     }
                 };
                 let is_last = matches!(request, Request::Down);
-                // Answered at once: what runs inside is ended after `run`, and who asked waits for the claim.
+                // Answered at once: what runs inside is ended after `run`, and the client waits for the claim.
                 let _ = self.answer(&stream, request);
                 if is_last {
                     return Ok(());
@@ -173,7 +173,7 @@ impl Daemon<'_> {
             }
             self.timetable.next += 1;
             if let Err(error) = self.emulation.change(event.link, event.from, &event.change) {
-                // To the log: nobody waits for this.
+                // To the log: this is not waited for.
                 say(&format!("event at {} s: {error}", event.at.as_secs_f64()));
             }
         }

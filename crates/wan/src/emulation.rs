@@ -91,7 +91,7 @@ impl Emulation {
             namespace.batch("ip", &node.ip_batch).map_err(|error| no_congestion_control(error, name))?;
         }
         emulation.congestion_controls = emulation.verified_congestion_controls()?;
-        // Not before: the packets of asking belong to nobody's experiment, and nothing counts them yet.
+        // Not before: the packets of asking belong to no experiment, and nothing counts them yet.
         for (namespace, node) in emulation.namespaces.iter().zip(&configuration) {
             namespace.batch("tc", &node.tc_batch).map_err(no_netem)?;
         }
@@ -101,12 +101,12 @@ impl Emulation {
         Ok(emulation)
     }
 
-    /// What was asked for.
+    /// The figures that were asked for.
     pub fn scenario(&self) -> &Scenario {
         &self.scenario
     }
 
-    /// What follows from it.
+    /// The figures that follow from them.
     pub fn network(&self) -> &Network {
         &self.network
     }
@@ -117,7 +117,7 @@ impl Emulation {
         site: &str,
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>> {
-        // A thread inherits the namespaces of who starts it.
+        // A thread inherits the namespaces of the one that starts it.
         self.namespace(site)?.run(move || std::thread::spawn(job))
     }
 
@@ -179,7 +179,7 @@ impl Emulation {
         (0..self.namespaces.len()).map(of).collect()
     }
 
-    /// What connections from each node really get, which is not always what was asked for.
+    /// The congestion control that connections from each node really get, which is not always what was asked for.
     fn verified_congestion_controls(&self) -> Result<Vec<String>> {
         let nodes = self.network.nodes();
         let found = |node: usize| -> Result<String> {
@@ -207,7 +207,7 @@ impl Emulation {
     }
 
     fn forward(&mut self, devices: Vec<[Tun; 2]>) -> Result<()> {
-        // What the kernel has said by itself until now belongs to nobody's experiment.
+        // What the kernel has said by itself until now belongs to no experiment.
         let mut nothing = vec![0; PACKET_BYTES_MAX];
         for device in devices.iter().flatten() {
             while matches!(device.read(&mut nothing), Ok(Some(_))) {}
@@ -371,7 +371,7 @@ impl Emulation {
                 };
                 match sender.dropped_by_device(&device)? {
                     Some(packets) => counters.device_dropped_packets = packets,
-                    // Somebody at the site removed it.
+                    // A program at the site removed it.
                     None => counters.has_failed = true,
                 }
                 let direction = &self.directions[index][end];
@@ -454,7 +454,7 @@ impl Emulation {
     }
 }
 
-/// What bringing a network up would configure, as text: for each node its settings and what `ip` and `tc`
+/// Everything that bringing a network up would configure, as text: for each node its settings and what `ip` and `tc`
 /// would be told.
 pub fn configuration(scenario: &Scenario, back_end: BackEnd) -> Result<String> {
     let network = Network::of(scenario);
@@ -534,7 +534,7 @@ fn no_congestion_control(error: Error, name: &str) -> Error {
     lacking(error, "Unknown tcp congestion algorithm", &format!("congestion control {name}"), &hint)
 }
 
-/// What `ip` and `tc` pass on of the kernel's words, in ours, if these are in it.
+/// The kernel's words as `ip` and `tc` pass them on, in ours, if these are in it.
 fn lacking(error: Error, said: &str, what: &str, hint: &str) -> Error {
     match error.message().contains(said) {
         true => Error::new(ErrorKind::Unsupported, format!("this kernel has no {what}"))

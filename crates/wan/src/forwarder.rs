@@ -32,7 +32,7 @@ const TURN_PACKETS: usize = 64;
 const UNLIMITED_BITS_PER_S: u64 = 40_000_000_000;
 const UNLIMITED_BYTES: u64 = 256 * 1024 * 1024;
 
-/// How long a report is waited for: a thread that is there looks for orders between any two turns.
+/// Time for which a report is waited for: a thread that is there looks for orders between any two turns.
 const REPORT_MAX: Duration = Duration::from_secs(4);
 
 /// Between two attempts to wait when waiting fails.
@@ -55,7 +55,7 @@ pub(crate) struct FlowSpec {
     pub(crate) number: u64,
 }
 
-/// What a direction is told.
+/// An order for a direction.
 #[derive(Clone, Debug)]
 pub(crate) struct Figures {
     pub(crate) direction: Direction,
@@ -80,20 +80,20 @@ impl Figures {
     }
 }
 
-/// What a thread can be asked for while it forwards.
+/// A question for a thread while it forwards.
 enum Order {
     Set { flow: usize, figures: Box<Figures> },
     Count(Sender<Report>),
     Stop,
 }
 
-/// What a thread says of itself.
+/// The report of a thread.
 pub(crate) struct Report {
     /// In the order in which the flows were given.
     pub(crate) counters: Vec<Counters>,
     /// CPU time of the thread so far.
     pub(crate) cpu: Duration,
-    /// Whether it runs before ordinary threads.
+    /// True if it runs before ordinary threads.
     pub(crate) is_real_time: bool,
 }
 
@@ -123,7 +123,7 @@ impl Forwarder {
         self.order(Order::Set { flow, figures: Box::new(figures) })
     }
 
-    /// What was counted so far; `None` if the thread is gone.
+    /// The counters so far; `None` if the thread is gone.
     pub(crate) fn report(&self) -> Option<Report> {
         let (report, reported) = mpsc::channel();
         self.order(Order::Count(report));
@@ -197,7 +197,7 @@ impl Carrier {
                 Order::Count(to) => {
                     let counters = self.flows.iter().map(|flow| flow.counters(now_ns)).collect();
                     let cpu = schedule::thread_cpu_time();
-                    // Who asked may have given up.
+                    // The caller may have given up.
                     let _ = to.send(Report { counters, cpu, is_real_time: self.is_real_time });
                 }
             }
@@ -217,7 +217,7 @@ impl Carrier {
             tv_nsec: i64::from(until.subsec_nanos()),
         });
         let mut waiting = vec![PollFd::from_borrowed_fd(self.woken.as_fd(), PollFlags::IN)];
-        // Errors are reported of who asks for nothing, too: a device that failed is left out.
+        // Errors are reported without being asked for, too: a device that failed is left out.
         for flow in self.flows.iter().filter(|flow| !flow.has_failed) {
             waiting.push(PollFd::from_borrowed_fd(self.devices[flow.from].as_fd(), PollFlags::IN));
         }
@@ -309,7 +309,7 @@ impl Flow {
                 Err(_) => {
                     self.is_readable = false;
                     self.has_failed = true;
-                    // Nothing passes any more: whoever looks at the counters must know.
+                    // Nothing passes any more: a reader of the counters must know.
                     self.counts.has_failed = true;
                     return false;
                 }
@@ -384,7 +384,7 @@ impl Flow {
         Ok(true)
     }
 
-    /// What some segments are without framing, each with headers of its own.
+    /// Bytes of some segments without framing, each with headers of its own.
     fn ip_bytes(&self, burst: Burst, run: Range<u32>) -> u64 {
         let framing_bytes = u64::from(self.framing_bytes) * run.len() as u64;
         burst.bytes_of(run.end) - burst.bytes_of(run.start) - framing_bytes

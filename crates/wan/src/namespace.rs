@@ -27,11 +27,11 @@ pub(crate) struct Namespace {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What names the namespaces for other processes and for reading their counters.
+/// The names of the namespaces for other processes and for reading their counters.
 struct Handles {
     network: OwnedFd,
     host_name: OwnedFd,
-    /// Its `/proc/net/dev`, which stays that of this namespace whoever reads it.
+    /// Its `/proc/net/dev`, which stays that of this namespace for any reader.
     devices: Mutex<File>,
 }
 
@@ -81,7 +81,7 @@ impl Namespace {
             || Error::new(ErrorKind::Other, format!("the thread in the namespace of {} is gone", self.name));
         let (done, result) = mpsc::channel();
         let job = Box::new(move || {
-            // Whoever asked waits below.
+            // The caller waits below.
             let _ = done.send(job());
         });
         self.jobs.as_ref().ok_or_else(gone)?.send(job).map_err(|_| gone())?;

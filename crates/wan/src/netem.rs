@@ -6,7 +6,7 @@ use crate::commands::ETHERNET_BYTES;
 use crate::counters::Counters;
 use crate::namespace::Namespace;
 
-/// What the discipline of a link's device counted. Losses by lot, drops for want of room and packets that
+/// The counters of the discipline of a link's device. Losses by lot, drops for want of room and packets that
 /// vanished on a link that was down are one number there.
 pub(crate) fn counters(sender: &Namespace, device: &str) -> Result<Counters> {
     let text = sender.output("tc", &["-s", "-j", "qdisc", "show", "dev", device])?;
@@ -16,7 +16,7 @@ pub(crate) fn counters(sender: &Namespace, device: &str) -> Result<Counters> {
 fn parse(text: &str) -> Counters {
     let all: serde_json::Value = serde_json::from_str(text).unwrap_or_default();
     let of_netem = all.as_array().into_iter().flatten().find(|discipline| discipline["kind"] == "netem");
-    // Somebody at the site removed it, or the device.
+    // A program at the site removed it, or the device.
     let Some(of_netem) = of_netem else { return Counters { has_failed: true, ..Counters::default() } };
     let number = |name: &str| of_netem[name].as_u64().unwrap_or(0);
     let packets = number("packets");

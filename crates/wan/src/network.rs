@@ -54,7 +54,7 @@ pub struct Node {
     pub index: usize,
     /// Its host name.
     pub name: String,
-    /// What it is for.
+    /// Its role.
     pub kind: NodeKind,
     /// 198.18.0.(index + 1).
     pub ipv4: Ipv4Addr,
@@ -64,11 +64,11 @@ pub struct Node {
     pub devices: Vec<Device>,
     /// One for every other node, in their order.
     pub routes: Vec<Route>,
-    /// Whether it passes packets on that are for others.
+    /// True if it passes packets on that are for others.
     pub is_forwarding: bool,
 }
 
-/// What a node is for.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeKind {
     /// Commands run there.
@@ -88,7 +88,7 @@ pub struct Device {
     pub end: usize,
 }
 
-/// How a node reaches another one.
+/// The way from a node to another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Number of the node that is reached.
@@ -108,7 +108,7 @@ pub struct Step {
     pub end: usize,
 }
 
-/// What follows from the figures of all directions for one of them.
+/// Figures that follow from those of all directions for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Derived {
     /// Bytes on the wire that may wait; `None`: the rate is unlimited and nothing waits.

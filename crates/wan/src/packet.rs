@@ -9,7 +9,7 @@
 //! [cuts](Packet::cut) out a run of them.
 //!
 //! A run must be what the sender's kernel would have handed over, had it sent just those segments together:
-//! whoever segments it at last, kernel or card, must make of it the very packets that it would have made of
+//! the part that segments it at last, kernel or card, must make of it the very packets that it would have made of
 //! the whole. The rules are those by which the kernel itself segments, and are named where they are applied.
 //! Checksums of TCP and UDP are not computed: the field holds the sum of the pseudo-header
 //! (`CHECKSUM_PARTIAL`), of which only the length changes. The kernel behind the next TUN device takes it

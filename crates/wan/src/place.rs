@@ -16,17 +16,17 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use serde::{Deserialize, Serialize};
 
-/// How long a process that was told to end may take, and how often it is looked whether it did.
+/// Time that a process that was told to end may take, and the interval at which it is looked for.
 const ENDING_MAX: Duration = Duration::from_secs(20);
 const ENDING_STEP: Duration = Duration::from_millis(5);
 
-/// How long a claim is waited for that nobody answers for: whoever held it is dying, or only looks.
+/// Time for which a claim is waited for that no process answers for: its holder is dying, or only looks.
 const CLAIMING_MAX: Duration = Duration::from_secs(2);
 
-/// How long the process of a network has to end by itself before it is killed.
+/// Time for which the process of a network may end by itself before it is killed.
 const ASKED_MAX: Duration = Duration::from_secs(5);
 
-/// How long what runs at the sites has to end by itself.
+/// Time for which programs at the sites may end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// In the environment of everything that runs in an emulated network: which one.
@@ -39,7 +39,7 @@ pub struct Place {
     dir: PathBuf,
 }
 
-/// What is needed to clean up after a process that died.
+/// Everything needed to clean up after a process that died.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Remains {
     /// Version of this file.
@@ -63,7 +63,7 @@ impl Place {
             return Err(Error::new(ErrorKind::Usage, message).hint("letters, digits and hyphens, 32 at most"));
         }
         let user = geteuid().as_raw();
-        // The same for whoever asks: neither the working directory nor a job's own TMPDIR counts.
+        // The same for a client: neither the working directory nor a job's own TMPDIR counts.
         let base = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
             _ if user == 0 => PathBuf::from("/run"),
             Some(dir) if dir.is_absolute() => dir,
@@ -84,17 +84,17 @@ impl Place {
         self.dir.join("control")
     }
 
-    /// What `/etc/hosts` is inside.
+    /// The `/etc/hosts` of the inside.
     pub(crate) fn hosts(&self) -> PathBuf {
         self.dir.join("hosts")
     }
 
-    /// What `/etc/nsswitch.conf` is inside.
+    /// The `/etc/nsswitch.conf` of the inside.
     pub(crate) fn name_services(&self) -> PathBuf {
         self.dir.join("nsswitch.conf")
     }
 
-    /// What its process had to say.
+    /// The last words of its process.
     pub fn log(&self) -> PathBuf {
         self.dir.join("log")
     }
@@ -119,7 +119,7 @@ impl Place {
                     _ => {}
                 }
             }
-            // Who takes a network down removes the directories when they are empty.
+            // The command that takes a network down removes the directories when they are empty.
             if self.dir.is_dir() || asked_at.elapsed() > CLAIMING_MAX {
                 break;
             }
@@ -128,7 +128,7 @@ impl Place {
         if self.is_there()? { Ok(()) } else { Err(failed(io::ErrorKind::NotFound.into())) }
     }
 
-    /// Whether the directory is there; `Denied` if it is not this user's alone.
+    /// True if the directory is there; `Denied` if it is not this user's alone.
     pub(crate) fn is_there(&self) -> Result<bool> {
         for dir in self.dirs() {
             if !check(dir)? {
@@ -141,7 +141,7 @@ impl Place {
     /// Becomes the process that keeps the network of this name up; `Precondition` if there is one.
     pub(crate) fn claim(&self) -> Result<Claim> {
         let claim = self.wait_for_claim(CLAIMING_MAX)?;
-        // For who must end a process that does not answer.
+        // For a command that must end a process that does not answer.
         (&claim.0)
             .write_all(std::process::id().to_string().as_bytes())
             .map_err(|cause| Error::local_io("cannot write into the lock", &cause))?;
@@ -166,7 +166,7 @@ impl Place {
         }
     }
 
-    /// Whether the claim is still one: its file is where others look for it.
+    /// True if the claim is still one: its file is where others look for it.
     pub(crate) fn is_reachable(&self, claim: &Claim) -> bool {
         match (claim.0.metadata(), fs::metadata(self.lock())) {
             (Ok(own), Ok(found)) => (own.dev(), own.ino()) == (found.dev(), found.ino()),
@@ -174,12 +174,12 @@ impl Place {
         }
     }
 
-    /// Whether a process answers for the network.
+    /// True if a process answers for the network.
     pub fn answers(&self) -> bool {
         UnixStream::connect(self.socket()).is_ok()
     }
 
-    /// What there is to say when a network of this name is up.
+    /// The error when a network of this name is up.
     pub fn is_taken(&self) -> Error {
         Error::new(ErrorKind::Precondition, format!("the network {} is up already", self.name))
             .fault(Fault::Caller)
@@ -192,7 +192,7 @@ impl Place {
         loop {
             let file = match File::options().create(true).append(true).open(&path) {
                 Ok(file) => file,
-                // Whoever took a network down has removed the directory.
+                // The command that took a network down has removed the directory.
                 Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
                     self.create()?;
                     continue;
@@ -204,7 +204,7 @@ impl Place {
                 Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
                 Err(cause) => return Err(failed(cause.into())),
             }
-            // Whoever held it may have removed it between the two calls: then it locks nothing any more.
+            // Its holder may have removed it between the two calls: then it locks nothing any more.
             let locked = file.metadata().map_err(failed)?.ino();
             match fs::metadata(&path) {
                 Ok(found) if found.ino() == locked => return Ok(Some(Claim(file))),
@@ -213,9 +213,9 @@ impl Place {
         }
     }
 
-    /// Whether a process holds the claim.
+    /// True if a process holds the claim.
     pub fn is_up(&self) -> bool {
-        // Shared: those who look do not see each other.
+        // Shared: processes that look do not see each other.
         let Ok(file) = File::open(self.lock()) else { return false };
         flock(&file, FlockOperation::NonBlockingLockShared) == Err(rustix::io::Errno::WOULDBLOCK)
     }
@@ -244,7 +244,7 @@ impl Place {
         self.dir.join("remains.json")
     }
 
-    /// What was written down, if anything.
+    /// The text that was written down, if any.
     pub(crate) fn kept(&self) -> Option<Remains> {
         let text = fs::read(self.remains()).ok()?;
         serde_json::from_slice(&text).ok()
@@ -265,7 +265,7 @@ impl Place {
         Ok(ended)
     }
 
-    /// Whether something is there to be cleaned up, or a network is up.
+    /// True if something is there to be cleaned up, or a network is up.
     pub(crate) fn has_remains(&self) -> bool {
         self.remains().exists()
     }
@@ -282,7 +282,7 @@ impl Place {
         let holder = || number().and_then(Pid::from_raw);
         for (signal, patience) in [(Signal::TERM, ASKED_MAX), (Signal::KILL, ENDING_MAX)] {
             let asked_at = Instant::now();
-            // Between the claim and the number in it is a moment; who cleans up holds it without one.
+            // Between the claim and the number in it is a moment; a process that cleans up holds it without one.
             while self.is_up() && holder().is_none() && asked_at.elapsed() < 2 * ENDING_MAX {
                 std::thread::sleep(ENDING_STEP);
             }
@@ -313,7 +313,7 @@ impl Place {
 
     /// Removes its files. The claim must be held.
     pub(crate) fn forget(&self) {
-        // The lock goes last: while it is there, nobody else makes files here.
+        // The lock goes last: while it is there, no other process makes files here.
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if entry.path() != self.lock() {
                 let _ = fs::remove_file(entry.path());
@@ -328,7 +328,7 @@ impl Place {
     }
 }
 
-/// Whether a directory is there; `Denied` if it is not this user's alone.
+/// True if a directory is there; `Denied` if it is not this user's alone.
 fn check(dir: &Path) -> Result<bool> {
     let found = match fs::symlink_metadata(dir) {
         Ok(found) => found,
@@ -388,7 +388,7 @@ fn processes_inside(remains: &Remains, only_marked: bool) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether the process of a directory in `/proc`, which is in a namespace of the right number, was started in
+/// True if the process of a directory in `/proc`, which is in a namespace of the right number, was started in
 /// the network `id`: its environment says so, or says nothing (not every program keeps it) and the namespace
 /// looks like one of ours.
 fn is_of_network(process: &Path, id: &str) -> bool {
@@ -401,7 +401,7 @@ fn is_of_network(process: &Path, id: &str) -> bool {
     }
 }
 
-/// Whether a line of `/proc/PID/net/if_inet6` is that of a node's address (2001:2::/112 on `lo`).
+/// True if a line of `/proc/PID/net/if_inet6` is that of a node's address (2001:2::/112 on `lo`).
 fn is_own_address(line: &str) -> bool {
     line.starts_with("2001000200000000000000000000") && line.ends_with(" lo")
 }

@@ -14,7 +14,7 @@ use crate::place::{ID_VARIABLE, Place};
 use crate::scenario::Change;
 use crate::state::State;
 
-/// How often a network is taken down that comes up at the same time.
+/// Number of times that a network is taken down that comes up at the same time.
 const DOWN_ATTEMPTS_MAX: u32 = 5;
 
 /// In the environment of everything that runs in an emulated network: at which site.
@@ -124,12 +124,12 @@ fn down_once(place: &Place) -> Result<Down> {
     })
 }
 
-/// What was taken down.
+/// Things that were taken down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Down {
     /// A network that was up.
     Network,
-    /// What a network left that died: so many processes, and files.
+    /// Remains of a network that died: so many processes, and files.
     Remains {
         /// Processes that were still running in its namespaces.
         killed: usize,

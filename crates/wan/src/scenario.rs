@@ -48,7 +48,7 @@ pub struct Scenario {
     pub seed: u64,
     /// Largest IP packet on every link, in bytes.
     pub mtu: u32,
-    /// What a packet occupies on the wire beyond its IP bytes. 38: Ethernet's header, check sequence,
+    /// Bytes that a packet occupies on the wire beyond its IP bytes. 38: Ethernet's header, check sequence,
     /// preamble and gap.
     pub framing_bytes: u32,
     /// Congestion control of every sender; `None`: the host's default.
@@ -57,11 +57,11 @@ pub struct Scenario {
     pub buffers: Buffers,
     /// Where commands run.
     pub sites: Vec<String>,
-    /// What only passes packets on.
+    /// Nodes that only pass packets on.
     pub routers: Vec<String>,
-    /// What joins them.
+    /// The links that join them.
     pub links: Vec<Link>,
-    /// What changes when, in the order of time.
+    /// The changes, in the order of time.
     pub events: Vec<Event>,
 }
 
@@ -82,7 +82,7 @@ pub struct Link {
     pub name: String,
     /// Names of its two nodes.
     pub ends: [String; 2],
-    /// What `ends[0]` sends, what `ends[1]` sends.
+    /// The directions: from `ends[0]`, from `ends[1]`.
     pub directions: [Direction; 2],
 }
 
@@ -99,7 +99,7 @@ pub struct Direction {
     pub loss: f64,
     /// The delay is drawn from `delay - jitter` to `delay + jitter`, evenly; order is kept.
     pub jitter: Duration,
-    /// Whether everything that is sent vanishes.
+    /// True if everything that is sent vanishes.
     pub is_down: bool,
 }
 
@@ -140,7 +140,7 @@ pub struct Event {
     pub link: usize,
     /// Which end's sending changes; `None`: both.
     pub from: Option<usize>,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
@@ -157,7 +157,7 @@ pub struct ChangeText {
     pub loss: Option<f64>,
     /// Half the width of the delay's distribution, in milliseconds.
     pub jitter_ms: Option<f64>,
-    /// Whether everything that is sent vanishes.
+    /// True if everything that is sent vanishes.
     pub down: Option<bool>,
 }
 
@@ -179,7 +179,7 @@ impl Scenario {
 }
 
 impl Direction {
-    /// Whether every figure is possible, and all of them together.
+    /// Checks that every figure is possible, and all of them together.
     pub fn check(&self, packet_bytes_max: u32) -> Result<()> {
         check_rate(self.rate_bits_per_s)?;
         check_time("delay", self.delay)?;
@@ -197,12 +197,12 @@ impl Direction {
 }
 
 impl Change {
-    /// Whether nothing changes.
+    /// True if nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == Change::default()
     }
 
-    /// Whether every new figure is possible in itself. What it makes of a direction is for
+    /// Checks that every new figure is possible in itself. What it makes of a direction is for
     /// [`Change::applied`].
     pub fn check(&self, packet_bytes_max: u32) -> Result<()> {
         self.rate_bits_per_s.map_or(Ok(()), check_rate)?;
@@ -222,7 +222,7 @@ impl Change {
         direction.is_down = self.is_down.unwrap_or(direction.is_down);
     }
 
-    /// What `direction` becomes, if that is possible.
+    /// The new state of `direction`, if that is possible.
     pub fn applied(&self, direction: &Direction, packet_bytes_max: u32) -> Result<Direction> {
         self.check(packet_bytes_max)?;
         let mut changed = direction.clone();

@@ -25,7 +25,7 @@ pub struct State {
     pub timetable_s: f64,
     /// CPU time of the forwarder so far.
     pub forwarder_cpu_s: f64,
-    /// Whether the forwarder runs before ordinary threads.
+    /// True if the forwarder runs before ordinary threads.
     pub forwarder_is_real_time: bool,
     /// Why figures from this run mean nothing, if so.
     pub void: Option<String>,
@@ -33,7 +33,7 @@ pub struct State {
     pub nodes: Vec<NodeState>,
     /// Every direction of every link.
     pub links: Vec<LinkState>,
-    /// What follows for each pair of sites, in both directions.
+    /// Figures that follow for each pair of sites, in both directions.
     pub paths: Vec<PathState>,
 }
 
@@ -42,7 +42,7 @@ pub struct State {
 pub struct NodeState {
     /// Its name, which resolves inside.
     pub name: String,
-    /// Whether it only passes packets on.
+    /// True if it only passes packets on.
     pub is_router: bool,
     /// Its addresses: IPv4, IPv6.
     pub addresses: [String; 2],
@@ -59,9 +59,9 @@ pub struct NodeState {
 pub struct LinkState {
     /// The link.
     pub link: String,
-    /// Who sends.
+    /// The sender.
     pub from: String,
-    /// Who receives.
+    /// The receiver.
     pub to: String,
     /// Bits per second on the wire; `None`: unlimited.
     pub rate_bits_per_s: Option<u64>,
@@ -73,18 +73,18 @@ pub struct LinkState {
     pub loss: f64,
     /// The delay varies by this much to both sides.
     pub jitter_s: f64,
-    /// Whether everything that is sent vanishes.
+    /// True if everything that is sent vanishes.
     pub is_down: bool,
-    /// What happened so far.
+    /// The counters so far.
     pub counters: Counters,
 }
 
 /// From one site to another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathState {
-    /// Who sends.
+    /// The sender.
     pub from: String,
-    /// Who receives.
+    /// The receiver.
     pub to: String,
     /// Bits per second on the wire of the slowest link; `None`: unlimited.
     pub rate_bits_per_s: Option<u64>,

@@ -21,14 +21,14 @@ const PS_PER_S: u128 = 1_000_000_000_000;
 pub(crate) struct Burst {
     /// At least 1.
     pub(crate) segments: u32,
-    /// What a segment occupies on the wire.
+    /// Bytes that a segment occupies on the wire.
     pub(crate) segment_bytes: u64,
-    /// What the last one does.
+    /// Those of the last one.
     pub(crate) last_bytes: u64,
 }
 
 impl Burst {
-    /// What the first `segments` of them occupy on the wire.
+    /// Bytes that the first `segments` of them occupy on the wire.
     pub(crate) fn bytes_of(&self, segments: u32) -> u64 {
         match segments {
             0 => 0,
@@ -37,7 +37,7 @@ impl Burst {
         }
     }
 
-    /// How many of them, from the first on, fit in `bytes`.
+    /// Number of them, from the first on, that fit in `bytes`.
     fn fitting(&self, bytes: u64) -> u32 {
         if self.bytes_of(self.segments) <= bytes {
             return self.segments;
@@ -47,12 +47,12 @@ impl Burst {
     }
 }
 
-/// What became of a burst that was sent.
+/// The fate of a burst that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Admission {
-    /// How many of its segments, from the first on, found room in the queue.
+    /// Number of its segments, from the first on, that found room in the queue.
     pub(crate) segments: u32,
-    /// How long its first bit waited.
+    /// Time that its first bit waited.
     pub(crate) waited_ns: u64,
     start_ps: u64,
     delay_ns: u64,

@@ -20,12 +20,12 @@ macro_rules! flags {
             /// No bit.
             pub const NONE: $name = $name(0);
 
-            /// Whether all bits of `other` are set.
+            /// True if all bits of `other` are set.
             pub const fn has(self, other: $name) -> bool {
                 self.0 & other.0 == other.0
             }
 
-            /// Whether any bit of `other` is set.
+            /// True if any bit of `other` is set.
             pub const fn has_any(self, other: $name) -> bool {
                 self.0 & other.0 != 0
             }
@@ -77,7 +77,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What a client can and wants, in its `protocol` request.
+    /// Abilities and wishes of a client, in its `protocol` request.
     ClientFlags: u8 {
         /// Tell me which requests have to be signed.
         WANTS_SIGNING = 0x01;
@@ -91,11 +91,11 @@ flags! {
 }
 
 flags! {
-    /// What a server is and can, in its answer to `protocol`.
+    /// The role and the abilities of a server, in its answer to `protocol`.
     ServerFlags: u32 {
         /// It has files.
         IS_SERVER = 0x1;
-        /// It knows who has files.
+        /// It knows which servers have files.
         IS_MANAGER = 0x2;
         /// It is a caching proxy.
         IS_CACHE = 0x80;
@@ -119,7 +119,7 @@ flags! {
         TLS_GPF = 0x0200_0000;
         /// Login needs TLS.
         TLS_LOGIN = 0x0400_0000;
-        /// What comes behind login needs TLS.
+        /// Everything behind login needs TLS.
         TLS_SESSION = 0x0800_0000;
         /// Third-party copies need TLS.
         TLS_TPC = 0x1000_0000;
@@ -133,7 +133,7 @@ flags! {
 }
 
 flags! {
-    /// How a file is to be opened.
+    /// Ways to open a file.
     OpenOptions: u16 {
         /// Tell of compression; historic.
         COMPRESS = 0x0001;
@@ -150,7 +150,7 @@ flags! {
         /// Historic; with [`NEW`](OpenOptions::NEW) or [`DELETE`](OpenOptions::DELETE) it also makes the
         /// directories that lead there.
         ASYNC = 0x0040;
-        /// A manager shall look anew who has it.
+        /// A manager shall look anew for servers that have it.
         REFRESH = 0x0080;
         /// Make the directories that lead there.
         MKPATH = 0x0100;
@@ -172,18 +172,18 @@ flags! {
 }
 
 impl OpenOptions {
-    /// Whether bytes may be written.
+    /// True if bytes may be written.
     pub fn is_write(self) -> bool {
         let writes = OpenOptions::UPDATE | OpenOptions::APPEND | OpenOptions::WRITE;
         self.has_any(writes | OpenOptions::NEW | OpenOptions::DELETE)
     }
 
-    /// Whether the file is made if it is not there.
+    /// True if the file is made if it is not there.
     pub fn creates(self) -> bool {
         self.has_any(OpenOptions::NEW | OpenOptions::DELETE)
     }
 
-    /// Whether the directories that lead there are made.
+    /// True if the directories that lead there are made.
     pub fn makes_parents(self) -> bool {
         self.has(OpenOptions::MKPATH) || self.creates() && self.has(OpenOptions::ASYNC)
     }
@@ -204,7 +204,7 @@ flags! {
 }
 
 flags! {
-    /// What a file is, in a stat text.
+    /// The kind of a file, in a stat text.
     StatFlags: u32 {
         /// A directory that may be searched, or a program.
         EXECUTABLE = 1;
@@ -228,7 +228,7 @@ flags! {
 }
 
 flags! {
-    /// How a directory is to be listed.
+    /// Ways to list a directory.
     DirlistOptions: u8 {
         /// Only what is on disk.
         ONLINE = 1;
@@ -242,7 +242,7 @@ flags! {
 }
 
 flags! {
-    /// How servers are to be looked for.
+    /// Ways to look for servers.
     LocateOptions: u16 {
         /// Each host once.
         UNIQUE = 0x0001;
@@ -260,7 +260,7 @@ flags! {
 }
 
 flags! {
-    /// How files are to be prepared.
+    /// Ways to prepare files.
     PrepareOptions: u8 {
         /// Stop it.
         CANCEL = 1;
@@ -274,7 +274,7 @@ flags! {
         WRITE = 16;
         /// All to one place.
         COLOCATE = 32;
-        /// As if used now.
+        /// Treated like files used now.
         FRESH = 64;
         /// Tell by TCP.
         USE_TCP = 128;
@@ -282,7 +282,7 @@ flags! {
 }
 
 flags! {
-    /// What a client understands, in its `login` request.
+    /// Abilities of a client, in its `login` request.
     Abilities: u8 {
         /// Redirects that are URLs.
         FULL_URL = 1;
@@ -304,9 +304,9 @@ flags! {
 }
 
 flags! {
-    /// How attributes are to be handled.
+    /// Ways to handle attributes.
     FattrOptions: u8 {
-        /// What is set must not be there.
+        /// The attribute must not be there before it is set.
         NEW = 0x01;
         /// A list with values.
         VALUES = 0x10;

@@ -43,7 +43,7 @@ impl fmt::Debug for Handle {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SessionId(pub [u8; 16]);
 
-/// Not shown: whoever knows it may end the session.
+/// Not shown: its knowledge is enough to end the session.
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SessionId")
@@ -62,18 +62,18 @@ impl PathId {
 /// The head of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// Whose answer will be whose.
+    /// The tie between the request and its answer.
     pub stream: StreamId,
-    /// What is asked for.
+    /// The kind of request.
     pub id: RequestId,
-    /// What is the request's own.
+    /// The part that differs by kind.
     pub body: [u8; 16],
     /// Bytes behind the head.
     pub payload_len: u32,
 }
 
 impl RequestHead {
-    /// Reads a head. A negative length ends the connection: nobody knows where the next request begins.
+    /// Reads a head. A negative length ends the connection: it is unknown where the next request begins.
     pub fn parse(bytes: &[u8; REQUEST_HEAD_BYTES]) -> Result<RequestHead, Malformed> {
         let mut reader = Reader::new(bytes);
         let stream = StreamId(reader.array()?);
@@ -101,7 +101,7 @@ impl RequestHead {
 pub struct ResponseHead {
     /// Of the request that is answered.
     pub stream: StreamId,
-    /// What the answer is.
+    /// The kind of answer.
     pub status: Status,
     /// Bytes behind the head. [`Status::STATUS`] has more, which its own body counts.
     pub len: u32,

@@ -5,7 +5,7 @@
 //! round-trip tests. [`server`] and [`client`] are machines: bytes in, what there is to do out. [`pages`] is how bytes
 //! travel with a checksum for each 4096 of them.
 //!
-//! It is no XRootD: who opens which file, and what moves the bytes, is decided by `gridlane-server` and
+//! It is no XRootD: opening files, and moving their bytes, is left to `gridlane-server` and
 //! `gridlane-engine`, which own their sockets.
 //!
 //! What a peer sent never panics here, and no allocation is as large as a peer says before that was checked. What
@@ -17,6 +17,7 @@ pub mod answer;
 pub mod client;
 pub mod flags;
 pub mod frame;
+mod malformed;
 pub mod pages;
 pub mod path;
 pub mod registry;
@@ -26,29 +27,7 @@ mod wire;
 pub mod ztn;
 
 pub use frame::{Handle, PathId, RequestHead, ResponseHead, SessionId, StreamId};
+pub use malformed::Malformed;
 pub use path::PathArg;
 pub use registry::{ErrorCode, QueryKind, RequestId, Status};
 pub use request::{Call, Request};
-
-/// What a peer sent makes no sense.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Malformed {
-    /// What a client is told.
-    pub code: ErrorCode,
-    /// In words.
-    pub message: &'static str,
-    /// Nobody knows where the next message begins: the connection has to end.
-    pub closes: bool,
-}
-
-impl Malformed {
-    /// Something that is refused, and after which things go on.
-    pub const fn new(code: ErrorCode, message: &'static str) -> Malformed {
-        Malformed { code, message, closes: false }
-    }
-
-    /// The same, after which the connection ends.
-    pub const fn closing(self) -> Malformed {
-        Malformed { closes: true, ..self }
-    }
-}

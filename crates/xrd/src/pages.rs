@@ -25,7 +25,7 @@ pub fn page_len(offset: u64, left: u64) -> usize {
     left.min(room) as usize
 }
 
-/// How many pages `len` bytes at `offset` are in.
+/// Number of pages that `len` bytes at `offset` are in.
 pub fn count(offset: u64, len: u64) -> u64 {
     if len == 0 {
         return 0;

@@ -4,12 +4,12 @@ use std::fmt;
 
 use crate::wire::until_nul;
 
-/// What a request is about, as the client wrote it.
+/// The target of a request, as the client wrote it.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct PathArg {
     /// The path: absolute if the client is right, never decoded.
     pub path: Vec<u8>,
-    /// What is behind the first `?`, without it; empty if there is none.
+    /// The text behind the first `?`, without it; empty if there is none.
     pub cgi: Vec<u8>,
 }
 

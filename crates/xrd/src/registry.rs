@@ -20,7 +20,7 @@ macro_rules! registry {
             /// All that have a name.
             pub const KNOWN: &[$name] = &[$( $name($value) ),*];
 
-            /// What XRootD calls it; `None` for a number without a name.
+            /// XRootD's name of it; `None` for a number without a name.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $( $value => Some($spelled), )*
@@ -47,7 +47,7 @@ macro_rules! registry {
 }
 
 registry! {
-    /// What a client asks for.
+    /// Kinds of requests.
     RequestId: u16 {
         /// Credentials.
         AUTH = 3000, "auth";
@@ -57,13 +57,13 @@ registry! {
         CHMOD = 3002, "chmod";
         /// The end of an open file.
         CLOSE = 3003, "close";
-        /// What is in a directory.
+        /// The names in a directory.
         DIRLIST = 3004, "dirlist";
-        /// Implemented by nobody.
+        /// Implemented by no server.
         GPFILE = 3005, "gpfile";
-        /// What the server can, and whether TLS begins.
+        /// The server's abilities, and the beginning of TLS.
         PROTOCOL = 3006, "protocol";
-        /// Who the client is.
+        /// The client's name.
         LOGIN = 3007, "login";
         /// A new directory.
         MKDIR = 3008, "mkdir";
@@ -71,7 +71,7 @@ registry! {
         MV = 3009, "mv";
         /// A file, for reading or writing.
         OPEN = 3010, "open";
-        /// Whether the server is there.
+        /// A sign of life of the server.
         PING = 3011, "ping";
         /// Changes that can be taken back.
         CHKPOINT = 3012, "chkpoint";
@@ -83,7 +83,7 @@ registry! {
         RMDIR = 3015, "rmdir";
         /// To the disk.
         SYNC = 3016, "sync";
-        /// What is known of a file or directory.
+        /// Facts about a file or directory.
         STAT = 3017, "stat";
         /// Settings of the session.
         SET = 3018, "set";
@@ -119,7 +119,7 @@ registry! {
 }
 
 registry! {
-    /// What an answer is.
+    /// Kinds of answers.
     Status: u16 {
         /// The end of a good answer.
         OK = 0, "ok";
@@ -151,7 +151,7 @@ registry! {
         ARG_MISSING = 3001, "ArgMissing";
         /// An argument is too long.
         ARG_TOO_LONG = 3002, "ArgTooLong";
-        /// Somebody else has it open.
+        /// Another client has it open.
         FILE_LOCKED = 3003, "FileLocked";
         /// There is no such handle.
         FILE_NOT_OPEN = 3004, "FileNotOpen";
@@ -179,7 +179,7 @@ registry! {
         NOT_FILE = 3015, "NotFile";
         /// It is a directory.
         IS_DIRECTORY = 3016, "isDirectory";
-        /// Somebody stopped it.
+        /// It was stopped.
         CANCELLED = 3017, "Cancelled";
         /// It is there already, or not empty.
         ITEM_EXISTS = 3018, "ItExists";
@@ -221,17 +221,17 @@ registry! {
 }
 
 registry! {
-    /// What a query asks for.
+    /// Kinds of queries.
     QueryKind: u16 {
         /// Statistics, as XML.
         STATS = 1, "stats";
-        /// What became of a prepare request.
+        /// The outcome of a prepare request.
         PREPARE = 2, "prepare";
         /// The checksum of a file.
         CHECKSUM = 3, "checksum";
         /// Facts about a file, as CGI.
         XATTR = 4, "xattr";
-        /// How much room there is.
+        /// The room that there is.
         SPACE = 5, "space";
         /// Stop computing a checksum.
         CHECKSUM_CANCEL = 6, "checksumcancel";
@@ -253,7 +253,7 @@ registry! {
 }
 
 registry! {
-    /// What is unasked for.
+    /// Kinds of messages that come unasked.
     AttnAction: u32 {
         /// A message for people.
         MESSAGE = 5002, "asyncms";
@@ -263,7 +263,7 @@ registry! {
 }
 
 registry! {
-    /// What is done with attributes.
+    /// Operations on attributes.
     FattrKind: u8 {
         /// Remove.
         DELETE = 0, "del";
@@ -277,13 +277,13 @@ registry! {
 }
 
 registry! {
-    /// What is done with a checkpoint.
+    /// Operations on a checkpoint.
     ChkpointKind: u8 {
         /// From here on.
         BEGIN = 0, "begin";
         /// Keep what was done.
         COMMIT = 1, "commit";
-        /// How much may be done.
+        /// Limits of a checkpoint.
         QUERY = 2, "query";
         /// Take it back.
         ROLLBACK = 3, "rollback";

@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// What is left.
+    /// The bytes that are left.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.bytes)
     }
@@ -122,7 +122,7 @@ pub(crate) fn without_nul(bytes: &[u8]) -> &[u8] {
     bytes.strip_suffix(&[0]).unwrap_or(bytes)
 }
 
-/// What is in front of the first NUL: XRootD's texts end there.
+/// The bytes in front of the first NUL: XRootD's texts end there.
 pub(crate) fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }

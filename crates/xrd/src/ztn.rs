@@ -13,7 +13,7 @@ use gridlane_core::limits::TOKEN_BYTES_MAX;
 use crate::Malformed;
 use crate::registry::ErrorCode;
 
-/// What the method is called.
+/// The name of the method.
 pub const NAME: &[u8] = b"ztn";
 
 /// Bytes in front of the token.
@@ -22,15 +22,15 @@ const HEAD_BYTES: usize = 10;
 /// The longest token whose length, with the NUL behind it, can be written.
 pub const ENCODED_BYTES_MAX: usize = u16::MAX as usize - 1;
 
-/// What follows is a token.
+/// The operation: a token follows.
 const IS_TOKEN: u8 = b'T';
 
-/// What a server says behind the method's name: version, and how long a token may be.
+/// The text of a server behind the method's name: version, and length of a token at most.
 pub fn parameters() -> String {
     format!("0:{TOKEN_BYTES_MAX}:")
 }
 
-/// How long a token may be for a server that says this behind the method's name; `None` if it says nothing of it.
+/// Length of a token at most, for a server that says this behind the method's name; `None` if it says nothing of it.
 pub fn bytes_max(parameters: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(parameters).ok()?;
     text.split(':').nth(1)?.parse().ok()

@@ -23,6 +23,7 @@ mod fields;
 mod heads;
 mod names;
 mod root;
+mod tls;
 mod tokens;
 mod voms;
 mod xml;
@@ -115,6 +116,7 @@ targets! {
     tokens::issuer_documents, 5000;
     certificates::certificates, 3000;
     certificates::trust_directory, 1000;
+    tls::tls_records, 1000;
 }
 
 /// The target of this name.

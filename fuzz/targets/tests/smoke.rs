@@ -40,6 +40,7 @@ smoke! {
     voms
     token issuer_documents
     certificates trust_directory
+    tls_records
 }
 
 /// The project for libFuzzer is built by no one in `make test`: at least it names the same targets.

@@ -9,9 +9,9 @@
 //! | `MANAGE` | make directories, rename, overwrite |
 //! | `DELETE` | delete |
 //! | `STAGE` | stage |
-//! | `UPDATE_METADATA` | nothing: here whoever may change attributes may change content, and the word does not mean that |
+//! | `UPDATE_METADATA` | nothing: here it would be the right to change content as well, which it does not mean |
 //!
-//! XRootD and dCache have these. What somebody has may be less than one of their words: then `CREATE`, `MKDIR`,
+//! XRootD and dCache have these. The rights of a client may be less than one of their words: then `CREATE`, `MKDIR`,
 //! `OVERWRITE` and `RENAME` are its parts. Others do not know them, and grant nothing for them, as we do for words that
 //! we do not know.
 
@@ -38,7 +38,7 @@ const WORDS: [(&str, Grants); 11] = [
 /// For servers that share a secret with us and know a difference.
 const UPDATE_METADATA: &str = "UPDATE_METADATA";
 
-/// What words with commas between them grant.
+/// The rights that words with commas between them grant.
 pub fn grants_of(words: &str) -> Grants {
     let known = |word: &str| WORDS.iter().find(|(known, _)| *known == word).map(|(_, grants)| *grants);
     words.split(',').filter_map(known).fold(Grants::NONE, |all, grants| all.with(grants).with(STAT))
@@ -64,7 +64,7 @@ pub fn words_of(grants: Grants) -> String {
     words.join(",")
 }
 
-/// Whether it is a word that grants something, or that others know.
+/// True if it is a word that grants something, or that others know.
 pub fn is_known(word: &str) -> bool {
     word == UPDATE_METADATA || WORDS.iter().any(|(known, _)| *known == word)
 }

@@ -13,7 +13,7 @@ use crate::refusal::{Cause, Refusal};
 /// A caveat that is understood here. Any other makes a macaroon worth nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caveat {
-    /// `name:`: for whom it was made.
+    /// `name:`: the user that it was made for.
     Name(String),
     /// `activity:`: what may be done.
     Activity(Grants),
@@ -51,7 +51,7 @@ impl Caveat {
         }
     }
 
-    /// As it stands in a macaroon.
+    /// Its text in a macaroon.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
             Caveat::Name(name) => format!("name:{name}").into_bytes(),
@@ -114,7 +114,7 @@ pub(super) fn parse_path(bytes: &[u8]) -> Result<ResourcePath, &'static str> {
     Ok(path)
 }
 
-/// Whether an address is in one of these networks.
+/// True if an address is in one of these networks.
 pub(super) fn is_from(address: IpAddr, networks: &[Network]) -> bool {
     networks.iter().any(|network| network.contains(address))
 }

@@ -2,7 +2,7 @@
 
 use ring::hmac;
 
-/// What libmacaroons makes the first key of a secret with.
+/// The key with which libmacaroons makes the first key of a secret.
 const GENERATOR: &[u8] = b"macaroons-key-generator";
 
 /// The key of a secret, with which identifiers are signed.
@@ -20,7 +20,7 @@ pub(super) fn next(signature: &[u8; 32], caveat: &[u8]) -> [u8; 32] {
     bytes(&hmac::sign(&key(signature), caveat))
 }
 
-/// Whether a signature is that of an identifier and its caveats. The comparison takes the same time for all.
+/// True if a signature is that of an identifier and its caveats. The comparison takes the same time for all.
 pub(super) fn holds(root: &hmac::Key, identifier: &[u8], caveats: &[Vec<u8>], signature: &[u8]) -> bool {
     let Some((last, others)) = caveats.split_last() else {
         return hmac::verify(root, identifier, signature).is_ok();

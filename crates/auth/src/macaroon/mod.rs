@@ -1,6 +1,6 @@
-//! Macaroons: made by this site for whoever proves who they are, attenuated by whoever holds them.
+//! Macaroons: made by this site for clients that prove their identity, attenuated by any holder.
 //!
-//! A macaroon is an identifier, caveats, and a signature over both ([`Macaroon`], [`Caveat`]). Who holds one can add
+//! A macaroon is an identifier, caveats, and a signature over both ([`Macaroon`], [`Caveat`]). A holder can add
 //! caveats, offline, and hand on something that may do less. Those of XRootD and dCache are of the same form and have the
 //! same caveats; servers that share a secret accept each other's.
 //!
@@ -55,7 +55,7 @@ pub struct Terms<'a> {
 pub struct Minted {
     /// The macaroon itself.
     pub text: Secret,
-    /// What logs call it, and what it is called back by.
+    /// Its identifier in logs, by which it is revoked.
     pub id: String,
 }
 
@@ -95,7 +95,7 @@ pub struct Check<'a> {
     pub keys: &'a Keys,
     /// What the site is called.
     pub location: &'a str,
-    /// Identifiers of macaroons that were called back.
+    /// Identifiers of revoked macaroons.
     pub revoked: &'a HashSet<String>,
     /// Where the client is. A macaroon may be good for some addresses only, so what was found for one address is not to be
     /// remembered for another.
@@ -107,7 +107,7 @@ pub struct Check<'a> {
 /// What a macaroon is worth. Every caveat has to be understood and to hold; several about the same thing leave what all of
 /// them allow. It has to say what may be done, where, and until when.
 ///
-/// Fails when it is not of this site, changed, called back or over, or has a caveat that does not hold. Caveats about
+/// Fails when it is not of this site, changed, revoked or over, or has a caveat that does not hold. Caveats about
 /// activities and paths never fail: they leave less, or nothing.
 pub fn verify(text: &str, check: &Check<'_>) -> Result<MacaroonIdentity, Refusal> {
     let macaroon = Macaroon::parse(text)?;

@@ -20,7 +20,7 @@ pub struct Macaroon {
     pub(super) location: Vec<u8>,
     pub(super) identifier: Vec<u8>,
     pub(super) caveats: Vec<Vec<u8>>,
-    /// Of all of the above: whoever has it can use the macaroon.
+    /// Of all of the above: it is enough to use the macaroon.
     pub(super) signature: [u8; SIGNATURE_BYTES],
 }
 
@@ -75,7 +75,7 @@ impl Macaroon {
         }
     }
 
-    /// As it is sent: URL-safe, without padding.
+    /// Its text on the wire: URL-safe, without padding.
     pub fn to_text(&self) -> Secret {
         let mut bytes = Vec::new();
         append(&mut bytes, b"location", &self.location);
@@ -87,7 +87,7 @@ impl Macaroon {
         Secret::new(URL_SAFE_NO_PAD.encode(bytes))
     }
 
-    /// The same with one more caveat. Anybody who has a macaroon can do this, and nobody can undo it. Fails when it
+    /// The same with one more caveat. Any holder of a macaroon can do this, and none can undo it. Fails when it
     /// would be larger than macaroons may be.
     pub fn with_caveat(mut self, caveat: &[u8]) -> Result<Macaroon, Refusal> {
         if self.caveats.len() >= limits::MACAROON_CAVEATS_MAX {
@@ -109,12 +109,12 @@ impl Macaroon {
         String::from_utf8_lossy(&self.location).into_owned()
     }
 
-    /// What tells it from others: for audits and for calling it back.
+    /// Its identifier: for audits and for revoking it.
     pub fn id(&self) -> String {
         String::from_utf8_lossy(&self.identifier).into_owned()
     }
 
-    /// What it is limited to, in the order in which it was.
+    /// Its limits, in the order in which they were added.
     pub fn caveats(&self) -> impl ExactSizeIterator<Item = &[u8]> {
         self.caveats.iter().map(Vec::as_slice)
     }

@@ -10,10 +10,10 @@ use super::{activity, is_below};
 use crate::operation::{Grants, Operation};
 use crate::refusal::{Cause, Refusal};
 
-/// What a client asks for. What it does not say is as much as it may have.
+/// The request of a client. What it does not say is as much as it may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is to be possible.
+    /// The rights that are asked for.
     pub activities: Option<Grants>,
     /// Where: the path that was asked, or one below it.
     pub path: ResourcePath,
@@ -166,7 +166,7 @@ impl Request {
         }
     }
 
-    /// What is left of it for somebody who may do this there. `None` for nothing, also for whoever may do none of what they
+    /// The rest of it for a client that may do this there. `None` for nothing, also for one that may do none of what it
     /// asked for but look: to look is part of everything else.
     pub fn granted(&self, rights: Grants) -> Option<Grants> {
         const STAT: Grants = Grants::of(Operation::Stat);
@@ -208,7 +208,7 @@ fn sum_s(text: &str, units: &[(char, u64)]) -> Option<u64> {
     rest.is_empty().then_some(total_s)
 }
 
-/// What words grant, of which each has to be known: whoever asks for something else would be surprised later.
+/// The rights that words grant, of which each has to be known: a client that asks for another would be surprised later.
 fn known_activities(words: &str) -> Result<Grants, Refusal> {
     match words.split(',').find(|word| !activity::is_known(word)) {
         Some(word) => Err(malformed(format!("there is no activity {word:?}"))),

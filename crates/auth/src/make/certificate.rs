@@ -33,7 +33,7 @@ impl Validity {
         }
     }
 
-    /// What is in both.
+    /// The part in both.
     pub fn within(self, other: Validity) -> Validity {
         Validity {
             not_before_s: self.not_before_s.max(other.not_before_s),
@@ -45,11 +45,11 @@ impl Validity {
 /// All that a certificate says. It is signed as it is: nothing here is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// Of whom it speaks.
+    /// The subject.
     pub subject: Name,
-    /// Who signs it.
+    /// The issuer.
     pub issuer: Name,
-    /// What tells it from others of the issuer, most significant byte first: [`serial`] makes one.
+    /// Its serial number, most significant byte first: [`serial`] makes one.
     pub serial: Vec<u8>,
     /// When it is good.
     pub validity: Validity,
@@ -60,7 +60,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// What a certificate says, as it is written: nothing of it is checked.
+    /// The contents of a certificate, as it is written: nothing of it is checked.
     pub fn read(der: &[u8]) -> Result<Contents> {
         let (_, certificate) = X509Certificate::from_der(der)
             .map_err(|cause| unusable(format!("the certificate cannot be read: {cause}")))?;
@@ -98,19 +98,19 @@ impl Contents {
             .map(|extension| extension.der.as_slice())
     }
 
-    /// Whether it says that this authority made it: by its name, and by its key where it names one.
+    /// True if it says that this authority made it: by its name, and by its key where it names one.
     pub fn is_by(&self, authority: &Credential) -> Result<bool> {
         let expected = Extension::authority_key_id(&authority.key_id()?);
         let key = self.extension(&expected.oid);
         Ok(self.issuer == authority.contents()?.subject && key.is_none_or(|key| key == expected.der))
     }
 
-    /// What it may be used for, if it is a proxy (RFC 3820, 3.8.2).
+    /// The uses that it allows, if it is a proxy (RFC 3820, 3.8.2).
     pub fn proxy_policy(&self) -> Result<Option<ProxyPolicy>> {
         Ok(self.proxy()?.map(|(policy, _)| policy))
     }
 
-    /// How many proxies may follow, if it is a proxy that says so (RFC 3820, 3.8.1).
+    /// Number of proxies that may follow, if it is a proxy that says so (RFC 3820, 3.8.1).
     pub fn proxy_path_len(&self) -> Result<Option<u64>> {
         Ok(self.proxy()?.and_then(|(_, path_len)| path_len))
     }
@@ -178,7 +178,7 @@ impl Contents {
     }
 }
 
-/// A serial number that nobody guesses: 127 bits, above zero (RFC 5280, 4.1.2.2).
+/// A serial number that cannot be guessed: 127 bits, above zero (RFC 5280, 4.1.2.2).
 pub fn serial(random: &dyn SecureRandom) -> Result<Vec<u8>> {
     let mut serial = vec![0; 16];
     random

@@ -1,4 +1,4 @@
-//! A certificate, whatever vouches for it, and its key: what somebody proves to be somebody with.
+//! A certificate, its chain and its key: a proof of identity.
 
 use gridlane_core::{Result, Secret};
 use ring::rand::SecureRandom;
@@ -44,12 +44,12 @@ impl Credential {
         self.chain.iter().map(|certificate| pem::encode(pem::CERTIFICATE, certificate)).collect()
     }
 
-    /// What the first certificate says.
+    /// The contents of the first certificate.
     pub fn contents(&self) -> Result<Contents> {
         Contents::read(self.chain.first().ok_or_else(|| unusable("there is no certificate in it"))?)
     }
 
-    /// Of whom it speaks.
+    /// The subject.
     pub fn subject(&self) -> Result<Name> {
         Ok(self.contents()?.subject)
     }
@@ -69,7 +69,7 @@ impl Credential {
         Err(unusable("there are only proxies in it"))
     }
 
-    /// What tells its key from others.
+    /// The identifier of its key.
     pub fn key_id(&self) -> Result<Vec<u8>> {
         key_id(&self.key.public_key())
     }

@@ -1,4 +1,4 @@
-//! Lists of certificates that were called back (RFC 5280, 5).
+//! Lists of revoked certificates (RFC 5280, 5).
 
 use gridlane_core::{Error, Result};
 use ring::rand::SecureRandom;
@@ -12,12 +12,12 @@ use super::extension::Extension;
 use super::key::Key;
 use super::name::Name;
 
-/// One certificate that was called back.
+/// One revoked certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revoked {
     /// Its serial number, most significant byte first.
     pub serial: Vec<u8>,
-    /// When it was called back, in seconds since 1970.
+    /// When it was revoked, in seconds since 1970.
     pub revoked_s: i64,
 }
 
@@ -28,7 +28,7 @@ pub struct RevocationList {
     pub issuer: Name,
     /// From this update to the next one.
     pub validity: Validity,
-    /// What was called back.
+    /// The revoked certificates.
     pub revoked: Vec<Revoked>,
     /// Everything else; the list's number is one of them.
     pub extensions: Vec<Extension>,
@@ -47,7 +47,7 @@ impl RevocationList {
         Ok(RevocationList { issuer: authority.subject()?, validity, revoked, extensions })
     }
 
-    /// What an earlier list says: what was called back, and the list's number.
+    /// The contents of an earlier list: the revoked certificates, and the list's number.
     pub fn read(der: &[u8]) -> Result<(Vec<Revoked>, u64)> {
         let (_, list) = CertificateRevocationList::from_der(der)
             .map_err(|cause| unusable(format!("the list of what was called back cannot be read: {cause}")))?;

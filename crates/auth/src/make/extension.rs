@@ -14,15 +14,15 @@ use super::der::{context, oid, unusable};
 /// An extension of a certificate, of a list, or of an attribute certificate (RFC 5280, 4.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extension {
-    /// What it is.
+    /// Its type.
     pub oid: Vec<u64>,
-    /// Whether whoever does not know it must refuse.
+    /// True if software that does not know it must refuse.
     pub is_critical: bool,
     /// Its value.
     pub der: Vec<u8>,
 }
 
-/// What a key may be used for (RFC 5280, 4.2.1.3): bit 0 is the most significant one.
+/// Uses of a key (RFC 5280, 4.2.1.3): bit 0 is the most significant one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyUsage(pub u16);
 
@@ -33,7 +33,7 @@ impl KeyUsage {
     pub const KEY_ENCIPHERMENT: KeyUsage = KeyUsage(0x2000);
     /// To sign certificates.
     pub const CERTIFICATE_SIGN: KeyUsage = KeyUsage(0x0400);
-    /// To sign lists of what was called back.
+    /// To sign revocation lists.
     pub const CRL_SIGN: KeyUsage = KeyUsage(0x0200);
 }
 
@@ -58,7 +58,7 @@ pub enum AlternativeName {
     Uri(String),
 }
 
-/// What a proxy may be used for (RFC 3820, 3.8.2).
+/// Uses of a proxy (RFC 3820, 3.8.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ProxyPolicy {
     /// Everything that its issuer may.
@@ -103,7 +103,7 @@ impl Extension {
         Extension { oid: oid.to_vec(), is_critical, der }
     }
 
-    /// Whether it is an authority, and how many authorities may follow below it; critical (RFC 5280, 4.2.1.9).
+    /// Basic constraints: true for an authority, and the number of authorities below it; critical (RFC 5280, 4.2.1.9).
     pub fn basic_constraints(is_authority: bool, path_len: Option<u32>) -> Extension {
         Extension::raw(
             &[2, 5, 29, 19],
@@ -121,7 +121,7 @@ impl Extension {
         )
     }
 
-    /// What the key is for; critical.
+    /// The uses of the key; critical.
     pub fn key_usage(usage: KeyUsage) -> Extension {
         // DER: no zeros behind the last bit that is set (X.690, 11.2.2).
         let bits = 16 - usage.0.trailing_zeros().min(16) as usize;
@@ -164,12 +164,12 @@ impl Extension {
         )
     }
 
-    /// What tells the subject's key from others: [`key_id`] of it.
+    /// The identifier of the subject's key: [`key_id`] of it.
     pub fn subject_key_id(key_id: &[u8]) -> Extension {
         Extension::raw(&[2, 5, 29, 14], false, yasna::construct_der(|to| to.write_bytes(key_id)))
     }
 
-    /// What tells the issuer's key from others: [`key_id`] of it.
+    /// The identifier of the issuer's key: [`key_id`] of it.
     pub fn authority_key_id(key_id: &[u8]) -> Extension {
         Extension::raw(
             &[2, 5, 29, 35],
@@ -182,7 +182,7 @@ impl Extension {
         )
     }
 
-    /// What makes a certificate a proxy, `ProxyCertInfo`; critical (RFC 3820, 3.8). `path_len` is how many proxies may
+    /// The extension of proxies, `ProxyCertInfo`; critical (RFC 3820, 3.8). `path_len` is how many proxies may
     /// follow.
     pub fn proxy(policy: &ProxyPolicy, path_len: Option<u32>) -> Extension {
         Extension::raw(
@@ -210,7 +210,7 @@ impl Extension {
     }
 }
 
-/// What tells a key from others: SHA-1 of its bits (RFC 5280, 4.2.1.2), of a `SubjectPublicKeyInfo`.
+/// The identifier of a key: SHA-1 of its bits (RFC 5280, 4.2.1.2), of a `SubjectPublicKeyInfo`.
 pub fn key_id(public_key: &[u8]) -> Result<Vec<u8>> {
     let (_, info) = SubjectPublicKeyInfo::from_der(public_key)
         .map_err(|_| unusable("there is no public key where one should be"))?;

@@ -96,7 +96,7 @@ impl Key {
         Ok(Key { pair, der: der.to_vec() })
     }
 
-    /// As PKCS#8 in PEM.
+    /// PKCS#8 in PEM.
     pub fn to_pem(&self) -> Secret {
         Secret::new(pem::encode(pem::PRIVATE_KEY, &self.der))
     }

@@ -1,4 +1,4 @@
-//! Makes credentials: keys, certificates, proxies, lists of what was called back, VOMS attribute certificates.
+//! Makes credentials: keys, certificates, proxies, revocation lists, VOMS attribute certificates.
 //!
 //! ```text
 //! Key ──┐
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! For `gridlane pki`, which makes what a fleet of test servers needs, for proxies of users, and for tests, which also
-//! need certificates that nobody should believe: [`Contents`] signs whatever it is told to, right or wrong. [`profile`]
+//! need certificates that must not be believed: [`Contents`] signs whatever it is told to, right or wrong. [`profile`]
 //! has the usual ones.
 //!
 //! Nothing here judges a certificate; that is what [`x509`](crate::x509) is for.

@@ -1,4 +1,4 @@
-//! Distinguished names: of whom a certificate speaks, and who made it.
+//! Distinguished names: of subjects and issuers of certificates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,13 +10,13 @@ use yasna::DERWriter;
 use super::der::{oid, unusable};
 use crate::x509;
 
-/// How the words of a name are written.
+/// The string type of a name's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Text {
-    /// As `UTF8String`, as RFC 5280 asks for.
+    /// `UTF8String`, which RFC 5280 asks for.
     #[default]
     Utf8,
-    /// As `PrintableString`, as older authorities do; a few signs only.
+    /// `PrintableString`, which older authorities use; a few signs only.
     Printable,
 }
 
@@ -102,7 +102,7 @@ impl Name {
         Ok(self)
     }
 
-    /// What it is in: the same without its last part.
+    /// The name above it: the same without its last part.
     pub fn above(mut self) -> Name {
         self.parts.pop();
         self
@@ -113,7 +113,7 @@ impl Name {
         String::from_utf8(self.read()?.last_common_name()?.to_vec()).ok()
     }
 
-    /// As it is in a certificate.
+    /// Its DER in a certificate.
     pub fn to_der(&self) -> Vec<u8> {
         yasna::construct_der(|to| self.write(to))
     }
@@ -135,7 +135,7 @@ impl Name {
         Ok(format!("{:08x}", u32::from_le_bytes([*a, *b, *c, *d])))
     }
 
-    /// As what judges certificates sees it.
+    /// The form in which certificates are judged.
     fn read(&self) -> Option<x509::Name> {
         x509::Name::from_der(&self.to_der())
     }
@@ -150,7 +150,7 @@ impl FromStr for Name {
 }
 
 impl fmt::Display for Name {
-    /// As OpenSSL prints it on one line.
+    /// The text that OpenSSL prints on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.read() {
             Some(name) => name.fmt(f),
@@ -166,7 +166,7 @@ struct Kind {
     text: Own,
 }
 
-/// What a type asks of its values.
+/// Requirements of a type for its values.
 #[derive(Clone, Copy)]
 enum Own {
     Any,

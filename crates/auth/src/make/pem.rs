@@ -10,16 +10,16 @@ use super::der::unusable;
 pub const CERTIFICATE: &str = "CERTIFICATE";
 /// The label of keys in PKCS#8.
 pub const PRIVATE_KEY: &str = "PRIVATE KEY";
-/// The label of lists of certificates that were called back.
+/// The label of lists of revoked certificates.
 pub const CRL: &str = "X509 CRL";
 
 /// One block of a file.
 pub struct Block {
-    /// What it says it is: `CERTIFICATE`.
+    /// Its label: `CERTIFICATE`.
     pub label: String,
-    /// What is in it, which may be a secret.
+    /// Its contents, which may be a secret.
     pub der: Vec<u8>,
-    /// Whether a passphrase is needed to make sense of it.
+    /// True if a passphrase is needed to make sense of it.
     pub is_encrypted: bool,
 }
 

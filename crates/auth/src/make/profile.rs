@@ -58,7 +58,7 @@ pub fn user(
     below(authority, contents, key, random)
 }
 
-/// What [`host`] and [`user`] have in common, for certificates that differ from both.
+/// Properties that [`host`] and [`user`] have in common, for certificates that differ from both.
 pub fn end_entity(
     authority: &Credential,
     name: &Name,

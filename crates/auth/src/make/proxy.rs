@@ -1,4 +1,4 @@
-//! Proxies: certificates that somebody makes of the own one, for a while (RFC 3820).
+//! Proxies: certificates that a user makes of the own one, for a while (RFC 3820).
 
 use gridlane_core::{Error, ErrorKind, Result};
 use ring::rand::SecureRandom;
@@ -9,16 +9,16 @@ use super::extension::{Extension, KeyUsage, ProxyPolicy};
 use super::key::Key;
 use super::name::Text;
 
-/// What a proxy is to be good for.
+/// Properties of a proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyTerms {
     /// When; no longer than its issuer in any case.
     pub validity: Validity,
-    /// What for.
+    /// Its uses.
     pub policy: ProxyPolicy,
-    /// How many proxies may follow.
+    /// Number of proxies that may follow.
     pub path_len: Option<u32>,
-    /// What else it says: VOMS attributes.
+    /// Further extensions: VOMS attributes.
     pub extensions: Vec<Extension>,
 }
 

@@ -1,4 +1,4 @@
-//! VOMS attribute certificates: what an organisation says of somebody (RFC 5755, with what VOMS adds).
+//! VOMS attribute certificates: statements of an organisation about a user (RFC 5755, with what VOMS adds).
 
 use gridlane_core::{Error, Result};
 use ring::rand::SecureRandom;
@@ -10,16 +10,16 @@ use super::der::{context, oid, signed, write_generalized_time, write_serial};
 use super::extension::{AlternativeName, Extension, write_name};
 use super::name::Name;
 
-/// What an attribute certificate says. It is signed as it is: nothing here is checked.
+/// The contents of an attribute certificate. It is signed as it is: nothing here is checked.
 #[derive(Clone, Debug)]
 pub struct AttributeCertificate {
-    /// Who has the attributes, by issuer and serial number of a certificate.
+    /// The holder of the attributes, by issuer and serial number of a certificate.
     pub holder_issuer: Name,
     /// The serial number, most significant byte first.
     pub holder_serial: Vec<u8>,
-    /// Who says so.
+    /// The issuer.
     pub issuer: Name,
-    /// What tells it from others of the issuer.
+    /// Its serial number.
     pub serial: Vec<u8>,
     /// When it is good.
     pub validity: Validity,
@@ -27,23 +27,23 @@ pub struct AttributeCertificate {
     pub authority: String,
     /// Groups and roles as they are written: `/atlas/Role=NULL/Capability=NULL`; the primary one first.
     pub fqans: Vec<String>,
-    /// Everything else: the issuer's certificates, and whether it can be called back.
+    /// Everything else: the issuer's certificates, and whether it can be revoked.
     pub extensions: Vec<Extension>,
 }
 
 /// For which hosts an attribute certificate is: there are two ways to write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
-    /// As RFC 5755 (4.3.2) has it.
+    /// The form of RFC 5755 (4.3.2).
     Standard(Vec<String>),
-    /// As the VOMS library in C has it: each in a sequence of its own.
+    /// The form of the VOMS library in C: each in a sequence of its own.
     Voms(Vec<String>),
 }
 
 impl AttributeCertificate {
-    /// What a VOMS server, with a certificate of `issuer`, says of the holder of an end-entity certificate (in DER), as
-    /// these servers write it: the issuer's certificates are in it, and it cannot be called back. `server` is the
-    /// server's `host:port`.
+    /// Contents as a VOMS server, with a certificate of `issuer`, makes them for the holder of an end-entity
+    /// certificate (in DER): the issuer's certificates are in it, and it cannot be revoked. `server` is the server's
+    /// `host:port`.
     pub fn new(
         issuer: &Credential,
         holder: &[u8],

@@ -1,9 +1,9 @@
-//! Who may do what where: the rules, and what is decided by them.
+//! Rules: the rights of clients by path, and what is decided by them.
 //!
 //! A rule grants; nothing forbids. What no rule grants is refused. A rule's grant holds for everything below its path, so
-//! that whoever may do something to a directory may do it to all that is inside.
+//! that the right to do something to a directory is that to do it to all that is inside.
 //!
-//! Who brings a capability (a token with scopes about storage, a macaroon) may do what it says, where it says, and
+//! A client with a capability (a token with scopes about storage, a macaroon) may do what it says, where it says, and
 //! beside that only what anyone may: its groups and its name grant nothing. Rules about macaroons are a ceiling: when
 //! there are any, a macaroon is worth only what one of them grants as well.
 

@@ -1,4 +1,4 @@
-//! Where a rule holds: a path in which names may stand for who asks.
+//! The place where a rule holds: a path in which names may stand for the client.
 
 use std::fmt;
 
@@ -9,7 +9,8 @@ use super::Extent;
 use super::who::Membership;
 use crate::identity::Identity;
 
-/// A path of the server in which `{vo}`, `{group}`, `{role}`, `{user}` and `{subject}` stand for who asks: `/data/{vo}`,
+/// A path of the server in which `{vo}`, `{group}`, `{role}`, `{user}` and `{subject}` stand for the client:
+/// `/data/{vo}`,
 /// `/home/{user}`. They are whole names of the path; `{group}` may be several, without the VO's. By default
 /// it is everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ impl Template {
         Template { parts: base.chain(self.parts).collect() }
     }
 
-    /// Whether anything that is `base` or below it could be meant, whoever asks.
+    /// True if anything that is `base` or below it could be meant, by any client.
     pub fn may_meet(&self, base: &ResourcePath) -> bool {
         let literal = self.parts.iter().map_while(|part| match part {
             Part::Name(name) => Some(name.as_slice()),
@@ -66,17 +67,17 @@ impl Template {
         literal.zip(base.names()).all(|(own, of_base)| own == of_base)
     }
 
-    /// Whether it says anything of groups.
+    /// True if it says anything of groups.
     pub(super) fn is_about_membership(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::Vo | Part::Group | Part::Role))
     }
 
-    /// Whether it says anything of who asks.
+    /// True if it says anything of the client.
     pub(super) fn is_about_asker(&self) -> bool {
         self.parts.iter().any(|part| !matches!(part, Part::Name(_)))
     }
 
-    /// Whether a path is what this stands for, or below it; or, as far as `extent` says, above it.
+    /// True if a path is what this stands for, or below it; or, as far as `extent` says, above it.
     pub(super) fn holds<'p>(
         &self,
         identity: &Identity,

@@ -1,4 +1,4 @@
-//! Whom a rule is about.
+//! The clients that a rule is about.
 
 use gridlane_core::Network;
 
@@ -7,7 +7,7 @@ use crate::dn::Pattern;
 use crate::fqan::Fqan;
 use crate::identity::Identity;
 
-/// Whom a rule is about. All that is said here has to be true of a client.
+/// The clients that a rule is about. All that is said here has to be true of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// Of which kind, when nothing else is said.
@@ -20,8 +20,8 @@ pub struct Who {
     pub user: Option<String>,
     /// A virtual organisation.
     pub vo: Option<String>,
-    /// A group of it, `/atlas/production`; with `/*` at its end any group inside of it. Who is in a group inside is not
-    /// in it by that. Without `vo` and `issuer` it is the group of the VO that its name begins with.
+    /// A group of it, `/atlas/production`; with `/*` at its end any group inside of it. A member of a group inside is
+    /// not in it by that. Without `vo` and `issuer` it is the group of the VO that its name begins with.
     pub group: Option<String>,
     /// The role there.
     pub role: Option<String>,
@@ -36,16 +36,16 @@ pub struct Who {
 /// A kind of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Class {
-    /// Everybody, with or without a credential.
+    /// Every client, with or without a credential.
     Anyone,
-    /// Everybody with a credential that grants nothing by itself.
+    /// Every client with a credential that grants nothing by itself.
     #[default]
     Authenticated,
     /// Bearers of macaroons: a ceiling.
     Macaroons,
 }
 
-/// A group that somebody is in, perhaps by a role; or only the VO.
+/// A group of a client, perhaps by a role; or only the VO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Membership<'a> {
     pub(super) vo: Option<&'a str>,
@@ -54,17 +54,17 @@ pub(super) struct Membership<'a> {
 }
 
 impl Who {
-    /// Everybody, with or without a credential.
+    /// Every client, with or without a credential.
     pub fn anyone() -> Who {
         Who { class: Class::Anyone, ..Who::default() }
     }
 
-    /// Whether it asks for no credential.
+    /// True if it asks for no credential.
     pub(super) fn is_about_anyone(&self) -> bool {
         self.class == Class::Anyone
     }
 
-    /// Which condition excludes somebody, those about groups apart.
+    /// The condition that excludes a client, those about groups apart.
     pub(super) fn excludes(&self, asker: Asker<'_>) -> Option<&'static str> {
         let identity = asker.identity;
         let is_here = |network: &Network| network.contains(asker.address);
@@ -105,7 +105,7 @@ impl Who {
         None
     }
 
-    /// The memberships by which it may be about somebody: one that says nothing when none is asked for.
+    /// The memberships by which it may be about a client: one that says nothing when none is asked for.
     pub(super) fn memberships<'a>(&self, identity: &'a Identity, asks: bool) -> Vec<Membership<'a>> {
         let is_asked = asks || self.vo.is_some() || self.group.is_some() || self.role.is_some();
         if !is_asked {

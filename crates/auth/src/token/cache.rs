@@ -1,6 +1,7 @@
 //! The keys of all issuers, and when to fetch them again: a state machine without sockets, files and clock.
 //!
-//! Whoever drives it: look up [`KeyCache::keys`]; when [`KeyCache::wants`] says so, [`KeyCache::begin`], fetch, and tell of
+//! Its driver's turn: look up [`KeyCache::keys`]; when [`KeyCache::wants`] says so, [`KeyCache::begin`], fetch, and
+//! tell of
 //! success by [`KeyCache::succeed`] (a failure is what does not succeed). One fetch per issuer at a time is the driver's
 //! business. [`KeyCache::stored`] is for a file, [`KeyCache::restore`] for the next start, when the issuer may be gone.
 
@@ -39,9 +40,9 @@ struct Entry {
     keys: Option<Fetched>,
     /// When the last fetch began.
     tried_s: Option<i64>,
-    /// Whether it succeeded.
+    /// True if it succeeded.
     succeeded: bool,
-    /// Somebody knows that there are others than these.
+    /// A token has named others than these.
     is_outdated: bool,
 }
 
@@ -78,7 +79,7 @@ impl KeyCache {
         Some(self.issuers.get(issuer)?.keys.as_ref()?.at_s)
     }
 
-    /// Whether they should be fetched. Never for an issuer that is not on the list, and not again right after a fetch,
+    /// True if they should be fetched. Never for an issuer that is not on the list, and not again right after a fetch,
     /// whatever came of it: tokens can name any number of keys that do not exist.
     pub fn wants(&self, issuer: &str, reason: Reason, now_s: i64) -> bool {
         let Some(entry) = self.issuers.get(issuer) else { return false };
@@ -137,7 +138,7 @@ impl KeyCache {
         self.generation
     }
 
-    /// What is known of an issuer, for a file: no secret. `None` when nothing is.
+    /// The facts about an issuer, for a file: no secret. `None` when there are none.
     pub fn stored(&self, issuer: &str) -> Option<Vec<u8>> {
         let fetched = self.issuers.get(issuer)?.keys.as_ref()?;
         let mut document = fetched.keys.to_json();
@@ -175,7 +176,7 @@ impl KeyCache {
     }
 }
 
-/// Whether `wait` has passed since `since_s`; also when the clock was put back in between, and nobody knows.
+/// True if `wait` has passed since `since_s`; also when the clock was put back in between, and that is unknown.
 fn has_passed(since_s: i64, wait: Duration, now_s: i64) -> bool {
     let wait_s = i64::try_from(wait.as_secs()).unwrap_or(i64::MAX);
     let passed_s = now_s.saturating_sub(since_s);

@@ -16,7 +16,7 @@ use crate::refusal::{Cause, Refusal};
 const WLCG_ANY_AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
 /// The same for SciTokens.
 const SCITOKENS_ANY_AUDIENCE: &str = "ANY";
-/// What no real time comes near: behind it arithmetic with seconds would not be exact.
+/// A time that no real one comes near: behind it arithmetic with seconds would not be exact.
 const SECONDS_MAX: i64 = 1 << 50;
 const WHAT: &str = "the token's claims";
 
@@ -54,7 +54,7 @@ impl<'a> Claims<'a> {
         }
     }
 
-    /// Who bears it, and what it allows.
+    /// The bearer, and the rights that it grants.
     pub(super) fn identity(
         self,
         profile: Profile,
@@ -183,7 +183,7 @@ impl<'a> Claims<'a> {
         self.text(key)?.ok_or_else(|| missing(key))
     }
 
-    /// What stands in logs: printable ASCII of bounded length (2.1.1).
+    /// The form for logs: printable ASCII of bounded length (2.1.1).
     fn name(self, key: &str) -> Result<Option<&'a str>, Refusal> {
         let name = self.text(key)?;
         let is_name = |name: &str| {

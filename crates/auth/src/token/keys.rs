@@ -14,8 +14,8 @@ const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 /// Bytes of an RSA exponent: real ones have 3.
 const RSA_EXPONENT_BYTES_MAX: usize = 4;
 
-/// How a token is signed (RFC 7518, 3.1; RFC 8037). What proves nothing to whoever has the public key (`none`, `HS256`) has
-/// no name here, so that it cannot be asked for.
+/// Algorithms of signatures (RFC 7518, 3.1; RFC 8037). Those that prove nothing to a holder of the public key
+/// (`none`, `HS256`) have no name here, so that it cannot be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -52,7 +52,7 @@ impl Algorithm {
         Algorithm::EdDsa,
     ];
 
-    /// What it is called in `alg`.
+    /// Its name in `alg`.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Rs256 => "RS256",
@@ -101,7 +101,7 @@ impl Key {
         self.id.as_deref()
     }
 
-    /// Whether it is for this algorithm: of its kind, and none that the issuer excludes.
+    /// True if it is for this algorithm: of its kind, and none that the issuer excludes.
     pub fn fits(&self, algorithm: Algorithm) -> bool {
         use Algorithm::{EdDsa, Es256, Es384, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         let is_kind = match self.material {
@@ -113,7 +113,7 @@ impl Key {
         is_kind && self.only.is_none_or(|only| only == algorithm)
     }
 
-    /// Whether the signature over `message` was made with it. Never with an algorithm that it is not for.
+    /// True if the signature over `message` was made with it. Never with an algorithm that it is not for.
     pub fn verifies(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         if !self.fits(algorithm) {
             return false;
@@ -241,7 +241,7 @@ impl KeySet {
         Ok(KeySet { keys: keys.iter().filter_map(Key::read).collect() })
     }
 
-    /// What [`KeySet::read`] reads: the keys that it has kept.
+    /// The keys that [`KeySet::read`] has kept.
     pub fn to_json(&self) -> Value {
         json!({"keys": self.keys.iter().map(Key::to_json).collect::<Vec<_>>()})
     }

@@ -7,7 +7,7 @@
 //!                                     the edge fetches: discovery, KeySet
 //! ```
 //!
-//! Nothing of a token is believed, nor is anybody asked about it, before its issuer is found on the operator's list.
+//! Nothing of a token is believed, nor is any server asked about it, before its issuer is found on the operator's list.
 //! Nothing of what this server is called or allows is told before its signature is found to be good.
 //!
 //! Read first: [`verify`], then [`keys`] and [`cache`].
@@ -39,14 +39,14 @@ pub use keys::KeySet;
 pub use unverified::Unverified;
 pub use verified::VerifiedTokens;
 
-/// Whoever makes tokens, and what they are worth here.
+/// An issuer of tokens, and what they are worth here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issuer {
     /// `iss`, exactly as tokens have it, with or without a slash at its end.
     pub url: String,
     /// Paths in scopes count from here.
     pub base: ResourcePath,
-    /// What its scopes can allow at most.
+    /// The rights that its scopes can grant at most.
     pub may: Grants,
     /// The virtual organisation that it speaks for.
     pub vo: Option<String>,
@@ -54,12 +54,12 @@ pub struct Issuer {
     pub audiences: Vec<String>,
 }
 
-/// Which rules a token follows. It says so itself (`wlcg.ver`, `ver`), and whoever signs it may say either.
+/// The profile that a token follows. It says so itself (`wlcg.ver`, `ver`), and its issuer may say either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// WLCG Common JWT Profiles, 1.0 to 1.3.
     Wlcg,
-    /// SciTokens 1.0: without an audience it is for everybody.
+    /// SciTokens 1.0: without an audience it is for all servers.
     SciTokens1,
     /// SciTokens 2.0.
     SciTokens2,
@@ -71,14 +71,14 @@ impl Profile {
     }
 }
 
-/// Whether a text is written like a JSON Web Token: in three parts. Everything else that a client calls a bearer token is
-/// tried as a macaroon, which has no dots.
+/// True if a text is written like a JSON Web Token: in three parts. Everything else that a client calls a bearer
+/// token is tried as a macaroon, which has no dots.
 pub fn looks_like_one(text: &str) -> bool {
     text.bytes().filter(|byte| *byte == b'.').count() == 2
 }
 
-/// Who would bear a token of this issuer with this subject, these scopes and these groups: for explaining what it would be
-/// worth. `read:` and `write:` are SciTokens' scopes, `storage.read:` and the like the WLCG profile's.
+/// The bearer of a token of this issuer with this subject, these scopes and these groups: for explaining what it
+/// would be worth. `read:` and `write:` are SciTokens' scopes, `storage.read:` and the like the WLCG profile's.
 ///
 /// # Errors
 /// When a scope is not written as that profile has it.
@@ -104,7 +104,7 @@ pub fn would_be(
     })
 }
 
-/// Who bears a token, and what it allows.
+/// The bearer of a token, and the rights that it grants.
 ///
 /// `keys` are those of an issuer that are known at the moment; `audiences` is what tokens may call this server.
 ///

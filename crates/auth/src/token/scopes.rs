@@ -8,14 +8,14 @@ use crate::identity::Capability;
 use crate::operation::{Grants, Operation};
 use crate::refusal::{Cause, Refusal};
 
-/// What the scopes of a token come to.
+/// The sum of the scopes of a token.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Scopes {
     /// All, as they are written.
     pub(super) all: Vec<String>,
-    /// What they allow here.
+    /// The rights that they grant here.
     pub(super) capabilities: Vec<Capability>,
-    /// Whether there is any that says what may be done, here or elsewhere.
+    /// True if there is any that says what may be done, here or elsewhere.
     pub(super) is_capability: bool,
 }
 
@@ -77,11 +77,11 @@ impl Scopes {
     }
 }
 
-/// What a scope of this name is about, if it is about storage.
+/// The operation that a scope of this name is about, if it is about storage.
 fn granted(name: &str, profile: Profile) -> Option<Grants> {
     let modify = Grants::WRITE.with(Grants::DELETE);
     Some(match name {
-        // Listing is postponed by the profile, "until further notice"; everybody takes it as read.
+        // Listing is postponed by the profile, "until further notice"; every server takes it as read.
         "storage.read" => Grants::READ.with(Grants::LIST),
         // A file may get its name when it is complete.
         "storage.create" => Grants::CREATE.with(Grants::of(Operation::Rename)),
@@ -95,7 +95,7 @@ fn granted(name: &str, profile: Profile) -> Option<Grants> {
     })
 }
 
-/// A path of a scope: absolute, normalised (RFC 3986, 6) and percent-encoded. Others are no one's who issues tokens with
+/// A path of a scope: absolute, normalised (RFC 3986, 6) and percent-encoded. Others are of no issuer of tokens with
 /// care, and could be read in more ways than one: the token is refused (WLCG profile 2.2.1 leaves that open).
 fn read_path(text: &str) -> Result<ResourcePath, Refusal> {
     let refused = |what: &str| Err(Refusal::new(Cause::Malformed, format!("its path {what}")));

@@ -66,12 +66,12 @@ impl<'a> Unverified<'a> {
         Ok(Unverified { issuer, algorithm, key_id, profile, claims, signed, signature })
     }
 
-    /// Whom it says to be from: an issuer on the list.
+    /// The issuer that it names: one on the list.
     pub fn issuer(&self) -> &'a Issuer {
         self.issuer
     }
 
-    /// Who bears it, and what it allows. The signature comes first: who cannot make one learns nothing else.
+    /// The bearer, and the rights that it grants. The signature comes first: a forger learns nothing else.
     ///
     /// # Errors
     /// As [`verify`](super::verify).

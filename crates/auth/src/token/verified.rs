@@ -9,7 +9,7 @@ use ring::digest;
 
 use crate::identity::Identity;
 
-/// What tells texts apart, tokens for one: their SHA-256. The text itself is not kept.
+/// The SHA-256 of texts, tokens for one, which tells them apart. The text itself is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint([u8; 32]);
 
@@ -29,7 +29,7 @@ impl fmt::Display for Fingerprint {
     }
 }
 
-/// Tokens that were found good, with who bears them.
+/// Tokens that were found good, with their bearers.
 ///
 /// It is bounded: when half of the room is full, what was not used since the other half filled is forgotten. An entry is of no
 /// use once its token has expired, and none is once anything changes that they were found good by: the caller says so by
@@ -55,7 +55,7 @@ impl VerifiedTokens {
         VerifiedTokens { generation: 0, recent: HashMap::new(), older: HashMap::new(), half_max }
     }
 
-    /// Who bears a token, if that is known and still true.
+    /// The bearer of a token, if it is known and still valid.
     pub fn get(&mut self, token: Fingerprint, generation: u64, now_s: i64) -> Option<Arc<Identity>> {
         self.move_to(generation);
         let is_over = |identity: &Identity| identity.expires_s().is_some_and(|expires_s| now_s >= expires_s);
@@ -77,12 +77,12 @@ impl VerifiedTokens {
         self.keep(token, identity);
     }
 
-    /// How many there are.
+    /// Number of tokens.
     pub fn len(&self) -> usize {
         self.recent.len() + self.older.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -12,15 +12,15 @@ use crate::x509::der::{Der, dotted, tag, whole_bits};
 /// An attribute certificate, as it is written.
 #[derive(Debug)]
 pub(super) struct AttributeCertificate<'a> {
-    /// What is signed.
+    /// The part that is signed.
     pub(super) signed: &'a [u8],
     /// With which algorithm: an `AlgorithmIdentifier` as DER.
     pub(super) algorithm: &'a [u8],
     /// The signature.
     pub(super) signature: &'a [u8],
-    /// Whose it is.
+    /// Its holder.
     pub(super) holder: Holder<'a>,
-    /// Who signed it.
+    /// Its signer.
     pub(super) issuer: Name,
     /// When it begins, in seconds since 1970.
     pub(super) not_before_s: i64,
@@ -30,7 +30,7 @@ pub(super) struct AttributeCertificate<'a> {
     pub(super) vo: &'a str,
     /// The host of its VOMS server.
     pub(super) host: &'a str,
-    /// What it says of the holder, the primary one first; all of them are of its VO.
+    /// The attributes of the holder, the primary one first; all of them are of its VO.
     pub(super) fqans: Vec<Fqan>,
     /// The certificates to check the signature with, the signer's own first.
     pub(super) certificates: Vec<&'a [u8]>,
@@ -40,7 +40,7 @@ pub(super) struct AttributeCertificate<'a> {
     pub(super) key_id: Option<&'a [u8]>,
 }
 
-/// Whose an attribute certificate is. At least one of the two is there, and what is there has to be right.
+/// The holder of an attribute certificate. At least one of the two is there, and what is there has to be right.
 #[derive(Debug)]
 pub(super) struct Holder<'a> {
     /// A name and the serial number of the holder's certificate. The name is that of its issuer, or (older VOMS) of its
@@ -102,7 +102,7 @@ impl<'a> AttributeCertificate<'a> {
                 format!("{foreign} is not a group of {vo}, which says so"),
             ));
         }
-        // issuerUniqueID is a thing of the past: it would say who signed, and the signature says that better.
+        // issuerUniqueID is a thing of the past: it would name the signer, and the signature does that better.
         info.optional(tag::BIT_STRING).ok_or_else(|| malformed("its issuer"))?;
         let extensions = match info.is_empty() {
             true => Extensions::default(),
@@ -127,7 +127,7 @@ impl<'a> AttributeCertificate<'a> {
     }
 }
 
-/// What is signed and how, and the signature.
+/// The part that is signed, the algorithm, and the signature.
 fn read_signed(bytes: &[u8]) -> Option<([&[u8]; 2], &[u8])> {
     let mut outer = Der::new(bytes);
     let mut certificate = outer.enter(tag::SEQUENCE)?;
@@ -146,7 +146,7 @@ impl<'a> Holder<'a> {
                 let mut id = Der::new(id);
                 let issuer = only_directory_name(id.enter(tag::SEQUENCE)?)?;
                 let serial = id.take(tag::INTEGER)?;
-                // A unique identifier of the issuer would have to be compared too; nobody has them.
+                // A unique identifier of the issuer would have to be compared too; no certificate has them.
                 id.end()?;
                 Some((issuer, serial))
             }
@@ -271,8 +271,8 @@ impl<'a> Extensions<'a> {
             if seen.len() > limits::VOMS_ELEMENTS_MAX {
                 return Err(too_many("extensions"));
             }
-            // Nobody else may say that something has to be understood (section 4.3). What is not known beside these is of no
-            // use here: generic attributes; and that it cannot be called back, which nothing is.
+            // No other organisation may say that something has to be understood (section 4.3). What is not known
+            // beside these is of no use here: generic attributes; and that it cannot be revoked, which nothing is.
             if is_critical && kind != TARGETS {
                 let kind = dotted(kind).unwrap_or_default();
                 return Err(Refusal::new(Cause::Unacceptable, format!("its extension {kind} is critical")));
@@ -314,7 +314,7 @@ fn read_certificates(value: &[u8]) -> Result<Vec<&[u8]>, Refusal> {
 }
 
 /// The names of hosts in `SEQUENCE OF SEQUENCE OF Target` (section 4.3.2). VOMS puts each target in a sequence of its own.
-/// A target that is no name of a host names nobody.
+/// A target that is no name of a host names no server.
 fn read_targets(value: &[u8]) -> Result<Vec<&str>, Refusal> {
     let refused = || malformed("its targets");
     let mut all = Der::new(value);

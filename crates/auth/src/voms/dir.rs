@@ -1,4 +1,4 @@
-//! Whom to believe about virtual organisations: the directory `vomsdir`, in the grid `/etc/grid-security/vomsdir`.
+//! Trusted signers of virtual organisations: the directory `vomsdir`, in the grid `/etc/grid-security/vomsdir`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::dn::normal;
 use crate::make::pem;
 use crate::x509::Certificate;
 
-/// Whom to believe about virtual organisations: for each, the chains of certificates that may sign for it.
+/// Trusted signers of virtual organisations: for each, the chains of certificates that may sign for it.
 #[derive(Clone, Debug, Default)]
 pub struct VomsDir {
     vos: BTreeMap<String, Vo>,
@@ -14,7 +14,7 @@ pub struct VomsDir {
     certificates: Vec<Vec<Vec<u8>>>,
 }
 
-/// Who may sign for one virtual organisation.
+/// The signers of one virtual organisation.
 #[derive(Clone, Debug, Default)]
 struct Vo {
     /// Chains of names that may sign, by the host that the attribute certificate says it is from.
@@ -29,11 +29,11 @@ type NameChain = Vec<(Name, Name)>;
 /// A name of a certificate in the [normal] form.
 type Name = String;
 
-/// Who may sign.
+/// A kind of signer.
 pub(super) enum Signers<'a> {
-    /// Who has a chain of certificates with these names.
+    /// The holder of a chain of certificates with these names.
     Named(&'a [NameChain]),
-    /// Who has the key of one of these, each a chain in DER.
+    /// The holder of the key of one of these, each a chain in DER.
     Known(Vec<&'a [Vec<u8>]>),
 }
 
@@ -44,7 +44,7 @@ impl VomsDir {
     ///   alternatives behind a line `------NEXT CHAIN------`. Empty lines and those that begin with `#` do not count.
     /// - `VO/NAME.pem`, the older way: the certificate itself (and perhaps those above it). It is asked where there is no
     ///   `.lsc` for a host.
-    /// - `NAME.pem`: the same for every VO. Who has it may say anything of anybody.
+    /// - `NAME.pem`: the same for every VO. Its holder may say anything of any user.
     pub fn read(files: impl IntoIterator<Item = (String, Vec<u8>)>) -> (VomsDir, Vec<String>) {
         let mut dir = VomsDir::default();
         let mut warnings = Vec::new();
@@ -56,17 +56,17 @@ impl VomsDir {
         (dir, warnings)
     }
 
-    /// The virtual organisations that somebody may sign for, if it is not for any.
+    /// The virtual organisations that a signer may sign for, if it is not for any.
     pub fn vos(&self) -> impl Iterator<Item = &str> {
         self.vos.keys().map(String::as_str)
     }
 
-    /// Whether nobody is believed anything.
+    /// True if no signer is trusted.
     pub fn is_empty(&self) -> bool {
         self.vos.is_empty() && self.certificates.is_empty()
     }
 
-    /// Who may sign for a VO as this host.
+    /// The signers of a VO with the name of this host.
     pub(super) fn signers(&self, vo: &str, host: &str) -> Signers<'_> {
         let of_vo = self.vos.get(vo);
         if let Some(chains) = of_vo.and_then(|vo| vo.chains.get(&host.to_ascii_lowercase())) {
@@ -87,7 +87,8 @@ impl VomsDir {
         if let Some(host) = file.strip_suffix(".lsc") {
             let vo = vo.ok_or("is ignored: it is in no directory of a virtual organisation")?;
             let (chains, trouble) = read_lsc(bytes);
-            // Also one without any chain: nobody signs as that host, and not who has some older certificate.
+            // Also one without any chain: no signer has that host's name, and a holder of some older certificate does
+            // not either.
             let known = self.vos.entry(vo.to_owned()).or_default();
             known.chains.insert(host.to_ascii_lowercase(), chains);
             return trouble.map_or(Ok(()), Err);
@@ -110,7 +111,7 @@ impl VomsDir {
     }
 }
 
-/// Whether certificates with these names, subject and issuer of each, are one of the chains: all of it, and no more.
+/// True if certificates with these names, subject and issuer of each, are one of the chains: all of it, and no more.
 pub(super) fn is_listed(chains: &[NameChain], names: &[(String, String)]) -> bool {
     let names: NameChain = names.iter().map(|(subject, issuer)| (normal(subject), normal(issuer))).collect();
     !names.is_empty() && chains.contains(&names)

@@ -1,13 +1,13 @@
-//! What VOMS says of the holder of a certificate: attribute certificates (RFC 5755), and whom to believe.
+//! VOMS: attribute certificates of the holder of a certificate (RFC 5755), and their trusted signers.
 //!
 //! ```text
-//! proxy ─▶ extension ─▶ attribute certificates ─▶ for each: its own? now? here? ─▶ who signed? ─▶ groups and roles
+//! proxy ─▶ extension ─▶ attribute certificates ─▶ for each: its own? now? here? ─▶ signer? ─▶ groups and roles
 //!                       ac                                                         dir, x509
 //! ```
 //!
 //! A server of a virtual organisation signs "the holder of certificate 4711 of this authority is in /atlas", and the
-//! holder puts that into a proxy. It counts when the signer is one of those whom [`VomsDir`] lists for the VO, and its
-//! certificate is good. What does not count is left out: the holder is still who it is.
+//! holder puts that into a proxy. It counts when the signer is one of those that [`VomsDir`] lists for the VO, and its
+//! certificate is good. What does not count is left out: the holder keeps its identity.
 //!
 //! Not here: generic attributes, which storage has no use for, and talking with VOMS servers.
 

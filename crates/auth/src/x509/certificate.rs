@@ -16,7 +16,7 @@ use crate::refusal::{Cause, Refusal};
 #[derive(Clone)]
 pub struct Certificate {
     der: Vec<u8>,
-    /// What is signed.
+    /// The part that is signed.
     signed: Vec<u8>,
     /// `None` if it proves nothing here.
     algorithm: Option<Algorithm>,
@@ -38,13 +38,13 @@ pub struct Certificate {
 pub struct Extension {
     /// The contents of its object identifier.
     pub oid: Vec<u8>,
-    /// Whether nobody may pass over it.
+    /// True if it must not be passed over.
     pub is_critical: bool,
     /// Its value, as DER.
     pub value: Vec<u8>,
 }
 
-/// What the extensions say that paths are judged by.
+/// The contents of the extensions by which paths are judged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Profile {
     pub(super) basic: Option<BasicConstraints>,
@@ -55,12 +55,12 @@ pub(super) struct Profile {
     pub(super) constraints: Option<NameConstraints>,
     /// Subject alternative names: tags and contents.
     pub(super) alternative_names: Vec<(u8, Vec<u8>)>,
-    /// Whether it has alternative names, of subject or issuer.
+    /// True if it has alternative names, of subject or issuer.
     pub(super) has_alternative_names: bool,
     pub(super) authority_key: Option<Vec<u8>>,
     pub(super) subject_key: Option<Vec<u8>>,
     pub(super) is_draft_proxy: bool,
-    /// A critical extension that nobody here honours.
+    /// A critical extension that is not honoured here.
     pub(super) not_honoured: Option<String>,
 }
 
@@ -93,13 +93,13 @@ impl KeyUsage {
 #[derive(Clone, Debug)]
 pub(super) struct ProxyInfo {
     pub(super) is_critical: bool,
-    /// How many proxies may follow.
+    /// Number of proxies that may follow.
     pub(super) path_len: Option<u32>,
     pub(super) language: Language,
     pub(super) has_policy: bool,
 }
 
-/// What a proxy is worth.
+/// The rights of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Language {
     /// All that its issuer may do.
@@ -175,17 +175,17 @@ impl Certificate {
         })
     }
 
-    /// As it stands.
+    /// Its bytes.
     pub fn der(&self) -> &[u8] {
         &self.der
     }
 
-    /// Of whom it speaks.
+    /// Its subject.
     pub fn subject(&self) -> &Name {
         &self.subject
     }
 
-    /// Who made it.
+    /// Its issuer.
     pub fn issuer(&self) -> &Name {
         &self.issuer
     }
@@ -226,7 +226,7 @@ impl Certificate {
         self.extensions.iter().find(|extension| extension.oid == oid).map(|extension| &extension.value[..])
     }
 
-    /// Whether it is a proxy by RFC 3820.
+    /// True if it is a proxy by RFC 3820.
     pub fn is_proxy(&self) -> bool {
         self.profile.proxy.is_some()
     }
@@ -236,18 +236,18 @@ impl Certificate {
         self.profile.subject_key.as_deref()
     }
 
-    /// Whether subject and issuer have the same name.
+    /// True if subject and issuer have the same name.
     pub fn is_self_issued(&self) -> bool {
         self.subject == self.issuer
     }
 
-    /// Whether it may make certificates, as far as its extensions say. Before version 3 there was no way to say it, which
-    /// is good enough only where somebody has put it among the trusted ones.
+    /// True if it may make certificates, as far as its extensions say. Before version 3 there was no way to say it,
+    /// which is good enough only where an operator has put it among the trusted ones.
     pub(super) fn is_authority(&self) -> bool {
         self.profile.basic.is_some_and(|basic| basic.is_authority)
     }
 
-    /// The same for one that somebody has put among the trusted ones: OpenSSL takes these too.
+    /// The same for one that an operator has put among the trusted ones: OpenSSL takes these too.
     pub(super) fn is_old_authority(&self) -> bool {
         let may_sign = self.profile.key_usage.is_some_and(KeyUsage::may_sign_certificates);
         self.profile.basic.is_none() && (self.version == 0 && self.is_self_issued() || may_sign)
@@ -257,7 +257,7 @@ impl Certificate {
         self.version
     }
 
-    /// Whether the holder of this key has made it.
+    /// True if the holder of this key has made it.
     ///
     /// # Errors
     /// [`Cause::Unacceptable`] for what proves nothing, else [`Cause::BadSignature`].
@@ -325,7 +325,7 @@ impl<'a> Fields<'a> {
         validity.end()?;
         let subject = sequence(inner.whole()?)?;
         let spki = sequence(inner.whole()?)?;
-        // Unique identifiers of issuer and subject: nobody uses them.
+        // Unique identifiers of issuer and subject: they are not in use.
         inner.optional(tag::context(1))?;
         inner.optional(tag::context(2))?;
         let mut extensions = Vec::new();
@@ -378,7 +378,7 @@ pub(super) fn shown(name: &Name) -> String {
     shortened(&name.to_string())
 }
 
-/// Something in a message: not longer than anybody reads.
+/// Something in a message: not longer than a reader bears.
 pub(super) fn shortened(text: &str) -> String {
     const CHARACTERS_MAX: usize = 256;
     match text.char_indices().nth(CHARACTERS_MAX) {

@@ -110,7 +110,7 @@ impl Subtree {
         }
     }
 
-    /// Whether a name of its kind lies in it; `None` if nobody can tell.
+    /// True if a name of its kind lies in it; `None` if that cannot be told.
     fn has(&self, name: &[u8]) -> Option<bool> {
         let words = || Some(std::str::from_utf8(name).ok()?.to_ascii_lowercase());
         match self {

@@ -1,4 +1,4 @@
-//! Revocation lists: what an authority has called back (RFC 5280, 5).
+//! Revocation lists: what an authority has revoked (RFC 5280, 5).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::signature::verify_list;
 #[derive(Debug)]
 pub(super) struct RevocationList {
     pub(super) issuer: Name,
-    /// Whether it says only what has changed since another one (RFC 5280, 5.2.4): then others may be revoked as well.
+    /// True if it says only what has changed since another one (RFC 5280, 5.2.4): then others may be revoked as well.
     pub(super) is_delta: bool,
     pub(super) this_update_s: i64,
     pub(super) next_update_s: Option<i64>,
@@ -34,7 +34,7 @@ const DELTA: &[u8] = &[0x55, 0x1d, 27];
 const CERTIFICATE_ISSUER: &[u8] = &[0x55, 0x1d, 29];
 
 impl RevocationList {
-    /// Reads a list of what its issuer has called back: all of it, a part, or the newest.
+    /// Reads a list of what its issuer has revoked: all of it, a part, or the newest.
     ///
     /// # Errors
     /// In words why it cannot be used: lists for certificates of other authorities (RFC 5280, 5.2.5) are not.
@@ -50,7 +50,7 @@ impl RevocationList {
                 ISSUING_POINT if is_indirect(extension.value).ok_or("it cannot be read")? => {
                     return Err("it is for certificates of other authorities".to_owned());
                 }
-                // What a list for a part of the certificates has called back is called back.
+                // What a list for a part of the certificates has revoked is revoked.
                 ISSUING_POINT => {}
                 DELTA => is_delta = true,
                 _ if extension.critical => {
@@ -85,7 +85,7 @@ impl RevocationList {
         })
     }
 
-    /// Whether this authority has made it.
+    /// True if this authority has made it.
     pub(super) fn is_by(&self, authority: &Certificate) -> bool {
         let algorithm = AlgorithmIdentifier::from_der(&self.algorithm);
         self.issuer == *authority.subject()
@@ -93,7 +93,7 @@ impl RevocationList {
                 .is_ok_and(|(_, kind)| verify_list(authority.spki(), &kind, &self.signed, &self.signature))
     }
 
-    /// Since when a certificate of its issuer is called back.
+    /// Since when a certificate of its issuer is revoked.
     pub(super) fn revoked_since_s(&self, certificate: &Certificate) -> Option<i64> {
         self.revoked.get(certificate.serial()).copied()
     }
@@ -113,7 +113,7 @@ fn shortest(mut serial: &[u8]) -> &[u8] {
     serial
 }
 
-/// Whether an issuing distribution point (RFC 5280, 5.2.5) says that the list is for certificates of others.
+/// True if an issuing distribution point (RFC 5280, 5.2.5) says that the list is for certificates of others.
 fn is_indirect(value: &[u8]) -> Option<bool> {
     let mut outer = Der::new(value);
     let mut fields = outer.enter(tag::SEQUENCE)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// What is left of some DER. Every reading gives `None` when the bytes are something else.
+/// The rest of some DER. Every reading gives `None` when the bytes are something else.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Der<'a>(&'a [u8]);
 

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! OpenSSL with `-allow_proxy_certs -auth_level 2` is the measure, held by a test with hundreds of chains; where we are
-//! stricter the test says why. Ours because no library in Rust knows proxies, and because whoever is refused should be
-//! told which certificate is wrong and what to do.
+//! stricter the test says why. Ours because no library in Rust knows proxies, and because a client that is refused
+//! should be told which certificate is wrong and what to do.
 
 mod certificate;
 mod constraints;

@@ -42,7 +42,7 @@ impl Name {
         Some(Name { der: der.to_vec(), canonical })
     }
 
-    /// As it stands in the certificate.
+    /// Its bytes in the certificate.
     pub fn der(&self) -> &[u8] {
         &self.der
     }
@@ -53,12 +53,12 @@ impl Name {
         self.canonical.concat()
     }
 
-    /// Whether there is nothing in it.
+    /// True if there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.canonical.is_empty()
     }
 
-    /// Whether it is this other name and exactly one common name more, as a proxy's subject (RFC 3820, 3.4).
+    /// True if it is this other name and exactly one common name more, as a proxy's subject (RFC 3820, 3.4).
     pub fn is_proxy_of(&self, issuer: &Name) -> bool {
         let Some((_, first)) = self.canonical.split_last() else { return false };
         first == issuer.canonical && self.last_common_name().is_some()
@@ -73,7 +73,7 @@ impl Name {
         }
     }
 
-    /// Whether this name lies in the tree below another, or is that (RFC 5280, 4.2.1.10).
+    /// True if this name lies in the tree below another, or is that (RFC 5280, 4.2.1.10).
     pub(super) fn is_within(&self, base: &Name) -> bool {
         self.canonical.starts_with(&base.canonical)
     }
@@ -88,7 +88,7 @@ impl Name {
             .collect()
     }
 
-    /// As RFC 2253 writes it, last part first: `CN=Ada,DC=example,DC=org`. What is no ASCII is escaped, as
+    /// The form of RFC 2253, last part first: `CN=Ada,DC=example,DC=org`. What is no ASCII is escaped, as
     /// `openssl x509 -nameopt RFC2253` does.
     pub fn rfc2253(&self) -> String {
         let names = relative_names(&self.der).unwrap_or_default();
@@ -125,10 +125,10 @@ impl PartialEq for Name {
 impl Eq for Name {}
 
 impl fmt::Display for Name {
-    /// As OpenSSL 3 prints it on one line (`X509_NAME_oneline`): `/DC=org/DC=example/CN=Ada`. Slashes and plus signs within
-    /// a value have a backslash in front; bytes that are no printable ASCII are `\xHH`.
+    /// The form that OpenSSL 3 prints on one line (`X509_NAME_oneline`): `/DC=org/DC=example/CN=Ada`. Slashes and
+    /// plus signs within a value have a backslash in front; bytes that are no printable ASCII are `\xHH`.
     ///
-    /// Rules and grid-mapfiles compare this text, so no two names may share it by the choice of whoever asked for a
+    /// Rules and grid-mapfiles compare this text, so no two names may share it by the choice of a user that asked for a
     /// certificate. Hence two differences from OpenSSL: a backslash is `\x5C`, and strings of wide characters
     /// (`BMPString`, `UniversalString`) are written as the same text in UTF-8, as U+4141 is not `AA`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -192,7 +192,7 @@ fn relative_names(der: &[u8]) -> Option<Vec<Vec<Attribute<'_>>>> {
 }
 
 /// The characters of a string of the kinds that are compared as text; `Some(None)` for kinds that are compared as they
-/// stand; `None` if the bytes are no such string, or of a kind that nobody writes names with.
+/// stand; `None` if the bytes are no such string, or of a kind that names are not written with.
 fn text(kind: u8, value: &[u8]) -> Option<Option<String>> {
     let text = match kind {
         tag::UTF8_STRING => String::from_utf8(value.to_vec()).ok()?,
@@ -248,7 +248,7 @@ fn escaped_2253(text: &str) -> String {
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
 const MAIL_ADDRESS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 9, 1];
 
-/// What OpenSSL calls the attributes of names that are id-at, in the order of their last numbers, which begin with 3.
+/// OpenSSL's words for the attributes of names that are id-at, in the order of their last numbers, which begin with 3.
 const X520: [&str; 52] = [
     "CN",
     "SN",
@@ -304,7 +304,7 @@ const X520: [&str; 52] = [
     "dmdName",
 ];
 
-/// What it calls others, by the contents of their object identifiers.
+/// Its words for others, by the contents of their object identifiers.
 const OTHERS: [(&[u8], &str); 12] = [
     (&[0x55, 4, 65], "pseudonym"),
     (&[0x55, 4, 72], "role"),
@@ -322,7 +322,7 @@ const OTHERS: [(&[u8], &str); 12] = [
     (&[0x2b, 6, 1, 4, 1, 0x82, 0x37, 0x3c, 2, 1, 3], "jurisdictionC"),
 ];
 
-/// What OpenSSL calls a kind of attribute in names.
+/// OpenSSL's word for a kind of attribute in names.
 fn short_name(kind: &[u8]) -> Option<&'static str> {
     match kind {
         [0x55, 4, number @ 3..=54] => X520.get(usize::from(*number) - 3).copied(),

@@ -11,11 +11,11 @@ use super::trust::{OutdatedLists, Trust};
 use super::verify::{Purpose, is_legacy_proxy_name};
 use crate::refusal::{Cause, Refusal};
 
-/// What somebody with an old proxy can do.
+/// Advice for a user with an old proxy.
 const MAKE_ANOTHER: &str = "make an RFC 3820 proxy: voms-proxy-init -rfc";
 
-/// Judges a path: proxies, one end-entity certificate, authorities, the last of them a root that is trusted. Whoever
-/// calls has checked that each was signed by the next. Tells until when that holds, in seconds since 1970: what ends first
+/// Judges a path: proxies, one end-entity certificate, authorities, the last of them a root that is trusted. The
+/// caller has checked that each was signed by the next. Tells until when that holds, in seconds since 1970: what ends first
 /// of the certificates and of the revocation lists that they were held against.
 pub(super) fn check(
     path: &[&Certificate],
@@ -62,12 +62,12 @@ pub(super) fn check(
     Ok(until_s)
 }
 
-/// Whether a certificate counts at this time. As OpenSSL has it, the second in which it ends is no longer its.
+/// True if a certificate counts at this time. As OpenSSL has it, the second in which it ends is no longer its.
 pub(super) fn is_in_time(certificate: &Certificate, now_s: i64) -> bool {
     (certificate.not_before_s()..certificate.not_after_s()).contains(&now_s)
 }
 
-/// Why nobody can be found who made a certificate.
+/// The reason why no issuer of a certificate can be found.
 pub(super) fn no_issuer(made: &Certificate, presented: &[Certificate], trust: &Trust) -> Refusal {
     let subject = shown(made.subject());
     let issuer = shown(made.issuer());
@@ -109,7 +109,7 @@ pub(super) fn no_issuer(made: &Certificate, presented: &[Certificate], trust: &T
     }
 }
 
-/// What every part of a path has to keep to.
+/// Checks that every part of a path has to pass.
 fn check_one(certificate: &Certificate, is_root: bool) -> Result<(), Refusal> {
     if let Some(oid) = &certificate.profile.not_honoured {
         return Err(unacceptable(format!("it has the critical extension {oid}, which is not known here")));
@@ -126,7 +126,7 @@ fn check_one(certificate: &Certificate, is_root: bool) -> Result<(), Refusal> {
     if serial.len() > limits::CERTIFICATE_SERIAL_BYTES_MAX {
         return Err(unacceptable("its serial number is longer than 20 bytes"));
     }
-    // What nobody signs for is the root's own; its key is as important as any.
+    // A certificate without another issuer is the root's own; its key is as important as any.
     Key::from_spki(certificate.spki()).map_err(|what| unacceptable(format!("it has {what}")))?;
     if !is_root && certificate.subject().is_empty() {
         return Err(unacceptable("it has no subject"));
@@ -146,7 +146,7 @@ fn check_time(certificate: &Certificate, now_s: i64, part: &str) -> Result<(), R
     Ok(())
 }
 
-/// A proxy, by who made it, with `depth` others below (RFC 3820, 3 and 4.1.3).
+/// A proxy, by its issuer, with `depth` others below (RFC 3820, 3 and 4.1.3).
 fn check_proxy(proxy: &Certificate, issuer: &Certificate, depth: usize) -> Result<(), Refusal> {
     let Some(info) = &proxy.profile.proxy else { return Ok(()) };
     if !info.is_critical {
@@ -179,7 +179,7 @@ fn check_language(info: &ProxyInfo) -> Result<(), Refusal> {
             Err(unacceptable("it has a policy where none may be"))
         }
         Language::InheritAll | Language::Limited => Ok(()),
-        // It would be somebody without any rights of the one whose name it has. There is nothing to give them here, and
+        // It would have no right of the one whose name it has. There is nothing to give it here, and
         // to take them for that one would be wrong.
         Language::Independent => Err(unacceptable(
             "it is an independent proxy, which has no rights of its holder; use one that inherits them",
@@ -240,7 +240,7 @@ fn check_constraints(path: &[&Certificate], proxies: usize) -> Result<(), (usize
     Ok(())
 }
 
-/// Whether whoever made it, the first of those above, may make certificates for this name.
+/// True if its issuer, the first of those above, may make certificates for this name.
 ///
 /// A policy is about a name. So it counts as well for another certificate of the same authority, which the peer may have
 /// sent along (cross-signed). For an authority that is not in the directory, and so has no policy there, that of the next
@@ -260,7 +260,7 @@ fn check_policy(made: &Certificate, above: &[&Certificate], trust: &Trust) -> Re
     Err(Refusal::new(Cause::Untrusted, message))
 }
 
-/// Whether a certificate was called back. No list is no objection: trust directories often lack some. Tells when the lists
+/// Refuses a revoked certificate. No list is no objection: trust directories often lack some. Tells when the lists
 /// that it was held against are over their time, if that matters.
 fn check_lists(
     made: &Certificate,
@@ -288,7 +288,7 @@ fn check_lists(
         // One without an end has none.
         return Ok(current.map(|list| list.next_update_s.unwrap_or(i64::MAX)).max());
     }
-    // The fault is the site's, or the authority's; whoever asks can only wait.
+    // The fault is the site's, or the authority's; the client can only wait.
     Err(match latest.next_update_s.filter(|next_update_s| now_s >= *next_update_s) {
         Some(next_update_s) => {
             let message = format!("{} expired {}", latest.shown(), shown_time(next_update_s));

@@ -6,7 +6,7 @@ use x509_parser::x509::AlgorithmIdentifier;
 use super::der::{Der, dotted, tag, whole_bits};
 use crate::refusal::{Cause, Refusal};
 
-/// How a message is made short before it is signed.
+/// The digest of a message before it is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digest {
     /// SHA-256.
@@ -17,7 +17,7 @@ pub enum Digest {
     Sha512,
 }
 
-/// How something is signed. MD5 and SHA-1 prove nothing, and are not here.
+/// Algorithms of signatures. MD5 and SHA-1 prove nothing, and are not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     /// RSA with the padding of PKCS #1 v1.5 (RFC 8017, 8.2).
@@ -72,7 +72,7 @@ const SHA512: &[u8] = &[0x60, 0x86, 0x48, 1, 0x65, 3, 4, 2, 3];
 pub const TLS_SCHEMES: [u16; 9] = [0x0403, 0x0503, 0x0807, 0x0804, 0x0805, 0x0806, 0x0401, 0x0501, 0x0601];
 
 impl Algorithm {
-    /// What an `AlgorithmIdentifier` says, as DER; `None` if it proves nothing here.
+    /// The algorithm that an `AlgorithmIdentifier` names, as DER; `None` if it proves nothing here.
     pub fn from_der(der: &[u8]) -> Option<Algorithm> {
         let mut outer = Der::new(der);
         let mut fields = outer.enter(tag::SEQUENCE)?;
@@ -246,7 +246,7 @@ fn rsa_bits(key: &[u8]) -> Option<usize> {
     Some(modulus.len() * 8 - first.leading_zeros() as usize)
 }
 
-/// Whether the holder of a key (`SubjectPublicKeyInfo` as DER) has signed a message.
+/// True if the holder of a key (`SubjectPublicKeyInfo` as DER) has signed a message.
 ///
 /// # Errors
 /// [`Cause::Unacceptable`] for keys that cannot be used, else [`Cause::BadSignature`].
@@ -256,8 +256,8 @@ pub fn verify(spki: &[u8], algorithm: Algorithm, message: &[u8], signature: &[u8
     key.check(algorithm, message, signature).ok_or_else(wrong)
 }
 
-/// Whether the holder of a key has signed what TLS has them sign, with a `SignatureScheme` (RFC 8446, 4.2.3). In TLS 1.3
-/// the curve belongs to the scheme, and RSA is PSS only; TLS 1.2 knows neither rule (RFC 5246, 7.4.1.4.1).
+/// True if the holder of a key has signed what TLS has them sign, with a `SignatureScheme` (RFC 8446, 4.2.3). In TLS
+/// 1.3 the curve belongs to the scheme, and RSA is PSS only; TLS 1.2 knows neither rule (RFC 5246, 7.4.1.4.1).
 ///
 /// # Errors
 /// [`Cause::Unacceptable`] for schemes and keys that cannot be used, else [`Cause::BadSignature`].
@@ -295,8 +295,8 @@ pub fn verify_tls(
     key.check(algorithm, message, signature).ok_or_else(wrong)
 }
 
-/// Whether a key has signed a revocation list, which may be signed with SHA-1 as well: whoever could forge one with
-/// that would call back certificates, and has to get it into the directory of the operator first.
+/// True if a key has signed a revocation list, which may be signed with SHA-1 as well: a forged one would revoke
+/// certificates, and would have to get into the directory of the operator first.
 pub(super) fn verify_list(
     spki: &[u8],
     kind: &AlgorithmIdentifier<'_>,

@@ -43,7 +43,7 @@ impl SigningPolicy {
                 ["access_id_CA", _, authority] => {
                     policy.entries.push(Entry { authority: normal(authority), ..Entry::default() });
                 }
-                // Who else may do something is not our business.
+                // Other rights are not our business.
                 [first, ..] if first.starts_with("access_id_") => policy.entries.push(Entry::default()),
                 ["pos_rights", _, rights @ ..] => {
                     let entry = entry.ok_or_else(|| at("rights of nobody"))?;
@@ -69,13 +69,13 @@ impl SigningPolicy {
         Ok(policy)
     }
 
-    /// Whether the file speaks of this authority at all.
+    /// True if the file speaks of this authority at all.
     pub(super) fn knows(&self, authority: &Name) -> bool {
         let authority = normal(&authority.to_string());
         self.entries.iter().any(|entry| entry.authority == authority)
     }
 
-    /// Whether the authority may make a certificate for this subject.
+    /// True if the authority may make a certificate for this subject.
     pub(super) fn allows(&self, authority: &Name, subject: &Name) -> bool {
         let (authority, subject) = (normal(&authority.to_string()), normal(&subject.to_string()));
         let entries = self.entries.iter().filter(|entry| entry.may_sign && entry.authority == authority);
@@ -119,7 +119,7 @@ fn normal(name: &str) -> String {
     name.replace("/email=", "/emailaddress=").replace("/e=", "/emailaddress=").replace("/userid=", "/uid=")
 }
 
-/// Whether a text has the form of a pattern. Takes time in proportion to both lengths multiplied, at most.
+/// True if a text has the form of a pattern. Takes time in proportion to both lengths multiplied, at most.
 fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut text_at) = (0, 0);
     // Where to go on if what follows the last star does not fit.

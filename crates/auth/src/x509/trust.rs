@@ -10,18 +10,18 @@ use super::crl::RevocationList;
 use super::name::Name;
 use super::signing_policy::SigningPolicy;
 
-/// What to do where a revocation list is over its time (`nextUpdate`), or its time has not come.
+/// The way to treat a revocation list that is over its time (`nextUpdate`), or whose time has not come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OutdatedLists {
-    /// Nobody comes in whom it is about: as OpenSSL does, and Globus.
+    /// No client comes in that it is about: as OpenSSL does, and Globus.
     #[default]
     Refuse,
-    /// What it has called back stays called back, and the others come in: as XRootD does unless told otherwise
+    /// Certificates that it has revoked stay revoked, and the others come in: as XRootD does unless told otherwise
     /// (`-crl:1`).
     Use,
 }
 
-/// Whom to believe about certificates: authorities, what each may sign, and what was revoked.
+/// Trust about certificates: authorities, what each may sign, and what was revoked.
 ///
 /// A path ends at an authority in here whose subject is its issuer (a root). Others in here help to get there; without
 /// their root they are worth nothing, as with OpenSSL.
@@ -39,14 +39,14 @@ pub struct Trust {
 #[derive(Debug)]
 pub(super) struct Authority {
     pub(super) certificate: Certificate,
-    /// What it may sign; `None` if nobody says.
+    /// The names that it may sign; `None` if no policy says.
     pub(super) policy: Option<SigningPolicy>,
     /// Its lists, signed by it.
     lists: Vec<usize>,
 }
 
 impl fmt::Debug for Trust {
-    /// How much there is; all of it would be megabytes.
+    /// Its size; all of it would be megabytes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Trust({} authorities, {} revocation lists)", self.authorities.len(), self.lists.len())
     }
@@ -59,7 +59,7 @@ impl Trust {
     /// * `HASH.r0` … `HASH.r9`, `*.crl`: revocation lists, in PEM or DER;
     /// * `STEM.signing_policy`: what the authorities in `STEM.0` and so on may sign.
     ///
-    /// Names are without directories; other files are passed over. Whoever is in there twice counts once.
+    /// Names are without directories; other files are passed over. An authority that is there twice counts once.
     ///
     /// Also gives warnings, each naming a file and what is wrong with it. The rest counts all the same; but an authority
     /// whose policy cannot be read, or does not speak of it, may sign nothing.
@@ -92,7 +92,7 @@ impl Trust {
         self
     }
 
-    /// How many authorities there are, roots and others.
+    /// Number of authorities, roots and others.
     pub fn authorities_count(&self) -> usize {
         self.authorities.len()
     }
@@ -137,7 +137,7 @@ impl Trust {
         found.into_iter().flatten().map(|index| &self.authorities[*index])
     }
 
-    /// Whether this very certificate is among the authorities.
+    /// True if this very certificate is among the authorities.
     pub(super) fn authority(&self, certificate: &Certificate) -> Option<&Authority> {
         self.named(certificate.subject()).find(|authority| authority.certificate.der() == certificate.der())
     }

@@ -11,11 +11,11 @@ use crate::refusal::{Cause, Refusal};
 /// For what a chain is looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// Somebody wants in: a user, a service, or a proxy of one. No authority itself, and where extended key usages are
+    /// A client wants in: a user, a service, or a proxy of one. No authority itself, and where extended key usages are
     /// said, they have to include clients of TLS.
     #[default]
     Client,
-    /// Whatever it is for: those who sign for VOMS.
+    /// Any purpose: signers of VOMS attributes.
     Any,
 }
 
@@ -31,7 +31,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Whose it is: the subject of the end-entity certificate as OpenSSL prints it on one line,
+    /// Its owner: the subject of the end-entity certificate as OpenSSL prints it on one line,
     /// `/DC=org/DC=example/CN=Ada`.
     pub fn dn(&self) -> &str {
         &self.dn
@@ -42,7 +42,7 @@ impl Verified {
         &self.issuer_dn
     }
 
-    /// Whose it is, as RFC 2253 writes it: `CN=Ada,DC=example,DC=org`.
+    /// Its owner, as RFC 2253 writes it: `CN=Ada,DC=example,DC=org`.
     pub fn rfc2253(&self) -> String {
         self.end_entity().subject().rfc2253()
     }
@@ -62,17 +62,17 @@ impl Verified {
         &self.layers[self.layers.len() - 1]
     }
 
-    /// How many proxies there are below the end-entity certificate.
+    /// Number of proxies below the end-entity certificate.
     pub fn proxy_depth(&self) -> usize {
         self.layers.len() - 1
     }
 
-    /// Whether the leaf is a proxy.
+    /// True if the leaf is a proxy.
     pub fn is_proxy(&self) -> bool {
         self.proxy_depth() > 0
     }
 
-    /// Whether any proxy is a limited one, which all below inherit.
+    /// True if any proxy is a limited one, which all below inherit.
     pub fn is_limited(&self) -> bool {
         self.is_limited
     }
@@ -92,7 +92,7 @@ pub fn verify(chain: &[impl AsRef<[u8]>], trust: &Trust, now_s: i64) -> Result<V
     verify_for(Purpose::Client, chain, trust, now_s)
 }
 
-/// The same, for any purpose. With [`Purpose::Any`] whoever asks has to look whether a [proxy](Verified::is_proxy) will
+/// The same, for any purpose. With [`Purpose::Any`] the caller has to look if a [proxy](Verified::is_proxy) will
 /// do.
 ///
 /// # Errors
@@ -139,7 +139,8 @@ pub fn verify_for(
     })
 }
 
-/// What a peer sent, within limits. Behind the leaf there may be what cannot be read, which is passed over: some send
+/// The certificates that a peer sent, within limits. Behind the leaf there may be what cannot be read, which is
+/// passed over: some send
 /// their authority's certificate along, and old ones are odd. Also tells what was wrong with the first of those.
 fn read(chain: &[impl AsRef<[u8]>]) -> Result<(Vec<Certificate>, Option<Refusal>), Refusal> {
     let bytes: usize = chain.iter().map(|der| der.as_ref().len()).sum();
@@ -226,8 +227,8 @@ impl<'a> Search<'a> {
         self.refuse(path.len(), Refusal::new(Cause::Untrusted, message))
     }
 
-    /// Who could have made this certificate, by name and by what it says of the key, the trusted ones first. Proxies are
-    /// made by those who were presented, and by no authority; all else by authorities.
+    /// The possible issuers of this certificate, by name and by what it says of the key, the trusted ones first.
+    /// Proxies are made by certificates that were presented, and by no authority; all else by authorities.
     fn candidates(&self, made: &Certificate) -> Vec<&'a Certificate> {
         let fits = |candidate: &&Certificate| {
             let keys = (&made.profile.authority_key, &candidate.profile.subject_key);
@@ -255,7 +256,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Whether a name ends in what tools before RFC 3820 called their proxies.
+/// True if a name ends in what tools before RFC 3820 called their proxies.
 pub(super) fn is_legacy_proxy_name(subject: &Name, issuer: &Name) -> bool {
     subject.is_proxy_of(issuer) && matches!(subject.last_common_name(), Some(b"proxy" | b"limited proxy"))
 }

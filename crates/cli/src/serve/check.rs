@@ -65,6 +65,7 @@ pub(super) fn run(args: &ServeArgs, global: &Global) -> ExitCode {
         Ok(certificate) => found.certificate(&certificate, args.server_name.as_deref()),
         Err(error) => found.errors.push(words::error(&error).to_string()),
     }
+    found.facts.push(format!("records of TLS 1.3: {}", global.records()));
     for networks in [&args.proxy_protocol, &args.trust_forwarded] {
         let parsed = gridlane_core::Network::parse_list(networks.iter().map(String::as_str));
         found.ok(parsed);

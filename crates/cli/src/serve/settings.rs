@@ -152,7 +152,8 @@ pub(super) fn settings(
     next.warnings = warnings;
     let news = next.news_since(kept);
     news.iter().for_each(|warning| access_log.note(warning));
-    let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
+    let asks = auth.trust.is_some();
+    let tls = tls::server_config_with(&certificate.cert, &certificate.key, asks, global.records())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
     let mut settings = Settings::empty(listen);
     settings.auth = auth;

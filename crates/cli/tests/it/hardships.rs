@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::client::{Running, cp, cp_r, gridlane, isolated, run, text};
+use crate::support::client::{Running, copy_of_gridlane, cp, cp_r, gridlane, isolated, run, text};
 use crate::support::object::Object;
 use crate::support::rogue::Rogue;
 use crate::support::serve::Server;
@@ -129,7 +129,7 @@ fn without_threads_there_are_words_and_with_few_a_copy() {
     }
     // The other user may not look into the directory where it was built.
     let binary = scratch.join("gridlane");
-    fs::copy(env!("CARGO_BIN_EXE_gridlane"), &binary).unwrap();
+    copy_of_gridlane(&binary);
     let bytes = content(903, 8 * MIB);
     let object = Object::new(&bytes);
     let server = Rogue::start(move |request| object.answer(request));

@@ -46,6 +46,7 @@ mod small_files;
 mod statuses;
 mod stubborn;
 mod targets;
+mod tls_records;
 mod tokens;
 mod trees;
 mod trust;

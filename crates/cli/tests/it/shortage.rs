@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::client::{Running, isolated, text};
+use crate::support::client::{Running, copy_of_gridlane, isolated, text};
 use crate::support::serve::Server;
 use crate::support::tools::{curl, run_curl, tool};
 use crate::support::{DEADLINE, Scratch, content, lone_user, needs_root};
@@ -62,7 +62,7 @@ fn without_threads_it_does_not_start() {
     let user = lone_user(0);
     let scratch = Scratch::new();
     let (data, binary) = (scratch.dir("data"), scratch.join("gridlane"));
-    fs::copy(env!("CARGO_BIN_EXE_gridlane"), &binary).unwrap();
+    copy_of_gridlane(&binary);
     fs::write(scratch.dir("export").join("f"), "hello").unwrap();
     for place in [scratch.path(), &data, &scratch.join("export"), &binary] {
         fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();

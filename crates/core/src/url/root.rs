@@ -14,7 +14,7 @@ use crate::error::Result;
 /// The port that IANA assigned to `rootd`.
 pub(super) const PORT: u16 = 1094;
 
-/// What a query may have of a CGI as it stands; `%` is not among it, so that it comes back as it was.
+/// Characters that a query may have of a CGI unchanged; `%` is not among them, so that it comes back as it was.
 const CGI: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>');
 
 impl Url {
@@ -67,7 +67,7 @@ impl Url {
         Ok(Url { scheme, inner, zone, cgi: cgi.map(str::to_owned) })
     }
 
-    /// What the crate made of a `root` URL and a relative reference.
+    /// Result of the crate for a `root` URL and a relative reference.
     pub(super) fn of_encoded_root(scheme: Scheme, joined: &url::Url) -> Result<Url> {
         let authority = &joined[url::Position::BeforeUsername..url::Position::AfterPort];
         let mut path = Vec::with_capacity(joined.path().len());
@@ -90,13 +90,13 @@ impl Url {
         percent_decode_str(self.inner.path()).collect()
     }
 
-    /// What is behind the `?` of a `root` URL, as it was typed; `None` when there is nothing.
+    /// The text behind the `?` of a `root` URL, as it was typed; `None` when there is nothing.
     pub fn cgi(&self) -> Option<&str> {
         self.cgi.as_deref()
     }
 }
 
-/// Whether `text` is a complete `root` URL.
+/// True if `text` is a complete `root` URL.
 pub(super) fn is_typed(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| {
         ["root", "roots", "xroot", "xroots"].iter().any(|known| scheme.eq_ignore_ascii_case(known))

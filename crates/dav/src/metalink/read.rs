@@ -88,7 +88,7 @@ struct Builder {
     /// Namespace and version of the root element.
     root: Option<(String, Format)>,
     places: Vec<Place>,
-    /// Text of the leaf that is open, and its attributes without a prefix; those with one belong to somebody
+    /// Text of the leaf that is open, and its attributes without a prefix; those with one belong to another
     /// else's namespace.
     text: String,
     attributes: Vec<(String, String)>,
@@ -106,7 +106,7 @@ struct PiecesDraft {
     piece_bytes: Option<u64>,
     kind: String,
     values: Vec<String>,
-    /// Whether version 3's numbers of the pieces go up from 0.
+    /// True if version 3's numbers of the pieces go up from 0.
     in_order: bool,
 }
 

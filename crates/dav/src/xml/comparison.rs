@@ -2,7 +2,7 @@
 //! ones and read the same elements, attributes and text out of them.
 //!
 //! Two differences are on purpose and need no exception here. A document type is refused by both: by
-//! roxmltree as long as nobody allows it. Bounds are set so that nothing below reaches them; what is beyond
+//! roxmltree until a rule here allows it. Bounds are set so that nothing below reaches them; what is beyond
 //! them is in the table of `tests.rs`. What is left is where roxmltree is not strict or not right: each case is
 //! listed in [`LET_PASS`] and [`TAKEN_AMISS`], with an example, so that a version which does better is noticed.
 
@@ -85,9 +85,9 @@ fn show(node: roxmltree::Node<'_, '_>, items: &mut Vec<Item>) {
     }
 }
 
-/// What roxmltree accepts and the specification does not.
+/// Documents that roxmltree accepts and the specification does not.
 struct LetPass {
-    /// Whether this is it: by our words for the flaw, and the document from the refused token to the next.
+    /// True if this is it: by our words for the flaw, and the document from the refused token to the next.
     is: fn(&str, &str) -> bool,
     example: &'static str,
 }
@@ -148,9 +148,9 @@ const LET_PASS: &[LetPass] = &[
     },
 ];
 
-/// What roxmltree refuses, or reads otherwise than the specification says.
+/// Documents that roxmltree refuses, or reads otherwise than the specification says.
 struct TakenAmiss {
-    /// Whether a document has it.
+    /// True if a document has it.
     is: fn(&str) -> bool,
     example: &'static str,
 }
@@ -272,7 +272,7 @@ enum Damage {
     Repeat(Index, Index),
 }
 
-/// What is put in, with bars in between.
+/// The text that is put in, with bars in between.
 const FRAGMENTS: &[u8] = b"<|>|/|&|;|'|\"|=|:|!|?|-|]|[| |\r|\n|\t|x|7|p:|z:|xml:|<a>|</a>|<a/>|<!--|-->|--|\
     <![CDATA[|]]>|<?|?>|<?xml version='1.0'?>|<?a b?>|<!DOCTYPE r>|<!ENTITY a 'b'>|&lt;|&a;|&#0;|&#xD800;|\
     &#x110000;|&#x10FFFF;|&#xFFFE;|&#|&#x;| a=''| p:a=''| q:a=''| xmlns='n'| xmlns=''| xmlns:q='n'| xmlns:p=''|\
@@ -332,7 +332,7 @@ fn documents() -> impl Strategy<Value = Document> {
     )
 }
 
-/// A comparison of documents that nobody accepts, or everybody, would show nothing.
+/// A comparison of documents that no reader accepts, or all do, would show nothing.
 #[test]
 fn documents_are_of_both_kinds() {
     let mut runner = TestRunner::deterministic();

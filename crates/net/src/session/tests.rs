@@ -1,5 +1,5 @@
 use super::*;
-use crate::tls;
+use crate::tls::{self, RecordLayer};
 use rustls_pki_types::ServerName;
 
 /// Moves what `from` has to send to `to`.
@@ -13,30 +13,30 @@ fn carry(from: &mut Session, to: &mut Session) {
     }
 }
 
-fn pair() -> (Session, Session) {
-    pair_of(true, true)
+fn layer(is_ours: bool) -> RecordLayer {
+    if is_ours { RecordLayer::Own } else { RecordLayer::Rustls }
 }
 
 /// A client and a server, whose records are ours where it says so.
 fn pair_of(client_is_ours: bool, server_is_ours: bool) -> (Session, Session) {
     let dir = tempfile::tempdir().unwrap();
     let (cert, key) = tls::self_signed(dir.path(), &["localhost".to_owned()]).unwrap();
-    let config = tls::server_config(&cert, &key, false).unwrap();
-    let server = Session::new(
-        Side::Server(Box::new(UnbufferedServerConnection::new(config).unwrap())),
-        server_is_ours,
-    );
-    let trust = tls::Trust { ca_files: vec![cert], ..tls::Trust::default() };
+    let config = tls::server_config_with(&cert, &key, false, layer(server_is_ours)).unwrap();
+    let server = Session::server(config).unwrap();
+    let records = layer(client_is_ours);
+    let trust = tls::Trust { ca_files: vec![cert], records, ..tls::Trust::default() };
     let name = ServerName::try_from("localhost").unwrap();
-    let config = tls::client_config(&trust).unwrap();
-    let conn = UnbufferedClientConnection::new(config, name).unwrap();
-    let client = Session::new(Side::Client(Box::new(conn)), client_is_ours);
-    (client, server)
+    (Session::client(tls::client_config(&trust).unwrap(), name).unwrap(), server)
 }
 
 #[test]
 fn a_session_that_waits_holds_no_buffer() {
-    let (mut client, mut server) = pair();
+    for is_ours in [true, false] {
+        holds_no_buffer(pair_of(is_ours, is_ours));
+    }
+}
+
+fn holds_no_buffer((mut client, mut server): (Session, Session)) {
     assert!(client.incoming.is_none() && client.outgoing.is_none(), "not before they are needed");
     while (client.handshake().unwrap(), server.handshake().unwrap()) != (Need::Nothing, Need::Nothing) {
         carry(&mut client, &mut server);
@@ -71,16 +71,9 @@ fn met(client_is_ours: bool, server_is_ours: bool) -> (Session, Session) {
     }
     carry(&mut server, &mut client);
     client.handshake().unwrap();
-    assert_eq!(matches!(client.layer, Layer::Ours(_)), client_is_ours);
-    assert_eq!(matches!(server.layer, Layer::Ours(_)), server_is_ours);
+    assert_eq!(client.has_own_records(), client_is_ours);
+    assert_eq!(server.has_own_records(), server_is_ours);
     (client, server)
-}
-
-fn records(session: &mut Session) -> &mut Records {
-    match &mut session.layer {
-        Layer::Ours(records) => records,
-        _ => panic!("the records are not ours"),
-    }
 }
 
 /// Numbers that look random.
@@ -155,7 +148,7 @@ fn noise(len: usize) -> Vec<u8> {
 fn bytes_arrive_however_they_are_cut_and_whoever_makes_the_records() {
     let plain = noise(1_500_000);
     for (round, (ours, theirs)) in
-        [(true, true), (true, false), (false, true), (true, true), (true, false)].into_iter().enumerate()
+        [(true, true), (true, false), (false, true), (true, true), (false, false)].into_iter().enumerate()
     {
         let mut dice = Dice(round as u64);
         let (mut client, mut server) = met(ours, theirs);
@@ -176,7 +169,7 @@ fn keys_are_replaced_when_they_are_used_up_and_when_the_peer_asks() {
     for theirs in [true, false] {
         let mut dice = Dice(9);
         let (mut client, mut server) = met(true, theirs);
-        records(&mut client).sealed_max = 3;
+        client.records().sealed_max = 3;
         let wire = sealed(&mut client, &plain, &mut dice);
         assert!(read_pieces(&mut server, &wire, &mut dice).0 == plain, "rustls follows too");
     }
@@ -413,8 +406,8 @@ fn nothing_is_said_after_the_last_word() {
 
 #[test]
 fn what_came_before_a_failure_is_read_by_either_way() {
-    for is_damaged in [true, false] {
-        let (mut client, mut server) = met(true, true);
+    for (is_damaged, is_ours) in [(true, true), (false, true), (true, false), (false, false)] {
+        let (mut client, mut server) = met(is_ours, is_ours);
         server.write(&[1; 100]).unwrap();
         server.write(&[2; 100]).unwrap();
         carry(&mut server, &mut client);
@@ -433,20 +426,19 @@ fn what_came_before_a_failure_is_read_by_either_way() {
 }
 
 /// rustls as it is mostly used, with buffers of its own.
-fn buffered(server: bool, dir: &std::path::Path) -> (rustls::Connection, Session) {
+fn buffered(server: bool, is_ours: bool, dir: &std::path::Path) -> (rustls::Connection, Session) {
     let (cert, key) = tls::self_signed(dir, &["localhost".to_owned()]).unwrap();
-    let server_config = tls::server_config(&cert, &key, false).unwrap();
-    let trust = tls::Trust { ca_files: vec![cert], ..tls::Trust::default() };
+    let records = layer(is_ours);
+    let server_config = tls::server_config_with(&cert, &key, false, records).unwrap();
+    let trust = tls::Trust { ca_files: vec![cert], records, ..tls::Trust::default() };
     let client_config = tls::client_config(&trust).unwrap();
     let name = ServerName::try_from("localhost").unwrap();
     if server {
         let theirs = rustls::ServerConnection::new(server_config).unwrap();
-        let ours = UnbufferedClientConnection::new(client_config, name).unwrap();
-        (theirs.into(), Session::new(Side::Client(Box::new(ours)), true))
+        (theirs.into(), Session::client(client_config, name).unwrap())
     } else {
         let theirs = rustls::ClientConnection::new(client_config, name).unwrap();
-        let ours = UnbufferedServerConnection::new(server_config).unwrap();
-        (theirs.into(), Session::new(Side::Server(Box::new(ours)), true))
+        (theirs.into(), Session::server(server_config).unwrap())
     }
 }
 
@@ -459,7 +451,9 @@ fn rustls_and_we_understand_each_other_whatever_happens() {
     let mut total = 0;
     for seed in 0..60 {
         let mut dice = Dice(seed * 77 + 1);
-        let (mut theirs, mut ours) = buffered(seed % 2 == 0, dir.path());
+        // A third of them with rustls' records on our side as well.
+        let is_ours = seed % 3 != 2;
+        let (mut theirs, mut ours) = buffered(seed % 2 == 0, is_ours, dir.path());
         // Ciphertext on the way, by direction; what was written and what was read.
         let (mut to_us, mut to_them) = (Vec::new(), Vec::new());
         let (mut we_wrote, mut they_wrote) = (Vec::new(), Vec::new());
@@ -558,7 +552,7 @@ fn rustls_and_we_understand_each_other_whatever_happens() {
                 break;
             }
         }
-        assert!(is_over && matches!(ours.layer, Layer::Ours(_)), "{seed}");
+        assert!(is_over && ours.has_own_records() == is_ours, "{seed}");
         // What is left.
         for _ in 0..10_000 {
             if we_saw && they_saw && they_read.len() >= we_wrote.len() && we_read.len() >= they_wrote.len() {
@@ -604,7 +598,8 @@ fn bytes_that_are_damaged_anywhere_are_an_error_and_no_more() {
     let mut refused = 0;
     for seed in 0..400 {
         let mut dice = Dice(seed);
-        let (mut theirs, mut ours) = buffered(seed % 2 == 0, dir.path());
+        let is_ours = seed % 3 != 2;
+        let (mut theirs, mut ours) = buffered(seed % 2 == 0, is_ours, dir.path());
         let (mut plain, mut failed, mut damages) = (Vec::new(), false, 1 + dice.below(2));
         let begin = dice.below(8);
         for turn in 0..12 {
@@ -627,7 +622,7 @@ fn bytes_that_are_damaged_anywhere_are_an_error_and_no_more() {
                 ours.received(piece.len());
                 let mut target = [0; 500];
                 for _ in 0..50 {
-                    let outcome = match matches!(ours.layer, Layer::Ours(_)) {
+                    let outcome = match !is_ours || ours.has_own_records() {
                         true => ours.read(&mut target),
                         false => ours.handshake().map(|need| (0, need)),
                     };

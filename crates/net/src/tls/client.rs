@@ -31,13 +31,13 @@ pub struct ClientIdentity {
     facts: IdentityFacts,
 }
 
-/// What may be told of a certificate that a client shows.
+/// Facts about a certificate that a client shows, which may be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdentityFacts {
     /// Subject of the first certificate that is no proxy, as OpenSSL prints it on one line:
     /// `/DC=org/DC=example/CN=Ada`.
     pub dn: String,
-    /// Who signed that certificate, likewise.
+    /// The issuer of that certificate, likewise.
     pub issuer: String,
     /// Levels of proxies in front of it.
     pub proxies: usize,
@@ -83,7 +83,7 @@ impl ClientIdentity {
         Ok(ClientIdentity { certified: Arc::new(CertifiedKey::new(chain, key)), facts })
     }
 
-    /// What may be told of it.
+    /// Facts about it, which may be told.
     pub fn facts(&self) -> &IdentityFacts {
         &self.facts
     }
@@ -113,7 +113,7 @@ fn facts(chain: &[CertificateDer<'_>]) -> Option<IdentityFacts> {
     let proxies = parsed.iter().take_while(|certificate| is_proxy(certificate)).count();
     let (first, last) = (parsed.first()?, parsed.get(proxies));
     Some(IdentityFacts {
-        // A proxy alone: whoever signed it is the end entity, or at least nearer to it.
+        // A proxy alone: its issuer is the end entity, or at least nearer to it.
         dn: last.map_or_else(|| dn(parsed.last().unwrap_or(first).issuer()), |found| dn(found.subject())),
         issuer: last.map_or_else(String::new, |found| dn(found.issuer())),
         proxies,
@@ -142,7 +142,7 @@ impl ResolvesClientCert for Shown {
     }
 }
 
-/// What is wrong about TLS in a failure of a handshake; `None` when something else is wrong.
+/// The fault in TLS behind a failed handshake; `None` when something else is wrong.
 pub fn failure(cause: &io::Error) -> Option<Error> {
     let wrong = cause.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(match wrong {
@@ -230,7 +230,7 @@ fn plain_name(name: &str) -> String {
     inner.chars().filter(|c| c.is_ascii_graphic() && *c != '"').take(NAME_CHARS_MAX).collect()
 }
 
-/// What an alert says of the client's certificate (RFC 8446, 6.2).
+/// The meaning of an alert about the client's certificate (RFC 8446, 6.2).
 fn rejected(alert: AlertDescription) -> Option<Error> {
     use AlertDescription as Alert;
     let (what, hint) = match alert {

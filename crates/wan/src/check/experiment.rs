@@ -17,14 +17,14 @@ use crate::state::{LinkState, State};
 const FROM: &str = "left";
 const TO: &str = "right";
 
-/// How long a plateau counts, and how much longer if a loss is repaired at its end.
+/// Time for which a plateau counts, and the time more if a loss is repaired at its end.
 const PLATEAU: Duration = Duration::from_secs(4);
 const REPAIR_MAX: Duration = Duration::from_secs(6);
 
-/// How long a plateau is waited for.
+/// Time for which a plateau is waited for.
 const PLATEAU_DEADLINE: Duration = Duration::from_secs(40);
 
-/// How often is looked how far a stream has got.
+/// Interval at which the progress of a stream is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A receiver that has noted nothing for so long is stuck. The longest path takes 0.6 s to repair a loss, or
@@ -37,7 +37,7 @@ const NUMBERED_DEADLINE: Duration = Duration::from_secs(60);
 /// For the segments of a stream that loses some.
 const SEGMENTS_DEADLINE: Duration = Duration::from_secs(30);
 
-/// How much more than the link's rate is sent to fill its queue.
+/// Factor over the link's rate that is sent to fill its queue.
 const FLOOD_FACTOR: f64 = 1.5;
 
 /// A link between two sites. Both directions are alike, but for what is lost: acknowledgements are not.
@@ -55,19 +55,19 @@ pub(super) struct Line {
     pub(super) family: Family,
 }
 
-/// What is done with a line.
+/// The experiment with a line.
 pub(super) enum Work {
     /// The median round trip in milliseconds, while nothing else is sent.
     RoundTrip(Line),
     /// The same while the queue is full.
     Saturation(Line),
-    /// How many percent of numbered packets are lost.
+    /// Percent of numbered packets that are lost.
     Loss { line: Line, packets: u64 },
-    /// How many are lost in one of two runs only; how many percent of the losses are the same with another seed.
+    /// Those that are lost in one of two runs only; percent of the losses that are the same with another seed.
     SameLosses { line: Line, packets: u64 },
-    /// How many percent of a stream's segments are lost; how many of its bytes arrive changed.
+    /// Percent of a stream's segments that are lost; those of its bytes that arrive changed.
     LossyStream { line: Line, segments: u64 },
-    /// What a stream reaches, in some unit; percent of a core that the forwarder takes; its lateness in
+    /// Rate that a stream reaches, in some unit; percent of a core that the forwarder takes; its lateness in
     /// milliseconds.
     Stream { line: Line, phase: Phase, bits_per_unit: f64 },
 }
@@ -185,7 +185,7 @@ impl Bench {
         Way { from: FROM, to: TO, target: address(&self.emulation.network().sites()[1]) }
     }
 
-    /// What the emulator knows. Fails if the run is void.
+    /// The counters of the emulator. Fails if the run is void.
     fn state(&self) -> Result<State> {
         let state = self.emulation.state()?;
         match &state.void {
@@ -194,7 +194,7 @@ impl Bench {
         }
     }
 
-    /// What was counted on the way there, from a state that is not void.
+    /// The counters on the way there, from a state that is not void.
     fn there(&self) -> Result<LinkState> {
         let gone = || Error::new(ErrorKind::Other, "the emulator does not know its own link");
         self.state()?.links.into_iter().find(|link| link.from == FROM).ok_or_else(gone)

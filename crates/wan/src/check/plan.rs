@@ -23,12 +23,12 @@ const CEILING_PART_MAX: f64 = 1.01;
 
 const CPU_PERCENT_MAX: f64 = 30.0;
 
-/// As much as a round trip may be off.
+/// Error that a round trip may have.
 const LATENESS_MS_MAX: f64 = 0.5;
 
 const UNLIMITED_GBIT_PER_S_MIN: f64 = 6.0;
 
-/// What one network is brought up for.
+/// The use of one network.
 pub(super) struct Experiment {
     pub(super) rows: Vec<Wanted>,
     pub(super) is_quick: bool,

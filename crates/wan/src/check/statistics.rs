@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a receiver had got at some time.
+/// Bytes that a receiver had at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sample {
     /// Since its connection began.
@@ -19,7 +19,7 @@ pub(super) fn quantile(values: &[Duration], part: f64) -> Option<Duration> {
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// How many of `packets` are lost with this probability each, in 99 of 100 cases: from, to.
+/// Number of `packets` that are lost with this probability each, in 99 of 100 cases: from, to.
 ///
 /// The normal approximation of the binomial distribution with half a packet of continuity. It is good enough
 /// where some thousand packets are lost: the skew that it leaves out moves either end by (z² − 1)(1 − 2p) / 6,
@@ -32,7 +32,7 @@ pub(super) fn loss_interval(packets: u64, probability: f64) -> (f64, f64) {
     ((n * p - half).max(0.0), (n * p + half).min(n))
 }
 
-/// What arrived between two times, in bits per second. Times of arrival are those of samples: the first one in
+/// Rate of arrival between two times, in bits per second. Times of arrival are those of samples: the first one in
 /// the window, and the last one. `None`: less than two.
 pub(super) fn bits_per_s(samples: &[Sample], from: Duration, to: Duration) -> Option<f64> {
     let first = samples.get(samples.partition_point(|sample| sample.at < from))?;
@@ -41,7 +41,7 @@ pub(super) fn bits_per_s(samples: &[Sample], from: Duration, to: Duration) -> Op
     Some((last.bytes - first.bytes) as f64 * 8.0 / time.as_secs_f64())
 }
 
-/// Whether a stream has ramped up by the time of its last sample: for two seconds it has reached `target`, in
+/// True if a stream has ramped up by the time of its last sample: for two seconds it has reached `target`, in
 /// each of them.
 ///
 /// Two seconds, because a hole that is filled hands over at once what had arrived behind it: one second of that
@@ -58,7 +58,7 @@ pub(super) fn is_at_plateau(samples: &[Sample], target_bits_per_s: f64) -> bool 
         .all(|(from, to)| bits_per_s(samples, from, to).is_some_and(|rate| rate >= target_bits_per_s))
 }
 
-/// Whether a stream of about this rate flows evenly: no hole in it was open during the last second, and none was
+/// True if a stream of about this rate flows evenly: no hole in it was open during the last second, and none was
 /// filled.
 pub(super) fn is_even(samples: &[Sample], about_bits_per_s: f64) -> bool {
     const PIECE: Duration = Duration::from_millis(200);

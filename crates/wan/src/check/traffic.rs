@@ -1,7 +1,7 @@
 //! What is sent through an emulated network to see what becomes of it.
 //!
 //! Every sender and every receiver is a [`Worker`]: a thread at a site, which ends when it is told to and tells
-//! what it found. Nobody waits for it without a deadline, and none of its own waits is longer than
+//! what it found. It is never waited for without a deadline, and none of its own waits is longer than
 //! [`PATIENCE`].
 //!
 //! Receivers measure: what a sender has handed to its kernel says little of what arrived.
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// A connection has to be made, and a thread has to end, in this time. Ten round trips of the longest path.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How often a receiver notes what it has got.
+/// Interval at which a receiver notes its bytes.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 const WRITE_BYTES: usize = 256 * 1024;
@@ -43,10 +43,10 @@ const NUMBERED_BYTES: usize = 100;
 /// socket's 4 MiB hold (some 800 bytes of memory a packet).
 const NUMBERED_UNDERWAY_MAX: u64 = 2000;
 
-/// What a socket asks for to hold them; the kernel may give less.
+/// Size that a socket asks for to hold them; the kernel may give less.
 const RECEIVE_BUFFER_BYTES: usize = 4 * 1024 * 1024;
 
-/// As long as the packets of TCP, so that the queue is as full as with them.
+/// The length of TCP's packets, so that the queue is as full as with them.
 const FLOOD_BYTES: usize = 1400;
 
 // --- Workers ---------------------------------------------------------------------------------------------
@@ -69,13 +69,13 @@ impl<T: Send + 'static> Worker<T> {
         let (tell, done) = mpsc::channel();
         let stopped = Arc::clone(&stop);
         emulation.spawn_at(site, move || {
-            // Whoever asked may have given up.
+            // The caller may have given up.
             let _ = tell.send(job(&stopped));
         })?;
         Ok(Worker { what, stop, done })
     }
 
-    /// Whether it works; it is not to have ended yet.
+    /// True if it works; it is not to have ended yet.
     pub(super) fn check(&self) -> Result<()> {
         match self.done.try_recv() {
             Err(mpsc::TryRecvError::Empty) => Ok(()),
@@ -116,7 +116,7 @@ fn is_stopped(stop: &AtomicBool) -> bool {
     stop.load(Ordering::Relaxed)
 }
 
-/// Whether only time has passed.
+/// True if only time has passed.
 fn is_nothing(cause: &io::Error) -> bool {
     matches!(cause.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
 }
@@ -212,7 +212,7 @@ impl Stream {
         Ok(Stream { sender, receiver, meter })
     }
 
-    /// What was received until now; an error if it no longer is.
+    /// Bytes that were received until now; an error if it no longer is.
     pub(super) fn samples(&self) -> Result<Vec<Sample>> {
         self.sender.check()?;
         self.receiver.check()?;
@@ -242,7 +242,7 @@ fn pattern() -> Vec<u8> {
 
 fn send(mut stream: TcpStream, stop: &AtomicBool) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    // Whatever is left when it is closed is thrown away: nobody reads it.
+    // Whatever is left when it is closed is thrown away unread.
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
     let pattern = pattern();
     let repeated: Vec<u8> = pattern.iter().copied().cycle().take(WRITE_BYTES + PATTERN_BYTES).collect();
@@ -302,7 +302,7 @@ fn differing(a: &[u8], b: &[u8]) -> u64 {
 pub(super) struct Probes {
     pub(super) count: u32,
     pub(super) interval: Duration,
-    /// How long the last ones are waited for.
+    /// Time for which the last ones are waited for.
     pub(super) patience: Duration,
 }
 
@@ -375,8 +375,8 @@ impl Probes {
 
 // --- A flood ---------------------------------------------------------------------------------------------
 
-/// Sends datagrams at a rate, whatever becomes of them, until it is stopped. Somebody has to be bound to
-/// `target`, or the way back is full of messages that nobody is.
+/// Sends datagrams at a rate, whatever becomes of them, until it is stopped. A socket has to be bound to
+/// `target`, or the way back is full of messages that none is.
 pub(super) fn flood(
     emulation: &Emulation,
     from: &str,

@@ -52,7 +52,7 @@ impl Network {
         self.buffers_for(directions, &self.derive(directions), node, host)
     }
 
-    /// The same for who has derived already.
+    /// The same for a caller that has derived already.
     pub(crate) fn buffers_for(
         &self,
         directions: &[[Direction; 2]],
@@ -94,7 +94,7 @@ impl Network {
             let mut outwards = Vec::new();
             let mut waiting = vec![destination];
             while let Some(here) = waiting.pop() {
-                // A site that passes on for others does so for want of a router: nobody's experiment.
+                // A site that passes on for others does so for want of a router: no experiment wants that.
                 if here != destination && here < self.sites {
                     continue;
                 }

@@ -52,7 +52,7 @@ pub(super) fn ways(nodes: usize, links: &[Joint], directions: &[[Direction; 2]])
 
 const WORDS: usize = limits::WAN_LINKS_MAX.div_ceil(64);
 
-/// What a way costs, compared from the top: its delay there and back, its links, and which links, as a number
+/// The cost of a way, compared from the top: its delay there and back, its links, and which links, as a number
 /// in which a link that comes late in the alphabet is a high bit. No two sets of links are the same number,
 /// and numbers of parts add up to that of the whole, so that it is a length like the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -471,7 +471,7 @@ fn at(place: impl Display, error: &Error) -> Error {
     }
 }
 
-/// What is no TOML, or not of this shape: in which line, without the picture that `toml` draws.
+/// The fault in a text that is no TOML, or not of this shape: in which line, without the picture that `toml` draws.
 fn syntax(text: &str, error: &toml::de::Error) -> Error {
     let message = error.message().trim().replace('\n', ", ");
     let place = match error.span() {

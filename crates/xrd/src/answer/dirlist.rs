@@ -5,8 +5,8 @@
 //!
 //! A name with a line break would be two lines. XRootD's servers write it as it is: with stat texts behind the names it can
 //! be told from two, by the line behind its first one that is no stat text. gridlane's server writes [another
-//! name](listable) instead, of something that is neither a file nor a directory, so that whoever copies or removes a tree
-//! finds that there is something that it cannot reach.
+//! name](listable) instead, of something that is neither a file nor a directory, so that a program that copies or
+//! removes a tree finds that there is something that it cannot reach.
 
 use gridlane_core::limits::ROOT_LISTING_LINE_BYTES_MAX;
 
@@ -15,7 +15,7 @@ use crate::answer::StatText;
 use crate::flags::StatFlags;
 use crate::registry::ErrorCode;
 
-/// What a listing with stat texts begins with.
+/// The first bytes of a listing with stat texts.
 pub const STAT_SENTINEL: &[u8] = b".\n0 0 0 0\n";
 
 /// An entry of a directory.
@@ -23,29 +23,29 @@ pub const STAT_SENTINEL: &[u8] = b".\n0 0 0 0\n";
 pub struct Entry {
     /// Its name.
     pub name: Vec<u8>,
-    /// What is known of it, if that was asked for.
+    /// Its stat text, if that was asked for.
     pub stat: Option<StatText>,
     /// Its checksum as kind and value, if that was asked for and is known.
     pub checksum: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What stands for a line break: no name has it unless some program could not read what it was given.
+/// The character for a line break: no name has it unless some program could not read what it was given.
 const REPLACEMENT: &str = "\u{fffd}";
 
-/// What is told instead of a name with a line break or a NUL in it; `None`: the name can be told.
+/// The name to tell instead of one with a line break or a NUL in it; `None`: the name can be told.
 pub fn listable(name: &[u8]) -> Option<Vec<u8>> {
     let is_end = |byte: &u8| matches!(byte, b'\n' | 0);
     let parts: Vec<&[u8]> = name.split(is_end).collect();
     (parts.len() > 1).then(|| parts.join(REPLACEMENT.as_bytes()))
 }
 
-/// What is told of something whose name cannot be told.
+/// The stat text of something whose name cannot be told.
 pub fn unlistable() -> StatText {
     StatText { id: 0, size_bytes: 0, flags: StatFlags::OTHER, modified_s: 0, more: None }
 }
 
 impl Entry {
-    /// Whether it stands for something whose name cannot be told.
+    /// True if it stands for something whose name cannot be told.
     pub fn is_unlistable(&self) -> bool {
         let has_replacement =
             || self.name.windows(REPLACEMENT.len()).any(|part| part == REPLACEMENT.as_bytes());
@@ -157,7 +157,7 @@ impl DirlistReader {
     }
 }
 
-/// What is between the brackets.
+/// The text between the brackets.
 fn checksum_of(line: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let open = line.iter().position(|byte| *byte == b'[')?;
     let inside = line[open + 1..].split(|byte| *byte == b']').next()?.trim_ascii();

@@ -17,7 +17,7 @@ pub type Attribute = (Vec<u8>, Vec<u8>);
 /// An attribute's name, and its value or why there is none.
 pub type Outcome = (Vec<u8>, Result<Vec<u8>, ErrorCode>);
 
-/// How it went for each attribute.
+/// The outcome for each attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct FattrAnswer {
     /// Name, and what came of it; the value is empty for what sets and removes.

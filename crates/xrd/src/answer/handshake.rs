@@ -8,12 +8,12 @@ use crate::wire::Reader;
 /// Bytes of the answer behind its head.
 pub const HANDSHAKE_ANSWER_BYTES: usize = 8;
 
-/// What a server says first.
+/// The first answer of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeAnswer {
     /// Its version of the protocol.
     pub version: u32,
-    /// Whether it is a manager; clients of today believe the flags of `protocol` instead.
+    /// True if it is a manager; clients of today believe the flags of `protocol` instead.
     pub is_manager: bool,
 }
 

@@ -6,10 +6,10 @@ use gridlane_core::limits::ROOT_LOCATIONS_MAX;
 
 use crate::wire::without_nul;
 
-/// A server that has a file, or knows who has it.
+/// A server that has a file, or knows others that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// It knows who has it; else it has it.
+    /// It knows servers that have it; else it has it.
     pub is_manager: bool,
     /// It is not known yet whether that is true.
     pub is_pending: bool,

@@ -74,7 +74,7 @@ pub fn deferred(stream: StreamId, status: Status, body: &[u8]) -> Vec<u8> {
     message(StreamId::default(), Status::ATTN, &inner)
 }
 
-/// What failed, as a server tells it.
+/// A failure, as a server tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorAnswer {
     /// Why.
@@ -93,7 +93,7 @@ impl ErrorAnswer {
     }
 }
 
-/// What a server asks a client to wait for.
+/// The event that a server asks a client to wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitAnswer {
     /// For how long.
@@ -112,7 +112,7 @@ impl WaitAnswer {
     }
 }
 
-/// What comes unasked.
+/// A message that comes unasked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttnAnswer {
     /// The answer to an earlier request: its head, and what is behind that.

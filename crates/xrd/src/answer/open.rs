@@ -8,9 +8,9 @@ use crate::wire::Reader;
 /// A file is open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenAnswer {
-    /// What later requests call it.
+    /// Its name in later requests.
     pub handle: Handle,
-    /// What is known of it, if that was asked for.
+    /// Its stat text, if that was asked for.
     pub stat: Option<StatText>,
 }
 

@@ -7,18 +7,18 @@ use crate::Malformed;
 use crate::flags::ServerFlags;
 use crate::wire::Reader;
 
-/// What a server is and can.
+/// The role and the abilities of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtocolAnswer {
     /// Its version of the protocol.
     pub version: u32,
-    /// What it is and can, and whether TLS begins.
+    /// Its role and its abilities, and the beginning of TLS.
     pub flags: ServerFlags,
-    /// Whether some requests have to be signed.
+    /// The requests that have to be signed.
     pub signing: Signing,
 }
 
-/// Whether some requests have to be signed.
+/// Requirements of signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Signing {
     /// From 0, none, to 4, nearly all.

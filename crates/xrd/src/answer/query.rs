@@ -17,18 +17,18 @@ pub fn parse_checksum(text: &[u8]) -> Option<Checksum> {
     Checksum::from_hex(kind, words.next()?)
 }
 
-/// How much room there is, as the answer to `space` has it.
+/// The room that there is, as the answer to `space` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SpaceText {
     /// Used and free together.
     pub total_bytes: u64,
-    /// What can still be written.
+    /// Bytes that can still be written.
     pub free_bytes: u64,
     /// The largest file that can still be written.
     pub largest_bytes: u64,
-    /// What is there.
+    /// Bytes that are there.
     pub used_bytes: u64,
-    /// How much may be there, if that is limited.
+    /// Bytes that may be there, if they are limited.
     pub quota_bytes: Option<u64>,
 }
 

@@ -18,9 +18,9 @@ pub enum Redirect {
         host: String,
         /// Its port.
         port: u16,
-        /// What the path's CGI gets.
+        /// The text that the path's CGI gets.
         cgi: Vec<u8>,
-        /// What the login there is told.
+        /// The text that the login there is told.
         token: Vec<u8>,
     },
     /// To somewhere else.

@@ -13,22 +13,22 @@ use crate::flags::StatFlags;
 use crate::registry::ErrorCode;
 use crate::wire::until_nul;
 
-/// What is known of a file or directory.
+/// Facts about a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatText {
     /// Any number, the same for the same file.
     pub id: u64,
     /// Its length.
     pub size_bytes: u64,
-    /// What it is.
+    /// Its kind and its permissions.
     pub flags: StatFlags,
     /// When its bytes were changed, in seconds since 1970.
     pub modified_s: i64,
-    /// What only newer servers tell.
+    /// Facts that only newer servers tell.
     pub more: Option<StatMore>,
 }
 
-/// What only newer servers tell of a file.
+/// Facts that only newer servers tell of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatMore {
     /// When anything about it was changed, in seconds since 1970.
@@ -37,7 +37,7 @@ pub struct StatMore {
     pub accessed_s: i64,
     /// Permissions.
     pub mode: u32,
-    /// Whose it is: a name, or a number.
+    /// Its owner: a name, or a number.
     pub user: Vec<u8>,
     /// Which group's.
     pub group: Vec<u8>,
@@ -69,7 +69,7 @@ fn push_signed(out: &mut Vec<u8>, number: i64) {
 }
 
 impl StatText {
-    /// Whether it is a directory.
+    /// True if it is a directory.
     pub fn is_directory(&self) -> bool {
         self.flags.has(StatFlags::DIRECTORY)
     }
@@ -117,20 +117,20 @@ impl StatText {
     }
 }
 
-/// What is known of the file system that something is in. Sizes are of the node that has most room.
+/// Facts about the file system that something is in. Sizes are of the node that has most room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct VfsText {
     /// Nodes that can be written to.
     pub nodes: u64,
     /// Free there, in units of 1 MiB.
     pub free_mib: u64,
-    /// How much is used there, in percent.
+    /// The part that is used there, in percent.
     pub used_percent: u64,
     /// Nodes that can stage.
     pub staging_nodes: u64,
     /// Free there, in units of 1 MiB.
     pub staging_free_mib: u64,
-    /// How much is used there, in percent.
+    /// The part that is used there, in percent.
     pub staging_used_percent: u64,
 }
 

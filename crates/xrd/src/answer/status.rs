@@ -21,9 +21,9 @@ const FIRST_REQUEST: u16 = 3000;
 pub struct StatusAnswer {
     /// Of which request.
     pub stream: StreamId,
-    /// What was asked for: `pgread` or `pgwrite`.
+    /// The request: `pgread` or `pgwrite`.
     pub request: RequestId,
-    /// Whether more follows.
+    /// True if more follows.
     pub is_partial: bool,
     /// Bytes of the data behind it.
     pub data_len: u32,
@@ -50,7 +50,7 @@ impl StatusAnswer {
         bytes
     }
 
-    /// Reads what is behind the head. If it is not what its checksum says, nobody knows where the next answer
+    /// Reads what is behind the head. If it is not what its checksum says, it is unknown where the next answer
     /// begins.
     pub fn parse(bytes: &[u8; STATUS_BYTES]) -> Result<StatusAnswer, Malformed> {
         let wrong = |what| Malformed::new(ErrorCode::CHECKSUM_ERROR, what).closing();

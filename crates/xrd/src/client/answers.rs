@@ -14,7 +14,7 @@ use crate::registry::{AttnAction, ErrorCode, RequestId, Status};
 /// Bytes of `attn` in front of the answer that it carries.
 const ATTN_BYTES: usize = 8;
 
-/// What a request is answered with when all goes well, as far as it can be checked on the way.
+/// The answer to a request when all goes well, as far as it can be checked on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// At most so many bytes over all parts.
@@ -26,14 +26,14 @@ pub enum Expect {
     Bytes {
         /// Where they begin.
         offset: u64,
-        /// How many were asked for.
+        /// Number of bytes that were asked for.
         len: u64,
     },
     /// The same, with a checksum for each page.
     Pages {
         /// Where they begin.
         offset: u64,
-        /// How many were asked for, without checksums.
+        /// Number of bytes that were asked for, without checksums.
         len: u64,
     },
     /// The answer to `pgwrite`: pages that have to be sent again; or nothing.
@@ -43,21 +43,21 @@ pub enum Expect {
 /// A part of an answer: its bytes come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Whose answer it is.
+    /// The request that it answers.
     pub stream: StreamId,
     /// Bytes that follow, checksums included.
     pub len: u64,
     /// Where its bytes belong, if they are of a file.
     pub offset: u64,
-    /// Whether there is a checksum in front of each page.
+    /// True if there is a checksum in front of each page.
     pub is_paged: bool,
-    /// Whether it is a list of pages that were written and were not what their checksum says.
+    /// True if it is a list of pages that were written and were not what their checksum says.
     pub is_list: bool,
-    /// Whether it is the last one.
+    /// True if it is the last one.
     pub is_last: bool,
 }
 
-/// What is said of a request instead of data.
+/// An answer to a request instead of data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// It failed.
@@ -70,7 +70,7 @@ pub enum Said {
     Later(WaitAnswer),
 }
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// More of them are needed to know.
@@ -89,7 +89,7 @@ pub struct Answers {
     awaited: HashMap<StreamId, Awaited>,
     /// Of the connection: its number in the session is in each of its requests.
     path_id: PathId,
-    /// Whether there are other connections, whose requests went out on this one.
+    /// True if there are other connections, whose requests went out on this one.
     hears_others: bool,
     last: u16,
     state: State,
@@ -113,7 +113,7 @@ enum State {
         head: ResponseHead,
         words: Vec<u8>,
     },
-    /// Nobody wants to know.
+    /// The answer is not wanted any more.
     Skip(u32),
     Data {
         stream: StreamId,
@@ -122,7 +122,7 @@ enum State {
     },
 }
 
-/// Data that should have come on another connection: nobody takes it here.
+/// Data that should have come on another connection: it is not taken here.
 fn other(stream: StreamId, len: u32) -> Part {
     let (is_paged, is_list, is_last) = (false, false, false);
     Part { stream, len: u64::from(len), offset: 0, is_paged, is_list, is_last }
@@ -186,7 +186,7 @@ impl Answers {
         self.awaited.len()
     }
 
-    /// Whether the next byte would be the first of a message.
+    /// True if the next byte would be the first of a message.
     pub fn is_between(&self) -> bool {
         matches!(self.state, State::Head)
     }
@@ -213,7 +213,7 @@ impl Answers {
         }
     }
 
-    /// Looks at `bytes`: what they are, and how many of them that took. After an error nobody knows where the next
+    /// Looks at `bytes`: what they are, and how many of them that took. After an error it is unknown where the next
     /// message begins.
     pub fn step(&mut self, bytes: &[u8]) -> Result<(Step, usize), Malformed> {
         let mut used = 0;
@@ -288,7 +288,7 @@ impl Answers {
         }
     }
 
-    /// What follows a head.
+    /// The state behind a head.
     fn begin(&mut self, head: ResponseHead) -> Result<Option<Step>, Malformed> {
         let is_of_other = self.is_of_other(head.stream);
         let awaited = self.awaited.get_mut(&head.stream);

@@ -1,10 +1,10 @@
 //! The client's side of a connection: bytes in, what they mean out. No sockets, no clock.
 //!
 //! An [`Opening`] leads from the first byte to a session; then [`Answers`] takes what comes apart. Data of files
-//! is not collected: [`Answers`] says what the next bytes are, and whoever owns the connection puts them where they
+//! is not collected: [`Answers`] says what the next bytes are, and the owner of the connection puts them where they
 //! belong. [`Unpaging`] takes the checksums out of pages, in place.
 //!
-//! It decides nothing that needs a clock or another connection: whom to ask again, and when, is for
+//! It decides nothing that needs a clock or another connection: which server to ask again, and when, is for
 //! `gridlane-engine`.
 
 mod answers;
@@ -19,7 +19,7 @@ use crate::flags::OpenOptions;
 use crate::frame::{REQUEST_HEAD_BYTES, RequestHead};
 use crate::registry::RequestId;
 
-/// Whether doing it twice leaves what doing it once leaves, so that it may be sent again when nobody knows whether
+/// True if doing it twice leaves what doing it once leaves, so that it may be sent again when it is unknown whether
 /// the server had it. `request` is the request as it is sent.
 pub fn is_repeatable(request: &[u8]) -> bool {
     let Some(head) =

@@ -25,7 +25,7 @@ use crate::registry::{ErrorCode, Status};
 use crate::request::{Auth, Bind, Call, Expect, Login, Protocol};
 use crate::ztn;
 
-/// Who the client is.
+/// The name of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
     /// Its process.
@@ -36,13 +36,13 @@ pub struct Who {
     pub user: Vec<u8>,
     /// And the group.
     pub group: Vec<u8>,
-    /// What else it tells: `key=value&…`.
+    /// Further facts that it tells: `key=value&…`.
     pub cgi: Vec<u8>,
     /// Its token, for a server that asks for one and where TLS protects it.
     pub token: Option<Secret>,
 }
 
-/// What a connection is for.
+/// The use of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aim {
     /// A session of its own.
@@ -51,18 +51,18 @@ pub enum Aim {
     Bind(SessionId),
 }
 
-/// How much is sent before the server has said anything.
+/// The bytes that are sent before the server has said anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flight {
     /// Everything.
     Whole,
     /// All but the first request, which must not be lost.
     Login,
-    /// What the protocol begins with.
+    /// The first bytes of the protocol.
     Steps,
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// Wait for more bytes.
@@ -84,13 +84,13 @@ pub enum Refused {
     NoTls,
     /// There are no credentials for any of these ways of authentication.
     NoMethod(String),
-    /// It wants a token. There is one, which is not sent where everybody could read it.
+    /// It wants a token. There is one, which is not sent where others could read it.
     TokenWantsTls,
     /// It wants a token, and takes none of more than so many bytes.
     TokenTooLong(usize),
     /// The server says why.
     Error(ErrorAnswer),
-    /// What came makes no sense.
+    /// The bytes that came make no sense.
     Malformed(Malformed),
 }
 
@@ -100,12 +100,12 @@ impl From<Malformed> for Refused {
     }
 }
 
-/// What is known of a session and its server.
+/// Facts about a session and its server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// What others join it by.
+    /// The name by which other connections join it.
     pub id: SessionId,
-    /// What the server is and can.
+    /// The role and the abilities of the server.
     pub flags: ServerFlags,
     /// The server's version of the protocol.
     pub version: u32,
@@ -116,12 +116,12 @@ pub struct Session {
 }
 
 impl Session {
-    /// Whether bytes can travel with a checksum for each page.
+    /// True if bytes can travel with a checksum for each page.
     pub fn has_pages(&self) -> bool {
         self.version >= 0x511 && self.flags.has(ServerFlags::CAN_PAGES)
     }
 
-    /// Whether it only knows who has files.
+    /// True if it only knows which servers have files.
     pub fn is_manager(&self) -> bool {
         self.flags.has(ServerFlags::IS_MANAGER)
     }
@@ -201,7 +201,7 @@ impl Opening {
         self.who.token.as_ref()
     }
 
-    /// What is to be sent now; empty if nothing is.
+    /// The bytes to be sent now; empty if there are none.
     pub fn output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.output)
     }
@@ -224,7 +224,7 @@ impl Opening {
         self.log_in();
     }
 
-    /// What is known of the session, when it is there.
+    /// The facts about the session, when it is there.
     pub fn session(&self) -> Session {
         self.session
     }
@@ -355,7 +355,7 @@ impl Opening {
         }
     }
 
-    /// Whether a server that is told that we can do TLS might begin it.
+    /// True if a server that is told that we can do TLS might begin it.
     fn may_get_tls(&self) -> bool {
         !self.is_tls && self.session.flags.has(ServerFlags::HAS_TLS)
     }
@@ -437,7 +437,7 @@ impl Opening {
     }
 }
 
-/// Whether these can be the first bytes of the answer to the handshake, as far as they have come.
+/// True if these can be the first bytes of the answer to the handshake, as far as they have come.
 fn begins_as_answer(bytes: &[u8]) -> bool {
     let Some(head) = bytes.first_chunk() else { return true };
     ResponseHead::parse(head).is_ok_and(|head| {
@@ -449,7 +449,7 @@ fn begins_as_answer(bytes: &[u8]) -> bool {
 /// A message, and how long it is with its head.
 type Message<'a> = (ResponseHead, &'a [u8], usize);
 
-/// What servers of HTTP say first.
+/// The first bytes of servers of HTTP.
 const HTTP: &[u8] = b"HTTP/";
 
 /// The first message of `bytes`; `None` when it is not whole.

@@ -11,12 +11,12 @@ pub struct Unpaging {
     left: u64,
 }
 
-/// What a buffer holds now.
+/// The content of a buffer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Unpaged {
     /// Where the bytes at the beginning of the buffer belong.
     pub offset: u64,
-    /// How many bytes at its beginning are bytes of pages.
+    /// Number of bytes at its beginning that are bytes of pages.
     pub len: usize,
     /// Where what is left of the raw bytes begins: less than a page with its checksum. They belong in front of
     /// what comes next.
@@ -32,7 +32,7 @@ impl Unpaging {
         Unpaging { at: offset, left: framed }
     }
 
-    /// Whether all pages were taken.
+    /// True if all pages were taken.
     pub fn is_over(&self) -> bool {
         self.left == 0
     }

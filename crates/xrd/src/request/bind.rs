@@ -12,7 +12,7 @@ use crate::request::Call;
 /// Which session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bind {
-    /// As the login of its first connection said.
+    /// The session, by its name in the login of its first connection.
     pub session: SessionId,
 }
 

@@ -10,12 +10,12 @@ use crate::registry::{ChkpointKind, RequestId};
 use crate::request::Call;
 use crate::wire::{Body, Reader};
 
-/// What is to be done with a checkpoint.
+/// An operation on a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chkpoint {
     /// The file.
     pub handle: Handle,
-    /// What is to be done.
+    /// The operation.
     pub kind: ChkpointKind,
     /// The head of the request inside, of [`ChkpointKind::EXECUTE`].
     pub inner: Vec<u8>,

@@ -20,7 +20,7 @@ const RANGE_BYTES: usize = 32;
 pub struct Clone {
     /// Where to.
     pub handle: Handle,
-    /// What.
+    /// The ranges.
     pub ranges: Vec<CloneRange>,
 }
 
@@ -31,7 +31,7 @@ pub struct CloneRange {
     pub handle: Handle,
     /// Where it begins there.
     pub offset: u64,
-    /// How long it is.
+    /// Its length.
     pub len: u64,
     /// Where it begins in the target.
     pub target_offset: u64,

@@ -16,7 +16,7 @@ use crate::wire::{Body, Reader};
 pub struct Dirlist {
     /// The directory; `cks.type` in its CGI chooses the checksum.
     pub about: PathArg,
-    /// What to tell of each entry.
+    /// Facts to tell of each entry.
     pub options: DirlistOptions,
 }
 

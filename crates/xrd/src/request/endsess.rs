@@ -12,7 +12,7 @@ use crate::request::Call;
 /// Which session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endsess {
-    /// As its login said.
+    /// The session, by its name in its login.
     pub session: SessionId,
 }
 

@@ -16,20 +16,20 @@ use crate::request::Call;
 use crate::wire::{Body, Reader};
 use gridlane_core::limits::{ATTRIBUTE_NAME_BYTES_MAX, ATTRIBUTE_VALUE_BYTES_MAX, ROOT_ATTRIBUTES_MAX};
 
-/// What is done with attributes of what.
+/// An operation on the attributes of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fattr {
     /// Of what.
     pub about: FattrAbout,
-    /// What is done.
+    /// The operation.
     pub kind: FattrKind,
-    /// How.
+    /// Its options.
     pub options: FattrOptions,
     /// Which attributes, and for [`FattrKind::SET`] their values.
     pub attributes: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What attributes are about.
+/// The file that has the attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FattrAbout {
     /// An open file.

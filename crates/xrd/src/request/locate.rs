@@ -11,12 +11,12 @@ use crate::registry::RequestId;
 use crate::request::Call;
 use crate::wire::{Body, Reader};
 
-/// What is looked for.
+/// A question for the servers that have a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locate {
     /// The file; with `*` in front, all servers that could have it.
     pub about: PathArg,
-    /// How.
+    /// Its options.
     pub options: LocateOptions,
 }
 

@@ -1,4 +1,4 @@
-//! `login` (3007): who the client is.
+//! `login` (3007): the client's name.
 //!
 //! ```text
 //!  0 process (4)   4 user (8, NUL padded)   12 more abilities (1)   13 abilities (1)   14 version (1)   15 reserved
@@ -19,20 +19,20 @@ use crate::wire::{Body, Reader};
 /// "Understands asynchronous answers", and the generation of clients that knows TLS.
 const VERSION: u8 = 0x80 | 5;
 
-/// Who the client is.
+/// The client's name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
     /// Its process.
     pub process: u32,
     /// Its user: at most 8 bytes, without NULs.
     pub user: Vec<u8>,
-    /// What it understands.
+    /// Its abilities.
     pub abilities: Abilities,
     /// More of that: 1 is redirects to erasure-coded files.
     pub abilities_more: u8,
     /// Its generation, with 0x80 when it understands asynchronous answers.
     pub version: u8,
-    /// What else it tells: `key=value&…`.
+    /// Further facts that it tells: `key=value&…`.
     pub cgi: Vec<u8>,
 }
 
@@ -45,13 +45,13 @@ impl fmt::Debug for Login {
 }
 
 impl Login {
-    /// As a client of today logs in.
+    /// The login of a client of today.
     pub fn new(process: u32, user: &[u8], abilities: Abilities, cgi: Vec<u8>) -> Login {
         let user = user[..user.len().min(8)].to_vec();
         Login { process, user, abilities, abilities_more: 0, version: VERSION, cgi }
     }
 
-    /// Whether it understands answers that come later.
+    /// True if it understands answers that come later.
     pub fn is_async(&self) -> bool {
         self.version & 0x80 != 0
     }

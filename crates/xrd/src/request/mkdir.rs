@@ -15,7 +15,7 @@ use crate::wire::{Body, Reader};
 pub struct Mkdir {
     /// Where.
     pub about: PathArg,
-    /// Whether the directories that lead there are made.
+    /// True if the directories that lead there are made.
     pub parents: bool,
     /// Its permissions; 0 for the server's own.
     pub mode: u16,

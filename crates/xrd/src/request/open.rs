@@ -17,7 +17,7 @@ use crate::wire::{Body, Reader};
 pub struct Open {
     /// Permissions of a file that is made.
     pub mode: u16,
-    /// How.
+    /// Its options.
     pub options: OpenOptions,
     /// More of that.
     pub more: OpenMore,

@@ -17,11 +17,11 @@ pub struct PgRead {
     pub handle: Handle,
     /// From where.
     pub offset: u64,
-    /// How many, without checksums; at least 1.
+    /// Number of bytes, without checksums; at least 1.
     pub len: u32,
     /// The connection that the answer goes to.
     pub path_id: PathId,
-    /// Whether they were asked for before, and were wrong.
+    /// True if they were asked for before, and were wrong.
     pub is_retry: bool,
 }
 

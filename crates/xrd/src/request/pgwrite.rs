@@ -20,7 +20,7 @@ pub struct PgWrite {
     pub offset: u64,
     /// The connection that the pages come on.
     pub path_id: PathId,
-    /// Whether it is a page that was wrong before.
+    /// True if it is a page that was wrong before.
     pub is_retry: bool,
 }
 

@@ -4,7 +4,7 @@ use crate::Malformed;
 use crate::registry::RequestId;
 use crate::request::Call;
 
-/// Whether the server is there.
+/// A sign of life of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ping;
 

@@ -18,13 +18,13 @@ use crate::wire::{Body, Reader, lines};
 /// Which files, and what is done with them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Prepare {
-    /// What.
+    /// Its options.
     pub options: PrepareOptions,
     /// From 0, the least, to 3.
     pub priority: u8,
     /// Where to tell when it is done.
     pub port: u16,
-    /// Whether they may leave the disk.
+    /// True if they may leave the disk.
     pub evicts: bool,
     /// The lines: paths, or the name of a request.
     pub lines: Vec<Vec<u8>>,

@@ -10,18 +10,18 @@ use crate::registry::RequestId;
 use crate::request::Call;
 use crate::wire::{Body, Reader};
 
-/// What a client is and will do.
+/// The version and the plans of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Protocol {
     /// Its version of the protocol; 0 for clients before 2.9.7.
     pub version: u32,
-    /// What it can and wants.
+    /// Its abilities and wishes.
     pub flags: ClientFlags,
-    /// What it will do on this connection.
+    /// Its plan for this connection.
     pub expect: Expect,
 }
 
-/// What a client will do on a connection.
+/// The plan of a client for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// It does not say.
@@ -32,7 +32,7 @@ pub enum Expect {
     Login,
     /// `login`, for a third-party copy.
     TpcLogin,
-    /// Something else, which nobody implements.
+    /// Another plan, which no server implements.
     Other(u8),
 }
 

@@ -12,10 +12,10 @@ use crate::registry::{QueryKind, RequestId};
 use crate::request::Call;
 use crate::wire::{Body, Reader, without_nul};
 
-/// What is asked.
+/// A question.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Query {
-    /// What kind of question it is.
+    /// The kind of question.
     pub kind: QueryKind,
     /// Of which open file, for some kinds.
     pub handle: Handle,

@@ -19,7 +19,7 @@ pub struct Read {
     pub handle: Handle,
     /// From where.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub len: u32,
     /// The connection that the answer goes to.
     pub path_id: PathId,

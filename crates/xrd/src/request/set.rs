@@ -14,7 +14,7 @@ use crate::wire::{Body, without_nul};
 pub struct Set {
     /// 0.
     pub modifier: u8,
-    /// What is set to what.
+    /// The setting and its value.
     pub text: Vec<u8>,
 }
 

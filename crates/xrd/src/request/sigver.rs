@@ -15,7 +15,7 @@ use crate::wire::{Body, Reader, signed};
 pub struct Sigver {
     /// Of what comes next.
     pub expected: RequestId,
-    /// Whether the payload of that is left out.
+    /// True if the payload of that is left out.
     pub leaves_payload_out: bool,
     /// Greater than that of every signature before it.
     pub number: u64,

@@ -16,7 +16,7 @@ use crate::wire::{Body, Reader};
 pub struct Stat {
     /// Of what.
     pub about: About,
-    /// Whether the file system is meant that it is in.
+    /// True if the file system is meant that it is in.
     pub is_vfs: bool,
     /// More that is wanted: 1 is when it was made.
     pub wants: u32,

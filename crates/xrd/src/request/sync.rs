@@ -13,7 +13,7 @@ use crate::wire::{Body, Reader};
 /// Which file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// As its open said.
+    /// The handle of the answer to `open`.
     pub handle: Handle,
 }
 

@@ -7,7 +7,8 @@
 use crate::Malformed;
 use crate::frame::Handle;
 use crate::registry::RequestId;
-use crate::request::{About, Call};
+use crate::request::Call;
+use crate::request::stat::About;
 use crate::wire::{Body, Reader, signed};
 
 /// Of which file, and what length.

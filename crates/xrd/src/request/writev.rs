@@ -7,13 +7,14 @@
 
 use crate::Malformed;
 use crate::registry::RequestId;
-use crate::request::{Call, Segment};
+use crate::request::Call;
+use crate::request::readv::Segment;
 use crate::wire::Body;
 
 /// Where the bytes belong that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteV {
-    /// Whether they go to the disk before the answer.
+    /// True if they go to the disk before the answer.
     pub syncs: bool,
     /// The ranges, in the order of their bytes.
     pub segments: Vec<Segment>,
@@ -30,7 +31,7 @@ impl Call for WriteV {
     const ID: RequestId = RequestId::WRITEV;
 
     fn parse(body: &[u8; 16], payload: &[u8]) -> Result<WriteV, Malformed> {
-        // Nobody knows how many bytes follow a list that makes no sense.
+        // It is unknown how many bytes follow a list that makes no sense.
         let segments =
             Segment::parse_all(payload, "Write vector is invalid").map_err(|wrong| wrong.closing())?;
         Ok(WriteV { syncs: body[0] & 1 != 0, segments })

@@ -25,7 +25,7 @@ use crate::request::{Auth, Bind, Call, Expect, Login, Protocol, Request, carries
 enum Stage {
     /// Nothing is known.
     Handshake,
-    /// The client has to say who it is.
+    /// The client has to log in.
     Introduction,
     /// The client has to prove it.
     Authentication,
@@ -44,19 +44,19 @@ pub struct Machine {
     is_tls: bool,
 }
 
-/// Who has to begin TLS before the login.
+/// The clients that have to begin TLS before the login.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsDemand {
-    /// Only who wants to: `roots://`.
+    /// Only those that want to: `roots://`.
     #[default]
     Nobody,
-    /// Who can; others log in without (`xrootd.tls capable login`).
+    /// Those that can; others log in without (`xrootd.tls capable login`).
     Capable,
-    /// Everybody: who cannot is refused (`xrootd.tls login`).
+    /// All of them: those that cannot are refused (`xrootd.tls login`).
     Everybody,
 }
 
-/// What there is to do.
+/// The next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant, reason = "there is one at a time, which is used at once")]
 pub enum Step {
@@ -72,16 +72,16 @@ pub enum Step {
     Refused(StreamId, RequestId, Malformed),
     /// The connection ends without a word.
     End,
-    /// The client says who it is. Answered by the owner, who calls [`Machine::logged_in`] when it lets it in.
+    /// The client logs in. Answered by the owner, which calls [`Machine::logged_in`] when it lets it in.
     Login(StreamId, Login),
-    /// The client proves it. Answered by the owner, who calls [`Machine::authenticated`] when it believes it.
+    /// The client proves its name. Answered by the owner, which calls [`Machine::authenticated`] when it believes it.
     Auth(StreamId, Auth),
-    /// The connection wants to join a session. Answered by the owner, who calls [`Machine::bound`] when it does.
+    /// The connection wants to join a session. Answered by the owner, which calls [`Machine::bound`] when it does.
     Bind(StreamId, Bind),
     /// Something is asked for.
     Request(StreamId, Request),
-    /// Something is asked for that brings data for files: everything behind its head is left to the owner, who has taken
-    /// all of it off when the next step is made.
+    /// Something is asked for that brings data for files: everything behind its head is left to the owner, which has
+    /// taken all of it off when the next step is made.
     Data(RequestHead),
     /// Something that is not answered.
     Ignored,
@@ -104,12 +104,12 @@ impl Machine {
         self.is_tls = true;
     }
 
-    /// The login was answered with a session; `proves`: its client has to prove who it is.
+    /// The login was answered with a session; `proves`: its client has to prove its name.
     pub fn logged_in(&mut self, proves: bool) {
         self.stage = if proves { Stage::Authentication } else { Stage::Session };
     }
 
-    /// The client has proved who it is.
+    /// The client has proved its name.
     pub fn authenticated(&mut self) {
         self.stage = Stage::Session;
     }
@@ -119,12 +119,12 @@ impl Machine {
         self.stage = Stage::Bound;
     }
 
-    /// Whether the client is in, on this connection or as a part of another's session.
+    /// True if the client is in, on this connection or as a part of another's session.
     pub fn is_in(&self) -> bool {
         matches!(self.stage, Stage::Session | Stage::Bound)
     }
 
-    /// What `bytes`, all that has come and was not used, are about; and how many of them are used by that.
+    /// The meaning of `bytes`, all that has come and was not used; and how many of them are used by that.
     pub fn step(&mut self, bytes: &[u8]) -> (usize, Step) {
         if self.stage == Stage::Handshake {
             return self.handshake(bytes);
@@ -159,7 +159,7 @@ impl Machine {
     fn handshake(&mut self, bytes: &[u8]) -> (usize, Step) {
         let known = bytes.len().min(HANDSHAKE_BYTES);
         if bytes[..known] != HANDSHAKE[..known] {
-            // Nobody who speaks this protocol begins in another way, so nobody would understand an answer.
+            // No client of this protocol begins in another way, so none would understand an answer.
             return (0, Step::End);
         }
         if known < HANDSHAKE_BYTES {
@@ -171,7 +171,7 @@ impl Machine {
         (HANDSHAKE_BYTES, Step::Say(said))
     }
 
-    /// What the head alone shows to be out of order.
+    /// The fault that the head alone shows.
     fn refusal(&self, head: &RequestHead) -> Option<(usize, Step)> {
         let expected = match self.stage {
             Stage::Introduction => {
@@ -207,7 +207,7 @@ impl Machine {
                     Err(wrong) => Step::Refused(stream, head.id, wrong),
                 };
             }
-            // Nobody is asked for signatures, so none is looked at.
+            // No client is asked for signatures, so none is looked at.
             RequestId::SIGVER => return Step::Ignored,
             RequestId::LOGIN if self.stage == Stage::Session && argument.is_empty() => {
                 let wrong = Malformed::new(ErrorCode::ARG_MISSING, "Required argument not present");
@@ -248,7 +248,7 @@ impl Machine {
                 TlsDemand::Capable => can_tls || self.is_tls,
                 TlsDemand::Everybody => true,
             };
-            // Who joins a session says itself whether that is encrypted.
+            // A connection that joins a session says itself whether that is encrypted.
             let is_login = matches!(asked.expect, Expect::Login | Expect::TpcLogin);
             begins = self.has_tls
                 && !self.is_tls
@@ -266,7 +266,7 @@ impl Machine {
     }
 }
 
-/// Whether a request brings data for files, in its payload, behind it, or in a request inside of it.
+/// True if a request brings data for files, in its payload, behind it, or in a request inside of it.
 fn brings_data(id: RequestId) -> bool {
     carries_data(id) || matches!(id, RequestId::WRITEV | RequestId::CHKPOINT)
 }

@@ -20,6 +20,13 @@ pub(crate) fn gridlane() -> Command {
     isolated(Command::new(env!("CARGO_BIN_EXE_gridlane")))
 }
 
+/// Copies the binary. Another process does it: what this one has open for writing is open in programs, too, that other tests
+/// are about to start, and what is open for writing cannot be run.
+pub(crate) fn copy_of_gridlane(to: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_gridlane")).arg(to).status().unwrap();
+    assert!(copied.success());
+}
+
 /// What somebody's environment tells programs of proxies, authorities, credentials and configuration files. In
 /// either case, as `curl` and Go's programs read proxies in both.
 const TAKEN_AWAY: [&str; 16] = [
@@ -43,12 +50,15 @@ const TAKEN_AWAY: [&str; 16] = [
 ];
 const TAKEN_AWAY_BEGINNINGS: [&str; 4] = ["gridlane_", "x509_", "rclone_", "xrd"];
 
+/// The switch with which tests are run again: see scripts/test.sh.
+const KEPT: &str = "gridlane_tls_records";
+
 /// Takes away what would make a run depend on the user's environment.
 pub(crate) fn isolated(mut command: Command) -> Command {
     for (name, _) in std::env::vars_os() {
         let small = name.to_string_lossy().to_ascii_lowercase();
         if TAKEN_AWAY.contains(&small.as_str())
-            || TAKEN_AWAY_BEGINNINGS.iter().any(|beginning| small.starts_with(beginning))
+            || small != KEPT && TAKEN_AWAY_BEGINNINGS.iter().any(|beginning| small.starts_with(beginning))
         {
             command.env_remove(name);
         }

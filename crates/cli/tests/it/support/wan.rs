@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::client::{Outcome, gridlane, isolated, run, signal};
+use super::client::{Outcome, copy_of_gridlane, gridlane, isolated, run, signal};
 use super::serve::Server;
 use super::tools::tool;
 use super::{Scratch, until};
@@ -62,7 +62,7 @@ impl Wan {
         super::needs_root();
         let mut wan = Wan::planned(test, scenario);
         let (dir, binary) = (wan.scratch.dir("nobody"), wan.scratch.join("gridlane"));
-        fs::copy(&wan.launch.words[0], &binary).unwrap();
+        copy_of_gridlane(&binary);
         for (path, mode) in [(wan.scratch.path(), 0o755), (&dir, 0o700), (&binary, 0o755)] {
             fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         }

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Words of comments, by crate: sentences have a thing as their subject, and say what it does or is.
+
+Two figures, over the comments in crates/*/src without tests (as scripts/check-cycles.py leaves them out):
+
+  persons   who, whom, whoever, nobody, somebody and the like, of 1000 words
+  openings  items whose documentation begins with What, Whether, Who, Whom, Whose, As or How, of 100
+
+Libraries of the field have 0.1 and at most 6. A crate may have as many as `LIMITS` says, or as `STILL` says of it, and
+figures there only ever go down.
+
+  scripts/check-words.py              fails when a crate has more
+  scripts/check-words.py --list       the figures of each crate
+  scripts/check-words.py CRATE...     where they are, as FILE:LINE: text
+"""
+
+import pathlib
+import re
+import sys
+
+PERSONS = re.compile(r"\b(who|whom|whoever|whomever|nobody|somebody|anybody|everybody)\b(?!`)", re.I)
+OPENINGS = re.compile(r"(What|Whether|Who|Whom|Whose|As|How)\b")
+# Persons of 1000 words, openings of 100 items.
+LIMITS = (1.0, 6.0)
+# Crates that are above it still.
+STILL = {
+    "cli": (8.5, 20.0),
+    "client": (6.0, 28.0),
+    "config": (2.8, 10.0),
+    "engine": (9.0, 25.0),
+    "peer": (7.5, 29.5),
+    "share": (9.3, 21.0),
+    "server": (13.5, 25.0),
+    "store": (9.5, 23.0),
+}
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def comments(file):
+    """The lines of a file that are comments, with their number and text; and whether they begin an item's documentation."""
+    text = file.read_text()
+    cut = re.search(r"^#\[cfg\(test\)\]\s*\n(#\[[^\n]*\]\n)*(pub(\(\w+\))? )?mod \w+", text, re.M)
+    text = text[: cut.start()] if cut else text
+    was_item = False
+    for number, line in enumerate(text.split("\n"), 1):
+        bare = line.strip()
+        is_item = bare.startswith("///") and not bare.startswith("////")
+        if bare.startswith("//"):
+            yield number, bare.lstrip("/!").strip(), is_item and not was_item
+        elif " // " in line and '"' not in line.split(" // ", 1)[1]:
+            yield number, line.split(" // ", 1)[1], False
+        was_item = is_item
+
+
+def files(crate):
+    for file in sorted((ROOT / "crates" / crate / "src").rglob("*.rs")):
+        parts = file.relative_to(ROOT / "crates" / crate / "src").with_suffix("").parts
+        if "tests" not in parts:
+            yield file
+
+
+def figures(crate, tell=None):
+    """Persons of 1000 words, and openings of 100 items."""
+    words = persons = items = openings = 0
+    for file in files(crate):
+        for number, text, begins in comments(file):
+            words += len(re.findall(r"[A-Za-z']+", text))
+            found = len(PERSONS.findall(text))
+            persons += found
+            items += begins
+            opens = begins and OPENINGS.match(text) is not None
+            openings += opens
+            if tell and (found or opens):
+                tell(f"{file.relative_to(ROOT)}:{number}: {text}")
+    return 1000 * persons / max(words, 1), 100 * openings / max(items, 1)
+
+
+def main():
+    wanted = sys.argv[1:]
+    crates = sorted(path.parent.name for path in ROOT.glob("crates/*/src"))
+    if wanted and wanted != ["--list"]:
+        for crate in wanted:
+            figures(crate, print)
+        return 0
+    failed = False
+    for crate in crates:
+        found = figures(crate)
+        limits = STILL.get(crate, LIMITS)
+        if wanted:
+            print(f"{crate}: {found[0]:.1f} persons of 1000 words, {found[1]:.1f} openings of 100 items")
+        for name, figure, limit in zip(("persons of 1000 words", "openings of 100 items"), found, limits):
+            if round(figure, 1) > limit and not wanted:
+                failed = True
+                print(f"{crate}: {figure:.1f} {name}, at most {limit:.1f} (scripts/check-words.py {crate})", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
