@@ -15,8 +15,10 @@
 //!
 //! Read first: [`storage`], then [`posix`].
 
+pub mod blocking;
 pub mod error;
 pub mod fake;
+mod in_turns;
 pub mod journal;
 pub mod journal_key;
 pub mod links;
@@ -24,18 +26,21 @@ pub mod memory;
 pub mod partial;
 pub mod path;
 pub mod posix;
+pub mod posix_extras;
 pub mod quota;
 pub mod storage;
 pub mod unnamed;
 pub mod writable;
 
+pub use blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload};
 pub use error::{StoreError, StoreResult};
 pub use memory::MemoryStorage;
 pub use path::ObjectPath;
 pub use posix::{Durability, PosixOptions, PosixStorage};
+pub use posix_extras::PosixExtras;
 pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{
-    Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object, Opened,
-    Overwrite, Space, Storage, Upload,
+    BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names, NodeKind,
+    Object, Opened, Overwrite, Pages, Part, Space, Storage, Upload, WriteOrder,
 };
-pub use writable::{Disposition, Visibility, WritableFile, WriteOptions};
+pub use writable::{Disposition, Visibility, Whole, WritableFile, WriteOptions};

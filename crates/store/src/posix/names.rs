@@ -386,7 +386,7 @@ pub(super) fn rename_new(
 mod tests {
     use super::*;
     use crate::posix::{PosixOptions, PosixStorage};
-    use crate::storage::Storage;
+    use crate::blocking::BlockingStorage;
 
     fn path(text: &str) -> ObjectPath {
         ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()

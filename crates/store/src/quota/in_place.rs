@@ -8,16 +8,17 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
+use std::future::ready;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridlane_core::Checksum;
 use gridlane_share::Turns;
+use tokio::sync::RwLock;
 
-use super::{Account, Reservation};
-use crate::error::StoreResult;
-use crate::storage::{Committed, FileIdentity, Metadata};
-use crate::writable::{WritableFile, check_length, end_of, len_of};
+use super::{Account, Reservation, later};
+use crate::error::{StoreError, StoreResult};
+use crate::storage::{BoxFuture, Committed, FileIdentity, Metadata};
+use crate::writable::{Whole, WritableFile, check_length, end_of, len_of};
 
 /// The files that are open for being changed in place.
 #[derive(Default)]
@@ -97,14 +98,18 @@ impl QuotaInPlace {
         Ok(opened)
     }
 
+    fn inner(&self) -> &Arc<dyn WritableFile> {
+        &self.inner
+    }
+
     /// Runs `write`, which may make the file end at `end`.
-    fn grow(&self, end: u64, write: impl FnOnce() -> StoreResult<()>) -> StoreResult<()> {
-        let growing = self.counted.growing.read().unwrap_or_else(PoisonError::into_inner);
+    async fn grow(&self, end: u64, write: BoxFuture<'_, StoreResult<()>>) -> StoreResult<()> {
+        let growing = self.counted.growing.read().await;
         self.count_up_to(end)?;
-        let written = write();
+        let written = write.await;
         drop(growing);
         if written.is_err() {
-            self.look_at_length(|| Ok(()))?;
+            self.look_at_length(None).await?;
         }
         written
     }
@@ -127,12 +132,18 @@ impl QuotaInPlace {
         Ok(())
     }
 
-    /// Runs `change` while nobody makes the file longer, and counts with the length that it has then.
-    fn look_at_length(&self, change: impl FnOnce() -> StoreResult<()>) -> StoreResult<()> {
-        let _alone = self.counted.growing.write().unwrap_or_else(PoisonError::into_inner);
+    /// Cuts the file, if it is to be cut, while nobody makes it longer, and counts with the length that it has then.
+    async fn look_at_length(&self, cut_to: Option<u64>) -> StoreResult<()> {
+        let _alone = self.counted.growing.write().await;
         let before = self.account.before();
-        let changed = change();
-        let now_bytes = self.inner.metadata()?.size_bytes;
+        let cut = match cut_to {
+            Some(size_bytes) => match self.count_up_to(size_bytes) {
+                Ok(()) => self.inner.truncate(size_bytes).await,
+                Err(error) => Err(error),
+            },
+            None => Ok(()),
+        };
+        let now_bytes = self.inner.look().await?.size_bytes;
         let mut length = self.lock_length();
         let lost_bytes = length.bytes.saturating_sub(now_bytes);
         // What a file without a name has lost was counted off, or is reserved: that ends with it.
@@ -140,7 +151,7 @@ impl QuotaInPlace {
             self.account.change(before, 0, lost_bytes);
             length.bytes = now_bytes;
         }
-        changed
+        cut
     }
 
     fn lock_length(&self) -> MutexGuard<'_, Length> {
@@ -164,136 +175,192 @@ impl Drop for QuotaInPlace {
     }
 }
 
+/// What is passed on as it is.
+macro_rules! delegate {
+    () => {
+        fn turns(&self) -> &Arc<Turns> {
+            self.inner().turns()
+        }
+
+        fn metadata(&self) -> StoreResult<Metadata> {
+            self.inner().metadata()
+        }
+
+        fn look(&self) -> BoxFuture<'_, StoreResult<Metadata>> {
+            self.inner().look()
+        }
+
+        fn as_file(&self) -> Option<&File> {
+            self.inner().as_file()
+        }
+
+        fn has_name(&self) -> bool {
+            self.inner().has_name()
+        }
+
+        fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+            self.inner().read_at_nowait(target, offset)
+        }
+
+        fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>> {
+            self.inner().read_at(target, offset)
+        }
+
+        fn sync(&self) -> BoxFuture<'_, StoreResult<()>> {
+            self.inner().sync()
+        }
+    };
+}
+
+/// A failure at once.
+fn failed<'a, T: Send + 'a>(error: StoreError) -> BoxFuture<'a, StoreResult<T>> {
+    Box::pin(ready(Err(error)))
+}
+
 impl WritableFile for QuotaInPlace {
-    fn turns(&self) -> &Arc<Turns> {
-        self.inner.turns()
+    delegate!();
+
+    fn write_at<'a>(&'a self, bytes: &'a [u8], offset: u64) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, bytes.len()) {
+            Ok(end) => Box::pin(self.grow(end, self.inner.write_at(bytes, offset))),
+            Err(error) => failed(error),
+        }
     }
 
-    fn metadata(&self) -> StoreResult<Metadata> {
-        self.inner.metadata()
+    fn write_vectored_at<'a>(
+        &'a self,
+        parts: &'a [IoSlice<'a>],
+        offset: u64,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, len_of(parts)) {
+            Ok(end) => Box::pin(self.grow(end, self.inner.write_vectored_at(parts, offset))),
+            Err(error) => failed(error),
+        }
     }
 
-    fn as_file(&self) -> Option<&File> {
-        self.inner.as_file()
+    fn truncate(&self, size_bytes: u64) -> BoxFuture<'_, StoreResult<()>> {
+        match check_length(size_bytes) {
+            Ok(()) => Box::pin(self.look_at_length(Some(size_bytes))),
+            Err(error) => failed(error),
+        }
     }
 
-    fn has_name(&self) -> bool {
-        self.inner.has_name()
-    }
-
-    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.inner.read_at_nowait(target, offset)
-    }
-
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(target, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        self.grow(end_of(offset, bytes.len())?, || self.inner.write_at(bytes, offset))
-    }
-
-    fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
-        self.grow(end_of(offset, len_of(parts))?, || self.inner.write_vectored_at(parts, offset))
-    }
-
-    fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
-        check_length(size_bytes)?;
-        self.look_at_length(|| {
-            self.count_up_to(size_bytes)?;
-            self.inner.truncate(size_bytes)
+    fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>> {
+        Box::pin(async move {
+            let closed = self.inner.close(whole).await;
+            // What it was expected to become others may have now.
+            let mut expected = self.lock_expected();
+            let unused_bytes = expected.bytes;
+            self.account.release(expected.take(unused_bytes));
+            closed
         })
     }
 
-    fn sync(&self) -> StoreResult<()> {
-        self.inner.sync()
-    }
-
-    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
-        let closed = self.inner.close(checksums);
-        // What it was expected to become others may have now.
-        let mut expected = self.lock_expected();
-        let unused_bytes = expected.bytes;
-        self.account.release(expected.take(unused_bytes));
-        closed
+    fn discard(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        // It is seen: nothing of it goes but what is known of it.
+        let inner = Arc::clone(&self.inner);
+        drop(self);
+        inner.discard()
     }
 }
 
 /// A file that is seen when it is closed.
 pub(super) struct QuotaWhenClosed {
-    // Dropped first: its bytes are gone before others may have the room.
-    inner: Arc<dyn WritableFile>,
-    reservation: Mutex<Reservation>,
+    /// There until it is dropped.
+    inner: Option<Arc<dyn WritableFile>>,
+    account: Arc<Account>,
+    /// The same.
+    reservation: Mutex<Option<Reservation>>,
 }
 
 impl QuotaWhenClosed {
     pub(super) fn new(inner: Arc<dyn WritableFile>, reservation: Reservation) -> QuotaWhenClosed {
-        QuotaWhenClosed { inner, reservation: Mutex::new(reservation) }
+        let account = Arc::clone(&reservation.account);
+        QuotaWhenClosed { inner: Some(inner), account, reservation: Mutex::new(Some(reservation)) }
+    }
+
+    fn inner(&self) -> &Arc<dyn WritableFile> {
+        match &self.inner {
+            Some(inner) => inner,
+            None => unreachable!("it is taken out only where it is dropped"),
+        }
     }
 
     fn reserve_up_to(&self, end: u64) -> StoreResult<()> {
-        self.lock_reservation().grow_to(end)
+        self.lock_reservation().as_mut().ok_or(StoreError::Closed)?.grow_to(end)
     }
 
-    fn lock_reservation(&self) -> MutexGuard<'_, Reservation> {
+    fn lock_reservation(&self) -> MutexGuard<'_, Option<Reservation>> {
         self.reservation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Its bytes are gone before others may have the room.
+async fn give_up(inner: Arc<dyn WritableFile>, reservation: Reservation) {
+    inner.discard().await;
+    drop(reservation);
+}
+
+impl Drop for QuotaWhenClosed {
+    fn drop(&mut self) {
+        let reservation = self.lock_reservation().take().filter(|reservation| reservation.bytes > 0);
+        if let (Some(inner), Some(reservation)) = (self.inner.take(), reservation) {
+            later(give_up(inner, reservation));
+        }
+    }
+}
+
 impl WritableFile for QuotaWhenClosed {
-    fn turns(&self) -> &Arc<Turns> {
-        self.inner.turns()
+    delegate!();
+
+    fn write_at<'a>(&'a self, bytes: &'a [u8], offset: u64) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, bytes.len()).and_then(|end| self.reserve_up_to(end)) {
+            Ok(()) => self.inner().write_at(bytes, offset),
+            Err(error) => failed(error),
+        }
     }
 
-    fn metadata(&self) -> StoreResult<Metadata> {
-        self.inner.metadata()
+    fn write_vectored_at<'a>(
+        &'a self,
+        parts: &'a [IoSlice<'a>],
+        offset: u64,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, len_of(parts)).and_then(|end| self.reserve_up_to(end)) {
+            Ok(()) => self.inner().write_vectored_at(parts, offset),
+            Err(error) => failed(error),
+        }
     }
 
-    fn as_file(&self) -> Option<&File> {
-        self.inner.as_file()
+    fn truncate(&self, size_bytes: u64) -> BoxFuture<'_, StoreResult<()>> {
+        match check_length(size_bytes).and_then(|()| self.reserve_up_to(size_bytes)) {
+            Ok(()) => self.inner().truncate(size_bytes),
+            Err(error) => failed(error),
+        }
     }
 
-    fn has_name(&self) -> bool {
-        self.inner.has_name()
+    fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>> {
+        Box::pin(async move {
+            let before = self.account.before();
+            let committed = self.inner().close(whole).await?;
+            // Before the reservation goes: at no moment may others have the room.
+            self.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
+            if let Some(reservation) = self.lock_reservation().as_mut() {
+                let reserved_bytes = reservation.bytes;
+                let released_bytes = reservation.take(reserved_bytes);
+                self.account.release(released_bytes);
+            }
+            Ok(committed)
+        })
     }
 
-    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.inner.read_at_nowait(target, offset)
-    }
-
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(target, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        self.reserve_up_to(end_of(offset, bytes.len())?)?;
-        self.inner.write_at(bytes, offset)
-    }
-
-    fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
-        self.reserve_up_to(end_of(offset, len_of(parts))?)?;
-        self.inner.write_vectored_at(parts, offset)
-    }
-
-    fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
-        check_length(size_bytes)?;
-        self.reserve_up_to(size_bytes)?;
-        self.inner.truncate(size_bytes)
-    }
-
-    fn sync(&self) -> StoreResult<()> {
-        self.inner.sync()
-    }
-
-    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
-        let mut reservation = self.lock_reservation();
-        let before = reservation.account.before();
-        let committed = self.inner.close(checksums)?;
-        // Before the reservation goes: at no moment may others have the room.
-        reservation.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
-        let reserved_bytes = reservation.bytes;
-        let released_bytes = reservation.take(reserved_bytes);
-        reservation.account.release(released_bytes);
-        Ok(committed)
+    fn discard(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // Whoever else has it ends it.
+            let Some(mut file) = Arc::into_inner(self) else { return };
+            let reservation = file.lock_reservation().take();
+            if let (Some(inner), Some(reservation)) = (file.inner.take(), reservation) {
+                give_up(inner, reservation).await;
+            }
+        })
     }
 }
