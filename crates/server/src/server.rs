@@ -67,10 +67,6 @@ impl Control {
         }
         let before = Arc::clone(&self.current.borrow());
         let next = Shared::new(settings, before.lasting())?;
-        // A disk that fails is no reason not to go by new revocation lists.
-        if let Err(error) = next.remove_abandoned() {
-            next.access_log.note(&format!("cannot remove abandoned uploads: {error}"));
-        }
         next.configure_keys();
         next.throttle.forget_unless(&next.limits);
         next.metrics.reloads.add(1);
@@ -120,7 +116,7 @@ impl Server {
         let admin_listener = admin.map(bind).transpose()?;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let shared = Shared::new(settings, Lasting::new(started.as_secs())?)?;
-        shared.remove_abandoned()?;
+        shared.remove_abandoned().await?;
         shared.configure_keys();
         let control = Control { current: watch::Sender::new(Arc::new(shared)), listen: listen.into(), admin };
         Ok(Server { listeners, addresses, admin: admin_listener, control })
@@ -374,8 +370,7 @@ async fn tidy(current: Current) {
         // Not before: what a reload has replaced is not to be kept open, and not to be changed.
         let shared = Arc::clone(&current.borrow());
         for export in shared.exports.iter().filter(|export| export.allow_write) {
-            let removal = || export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX);
-            if let Err(error) = export.storage.turns().run(removal).await {
+            if let Err(error) = export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await {
                 shared
                     .access_log
                     .note(&format!("cannot remove abandoned uploads in {}: {error}", export.path));

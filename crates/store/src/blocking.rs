@@ -16,8 +16,8 @@ use gridlane_share::Turns;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    Committed, Completion, DirectoryEntry, Expectation, Listing, Metadata, NodeKind, Opened, Overwrite, Space,
-    read_each,
+    Committed, Completion, DirectoryEntry, Expectation, Listing, Metadata, NodeKind, Opened, Overwrite,
+    Space, read_each,
 };
 use crate::writable::{Whole, WriteOptions};
 

@@ -11,10 +11,12 @@ use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_share::Turns;
 use rustix::io::Errno;
 
+use crate::blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload, Read};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload, Read};
-use crate::storage::{Committed, Completion, DirectoryEntry, Expectation, Metadata, Opened, Overwrite, Space};
+use crate::storage::{
+    Committed, Completion, DirectoryEntry, Expectation, Metadata, Opened, Overwrite, Space,
+};
 use crate::writable::{Whole, WriteOptions};
 
 /// Far longer than anything takes in a test that passes.

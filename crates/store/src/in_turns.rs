@@ -14,14 +14,14 @@ use gridlane_core::{Checksum, ChecksumKind, limits};
 use gridlane_share::Turns;
 
 use crate::blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload, Read};
-use crate::error::StoreResult;
+use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::posix_extras::PosixExtras;
 use crate::storage::{
     BoxFuture, Committed, Completion, Entries, Expectation, Listing, Metadata, Names, Object, Opened,
     Overwrite, Pages, Part, Space, Storage, Upload,
 };
-use crate::writable::{WritableFile, Whole, WriteOptions};
+use crate::writable::{Whole, WritableFile, WriteOptions};
 
 impl<O: BlockingObject> Object for O {
     fn turns(&self) -> &Arc<Turns> {
@@ -225,6 +225,11 @@ impl<F: BlockingFile> WritableFile for FileInTurns<F> {
         Box::pin(self.0.turns.run(move || self.0.write_vectored_at(parts, offset)))
     }
 
+    fn write_parts<'a>(&'a self, parts: &'a [(u64, &'a [u8])]) -> BoxFuture<'a, StoreResult<()>> {
+        let write = move || parts.iter().try_for_each(|(offset, bytes)| self.0.write_at(bytes, *offset));
+        Box::pin(self.0.turns.run(write))
+    }
+
     fn truncate(&self, size_bytes: u64) -> BoxFuture<'_, StoreResult<()>> {
         Box::pin(self.0.turns.run(move || self.0.truncate(size_bytes)))
     }
@@ -252,25 +257,32 @@ struct PagesInTurns<T> {
     turns: Arc<Turns>,
     page_items: usize,
     /// Read when the directory was opened.
-    first: Option<Page<T>>,
+    first: Vec<T>,
     /// `None` when there is nothing more.
     rest: Option<Read<T>>,
+    /// Told behind the last item.
+    failure: Option<StoreError>,
 }
 
-/// Some items, and whether there may be more.
-type Page<T> = (StoreResult<Vec<T>>, bool);
+/// What comes behind a page.
+enum Behind {
+    /// More, or nothing.
+    Unknown,
+    Nothing,
+    Failure(StoreError),
+}
 
-/// What there is up to a page, or up to a failure.
-fn page<T>(items: &mut Read<T>, items_max: usize) -> Page<T> {
+/// What there is up to a page.
+fn page<T>(items: &mut Read<T>, items_max: usize) -> (Vec<T>, Behind) {
     let mut page = Vec::new();
     while page.len() < items_max {
         match items.next() {
             Some(Ok(item)) => page.push(item),
-            Some(Err(error)) => return (Err(error), false),
-            None => return (Ok(page), false),
+            Some(Err(error)) => return (page, Behind::Failure(error)),
+            None => return (page, Behind::Nothing),
         }
     }
-    (Ok(page), true)
+    (page, Behind::Unknown)
 }
 
 impl<T: Send + 'static> PagesInTurns<T> {
@@ -285,24 +297,36 @@ impl<T: Send + 'static> PagesInTurns<T> {
             let first = page(&mut items, page_items);
             StoreResult::Ok((first, items))
         };
-        let (first, items) = turns.run(begin).await?;
-        let rest = first.1.then_some(items);
-        Ok(Box::new(PagesInTurns { turns: Arc::clone(turns), page_items, first: Some(first), rest }))
+        let ((first, behind), items) = turns.run(begin).await?;
+        let turns = Arc::clone(turns);
+        let mut pages = PagesInTurns { turns, page_items, first, rest: Some(items), failure: None };
+        pages.ends(behind);
+        Ok(Box::new(pages))
+    }
+
+    fn ends(&mut self, behind: Behind) {
+        match behind {
+            Behind::Unknown => return,
+            Behind::Nothing => {}
+            Behind::Failure(error) => self.failure = Some(error),
+        }
+        self.rest = None;
     }
 }
 
 impl<T: Send + 'static> Pages<T> for PagesInTurns<T> {
     fn next_page(&mut self) -> BoxFuture<'_, StoreResult<Vec<T>>> {
         Box::pin(async move {
-            if let Some((first, _)) = self.first.take() {
-                return first;
+            let mut next = std::mem::take(&mut self.first);
+            if let (true, Some(items)) = (next.is_empty(), &mut self.rest) {
+                let (found, behind) = self.turns.run(|| page(items, self.page_items)).await;
+                next = found;
+                self.ends(behind);
             }
-            let Some(items) = &mut self.rest else { return Ok(Vec::new()) };
-            let (next, has_more) = self.turns.run(|| page(items, self.page_items)).await;
-            if !has_more {
-                self.rest = None;
+            match self.failure.take_if(|_| next.is_empty()) {
+                Some(failure) => Err(failure),
+                None => Ok(next),
             }
-            next
         })
     }
 }

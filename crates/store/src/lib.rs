@@ -40,7 +40,7 @@ pub use posix::{Durability, PosixOptions, PosixStorage};
 pub use posix_extras::PosixExtras;
 pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{
-    BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names, NodeKind,
-    Object, Opened, Overwrite, Pages, Part, Space, Storage, Upload, WriteOrder,
+    BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names,
+    NodeKind, Object, Opened, Overwrite, Pages, Part, Space, Storage, Upload, WriteOrder,
 };
 pub use writable::{Disposition, Visibility, Whole, WritableFile, WriteOptions};

@@ -121,6 +121,17 @@ pub trait WritableFile: Send + Sync {
         offset: u64,
     ) -> BoxFuture<'a, StoreResult<()>>;
 
+    /// Writes bytes to several places, given by where they begin. One call, and where writing takes a turn one turn, however
+    /// many there are.
+    fn write_parts<'a>(&'a self, parts: &'a [(u64, &'a [u8])]) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            for (offset, bytes) in parts {
+                self.write_at(bytes, *offset).await?;
+            }
+            Ok(())
+        })
+    }
+
     /// Makes the file this long: what is behind is lost, what is missing reads as zeros.
     fn truncate(&self, size_bytes: u64) -> BoxFuture<'_, StoreResult<()>>;
 

@@ -1,6 +1,7 @@
 //! Permissions.
 
 use gridlane_auth::Operation;
+use gridlane_store::StoreError;
 use gridlane_xrd::request::Chmod;
 
 use super::answer::{Answer, Failure, Outcome};
@@ -9,12 +10,15 @@ use super::context::Context;
 /// Permissions that a client can give: not that anybody may write, as in XRootD.
 pub(super) const MODE_MAX: u32 = 0o775;
 
-/// Answers `chmod`. May wait for the disk.
-pub(crate) fn chmod(context: &Context, request: &Chmod) -> Outcome {
+/// Answers `chmod`.
+pub(crate) async fn chmod(context: &Context, request: &Chmod) -> Outcome {
     // "Change" is XRootD's word.
     const ACT: &str = "change";
     let spot = context.spot(&request.about, ACT, Operation::Overwrite)?;
-    let changed = spot.storage().set_mode(&spot.object, u32::from(request.mode) & MODE_MAX);
+    let changed = match spot.storage().posix() {
+        Some(posix) => posix.set_mode(&spot.object, u32::from(request.mode) & MODE_MAX).await,
+        None => Err(StoreError::Unsupported),
+    };
     changed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
     Ok(Answer::done())
 }

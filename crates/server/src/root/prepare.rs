@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::statx::by_device;
 use gridlane_auth::Operation;
 use gridlane_core::limits;
 use gridlane_xrd::flags::PrepareOptions;
@@ -58,7 +57,7 @@ pub(crate) fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Answers what has become of a request: its name and paths, a line each. As the servers do that have tape, in JSON, which
-/// gfal2 reads. A few paths are looked at in each turn at the disk, however many there are.
+/// gfal2 reads. Others have their turns in between, however many paths there are.
 pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
     let mut lines = lines_of(argument);
     let name = lines.next().filter(|name| is_ours(name)).ok_or_else(unknown)?;
@@ -69,24 +68,23 @@ pub(crate) async fn progress(context: &Context, argument: &[u8]) -> Outcome {
         return Err(Failure::new(ErrorCode::ARG_TOO_LONG, text));
     }
     count_paths(context, paths.len());
-    let response = |about: &PathArg| {
-        let failure = stat::look(context, about).err();
-        json!({
-            "path": String::from_utf8_lossy(&about.path),
-            "path_exists": failure.is_none(),
-            "on_tape": false,
-            "online": failure.is_none(),
-            "requested": false,
-            "has_reqid": false,
-            "req_time": "",
-            "error_text": failure.map(|failure| failure.text).unwrap_or_default(),
-        })
-    };
     let mut responses = Vec::with_capacity(paths.len());
     for paths in paths.chunks(limits::ROOT_PATHS_PER_TURN) {
-        for (turns, paths) in by_device(context, paths, PathArg::clone) {
-            responses.extend(turns.run(|| paths.iter().map(response).collect::<Vec<_>>()).await);
+        for about in paths {
+            let failure = stat::look(context, about).await.err();
+            responses.push(json!({
+                "path": String::from_utf8_lossy(&about.path),
+                "path_exists": failure.is_none(),
+                "on_tape": false,
+                "online": failure.is_none(),
+                "requested": false,
+                "has_reqid": false,
+                "req_time": "",
+                "error_text": failure.map(|failure| failure.text).unwrap_or_default(),
+            }));
         }
+        // What is found without a wait makes nobody else wait for all of it.
+        tokio::task::yield_now().await;
     }
     let answer = json!({ "request_id": String::from_utf8_lossy(name), "responses": responses });
     Ok(Answer::text(answer.to_string()))

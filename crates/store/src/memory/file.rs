@@ -8,9 +8,9 @@ use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_share::Turns;
 
 use super::{Attributes, MemoryStorage, Node, PERMISSIONS, metadata, tag_of, unused_number};
+use crate::blocking::{BlockingFile, BlockingObject, BlockingUpload};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::blocking::{BlockingFile, BlockingObject, BlockingUpload};
 use crate::storage::{Committed, Completion, Expectation, Metadata, NodeKind};
 use crate::writable::{Whole, check_length, end_of};
 

@@ -9,9 +9,9 @@ use std::time::SystemTime;
 
 use gridlane_share::turns::Turns;
 
+use crate::blocking::{BlockingFile, BlockingStorage, Read};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::blocking::{BlockingFile, BlockingStorage, Read};
 use crate::storage::{
     DirectoryEntry, Expectation, FileIdentity, Metadata, NodeKind, Opened, Overwrite, Space,
 };

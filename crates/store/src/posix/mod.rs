@@ -45,9 +45,9 @@ use gridlane_sys::file::CacheProbe;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, SeekFrom, fstatvfs, openat2};
 use rustix::io::Errno;
 
+use crate::blocking::{BlockingObject, BlockingStorage, Read};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::blocking::{BlockingObject, BlockingStorage, Read};
 use crate::storage::{DirectoryEntry, Expectation, Metadata, NodeKind, Opened, Overwrite, Space};
 use crate::writable::WriteOptions;
 use metadata::{Stamp, kind_of, look_at, look_in, metadata_of};
@@ -375,7 +375,11 @@ impl BlockingStorage for PosixStorage {
         upload::PosixUpload::begin(&self.shared, path, expected_bytes)
     }
 
-    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<writable::PosixWritable> {
+    fn open_writable(
+        &self,
+        path: &ObjectPath,
+        options: &WriteOptions,
+    ) -> StoreResult<writable::PosixWritable> {
         options.check()?;
         if let (true, Some((parent, _))) = (options.makes_parents(), path.split_last()) {
             self.make_directories(&parent)?;

@@ -34,9 +34,9 @@ use super::partial::{FILE_PERMISSIONS, Partial, Writeback, require_room};
 use super::{Durability, READING, Shared, checksums, hidden, upload};
 use gridlane_share::Turns;
 
+use crate::blocking::BlockingFile;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::blocking::BlockingFile;
 use crate::storage::{Committed, Expectation, Metadata, NodeKind};
 use crate::writable::{
     Disposition, Visibility, Whole, WriteOptions, check_length, end_of, existing_or_new, len_of,

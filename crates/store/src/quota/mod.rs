@@ -24,8 +24,8 @@ use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::posix_extras::PosixExtras;
 use crate::storage::{
-    BoxFuture, Committed, Completion, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object, Opened,
-    Overwrite, Space, Storage, Upload, WriteOrder,
+    BoxFuture, Committed, Completion, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object,
+    Opened, Overwrite, Space, Storage, Upload, WriteOrder,
 };
 use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions};
 use in_place::{Files, QuotaInPlace, QuotaWhenClosed};
