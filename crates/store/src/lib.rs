@@ -16,6 +16,8 @@
 //! Read first: [`storage`], then [`posix`].
 
 pub mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod fake;
 mod in_turns;

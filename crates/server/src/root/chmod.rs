@@ -26,13 +26,13 @@ pub(crate) async fn chmod(context: &Context, request: &Chmod) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, code, context, stat_of};
+    use crate::root::testing::{arg, code, context, stat_of, wait};
     use gridlane_xrd::ErrorCode;
 
     #[test]
     fn all_but_what_others_may_write() {
         let context = context();
-        let change = |path: &str, mode| chmod(&context, &Chmod { about: arg(path), mode });
+        let change = |path: &str, mode| wait(chmod(&context, &Chmod { about: arg(path), mode }));
         let mode = || stat_of(&context, "/d/f").unwrap().more.unwrap().mode & 0o7777;
         for (wanted, got) in [(0o600, 0o600), (0o777, 0o775), (0o4755, 0o755), (0, 0)] {
             assert!(change("/d/f", wanted).is_ok());

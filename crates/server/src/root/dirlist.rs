@@ -206,14 +206,16 @@ impl Pieces for Lister {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, text, writable};
+    use crate::root::testing::{
+        arg, bytes, code, context, context_of, export_at, path, text, wait, writable,
+    };
     use gridlane_core::Checksum;
-    use gridlane_store::{MemoryStorage, Opened};
+    use gridlane_store::{MemoryStorage, ObjectPath, Opened};
     use gridlane_xrd::ErrorCode;
     use gridlane_xrd::answer::{DirlistReader, Entry};
 
     fn list(context: &Context, path: &str, options: DirlistOptions) -> Outcome {
-        dirlist(context, &Dirlist { about: arg(path), options })
+        wait(dirlist(context, &Dirlist { about: arg(path), options }))
     }
 
     fn entries(context: &Context, path: &str, options: DirlistOptions) -> Vec<Entry> {
@@ -260,7 +262,7 @@ mod tests {
         let raw = text(list(&context, "/d/?cks.type=md5", DirlistOptions::CHECKSUM));
         assert!(raw.contains(" [ md5:none ]"), "{raw}");
         let spot = context.spot(&arg("/d/f"), "", Operation::Read).unwrap();
-        let Opened::File(object) = spot.storage().open(&path("d/f")).unwrap() else { panic!() };
+        let Opened::File(object) = wait(spot.storage().open(&path("d/f"))).unwrap() else { panic!() };
         let md5 = Checksum::from_hex(ChecksumKind::Md5, "5d41402abc4b2a76b9719d911017c592").unwrap();
         context.shared.digests.remember(object.metadata(), md5);
         let expected = (b"md5".to_vec(), b"5d41402abc4b2a76b9719d911017c592".to_vec());
@@ -290,7 +292,7 @@ mod tests {
                 assert_eq!(piece.last(), Some(&b'\n'), "cut between entries");
                 reader.read(&piece, false, &mut found).unwrap();
                 piece = Vec::new();
-                if !rest.next(&mut piece).unwrap() {
+                if !wait(rest.next(&mut piece)).unwrap() {
                     break;
                 }
             }

@@ -118,7 +118,7 @@ fn code_of(why: One) -> ErrorCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, wait};
     use gridlane_xrd::Handle;
     use gridlane_xrd::answer::parse_fattr_list;
 
@@ -132,7 +132,10 @@ mod tests {
         let attributes =
             attributes.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
         let about = FattrAbout::Path(arg(path));
-        fattr(context, &Fattr { about, kind, options: FattrOptions(flags), attributes: attributes.collect() })
+        wait(fattr(
+            context,
+            &Fattr { about, kind, options: FattrOptions(flags), attributes: attributes.collect() },
+        ))
     }
 
     fn outcomes(outcome: Outcome, with_values: bool) -> Vec<Result<Vec<u8>, ErrorCode>> {
@@ -171,7 +174,7 @@ mod tests {
         assert_eq!(code(ask(&context, "/nope", FattrKind::LIST, 0, &[])), ErrorCode::NOT_FOUND);
         let about = FattrAbout::Handle(Handle([1; 4]));
         let request = Fattr { about, kind: FattrKind::LIST, options: FattrOptions::NONE, attributes: vec![] };
-        assert_eq!(code(fattr(&context, &request)), ErrorCode::FILE_NOT_OPEN);
+        assert_eq!(code(wait(fattr(&context, &request))), ErrorCode::FILE_NOT_OPEN);
         let context = context_of(vec![export_at("/")], |_| {});
         let refused = ask(&context, "/f", FattrKind::SET, 0, &[("k", "v")]);
         assert_eq!(code(refused), ErrorCode::NOT_AUTHORIZED);

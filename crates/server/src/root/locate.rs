@@ -44,12 +44,12 @@ pub(crate) async fn locate(context: &Context, request: &Locate) -> Outcome {
 mod tests {
     use super::*;
     use crate::root::context::Link;
-    use crate::root::testing::{arg, code, context, context_of, export_at, text};
+    use crate::root::testing::{arg, code, context, context_of, export_at, text, wait};
     use gridlane_xrd::ErrorCode;
     use std::sync::Arc;
 
     fn found(context: &Context, path: &str, options: u16) -> Outcome {
-        locate(context, &Locate { about: arg(path), options: LocateOptions(options) })
+        wait(locate(context, &Locate { about: arg(path), options: LocateOptions(options) }))
     }
 
     #[test]

@@ -77,11 +77,11 @@ async fn set_mode(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, wait};
     use gridlane_xrd::ErrorCode;
 
     fn make(context: &Context, path: &str, parents: bool, mode: u16) -> Outcome {
-        mkdir(context, &Mkdir { about: arg(path), parents, mode })
+        wait(mkdir(context, &Mkdir { about: arg(path), parents, mode }))
     }
 
     #[test]

@@ -83,14 +83,14 @@ pub(crate) async fn mv(context: &Context, request: &Mv) -> Outcome {
 mod tests {
     use super::*;
     use crate::export::Export;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, stat_of, wait};
     use gridlane_auth::policy::{Template, Who};
     use gridlane_auth::{Grants, Policy, Rule};
     use gridlane_store::MemoryStorage;
     use gridlane_xrd::ErrorCode;
 
     fn rename(context: &Context, from: &str, to: &str) -> Outcome {
-        mv(context, &Mv { from: arg(from), to: arg(to) })
+        wait(mv(context, &Mv { from: arg(from), to: arg(to) }))
     }
 
     #[test]
@@ -127,9 +127,11 @@ mod tests {
     fn a_file_replaces_a_file() {
         let context = context_of(vec![Export { allow_write: true, ..export_at("/") }], |_| {});
         let storage = context.spot(&arg("/f"), "", Operation::Overwrite).unwrap();
-        let mut upload = storage.storage().create(&crate::root::testing::path("g"), None).unwrap();
-        upload.write_at(b"longer", 0).unwrap();
-        upload.commit(&Expectation::Anything).unwrap();
+        wait(async {
+            let upload = storage.storage().create(&crate::root::testing::path("g"), None).await.unwrap();
+            upload.write_at(b"longer", 0).await.unwrap();
+            upload.commit(&Expectation::Anything.into()).await.unwrap();
+        });
         assert_eq!(bytes(rename(&context, "/g", "/f")), b"");
         assert_eq!(stat_of(&context, "/f").unwrap().size_bytes, 6);
     }

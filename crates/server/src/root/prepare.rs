@@ -102,8 +102,7 @@ fn unknown() -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{bytes, code, context, context_of, export_at, leaves_turns, text};
-    use gridlane_share::Share;
+    use crate::root::testing::{bytes, code, context, context_of, export_at, lets_others_in, text};
 
     #[tokio::test]
     async fn what_is_on_disk_is_staged() {
@@ -141,15 +140,13 @@ mod tests {
 
     /// A question about many paths is no way around what bounds `statx`.
     #[tokio::test]
-    async fn a_question_about_many_paths_leaves_turns_to_others_and_counts_them() {
+    async fn a_question_about_many_paths_lets_others_in_to_others_and_counts_them() {
         const PATHS: usize = 8 * limits::ROOT_PATHS_PER_TURN;
-        let one = Share { all: 1, one: 1 };
         let context = context_of(vec![export_at("/")], |settings| {
-            settings.shares.device.operations = one;
             settings.client_limits.requests_per_s = Some(10);
         });
         let many = format!("{OURS}:1.2{}", "\n/f".repeat(PATHS));
-        let told = leaves_turns(&context, progress(&context, many.as_bytes())).await;
+        let told = lets_others_in(progress(&context, many.as_bytes())).await;
         let told: serde_json::Value = serde_json::from_str(text(told).trim_end_matches('\0')).unwrap();
         assert_eq!(told["responses"].as_array().unwrap().len(), PATHS);
         let address = context.client.address;

@@ -38,14 +38,14 @@ pub(crate) async fn rmdir(context: &Context, request: &Rmdir) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, error, export_at, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, error, export_at, stat_of, wait};
     use gridlane_xrd::ErrorCode;
 
     #[test]
     fn files_by_one_and_directories_by_either() {
         let context = context();
-        let file = |path: &str| rm(&context, &Rm { about: arg(path) });
-        let directory = |path: &str| rmdir(&context, &Rmdir { about: arg(path) });
+        let file = |path: &str| wait(rm(&context, &Rm { about: arg(path) }));
+        let directory = |path: &str| wait(rmdir(&context, &Rmdir { about: arg(path) }));
         let (kind, text) = error(file("/d"));
         assert_eq!(
             (kind, text.as_str()),
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn where_nobody_may() {
         let context = context_of(vec![export_at("/a")], |_| {});
-        assert_eq!(code(rm(&context, &Rm { about: arg("/a/f") })), ErrorCode::NOT_AUTHORIZED);
-        assert_eq!(code(rmdir(&context, &Rmdir { about: arg("/") })), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(wait(rm(&context, &Rm { about: arg("/a/f") }))), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(wait(rmdir(&context, &Rmdir { about: arg("/") }))), ErrorCode::NOT_AUTHORIZED);
     }
 }

@@ -205,7 +205,7 @@ pub(crate) fn seconds(time: SystemTime) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, text};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, text, wait};
     use gridlane_xrd::Handle;
 
     fn of(path: &str, is_vfs: bool) -> Stat {
@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(stat_of(&context, "/d").unwrap().flags, StatFlags(51));
         assert!(stat_of(&context, "/").unwrap().is_directory());
         assert_eq!(stat_of(&context, "/nope"), None);
-        assert!(bytes(stat(&context, &of("/d", false))).ends_with(&[0]));
+        assert!(bytes(wait(stat(&context, &of("/d", false)))).ends_with(&[0]));
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let context = context();
         for path in ["/d/f", "/d", "/", "/nope", "d"] {
             let request = of(path, false);
-            let (one, other) = (stat(&context, &request), stat_nowait(&context, &request).unwrap());
+            let (one, other) = (wait(stat(&context, &request)), stat_nowait(&context, &request).unwrap());
             assert_eq!(one.map(|one| bytes(Ok(one))), other.map(|other| bytes(Ok(other))), "{path}");
         }
         assert!(stat_nowait(&context, &of("/d", true)).is_none());
@@ -243,28 +243,28 @@ mod tests {
         assert_eq!(stat_of(&context, "/a").unwrap().flags, StatFlags(19));
         assert_eq!(stat_of(&context, "/").unwrap().flags, StatFlags(19));
         assert_eq!(stat_of(&context, "/x"), None);
-        assert!(text(stat(&context, &of("/a", true))).starts_with("0 "));
+        assert!(text(wait(stat(&context, &of("/a", true)))).starts_with("0 "));
     }
 
     #[test]
     fn what_makes_no_sense() {
         let context = context();
         for path in ["d/f", "/d/../d", "/.."] {
-            assert_eq!(code(stat(&context, &of(path, false))), ErrorCode::NOT_AUTHORIZED, "{path}");
+            assert_eq!(code(wait(stat(&context, &of(path, false)))), ErrorCode::NOT_AUTHORIZED, "{path}");
         }
         let handle = About::Handle(Handle([1; 4]));
         let request = Stat { about: handle.clone(), is_vfs: false, wants: 0 };
-        assert_eq!(code(stat(&context, &request)), ErrorCode::FILE_NOT_OPEN);
+        assert_eq!(code(wait(stat(&context, &request))), ErrorCode::FILE_NOT_OPEN);
         let request = Stat { about: handle, is_vfs: true, wants: 0 };
-        assert_eq!(code(stat(&context, &request)), ErrorCode::ARG_MISSING);
+        assert_eq!(code(wait(stat(&context, &request))), ErrorCode::ARG_MISSING);
     }
 
     #[test]
     fn a_file_system() {
         let context = context();
-        let vfs = VfsText::parse(&bytes(stat(&context, &of("/d", true)))).unwrap();
+        let vfs = VfsText::parse(&bytes(wait(stat(&context, &of("/d", true))))).unwrap();
         assert_eq!((vfs.nodes, vfs.staging_nodes), (1, 0));
-        assert_eq!(code(stat(&context, &of("/nope", true))), ErrorCode::NOT_FOUND);
+        assert_eq!(code(wait(stat(&context, &of("/nope", true)))), ErrorCode::NOT_FOUND);
     }
 
     #[test]
