@@ -187,7 +187,7 @@ async fn looking_tells_all(storage: &dyn Storage) {
 }
 
 async fn entries_come_a_page_at_a_time(storage: &dyn Storage) {
-    const COUNT: usize = 300;
+    const COUNT: usize = 120;
     for number in 0..COUNT {
         write(storage, &format!("sub/{number}"), b"", &Expectation::Anything).await.unwrap();
     }

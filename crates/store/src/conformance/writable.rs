@@ -125,7 +125,7 @@ async fn what_is_visible_at_once(storage: &dyn Storage) {
     assert_eq!(&bytes, b"3456");
     assert_eq!(file.metadata().unwrap(), storage.stat(&path("f")).await.unwrap());
     // It is not taken back.
-    drop(file);
+    file.discard().await;
     assert_eq!(read(storage, "f").await.unwrap(), b"0123456789");
     let before = storage.stat(&path("f")).await.unwrap();
     let file = open(storage, "f", &at_once(Disposition::Replace)).await.unwrap();
@@ -366,7 +366,7 @@ async fn checksums_are_forgotten_and_kept(storage: &dyn Storage) {
             change(file.as_ref()).await.unwrap();
             // Of the same length, and perhaps within one tick of the clock.
             assert_eq!(kept(storage, "f", ADLER32).await, None);
-            drop(file);
+            file.discard().await;
             assert_eq!(kept(storage, "f", ADLER32).await, None);
             assert_eq!(reader.kept_checksums(&[ADLER32]).await, []);
         }
