@@ -533,3 +533,114 @@ impl<S: BlockingStorage> PosixExtras for S {
         Box::pin(BlockingStorage::turns(self).run(|| BlockingStorage::remove_attribute(self, path, name)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStorage;
+    use std::sync::mpsc::{Receiver, channel};
+
+    /// Far longer than anything takes in a test that passes.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// An upload whose removal hangs until it is told to go on.
+    struct Hanging {
+        go_on: std::sync::Mutex<Receiver<()>>,
+        gone: Arc<std::sync::Mutex<bool>>,
+    }
+
+    impl BlockingUpload for Hanging {
+        fn write_at(&self, _: &[u8], _: u64) -> StoreResult<()> {
+            Ok(())
+        }
+
+        fn commit(&self, _: &Completion) -> StoreResult<Committed> {
+            Err(StoreError::NoSpace)
+        }
+    }
+
+    impl Drop for Hanging {
+        fn drop(&mut self) {
+            let _ = self.go_on.get_mut().unwrap().recv_timeout(PATIENCE);
+            *self.gone.lock().unwrap() = true;
+        }
+    }
+
+    /// There is one thread: were it to wait for the removal, nothing would tell that to go on.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn whoever_drops_an_upload_does_not_wait_for_its_removal() {
+        let (turns, gone) = (Arc::new(Turns::default()), Arc::default());
+        let (tell, go_on) = channel();
+        let hanging = Hanging { go_on: std::sync::Mutex::new(go_on), gone: Arc::clone(&gone) };
+        let upload: Box<dyn Upload> = Box::new(UploadInTurns(Undone::new(hanging, &turns)));
+        let dropped = tokio::spawn(async move { drop(upload) });
+        dropped.await.unwrap();
+        while turns.running() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(!*gone.lock().unwrap(), "it hangs, in a turn");
+        tell.send(()).unwrap();
+        while turns.running() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(*gone.lock().unwrap());
+        // Whoever gives it up in so many words waits for it, and so does a commit that fails.
+        for commits in [false, true] {
+            let (tell, go_on) = channel();
+            let gone = Arc::default();
+            let hanging = Hanging { go_on: std::sync::Mutex::new(go_on), gone: Arc::clone(&gone) };
+            let upload: Box<dyn Upload> = Box::new(UploadInTurns(Undone::new(hanging, &turns)));
+            tell.send(()).unwrap();
+            match commits {
+                false => upload.discard().await,
+                true => assert!(upload.commit(&Expectation::Anything.into()).await.is_err()),
+            }
+            assert!(*gone.lock().unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_directory_comes_in_pages_and_a_failure_behind_what_was_read() {
+        let storage = MemoryStorage::new();
+        let count = 2 * limits::DIRECTORY_PAGE_ENTRIES + 1;
+        for number in 0..count {
+            storage.add_file(&ObjectPath::new([number.to_string().as_bytes()]).unwrap(), Vec::new());
+        }
+        let mut pages = Storage::entries(&storage, &ObjectPath::root()).await.unwrap();
+        for expected in [limits::DIRECTORY_PAGE_ENTRIES, limits::DIRECTORY_PAGE_ENTRIES, 1, 0, 0] {
+            assert_eq!(pages.next_page().await.unwrap().len(), expected);
+        }
+        let turns = Arc::new(Turns::default());
+        let failing = || {
+            let items = [Ok(1), Ok(2), Ok(3), Err(StoreError::Busy)];
+            Ok(Box::new(items.into_iter()) as Read<i32>)
+        };
+        let mut pages = PagesInTurns::begin(&turns, 2, failing).await.unwrap();
+        assert_eq!(pages.next_page().await.unwrap(), [1, 2]);
+        assert_eq!(pages.next_page().await.unwrap(), [3]);
+        assert!(matches!(pages.next_page().await, Err(StoreError::Busy)));
+        assert_eq!(pages.next_page().await.unwrap(), []);
+        assert!(PagesInTurns::<i32>::begin(&turns, 2, || Err(StoreError::NotFound)).await.is_err());
+    }
+
+    /// What needs no device has no turn, and waits for none.
+    #[tokio::test]
+    async fn what_is_known_without_the_device_takes_no_turn() {
+        let storage = MemoryStorage::new();
+        let path = ObjectPath::new([&b"f"[..]]).unwrap();
+        storage.add_file(&path, *b"bytes");
+        let turns = BlockingStorage::turns(&storage);
+        let all =
+            turns.budget().try_take(gridlane_share::budget::Holder::SERVER, limits::DISK_OPERATIONS_MAX);
+        let _all = all.ok().unwrap();
+        assert_eq!(Storage::look(&storage, &path).await.unwrap().size_bytes, 5);
+        let Opened::File(object) = Storage::open(&storage, &path).await.unwrap() else { panic!("a file") };
+        let mut bytes = [0; 5];
+        assert_eq!(object.read_at_nowait(&mut bytes, 0).unwrap(), Some(5));
+        assert_eq!(object.is_unchanged_nowait(), Some(true));
+        Storage::make_directories(&storage, &ObjectPath::root()).await.unwrap();
+        // And what does waits for one.
+        let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(object.read_at(&mut bytes, 0).as_mut().poll(waker).is_pending());
+    }
+}

@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
+use gridlane_store::fake::{Delay, DelayedStorage, FaultyStorage, Gate, ObjectStore, SlowStorage};
 use gridlane_store::{
     Durability, Expectation, MemoryStorage, ObjectPath, PosixOptions, PosixStorage, QuotaStorage, Storage,
     conformance,
@@ -26,6 +27,12 @@ fn with_sub() -> MemoryStorage {
 
 fn memory() -> Prepared {
     (Arc::new(with_sub()), None)
+}
+
+fn objects() -> Prepared {
+    let storage = ObjectStore::new();
+    storage.add_directory(&path("sub"));
+    (Arc::new(storage), None)
 }
 
 fn posix_with(durability: Durability) -> Prepared {
@@ -63,6 +70,10 @@ async fn every_storage_passes_every_check() {
     for durability in [Durability::None, Durability::File, Durability::Dir] {
         passes("posix", async || posix_with(durability)).await;
     }
+    passes("objects", async || objects()).await;
+    passes("objects, quota", async || with_quota(objects()).await).await;
+    let delay = Delay::of(Duration::from_micros(100));
+    passes("delayed", async || (Arc::new(DelayedStorage::new(memory().0, delay.clone())) as _, None)).await;
     let beside = PosixOptions { without_attributes: true, ..PosixOptions::default() };
     passes("posix, side file", async || posix_of(beside.clone())).await;
 }

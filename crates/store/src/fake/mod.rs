@@ -1,5 +1,9 @@
 //! Storages that misbehave, for tests: one whose disk waits until it is told to go on, and one whose
-//! disk fails. Both wrap a storage that works and pass its conformance suite while they behave.
+//! disk fails. Both wrap a storage that works and pass its conformance suite while they behave. And two that hold no thread while
+//! they make somebody wait: one that is far away, and one like an object store.
+
+mod delayed;
+mod objects;
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -18,6 +22,9 @@ use crate::storage::{
     Committed, Completion, DirectoryEntry, Expectation, Metadata, Opened, Overwrite, Space,
 };
 use crate::writable::{Whole, WriteOptions};
+
+pub use delayed::{Delay, DelayedStorage};
+pub use objects::ObjectStore;
 
 /// Far longer than anything takes in a test that passes.
 const PATIENCE: Duration = Duration::from_secs(60);
