@@ -362,11 +362,14 @@ impl Admission {
     }
 }
 
-/// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.
-async fn tidy(current: Current) {
+/// Removes abandoned uploads now and then, and after a reload: a server may run for months, and clients break off every day.
+async fn tidy(mut current: Current) {
     loop {
-        let pause = current.borrow().deadlines.tidy;
-        tokio::time::sleep(pause).await;
+        let pause = current.borrow_and_update().deadlines.tidy;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            changed = current.changed() => if changed.is_err() { return },
+        }
         // Not before: what a reload has replaced is not to be kept open, and not to be changed.
         let shared = Arc::clone(&current.borrow());
         for export in shared.exports.iter().filter(|export| export.allow_write) {

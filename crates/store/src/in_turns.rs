@@ -619,7 +619,7 @@ mod tests {
         assert_eq!(pages.next_page().await.unwrap(), [1, 2]);
         assert_eq!(pages.next_page().await.unwrap(), [3]);
         assert!(matches!(pages.next_page().await, Err(StoreError::Busy)));
-        assert_eq!(pages.next_page().await.unwrap(), []);
+        assert!(pages.next_page().await.unwrap().is_empty());
         assert!(PagesInTurns::<i32>::begin(&turns, 2, || Err(StoreError::NotFound)).await.is_err());
     }
 

@@ -108,19 +108,19 @@ fn what_an_object_store_can_do_is_served_over_root() {
     for (path, options) in
         [("/d/new", changing), ("/d/new", changing | OpenOptions::POSC), ("/d/f", OpenOptions::UPDATE)]
     {
-        unsupported(client.open(path, options).err().map(|refused| refused.code));
+        unsupported(client.open(path, options).err().map(|refused| refused.0));
     }
-    unsupported(client.truncate(About::Path(about("/d/f")), 1).err().map(|refused| refused.code));
+    unsupported(client.truncate(About::Path(about("/d/f")), 1).err().map(|refused| refused.0));
     let moving = Mv { from: about("/d/f"), to: about("/d/g") };
-    unsupported(client.ask(moving, &[]).err().map(|refused| refused.code));
+    unsupported(client.ask(moving, &[]).err().map(|refused| refused.0));
     let chmod = Chmod { about: about("/d/f"), mode: 0o600 };
-    unsupported(client.ask(chmod, &[]).err().map(|refused| refused.code));
+    unsupported(client.ask(chmod, &[]).err().map(|refused| refused.0));
     let (kind, options) = (FattrKind::LIST, FattrOptions::NONE);
     let fattr = Fattr { about: FattrAbout::Path(about("/d/f")), kind, options, attributes: Vec::new() };
-    unsupported(client.ask(fattr, &[]).err().map(|refused| refused.code));
+    unsupported(client.ask(fattr, &[]).err().map(|refused| refused.0));
 
     client.ask(Rm { about: about("/d/f") }, &[]).unwrap();
-    assert_eq!(client.open("/d/f", OpenOptions::READ).unwrap_err().code, ErrorCode::NOT_FOUND);
+    assert_eq!(client.open("/d/f", OpenOptions::READ).unwrap_err().0, ErrorCode::NOT_FOUND);
 }
 
 /// The suite is for storages wherever they are.

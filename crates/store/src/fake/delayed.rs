@@ -98,7 +98,7 @@ impl Storage for DelayedStorage {
             Ok(match self.inner.open(path).await? {
                 Opened::File(inner) => {
                     let (delay, turns) = (self.delay.clone(), Arc::clone(&self.turns));
-                    Opened::File(Arc::new(DelayedObject { inner, delay, turns }))
+                    Opened::File(Arc::new(DelayedObject { inner, delay, turns }) as Arc<dyn Object>)
                 }
                 Opened::Directory => Opened::Directory,
             })

@@ -180,7 +180,8 @@ impl Storage for ObjectStore {
         self.ask(|keys| match keys.versions.get(&key_of(path)) {
             Some(version) => {
                 let turns = Arc::clone(&self.turns);
-                Ok(Opened::File(Arc::new(StoredObject { version: Arc::clone(version), turns })))
+                let object = StoredObject { version: Arc::clone(version), turns };
+                Ok(Opened::File(Arc::new(object) as Arc<dyn Object>))
             }
             None => keys.look(path).map(|_| Opened::Directory),
         })
