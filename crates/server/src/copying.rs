@@ -281,7 +281,7 @@ impl Copying<'_> {
     pub(crate) async fn is_as_copied(&self, from: &ObjectPath, outcome: &Outcome) -> StoreResult<bool> {
         let copied = &outcome.copied;
         let mut now = Content { hashes: copied.hashes.clone(), ..Content::default() };
-        let mut levels = vec![self.level(from, from).await?];
+        let mut levels = vec![self.level(from, from, self.identity(from).await?).await?];
         while let Some(level) = levels.last_mut() {
             let Some(entry) = level.waiting.pop_front() else {
                 if !level.read().await? {
@@ -294,7 +294,7 @@ impl Copying<'_> {
                 EntryKind::File => now.add(&path, &entry.metadata.tag),
                 EntryKind::Directory => {
                     now.add(&path, "");
-                    levels.push(self.level(&path, &path).await?);
+                    levels.push(self.level(&path, &path, entry.metadata.identity).await?);
                 }
             }
             // A link that somebody made meanwhile may make a tree endless.
@@ -305,18 +305,32 @@ impl Copying<'_> {
         Ok((now.entries, now.sum) == (copied.entries, copied.sum))
     }
 
-    /// Begins a directory: makes it at the target, and opens it at the source.
+    /// Begins a directory: makes it at the target, and opens it at the source. In this order: a link in it may lead to what is made.
     async fn enter(&self, from: &ObjectPath, to: &ObjectPath) -> Result<(Level, FileIdentity), Trouble> {
-        let level = self.level(from, to).await.map_err(Trouble::of(End::Source))?;
         let storage = &self.to.storage;
+        let identity = self.identity(from).await.map_err(Trouble::of(End::Source))?;
         storage.make_directory(to).await.map_err(Trouble::of(End::Target))?;
         let target = storage.look(to).await.map_err(Trouble::of(End::Target))?;
-        Ok((level, target.identity))
+        match self.level(from, to, identity).await {
+            Ok(level) => Ok((level, target.identity)),
+            Err(error) => {
+                // What cannot be read is not copied.
+                let _ = storage.remove_directory(to).await;
+                Err(Trouble::of(End::Source)(error))
+            }
+        }
+    }
+
+    /// Which directory of the source is there.
+    async fn identity(&self, from: &ObjectPath) -> StoreResult<FileIdentity> {
+        match self.from.storage.look(from).await? {
+            there if there.is_directory() => Ok(there.identity),
+            _ => Err(StoreError::NotADirectory),
+        }
     }
 
     /// Opens a directory of the source.
-    async fn level(&self, from: &ObjectPath, to: &ObjectPath) -> StoreResult<Level> {
-        let identity = self.from.storage.look(from).await?.identity;
+    async fn level(&self, from: &ObjectPath, to: &ObjectPath, identity: FileIdentity) -> StoreResult<Level> {
         let entries = self.from.storage.entries(from).await?;
         Ok(Level { from: from.clone(), to: to.clone(), identity, entries, waiting: VecDeque::new() })
     }

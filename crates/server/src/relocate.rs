@@ -3,6 +3,7 @@
 //! A move within a file system is one rename, all at once. Everything else is a [copy](crate::copying), after which
 //! a move removes its source if nothing failed.
 
+use std::io;
 use std::sync::Arc;
 
 use gridlane_auth::Operation;
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 use crate::conditions::{self, refused};
 use crate::copying::{Copying, End, Outcome, Trouble};
 use crate::delete::remove_directory;
+use crate::digests::Digests;
 use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
@@ -334,25 +336,36 @@ impl Task<'_> {
         }
     }
 
-    /// Whether something was replaced.
+    /// Whether something was replaced. What is replaced may have to go first: a client that leaves meanwhile leaves nothing half
+    /// done.
     async fn rename(&self, before: &Before) -> Result<bool, StoreError> {
-        let storage = self.from.storage();
+        let storage = Arc::clone(&self.from.export.storage);
         if storage.posix().is_none() {
             return Err(StoreError::AcrossDevices);
         }
-        let (from, to) = (&self.from.object, &self.to.object);
-        if before.target.as_ref().is_some_and(Metadata::is_directory)
-            && self.to.export.compat.refuse_recursive_delete
-        {
-            storage.remove_directory(to).await?;
-        }
+        let (from, to) = (self.from.object.clone(), self.to.object.clone());
+        let removes_directory = before.target.as_ref().is_some_and(Metadata::is_directory)
+            && self.to.export.compat.refuse_recursive_delete;
         let overwrite = self.replaceable(before);
-        if let (Overwrite::Nothing, Some(file), true) = (overwrite, &before.target, self.overwrites) {
+        let removed_file = match (overwrite, &before.target, self.overwrites) {
             // A directory takes the place of a file, and of nothing else.
-            storage.remove(to, &Expectation::Tag(file.tag.clone())).await?;
-        }
-        let source = (&before.source, &before.expectation);
-        rename(self.shared, storage, (from, to), overwrite, source).await
+            (Overwrite::Nothing, Some(file), true) => Some(Expectation::Tag(file.tag.clone())),
+            _ => None,
+        };
+        let (source, expectation) = (before.source.clone(), before.expectation.clone());
+        let digests = self.shared.digests.clone();
+        let moving = async move {
+            if removes_directory {
+                storage.remove_directory(&to).await?;
+            }
+            if let Some(file) = removed_file {
+                storage.remove(&to, &file).await?;
+            }
+            let source = (&source, &expectation);
+            rename(&digests, storage.as_ref(), (&from, &to), overwrite, source).await
+        };
+        let moved = tokio::spawn(budget::on_behalf(budget::current(), moving)).await;
+        moved.unwrap_or_else(|ended| Err(StoreError::Io(io::Error::other(ended))))
     }
 
     /// Removes what a copy cannot replace by itself.
@@ -374,14 +387,14 @@ impl Task<'_> {
 /// Renames what `before` describes, which has to be as expected. Checksums that are known of a file stay known;
 /// whether something was replaced. A storage without other names says that it is to be copied.
 pub(crate) async fn rename(
-    shared: &Shared,
+    digests: &Digests,
     storage: &dyn Storage,
     (from, to): (&ObjectPath, &ObjectPath),
     overwrite: Overwrite,
     (before, expectation): (&Metadata, &Expectation),
 ) -> Result<bool, StoreError> {
     let posix = storage.posix().ok_or(StoreError::AcrossDevices)?;
-    let known = shared.digests.known(before);
+    let known = digests.known(before);
     if known.is_empty() {
         return posix.rename(from, to, overwrite, expectation).await;
     }
@@ -394,7 +407,7 @@ pub(crate) async fn rename(
     // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
     let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
     if let Some(after) = storage.look(to).await.ok().filter(|after| state(after) == state(before)) {
-        known.into_iter().for_each(|checksum| shared.digests.remember(&after, checksum));
+        known.into_iter().for_each(|checksum| digests.remember(&after, checksum));
     }
     Ok(replaced)
 }

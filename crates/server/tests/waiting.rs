@@ -13,9 +13,9 @@ use gridlane_dav::ResourcePath;
 use gridlane_server::{Export, Share};
 use gridlane_store::fake::{Delay, DelayedStorage};
 use gridlane_store::{MemoryStorage, ObjectPath};
-use gridlane_xrd::flags::{DirlistOptions, OpenOptions};
-use gridlane_xrd::request::{About, Dirlist, Read, Stat};
-use gridlane_xrd::{PathArg, PathId};
+use gridlane_xrd::flags::{DirlistOptions, OpenMore, OpenOptions};
+use gridlane_xrd::request::{About, Dirlist, Open, Read, Stat};
+use gridlane_xrd::{Handle, PathArg, PathId};
 use support::root::RootClient;
 use support::{Client, TestServer};
 
@@ -112,17 +112,8 @@ fn a_storage_that_takes_long_for_every_call_slows_nothing_else_and_costs_no_thre
     let opened: Vec<_> = over_root
         .iter_mut()
         .map(|session| {
-            let about = PathArg::new("/slow/f");
-            session.send(
-                gridlane_xrd::request::Open {
-                    mode: 0,
-                    options: OpenOptions::READ,
-                    more: gridlane_xrd::flags::OpenMore::NONE,
-                    template: gridlane_xrd::Handle::default(),
-                    about,
-                },
-                &[],
-            )
+            let (options, more, about) = (OpenOptions::READ, OpenMore::NONE, PathArg::new("/slow/f"));
+            session.send(Open { mode: 0, options, more, template: Handle::default(), about }, &[])
         })
         .collect();
     let mut over_http: Vec<Client> = (0..OVER_HTTP).map(|_| server.connect()).collect();
@@ -130,13 +121,14 @@ fn a_storage_that_takes_long_for_every_call_slows_nothing_else_and_costs_no_thre
         client.send(request(number + 6).repeat(REQUESTS));
     }
     let mut asked = Vec::new();
-    for (session, stream) in over_root.iter_mut().zip(opened) {
-        let handle = gridlane_xrd::Handle(*session.answer_to(stream).unwrap().body.first_chunk().unwrap());
-        let about = || PathArg::new("/slow/f");
-        let stat = Stat { about: About::Path(about()), is_vfs: false, wants: 0 };
-        let read = Read { handle, offset: 0, len: 4096, path_id: PathId::MAIN };
-        let list = Dirlist { about: PathArg::new("/slow"), options: DirlistOptions::NONE };
-        asked.push([session.send(stat, &[]), session.send(read, &[]), session.send(list, &[])]);
+    for (number, (session, stream)) in over_root.iter_mut().zip(opened).enumerate() {
+        let handle = Handle(*session.answer_to(stream).unwrap().body.first_chunk().unwrap());
+        let (file, directory) = (PathArg::new("/slow/f"), PathArg::new("/slow"));
+        asked.push(match number % 3 {
+            0 => session.send(Stat { about: About::Path(file), is_vfs: false, wants: 0 }, &[]),
+            1 => session.send(Read { handle, offset: 0, len: 4096, path_id: PathId::MAIN }, &[]),
+            _ => session.send(Dirlist { about: directory, options: DirlistOptions::NONE }, &[]),
+        });
     }
     // Most of them wait, and everything else goes on meanwhile.
     delay.wait_for(OVER_HTTP / 2);
@@ -144,10 +136,8 @@ fn a_storage_that_takes_long_for_every_call_slows_nothing_else_and_costs_no_thre
     let most = before + THREADS_SPARE;
     assert!(most < OVER_HTTP / 2 && threads() <= most, "{} threads, {before} before", threads());
 
-    for (session, streams) in over_root.iter_mut().zip(asked) {
-        for stream in streams {
-            session.answer_to(stream).unwrap();
-        }
+    for (session, stream) in over_root.iter_mut().zip(asked) {
+        session.answer_to(stream).unwrap();
     }
     for (number, client) in over_http.iter_mut().enumerate() {
         for _ in 0..REQUESTS {

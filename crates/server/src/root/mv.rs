@@ -65,12 +65,11 @@ pub(crate) async fn mv(context: &Context, request: &Mv) -> Outcome {
         }
         storage.make_directories(&parent).await.map_err(failed)?;
     }
-    let shared = &context.shared;
     let ends = (&from.object, &to.object);
     // Whatever somebody makes there meanwhile, no directory is replaced.
     let overwrite = if target.is_some() { Overwrite::Files } else { Overwrite::Nothing };
     let source = (&source, &Expectation::Anything);
-    match relocate::rename(shared, storage, ends, overwrite, source).await {
+    match relocate::rename(&context.shared.digests, storage, ends, overwrite, source).await {
         Err(StoreError::Unexpected) if may == MayStore::New => {
             allowed(&to, &request.to, ACT, Operation::Overwrite)?;
             Err(failed(StoreError::Unexpected))

@@ -291,7 +291,9 @@ impl Pages<DirectoryEntry> for KeyPages {
             yield_now().await;
             let (prefix, mut page) = (prefix_of(&self.directory), Vec::new());
             let keys = self.store.lock();
-            while let (Some(after), true) = (self.after.take(), page.len() < PAGE_ENTRIES) {
+            while page.len() < PAGE_ENTRIES
+                && let Some(after) = self.after.take()
+            {
                 let behind: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Excluded(&after), Bound::Unbounded);
                 let Some((key, version)) = keys.versions.range::<[u8], _>(behind).next() else { break };
                 let Some(rest) = key.strip_prefix(prefix.as_slice()) else { break };

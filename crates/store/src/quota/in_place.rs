@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gridlane_share::Turns;
 use tokio::sync::RwLock;
 
-use super::{Account, Reservation, later};
+use super::{Account, Before, Reservation, later};
 use crate::error::{StoreError, StoreResult};
 use crate::storage::{BoxFuture, Committed, FileIdentity, Metadata};
 use crate::writable::{Whole, WritableFile, check_length, end_of, len_of};
@@ -42,6 +42,8 @@ struct Counted {
 struct Length {
     /// With what it grows by at this moment.
     bytes: u64,
+    /// When something was counted of which it is not known whether it was written.
+    doubtful_since: Option<Before>,
     /// What it grew by since it has no name.
     nameless: Reservation,
 }
@@ -83,7 +85,11 @@ impl QuotaInPlace {
             Entry::Vacant(unknown) => {
                 // Whoever had it open before has counted all that it has now.
                 let bytes = inner.metadata()?.size_bytes;
-                let length = Mutex::new(Length { bytes, nameless: Reservation::new(&account, 0)? });
+                let length = Mutex::new(Length {
+                    bytes,
+                    doubtful_since: None,
+                    nameless: Reservation::new(&account, 0)?,
+                });
                 let counted = Arc::new(Counted { growing: RwLock::default(), length });
                 unknown.insert(OpenFile { counted, handles: 0 })
             }
@@ -105,8 +111,10 @@ impl QuotaInPlace {
     /// Runs `write`, which may make the file end at `end`.
     async fn grow(&self, end: u64, write: BoxFuture<'_, StoreResult<()>>) -> StoreResult<()> {
         let growing = self.counted.growing.read().await;
-        self.count_up_to(end)?;
+        let mut unfinished = Unfinished { file: self, since: Some(self.account.before()) };
+        self.count_up_to(end).inspect_err(|_| unfinished.since = None)?;
         let written = write.await;
+        unfinished.since = None;
         drop(growing);
         if written.is_err() {
             self.look_at_length(None).await?;
@@ -136,6 +144,7 @@ impl QuotaInPlace {
     async fn look_at_length(&self, cut_to: Option<u64>) -> StoreResult<()> {
         let _alone = self.counted.growing.write().await;
         let before = self.account.before();
+        let mut unfinished = Unfinished { file: self, since: Some(before) };
         let cut = match cut_to {
             Some(size_bytes) => match self.count_up_to(size_bytes) {
                 Ok(()) => self.inner.truncate(size_bytes).await,
@@ -144,14 +153,21 @@ impl QuotaInPlace {
             None => Ok(()),
         };
         let now_bytes = self.inner.look().await?.size_bytes;
+        unfinished.since = None;
+        self.has_length(now_bytes, before);
+        cut
+    }
+
+    /// Counts with the length that was found, of a file that nobody makes longer, since `before`.
+    fn has_length(&self, now_bytes: u64, before: Before) {
         let mut length = self.lock_length();
+        let before = length.doubtful_since.take().unwrap_or(before);
         let lost_bytes = length.bytes.saturating_sub(now_bytes);
         // What a file without a name has lost was counted off, or is reserved: that ends with it.
         if lost_bytes > 0 && self.inner.has_name() {
             self.account.change(before, 0, lost_bytes);
             length.bytes = now_bytes;
         }
-        cut
     }
 
     fn lock_length(&self) -> MutexGuard<'_, Length> {
@@ -163,6 +179,21 @@ impl QuotaInPlace {
     }
 }
 
+/// Something counted that is not known to be written: whoever wrote it was cancelled, and waited for the storage by then.
+struct Unfinished<'a> {
+    file: &'a QuotaInPlace,
+    /// `None` when it is known.
+    since: Option<Before>,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            self.file.lock_length().doubtful_since.get_or_insert(since);
+        }
+    }
+}
+
 impl Drop for QuotaInPlace {
     fn drop(&mut self) {
         let mut open = self.files.lock();
@@ -170,6 +201,11 @@ impl Drop for QuotaInPlace {
             file.get_mut().handles -= 1;
             if file.get().handles == 0 {
                 file.remove();
+                // Nobody makes it longer any more.
+                let since = self.lock_length().doubtful_since;
+                if let (Some(since), Ok(now)) = (since, self.inner.metadata()) {
+                    self.has_length(now.size_bytes, since);
+                }
             }
         }
     }

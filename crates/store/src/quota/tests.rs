@@ -417,3 +417,32 @@ async fn what_grows_without_a_name_is_given_back_when_nobody_has_it_open() {
     assert_eq!(used(&quota).await, (20, 0));
     assert!(quota.files.is_empty());
 }
+
+/// Whoever is cancelled while a write waits for the device has counted what was never written.
+#[tokio::test]
+async fn a_write_that_is_cancelled_counts_nothing_in_the_end() {
+    let memory = MemoryStorage::new();
+    memory.add_file(&path("f"), [0; 10]);
+    let turns = Arc::clone(BlockingStorage::turns(&memory));
+    let quota = QuotaStorage::new(Arc::new(memory), 100);
+    quota.recount().await.unwrap();
+    for recounts in [false, true] {
+        let file = change(&quota, "f", &existing()).await.unwrap();
+        let all =
+            turns.budget().try_take(gridlane_share::budget::Holder::SERVER, limits::DISK_OPERATIONS_MAX);
+        let held = all.ok().unwrap();
+        {
+            let bytes = [1; 50];
+            let mut write = file.write_at(&bytes, 10);
+            let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(write.as_mut().poll(waker).is_pending());
+        }
+        drop(held);
+        assert_eq!(quota.usage().used_bytes, 60);
+        if recounts {
+            quota.recount().await.unwrap();
+        }
+        file.discard().await;
+        assert_eq!(used(&quota).await, (10, 0), "{recounts}");
+    }
+}

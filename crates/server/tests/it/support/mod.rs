@@ -38,7 +38,7 @@ pub(crate) struct TestServer {
 
 /// What comes of something that may wait, asked by a thread that may.
 pub(crate) fn wait<T>(task: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(task)
 }
 
 impl TestServer {
