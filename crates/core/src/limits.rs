@@ -706,7 +706,7 @@ pub const ROOT_OUTPUT_BYTES_FREE: usize = 64 * 1024;
 pub const ROOT_MEMORY_STEP_BYTES: usize = 64 * 1024;
 /// Between two looks at whether there is memory again for a request that waits for some.
 pub const ROOT_MEMORY_PAUSE: Duration = Duration::from_millis(100);
-/// Paths of one `statx` or `prepare` that are looked at in one turn at the disk; then others have theirs.
+/// Paths of one `statx` or `prepare` that are looked at before others have their turns.
 pub const ROOT_PATHS_PER_TURN: usize = 64;
 /// Bytes of a path over root://: twice what Linux opens (`PATH_MAX`), for slashes that do not count. Over HTTP a request
 /// line has no more.

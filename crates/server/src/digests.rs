@@ -293,7 +293,8 @@ impl Digests {
             Err(Unread::Unwanted) => is_abandoned = true,
             Err(Unread::Unreadable) => {}
         }
-        if checksum.is_some() && !is_unchanged(object).await {
+        // In a turn: a device that was waited for may have to be waited for again.
+        if checksum.is_some() && !object.is_unchanged().await {
             checksum = None;
         }
         let is_settled = is_settled(object.metadata(), began);
