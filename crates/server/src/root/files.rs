@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use gridlane_auth::Operation;
 use gridlane_core::{ByteRange, RangeSet, limits};
-use gridlane_store::{BoxFuture, Metadata, Object, StoreError, StoreResult, Whole, WritableFile};
+use gridlane_store::{BoxFuture, Metadata, Object, StoreError, StoreResult, WritableFile};
 use gridlane_xrd::request::{Close, Sync};
 use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
@@ -249,14 +249,12 @@ impl FileState {
         let committed = changing.file.close(whole.as_ref()).await.map_err(|error| failed(&error))?;
         // A file that others see may have been changed by others too: there only the storage knows whether the checksum
         // is that of its bytes, and has kept it if so.
-        let is_whole = |whole: &Whole| whole.size_bytes == committed.metadata.size_bytes;
-        for checksum in whole
-            .filter(is_whole)
-            .filter(|_| changing.is_pending)
-            .into_iter()
-            .flat_map(|whole| whole.checksums)
+        if let Some(whole) = whole.filter(|whole| whole.size_bytes == committed.metadata.size_bytes)
+            && changing.is_pending
         {
-            shared.digests.remember(&committed.metadata, checksum);
+            for checksum in whole.checksums {
+                shared.digests.remember(&committed.metadata, checksum);
+            }
         }
         lacks.map_or(Ok(()), Err)
     }

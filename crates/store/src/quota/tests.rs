@@ -360,7 +360,8 @@ async fn two_that_have_one_file_open_are_counted_once() {
     handles[1].write_at(&[1; 10], 10).await.unwrap();
     assert_eq!(used(&quota).await, (40, 0));
     let mut tasks = tokio::task::JoinSet::new();
-    for file in handles.iter().cloned() {
+    for file in &handles {
+        let file = Arc::clone(file);
         tasks.spawn(async move {
             for round in 0..100_u64 {
                 let changed = match round % 3 {
