@@ -145,9 +145,8 @@ fn a_storage_that_takes_long_for_every_call_slows_nothing_else_and_costs_no_thre
             assert!((200..300).contains(&got.status()), "{number}: {got:?}");
         }
     }
-    // One after the other they would have taken that time for every six requests; in turns of a disk, a sixty-fourth of it.
-    let in_turns = alone * u32::try_from(OVER_HTTP * REQUESTS / 6 / 64).unwrap();
+    // Each takes as long as alone. With the turns that one client has at a disk, sixteen, it would be twelve times as long.
     let together = began.elapsed();
     eprintln!("six requests alone {alone:?}; {OVER_HTTP} clients together {together:?}");
-    assert!(together < alone * 4 + in_turns * 4, "{together:?} for all of them, {alone:?} for six alone");
+    assert!(together < alone * 4, "{together:?} for all of them, {alone:?} for six alone");
 }
