@@ -150,6 +150,11 @@ pub const ATTRIBUTE_VALUE_BYTES_MAX: usize = 65_536;
 pub const OPEN_RACES_MAX: usize = 64;
 /// Entries of one directory listing; a longer one says that it was cut.
 pub const LISTING_ENTRIES_MAX: usize = 100_000;
+/// Entries of a directory that are read at a time, in one turn at its device: their looks take about a millisecond, and a slow
+/// reader of a listing holds 100 kB of them.
+pub const DIRECTORY_PAGE_ENTRIES: usize = 256;
+/// The same of names alone, which need no look at each.
+pub const DIRECTORY_PAGE_NAMES: usize = 2048;
 /// Bytes of the largest listing that is made as a whole, a page of [`LISTING_ENTRIES_MAX`] lines: room for so many is kept
 /// while one is made, and for as many as it has until it is sent.
 pub const LISTING_PAGE_BYTES: usize = 20 * 1024 * 1024;
@@ -711,7 +716,7 @@ pub const ROOT_OUTPUT_BYTES_FREE: usize = 64 * 1024;
 pub const ROOT_MEMORY_STEP_BYTES: usize = 64 * 1024;
 /// Between two looks at whether there is memory again for a request that waits for some.
 pub const ROOT_MEMORY_PAUSE: Duration = Duration::from_millis(100);
-/// Paths of one `statx` or `prepare` that are looked at in one turn at the disk; then others have theirs.
+/// Paths of one `statx` or `prepare` that are looked at before others have their turns.
 pub const ROOT_PATHS_PER_TURN: usize = 64;
 /// Bytes of a path over root://: twice what Linux opens (`PATH_MAX`), for slashes that do not count. Over HTTP a request
 /// line has no more.

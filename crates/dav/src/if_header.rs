@@ -49,14 +49,18 @@ impl IfHeader {
         parse(text).map(Some).ok_or_else(refused)
     }
 
+    /// The resources whose entity tags decide, as [`holds`](IfHeader::holds) asks for them.
+    pub fn resources(&self) -> impl Iterator<Item = Option<&str>> {
+        self.lists.iter().filter(|list| list.is_about_tags()).map(|list| list.resource.as_deref())
+    }
+
     /// True if the conditions hold; if not, the answer is 412 (RFC 4918, 10.4.1).
     ///
     /// `current` tells the entity tag of a resource that the client named by a URL or a path, or for `None`
     /// of the one that is requested; no tag for what does not exist or is not of this server.
     pub fn holds(&self, mut current: impl FnMut(Option<&str>) -> Option<ETag>) -> bool {
         self.lists.iter().any(|list| {
-            let about_tags = list.conditions.iter().any(|condition| condition.state != State::Locked);
-            let tag = if about_tags { current(list.resource.as_deref()) } else { None };
+            let tag = if list.is_about_tags() { current(list.resource.as_deref()) } else { None };
             list.conditions.iter().all(|condition| {
                 let matches = match (&condition.state, &tag) {
                     (State::Tag(wanted), Some(tag)) => wanted.matches_strongly(tag),
@@ -65,6 +69,12 @@ impl IfHeader {
                 matches != condition.negated
             })
         })
+    }
+}
+
+impl List {
+    fn is_about_tags(&self) -> bool {
+        self.conditions.iter().any(|condition| condition.state != State::Locked)
     }
 }
 

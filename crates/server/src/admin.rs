@@ -143,8 +143,8 @@ async fn spaces(shared: &Shared) -> Vec<(String, Space)> {
             continue;
         }
         let (storage, looked, name) = (Arc::clone(&export.storage), Arc::clone(looking), path.clone());
-        let asked = tokio::task::spawn_blocking(move || {
-            let space = storage.space(&ObjectPath::root()).ok();
+        let asked = tokio::spawn(async move {
+            let space = storage.space(&ObjectPath::root()).await.ok();
             lock(&looked).spaces.remove(&name);
             space
         });
@@ -197,12 +197,12 @@ impl Look {
         drop(looks);
         let storage = Arc::clone(storage);
         // Over when `tell` is dropped.
-        tokio::task::spawn_blocking(move || tell.send_replace(Some(storage.is_in_place())));
+        tokio::spawn(async move { tell.send_replace(Some(storage.is_in_place().await)) });
         look
     }
 }
 
-/// The exports whose storage was asked and has not answered yet: each blocks a thread, and one is enough.
+/// The exports whose storage was asked and has not answered yet: each holds a turn there, and one is enough.
 pub(crate) type Looking = Arc<Mutex<Looks>>;
 
 /// The looks at storages.
@@ -429,7 +429,7 @@ mod tests {
         // Another one begins, and knows the answer of this one.
         let mut next = Look::of(&looking, "/", &storage);
         assert_eq!(next.before, Some(true));
-        assert_eq!(*next.told.wait_for(Option::is_some).await.unwrap(), Some(storage.is_in_place()));
+        assert_eq!(*next.told.wait_for(Option::is_some).await.unwrap(), Some(storage.is_in_place().await));
         // One that has ended without an answer forgets nothing.
         let (tell, told) = watch::channel(None);
         lock(&looking).places.insert("/".to_owned(), Look { told, ..next });

@@ -19,8 +19,8 @@ use crate::reply::Reply;
 use crate::shared::Shared;
 
 /// What is at a path; `None` for nothing.
-pub(crate) fn look(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Metadata>, Reply> {
-    match storage.look(path) {
+pub(crate) async fn look(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Metadata>, Reply> {
+    match storage.look(path).await {
         Ok(metadata) => Ok(Some(metadata)),
         Err(StoreError::NotFound | StoreError::ParentMissing | StoreError::NotADirectory) => Ok(None),
         Err(error) => Err(Reply::store_failure(&error)),
@@ -43,33 +43,47 @@ pub(crate) fn evaluate(head: &RequestHead, current: Option<&Metadata>) -> Result
     }
 }
 
-/// Checks the `If` field, if there is one; may wait for a disk. There are no locks, so who believes to hold
+/// Checks the `If` field, if there is one. There are no locks, so who believes to hold
 /// one is refused.
-pub(crate) fn check_if(
+pub(crate) async fn check_if(
     shared: &Shared,
     head: &RequestHead,
     origin: &Origin<'_>,
     spot: &Spot,
 ) -> Result<(), Reply> {
     let Some(conditions) = IfHeader::parse(&head.headers).map_err(refused)? else { return Ok(()) };
-    let tag_at = |spot: &Spot| {
-        // Whoever may not read there is told nothing.
-        if !spot.may(Operation::Stat) {
-            return None;
+    let mut tags: Vec<(Option<&str>, Option<ETag>)> = Vec::new();
+    for resource in conditions.resources() {
+        if tags.iter().all(|(known, _)| *known != resource) {
+            let tag = match resource {
+                None => tag_at(spot).await,
+                Some(named) => match named_spot(shared, named, origin, spot) {
+                    Some(named) => tag_at(&named).await,
+                    None => None,
+                },
+            };
+            tags.push((resource, tag));
         }
-        ETag::strong(look(spot.storage(), &spot.object).ok()??.tag)
-    };
-    let holds = conditions.holds(|resource| match resource {
-        None => tag_at(spot),
-        Some(named) => {
-            let named = Destination::read(named).ok().filter(|named| origin.is_ours(shared, named))?;
-            match shared.exports.find(&named.resource_path().ok()?, &spot.client) {
-                Place::Inside(named) => tag_at(&named),
-                Place::Above(_) | Place::Nowhere => None,
-            }
-        }
-    });
-    if holds { Ok(()) } else { Err(failed()) }
+    }
+    let known = |resource: Option<&str>| tags.iter().find(|(known, _)| *known == resource)?.1.clone();
+    if conditions.holds(known) { Ok(()) } else { Err(failed()) }
+}
+
+/// The entity tag of what is there, for a client that may know it: whoever may not read there is told nothing.
+async fn tag_at(spot: &Spot) -> Option<ETag> {
+    if !spot.may(Operation::Stat) {
+        return None;
+    }
+    ETag::strong(look(spot.storage(), &spot.object).await.ok()??.tag)
+}
+
+/// Where a resource that the client names is, if it is in an export of this server.
+fn named_spot(shared: &Shared, named: &str, origin: &Origin<'_>, spot: &Spot) -> Option<Spot> {
+    let named = Destination::read(named).ok().filter(|named| origin.is_ours(shared, named))?;
+    match shared.exports.find(&named.resource_path().ok()?, &spot.client) {
+        Place::Inside(named) => Some(named),
+        Place::Above(_) | Place::Nowhere => None,
+    }
 }
 
 /// The answer to a field or body that cannot be understood. The head as a whole was, so the connection goes on.

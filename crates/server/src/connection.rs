@@ -472,8 +472,7 @@ impl Connection {
         }
         let origin = Origin::new(head, self.wire.stream.is_tls());
         if head.headers.contains("if") {
-            let check = || conditions::check_if(shared, head, &origin, &spot);
-            let checked = Box::pin(spot.storage().turns().run(check)).await;
+            let checked = Box::pin(conditions::check_if(shared, head, &origin, &spot)).await;
             if let Err(refusal) = checked {
                 return refusal;
             }

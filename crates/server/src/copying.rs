@@ -12,9 +12,10 @@ use std::sync::Arc;
 use gridlane_core::{ChecksumKind, limits};
 use gridlane_dav::webdav::Depth;
 use gridlane_dav::{EntryKind, Status};
-use gridlane_store::storage::{Entries, FileIdentity};
+use gridlane_store::storage::FileIdentity;
 use gridlane_store::{
-    DirectoryEntry, Expectation, Metadata, Object, ObjectPath, Opened, StoreError, StoreResult, Upload,
+    Completion, DirectoryEntry, Entries, Expectation, Metadata, Object, ObjectPath, Opened, StoreError,
+    StoreResult, Upload,
 };
 use tokio::task::yield_now;
 
@@ -25,9 +26,6 @@ use crate::shared::Shared;
 
 /// Bytes copied between two looks at whether anybody waits for them.
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
-
-/// Entries read from a directory at a time.
-const ENTRIES: usize = 64;
 
 /// From where to where.
 pub(crate) struct Copying<'a> {
@@ -110,16 +108,6 @@ struct Level {
 }
 
 impl Copying<'_> {
-    /// Does something that may wait for the source.
-    async fn at_source<T>(&self, operation: impl FnOnce() -> T) -> T {
-        self.from.storage.turns().run(operation).await
-    }
-
-    /// Does something that may wait for the target.
-    async fn at_target<T>(&self, operation: impl FnOnce() -> T) -> T {
-        self.to.storage.turns().run(operation).await
-    }
-
     /// Copies a file, if it and what is at its target are as expected; returns what it was.
     pub(crate) async fn file(
         &self,
@@ -127,41 +115,41 @@ impl Copying<'_> {
         source_expectation: &Expectation,
         target_expectation: &Expectation,
     ) -> Result<Metadata, Trouble> {
-        let object = self.at_source(|| self.open(from, source_expectation)).await?;
+        let object = self.open(from, source_expectation).await?;
         let size_bytes = object.metadata().size_bytes;
-        let create = || self.to.storage.create(to, Some(size_bytes));
-        let mut upload = self.at_target(create).await.map_err(Trouble::of(End::Target))?;
-        if let Err(trouble) = self.bytes(object.as_ref(), upload.as_mut()).await {
-            self.at_target(|| drop(upload)).await;
+        let create = self.to.storage.create(to, Some(size_bytes));
+        let upload = create.await.map_err(Trouble::of(End::Target))?;
+        let copied = self.bytes(object.as_ref(), upload.as_ref()).await;
+        let source = object.metadata().clone();
+        let checksums = match copied {
+            Ok(()) => self.shared.digests.kept(object.as_ref(), &ChecksumKind::OFFERED).await,
+            Err(_) => Vec::new(),
+        };
+        let trouble = match copied {
+            // Asked for last: what was found before is of the bytes that were copied.
+            Ok(()) if object.is_unchanged().await => None,
+            Ok(()) => Some(changed()),
+            Err(trouble) => Some(trouble),
+        };
+        if let Some(trouble) = trouble {
+            upload.discard().await;
             return Err(trouble);
         }
-        let source = object.metadata().clone();
-        let look = || {
-            let checksums = self.shared.digests.at_hand(object.as_ref(), &ChecksumKind::OFFERED);
-            object.is_unchanged().then_some(checksums)
+        let completion = Completion {
+            expectation: target_expectation.clone(),
+            modified: self.keeps_times.then_some(source.modified),
+            checksums,
         };
-        let looked = self.at_source(look).await;
-        let commit = || {
-            let Some(checksums) = looked else {
-                drop(upload);
-                return Err(changed());
-            };
-            upload.keep_checksums(&checksums);
-            if self.keeps_times {
-                upload.set_modified(source.modified).map_err(Trouble::of(End::Target))?;
-            }
-            let committed = upload.commit(target_expectation).map_err(Trouble::of(End::Target))?;
-            Ok((committed, checksums))
-        };
-        let (committed, checksums) = self.at_target(commit).await?;
-        for checksum in checksums {
+        let committed = upload.commit(&completion).await.map_err(Trouble::of(End::Target))?;
+        for checksum in completion.checksums {
             self.shared.digests.remember(&committed.metadata, checksum);
         }
         Ok(source)
     }
 
-    fn open(&self, from: &ObjectPath, expectation: &Expectation) -> Result<Arc<dyn Object>, Trouble> {
-        let Opened::File(object) = self.from.storage.open(from).map_err(Trouble::of(End::Source))? else {
+    async fn open(&self, from: &ObjectPath, expectation: &Expectation) -> Result<Arc<dyn Object>, Trouble> {
+        let opened = self.from.storage.open(from).await.map_err(Trouble::of(End::Source))?;
+        let Opened::File(object) = opened else {
             return Err(Trouble::of(End::Source)(StoreError::NotAFile));
         };
         if let Expectation::Tag(tag) = expectation
@@ -175,21 +163,24 @@ impl Copying<'_> {
         }
     }
 
-    async fn bytes(&self, object: &dyn Object, upload: &mut dyn Upload) -> Result<(), Trouble> {
+    async fn bytes(&self, object: &dyn Object, upload: &dyn Upload) -> Result<(), Trouble> {
         let size_bytes = object.metadata().size_bytes;
-        let is_at_one_device = Arc::ptr_eq(self.from.storage.turns(), self.to.storage.turns());
+        // By the storage's own means, as long as it has some.
+        let mut by_storage = Arc::ptr_eq(self.from.storage.turns(), self.to.storage.turns());
         let mut at = 0;
         while at < size_bytes {
             // Whoever waits for the client to leave gets a turn.
             yield_now().await;
             let left = size_bytes - at;
-            let copied = match is_at_one_device {
-                true => {
-                    let step = || upload.copy_range(object, at, left.min(STEP_BYTES));
-                    self.at_target(step).await.map_err(Trouble::of(End::Target))?
-                }
-                false => self.part(object, upload, at, left).await?,
-            };
+            let mut copied = 0;
+            if by_storage {
+                let step = upload.copy_range(object, at, left.min(STEP_BYTES));
+                copied = step.await.map_err(Trouble::of(End::Target))?;
+                by_storage = copied > 0;
+            }
+            if copied == 0 {
+                copied = self.part(object, upload, at, left).await?;
+            }
             if copied == 0 {
                 return Err(changed());
             }
@@ -203,7 +194,7 @@ impl Copying<'_> {
     async fn part(
         &self,
         object: &dyn Object,
-        upload: &mut dyn Upload,
+        upload: &dyn Upload,
         at: u64,
         left: u64,
     ) -> Result<u64, Trouble> {
@@ -213,11 +204,11 @@ impl Copying<'_> {
         let failed = |cause: io::Error| Trouble::of(End::Source)(cause.into());
         let count = match object.read_at_nowait(buffer, at).map_err(failed)? {
             Some(count) => count,
-            None => self.at_source(|| object.read_at(buffer, at)).await.map_err(failed)?,
+            None => object.read_at(buffer, at).await.map_err(failed)?,
         };
         if count > 0 {
-            let write = || upload.write_at(&buffer[..count], at);
-            self.at_target(write).await.map_err(Trouble::of(End::Target))?;
+            let write = upload.write_at(&buffer[..count], at);
+            write.await.map_err(Trouble::of(End::Target))?;
         }
         Ok(count as u64)
     }
@@ -239,7 +230,7 @@ impl Copying<'_> {
         while let Some(level) = levels.last_mut() {
             yield_now().await;
             let Some(entry) = level.waiting.pop_front() else {
-                match self.from.storage.turns().run(|| level.read()).await {
+                match level.read().await {
                     Ok(true) => {}
                     Ok(false) => drop(levels.pop()),
                     Err(error) => {
@@ -286,23 +277,24 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether a tree is still what was copied of it. May wait for a disk, as long as a removal of the tree would.
-    pub(crate) fn is_as_copied(&self, from: &ObjectPath, outcome: &Outcome) -> StoreResult<bool> {
+    /// Whether a tree is still what was copied of it. Takes as long as a removal of the tree would.
+    pub(crate) async fn is_as_copied(&self, from: &ObjectPath, outcome: &Outcome) -> StoreResult<bool> {
         let copied = &outcome.copied;
         let mut now = Content { hashes: copied.hashes.clone(), ..Content::default() };
-        let mut levels = vec![(from.clone(), self.from.storage.entries(from)?)];
-        while let Some((directory, entries)) = levels.last_mut() {
-            let Some(entry) = entries.next().transpose()? else {
-                levels.pop();
+        let mut levels = vec![self.level(from, from, self.identity(from).await?).await?];
+        while let Some(level) = levels.last_mut() {
+            let Some(entry) = level.waiting.pop_front() else {
+                if !level.read().await? {
+                    levels.pop();
+                }
                 continue;
             };
-            let Some(path) = directory.join(&entry.name) else { continue };
+            let Some(path) = level.from.join(&entry.name) else { continue };
             match kind_of(&entry.metadata) {
                 EntryKind::File => now.add(&path, &entry.metadata.tag),
                 EntryKind::Directory => {
                     now.add(&path, "");
-                    let below = self.from.storage.entries(&path)?;
-                    levels.push((path, below));
+                    levels.push(self.level(&path, &path, entry.metadata.identity).await?);
                 }
             }
             // A link that somebody made meanwhile may make a tree endless.
@@ -313,21 +305,34 @@ impl Copying<'_> {
         Ok((now.entries, now.sum) == (copied.entries, copied.sum))
     }
 
-    /// Begins a directory: makes it at the target, and opens it at the source.
+    /// Begins a directory: makes it at the target, and opens it at the source. In this order: a link in it may lead to what is made.
     async fn enter(&self, from: &ObjectPath, to: &ObjectPath) -> Result<(Level, FileIdentity), Trouble> {
-        let open = || {
-            let source = self.from.storage.look(from)?;
-            Ok((source, self.from.storage.entries(from)?))
-        };
-        let (source, entries) = self.at_source(open).await.map_err(Trouble::of(End::Source))?;
-        let make = || {
-            self.to.storage.make_directory(to)?;
-            self.to.storage.look(to)
-        };
-        let target = self.at_target(make).await.map_err(Trouble::of(End::Target))?;
-        let waiting = VecDeque::new();
-        let level = Level { from: from.clone(), to: to.clone(), identity: source.identity, entries, waiting };
-        Ok((level, target.identity))
+        let storage = &self.to.storage;
+        let identity = self.identity(from).await.map_err(Trouble::of(End::Source))?;
+        storage.make_directory(to).await.map_err(Trouble::of(End::Target))?;
+        let target = storage.look(to).await.map_err(Trouble::of(End::Target))?;
+        match self.level(from, to, identity).await {
+            Ok(level) => Ok((level, target.identity)),
+            Err(error) => {
+                // What cannot be read is not copied.
+                let _ = storage.remove_directory(to).await;
+                Err(Trouble::of(End::Source)(error))
+            }
+        }
+    }
+
+    /// Which directory of the source is there.
+    async fn identity(&self, from: &ObjectPath) -> StoreResult<FileIdentity> {
+        match self.from.storage.look(from).await? {
+            there if there.is_directory() => Ok(there.identity),
+            _ => Err(StoreError::NotADirectory),
+        }
+    }
+
+    /// Opens a directory of the source.
+    async fn level(&self, from: &ObjectPath, to: &ObjectPath, identity: FileIdentity) -> StoreResult<Level> {
+        let entries = self.from.storage.entries(from).await?;
+        Ok(Level { from: from.clone(), to: to.clone(), identity, entries, waiting: VecDeque::new() })
     }
 
     /// Writes down what failed; gives up when that becomes pointless.
@@ -359,10 +364,8 @@ impl Copying<'_> {
 
 impl Level {
     /// Reads some entries; whether there were any.
-    fn read(&mut self) -> StoreResult<bool> {
-        for entry in self.entries.by_ref().take(ENTRIES) {
-            self.waiting.push_back(entry?);
-        }
+    async fn read(&mut self) -> StoreResult<bool> {
+        self.waiting.extend(self.entries.next_page().await?);
         Ok(!self.waiting.is_empty())
     }
 }

@@ -8,7 +8,6 @@
 //! another one's files because that one asked first. The computation goes on while any request waits for it. Before it is
 //! started nothing runs, and only the requests themselves have the file open.
 
-use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,12 +15,13 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Hasher, limits};
 use gridlane_store::storage::FileIdentity;
-use gridlane_store::{Metadata, Object, ObjectPath, Opened, Storage};
+use gridlane_store::{Metadata, Object, ObjectPath, Storage};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::watch;
+use tokio::task::yield_now;
 
 use crate::buffers::Buffers;
-use gridlane_share::{Lease, budget};
+use gridlane_share::{Lease, budget, turns};
 
 /// Which bytes, by which algorithm.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -105,50 +105,54 @@ impl Digests {
     }
 
     /// The checksums by these algorithms that are known without reading the file: in the table, or kept by its
-    /// storage. May read from the disk.
-    pub(crate) fn at_hand(&self, object: &dyn Object, kinds: &[ChecksumKind]) -> Vec<Checksum> {
-        let began = SystemTime::now();
-        let known = self.known(object.metadata());
-        let find = |kind: &ChecksumKind| {
-            if let Some(known) = known.iter().find(|checksum| checksum.kind() == *kind) {
-                return Some(known.clone());
-            }
-            let kept = object.kept_checksum(*kind)?;
-            if is_settled(object.metadata(), began) {
-                self.remember(object.metadata(), kept.clone());
-            }
-            Some(kept)
-        };
-        kinds.iter().filter_map(find).collect()
-    }
-
-    /// The same, from where nobody may wait for a disk.
+    /// storage.
     pub(crate) async fn kept(&self, object: &dyn Object, kinds: &[ChecksumKind]) -> Vec<Checksum> {
         let mut known = self.known(object.metadata());
         known.retain(|checksum| kinds.contains(&checksum.kind()));
         if known.len() == kinds.len() {
-            known
-        } else {
-            object.turns().run(|| self.at_hand(object, kinds)).await
+            return known;
         }
+        let began = SystemTime::now();
+        let is_missing = |kind: &ChecksumKind| known.iter().all(|checksum| checksum.kind() != *kind);
+        let missing: Vec<ChecksumKind> = kinds.iter().copied().filter(is_missing).collect();
+        let kept = object.kept_checksums(&missing).await;
+        self.remember_kept(object.metadata(), &kept, began);
+        known.extend(kept);
+        known.sort_by_key(|checksum| kinds.iter().position(|kind| *kind == checksum.kind()));
+        known
     }
 
-    /// The checksums of an entry of a directory that need no reading of the file. It is opened if none by these
-    /// algorithms is in the table. May read from the disk.
-    pub(crate) fn of_entry(
+    /// The same of entries of a directory, with one question to the storage about those of which none by these algorithms is in
+    /// the table.
+    pub(crate) async fn of_entries(
         &self,
         storage: &dyn Storage,
-        path: &ObjectPath,
-        metadata: &Metadata,
+        files: Vec<(ObjectPath, Metadata)>,
         kinds: &[ChecksumKind],
-    ) -> Vec<Checksum> {
-        let mut known = self.known(metadata);
-        known.retain(|checksum| kinds.contains(&checksum.kind()));
-        match known.is_empty().then(|| storage.open(path)) {
-            Some(Ok(Opened::File(opened))) if opened.metadata().tag == metadata.tag => {
-                self.at_hand(opened.as_ref(), kinds)
+    ) -> Vec<Vec<Checksum>> {
+        let began = SystemTime::now();
+        let known_of = |(_, metadata): &(ObjectPath, Metadata)| {
+            let mut known = self.known(metadata);
+            known.retain(|checksum| kinds.contains(&checksum.kind()));
+            known
+        };
+        let mut found: Vec<Vec<Checksum>> = files.iter().map(known_of).collect();
+        let (unknown, asked): (Vec<_>, Vec<_>) =
+            files.into_iter().enumerate().filter(|(at, _)| found[*at].is_empty()).unzip();
+        if !asked.is_empty() {
+            let kept = storage.kept_checksums(&asked, kinds).await;
+            for ((at, (_, metadata)), kept) in unknown.into_iter().zip(&asked).zip(kept) {
+                self.remember_kept(metadata, &kept, began);
+                found[at] = kept;
             }
-            _ => known,
+        }
+        found
+    }
+
+    /// Remembers what a storage has kept, if it cannot be about other bytes by now.
+    fn remember_kept(&self, metadata: &Metadata, kept: &[Checksum], began: SystemTime) {
+        if is_settled(metadata, began) {
+            kept.iter().for_each(|checksum| self.remember(metadata, checksum.clone()));
         }
     }
 
@@ -257,14 +261,14 @@ impl Digests {
         }
         self.hashed_bytes.fetch_add(size as u64, Ordering::Relaxed);
         let checksum = hasher.finish();
-        if !object.is_unchanged() {
+        if !is_unchanged(object).await {
             return None;
         }
         if is_settled(metadata, began) {
             self.remember(metadata, checksum.clone());
             if may_keep {
                 // If not, it is computed again when it is asked for again: nobody is worse off.
-                let _ = object.turns().run(|| object.keep_checksum(&checksum)).await;
+                let _ = object.keep_checksum(&checksum).await;
             }
         }
         Some(checksum)
@@ -281,26 +285,23 @@ impl Digests {
         // Removes the entry also when this task ends early; waiters then see a closed channel.
         let running = Running { digests: &self, key: &key };
         let kind = key.kind;
-        let sender = Arc::new(sender);
-        let interest = Arc::clone(&sender);
-        let hashed = tokio::task::spawn_blocking(move || {
-            let is_abandoned = Cell::new(false);
-            let is_wanted = || {
-                is_abandoned.set(!has_waiters(&interest));
-                !is_abandoned.get()
-            };
-            let began = SystemTime::now();
-            let object = reading.object.as_ref();
-            let checksum = reading.hash(kind, &is_wanted).filter(|_| object.is_unchanged());
-            let is_settled = is_settled(object.metadata(), began);
-            if let (Some(checksum), true) = (&checksum, is_settled && may_keep) {
-                // If not, it is computed again when it is asked for again: nobody is worse off.
-                let _ = object.keep_checksum(checksum);
-            }
-            (checksum, is_settled, is_abandoned.get())
-        });
-        // A panic in there has reported itself; the checksum cannot be had.
-        let (checksum, is_settled, is_abandoned) = hashed.await.unwrap_or_default();
+        let began = SystemTime::now();
+        let object = reading.object.as_ref();
+        let (mut checksum, mut is_abandoned) = (None, false);
+        match reading.hash(kind, || has_waiters(&sender)).await {
+            Ok(hashed) => checksum = Some(hashed),
+            Err(Unread::Unwanted) => is_abandoned = true,
+            Err(Unread::Unreadable) => {}
+        }
+        // In a turn: a device that was waited for may have to be waited for again.
+        if checksum.is_some() && !object.is_unchanged().await {
+            checksum = None;
+        }
+        let is_settled = is_settled(object.metadata(), began);
+        if let (Some(checksum), true) = (&checksum, is_settled && may_keep) {
+            // If not, it is computed again when it is asked for again: nobody is worse off.
+            let _ = object.keep_checksum(checksum).await;
+        }
         if is_abandoned {
             // In this order: who sees the channel closed must not find it again.
             drop(running);
@@ -382,32 +383,105 @@ struct Reading {
     hashed_bytes: Arc<AtomicU64>,
 }
 
+/// Why a file was not read to its end.
+enum Unread {
+    /// Nobody waits any longer.
+    Unwanted,
+    /// It cannot be read, or has become shorter.
+    Unreadable,
+}
+
+/// How far a few steps of reading have come.
+enum Step {
+    /// To the end.
+    End,
+    /// As far as they go without giving anybody else a turn.
+    More,
+    /// To where the device has to be waited for.
+    Cold,
+}
+
 impl Reading {
-    /// `None` when it cannot be read to its end, or when nobody waits any longer.
-    fn hash(&self, kind: ChecksumKind, is_wanted: &dyn Fn() -> bool) -> Option<Checksum> {
+    /// Reads all of it. What is at hand is read and hashed where blocking is allowed, since hashing takes long; what is
+    /// not is waited for without a thread, as far as its storage can.
+    async fn hash(&self, kind: ChecksumKind, is_wanted: impl Fn() -> bool) -> Result<Checksum, Unread> {
         let size = self.object.metadata().size_bytes;
-        let mut buffer = AlignedBuf::new(limits::IO_BYTES);
+        let mut buffer = AlignedBuf::new(READ_BYTES);
         let mut hasher = Hasher::new(kind);
-        let mut at = 0;
-        while at < size && is_wanted() {
-            let left = usize::try_from(size - at).unwrap_or(usize::MAX).min(buffer.len());
-            match self.object.read_at(&mut buffer[..left], at) {
-                Ok(count) if count > 0 => {
-                    hasher.update(&buffer[..count]);
-                    at += count as u64;
-                    self.done_bytes.store(at, Ordering::Relaxed);
-                    self.hashed_bytes.fetch_add(count as u64, Ordering::Relaxed);
+        let (mut at, mut filled) = (0, 0);
+        loop {
+            let hash = || {
+                self.add(&mut hasher, &buffer[..filled], &mut at);
+                self.hash_at_hand(&mut hasher, &mut buffer, &mut at, &is_wanted)
+            };
+            filled = match turns::in_place(hash)? {
+                Step::End => return Ok(hasher.finish()),
+                Step::More => {
+                    yield_now().await;
+                    0
                 }
-                _ => return None,
+                Step::Cold => {
+                    let left = usize::try_from(size - at).unwrap_or(usize::MAX).min(buffer.len());
+                    match self.object.read_at(&mut buffer[..left], at).await {
+                        Ok(count) if count > 0 => count,
+                        _ => return Err(Unread::Unreadable),
+                    }
+                }
+            };
+        }
+    }
+
+    fn hash_at_hand(
+        &self,
+        hasher: &mut Hasher,
+        buffer: &mut [u8],
+        at: &mut u64,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<Step, Unread> {
+        let size = self.object.metadata().size_bytes;
+        for _ in 0..STEPS_MAX {
+            if *at >= size {
+                return Ok(Step::End);
+            }
+            if !is_wanted() {
+                return Err(Unread::Unwanted);
+            }
+            let left = usize::try_from(size - *at).unwrap_or(usize::MAX).min(limits::IO_BYTES);
+            match self.object.read_at_nowait(&mut buffer[..left], *at) {
+                Ok(Some(count)) if count > 0 => self.add(hasher, &buffer[..count], at),
+                Ok(None) => return Ok(Step::Cold),
+                _ => return Err(Unread::Unreadable),
             }
         }
-        (at == size).then(|| hasher.finish())
+        Ok(Step::More)
+    }
+
+    fn add(&self, hasher: &mut Hasher, bytes: &[u8], at: &mut u64) {
+        hasher.update(bytes);
+        *at += bytes.len() as u64;
+        self.done_bytes.store(*at, Ordering::Relaxed);
+        self.hashed_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
     }
 }
+
+/// Whether an object is what it was, told at once if that is possible.
+async fn is_unchanged(object: &dyn Object) -> bool {
+    match object.is_unchanged_nowait() {
+        Some(is_unchanged) => is_unchanged,
+        None => object.is_unchanged().await,
+    }
+}
+
+/// Bytes that are waited for at a time.
+const READ_BYTES: usize = 4 * limits::IO_BYTES;
+
+/// Buffers that are hashed before others have their turn.
+const STEPS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gridlane_store::Opened;
 
     fn digests() -> Digests {
         Digests::new()
@@ -438,7 +512,9 @@ mod tests {
         let open = |len: usize| {
             let path = ObjectPath::new([len.to_string().as_bytes()]).unwrap();
             storage.add_file(&path, vec![7; len]);
-            let Ok(Opened::File(object)) = storage.open(&path) else { panic!("a file") };
+            let Ok(Some(Opened::File(object))) = Storage::open_nowait(&storage, &path) else {
+                panic!("a file")
+            };
             object
         };
         let (digests, buffers) = (digests(), Arc::default());

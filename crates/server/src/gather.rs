@@ -4,7 +4,7 @@
 //! 256 parts of 1 kB would be 512 writes, each a system call and perhaps a packet. So what stands between
 //! parts, and the parts as long as they are small, are laid out in one buffer and written together. The bytes
 //! of the file are holes in that layout. They are filled before it is written: first every one that needs no
-//! device, then the others, all of them in one visit to where blocking is allowed. Large parts do not come
+//! device, then the others, all of them in one call. Large parts do not come
 //! here: [`Sender::send_object`] lets the kernel move them.
 //!
 //! A body in chunks is for clients that asked to be told, in a trailer, how it ended
@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use gridlane_core::{ByteRange, limits};
 use gridlane_dav::Multipart;
-use gridlane_store::{Object, StoreError};
+use gridlane_store::{Object, Part, StoreError};
 
 use crate::get::being_changed;
 use crate::reply::{Payload, Reply};
@@ -225,8 +225,13 @@ impl<'a> SmallPayload<'a> {
             }
         };
         let is_unchanged = match filled {
-            Ok(false) => self.object.is_unchanged(),
-            Ok(true) => Box::pin(self.object.turns().run(|| self.object.is_unchanged())).await,
+            Ok(has_waited) => {
+                let known = if has_waited { None } else { self.object.is_unchanged_nowait() };
+                match known {
+                    Some(is_unchanged) => is_unchanged,
+                    None => self.object.is_unchanged().await,
+                }
+            }
             // The data plane sends those that there are.
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
                 answer.truncate(start);
@@ -285,23 +290,19 @@ async fn fill(holes: &[Hole], object: &dyn Object, buffer: &mut [u8]) -> io::Res
     if left.is_empty() {
         return Ok(false);
     }
-    let read = || left.iter().try_for_each(|hole| hole.read(object, buffer));
-    Box::pin(object.turns().run(read)).await.map(|()| true)
+    Box::pin(fill_waiting(left, object, buffer)).await.map(|()| true)
 }
 
-impl Hole {
-    /// Waits as long as it takes.
-    fn read(&self, object: &dyn Object, buffer: &mut [u8]) -> io::Result<()> {
-        let target = &mut buffer[self.place.clone()];
-        let mut done = 0;
-        while done < target.len() {
-            match object.read_at(&mut target[done..], self.offset + done as u64)? {
-                0 => return Err(transfer::shrunk()),
-                count => done += count,
-            }
-        }
-        Ok(())
+/// Fills holes, which lie one behind the other, in one call.
+async fn fill_waiting(holes: &[Hole], object: &dyn Object, mut buffer: &mut [u8]) -> io::Result<()> {
+    let (mut at, mut wanted) = (0, 0);
+    let mut parts = Vec::with_capacity(holes.len());
+    for hole in holes {
+        let (target, rest) = buffer[hole.place.start - at..].split_at_mut(hole.place.len());
+        parts.push(Part { offset: hole.offset, target });
+        (buffer, at, wanted) = (rest, hole.place.end, wanted + hole.place.len());
     }
+    if object.read_parts(&mut parts).await? < wanted { Err(transfer::shrunk()) } else { Ok(()) }
 }
 
 const _: () = {

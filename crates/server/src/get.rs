@@ -27,7 +27,7 @@ use crate::recent::Recent;
 use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 use crate::wanted::Wanted;
-use gridlane_share::budget;
+use gridlane_share::{budget, turns};
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.
 pub(crate) async fn answer(
@@ -44,7 +44,7 @@ pub(crate) async fn answer(
         None => {
             recent.forget();
             let opened = match spot.storage().open_nowait(&spot.object) {
-                Ok(None) => Box::pin(spot.storage().turns().run(|| spot.storage().open(&spot.object))).await,
+                Ok(None) => spot.storage().open(&spot.object).await,
                 Ok(Some(opened)) => Ok(opened),
                 Err(error) => Err(error),
             };
@@ -96,17 +96,15 @@ async fn settled(spot: &Spot, mut object: Arc<dyn Object>) -> Result<Arc<dyn Obj
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        let look = || match object.settle() {
-            true => Ok(None),
-            false => spot.storage().open(&spot.object).map(Some),
-        };
-        object = match spot.storage().turns().run(look).await {
-            Ok(None) => return Ok(object),
-            Ok(Some(Opened::File(now))) => {
+        if object.settle().await {
+            return Ok(object);
+        }
+        object = match spot.storage().open(&spot.object).await {
+            Ok(Opened::File(now)) => {
                 only_grows &= now.metadata().size_bytes > object.metadata().size_bytes;
                 now
             }
-            Ok(Some(Opened::Directory)) => return Err(Reply::store_failure(&StoreError::NotFound)),
+            Ok(Opened::Directory) => return Err(Reply::store_failure(&StoreError::NotFound)),
             Err(error) => return Err(Reply::store_failure(&error)),
         };
     }
@@ -124,10 +122,14 @@ async fn list(head: &RequestHead, path: &ResourcePath, spot: &Spot) -> Reply {
     let Ok(mut lease) = timeout(limits::LISTING_WAIT_MAX, turn).await else {
         return Reply::failure(Status::SERVICE_UNAVAILABLE, "too many listings are being sent");
     };
-    // The page as well: a hundred thousand lines take a tenth of a second.
-    let page = || spot.storage().list(&spot.object).map(|listing| directory(head, path, listing));
-    let mut reply =
-        spot.storage().turns().run(page).await.unwrap_or_else(|error| Reply::store_failure(&error));
+    let mut reply = match spot.storage().list(&spot.object).await {
+        // A hundred thousand lines take a tenth of a second.
+        Ok(listing) if listing.entries.len() > limits::DIRECTORY_PAGE_ENTRIES => {
+            turns::in_place(|| directory(head, path, listing))
+        }
+        Ok(listing) => directory(head, path, listing),
+        Err(error) => Reply::store_failure(&error),
+    };
     // A small one takes no memory worth counting: slow readers of those hinder nobody.
     if let Payload::Bytes(page) = &mut reply.payload
         && page.len() as u64 > SMALL_BYTES

@@ -16,47 +16,50 @@ pub(crate) async fn answer(shared: &Shared, head: &RequestHead, spot: Spot) -> R
     if let Err(reply) = conditions::check_no_body(head) {
         return reply;
     }
-    let made = spot.storage().turns().run(|| {
-        let current = conditions::look(spot.storage(), &spot.object)?;
-        conditions::evaluate(head, current.as_ref())?;
-        if current.is_some() {
-            return Ok(false);
-        }
-        prepare_parent(&spot)?;
-        match spot.storage().make_directory(&spot.object) {
-            Ok(()) => Ok(true),
-            Err(StoreError::Unexpected) => Ok(false),
-            Err(error) => Err(Reply::store_failure(&error)),
-        }
-    });
-    match made.await {
+    match make(head, &spot).await {
         Ok(true) => Reply::new(Status::CREATED).payload(Payload::Bytes(Vec::new())),
         Ok(false) => options::exists(shared, &Place::Inside(spot)),
         Err(reply) => reply,
     }
 }
 
+/// Whether it was made; if not, something is there already.
+async fn make(head: &RequestHead, spot: &Spot) -> Result<bool, Reply> {
+    let current = conditions::look(spot.storage(), &spot.object).await?;
+    conditions::evaluate(head, current.as_ref())?;
+    if current.is_some() {
+        return Ok(false);
+    }
+    prepare_parent(spot).await?;
+    match spot.storage().make_directory(&spot.object).await {
+        Ok(()) => Ok(true),
+        Err(StoreError::Unexpected) => Ok(false),
+        Err(error) => Err(Reply::store_failure(&error)),
+    }
+}
+
 /// Makes the directories that lead to a path, where the export is to do so.
-pub(crate) fn prepare_parent(spot: &Spot) -> Result<(), Reply> {
+pub(crate) async fn prepare_parent(spot: &Spot) -> Result<(), Reply> {
     match spot.object.split_last() {
         Some((parent, _)) if spot.export.compat.create_parents => {
-            check_parents(spot, &parent)?;
-            spot.storage().make_directories(&parent).map_err(|error| Reply::store_failure(&error))
+            check_parents(spot, &parent).await?;
+            spot.storage().make_directories(&parent).await.map_err(|error| Reply::store_failure(&error))
         }
         _ => Ok(()),
     }
 }
 
 /// Refuses to make directories that lead to `parent`, and that one, where its client may not make them.
-fn check_parents(spot: &Spot, parent: &ObjectPath) -> Result<(), Reply> {
-    match missing_that_may_not_be_made(spot, parent).map_err(|error| Reply::store_failure(&error))? {
+async fn check_parents(spot: &Spot, parent: &ObjectPath) -> Result<(), Reply> {
+    let missing = missing_that_may_not_be_made(spot, parent).await;
+    match missing.map_err(|error| Reply::store_failure(&error))? {
         Some(refused) => refused.check(Operation::Mkdir),
         None => Ok(()),
     }
 }
 
 /// Of a directory and those that lead to it, one that is not there and that the client may not make.
-pub(crate) fn missing_that_may_not_be_made(
+pub(crate) async fn missing_that_may_not_be_made(
     spot: &Spot,
     directory: &ObjectPath,
 ) -> Result<Option<Spot>, StoreError> {
@@ -65,7 +68,7 @@ pub(crate) fn missing_that_may_not_be_made(
         return Ok(None);
     }
     loop {
-        match spot.storage().look(&at) {
+        match spot.storage().look(&at).await {
             Ok(_) => return Ok(None),
             Err(StoreError::NotFound | StoreError::ParentMissing | StoreError::NotADirectory) => {}
             Err(error) => return Err(error),

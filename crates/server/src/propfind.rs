@@ -1,15 +1,16 @@
 //! PROPFIND: the properties of a file, or of a directory and what is in it.
 //!
-//! A directory is never in memory: entries are read from the storage, written as XML and sent a piece at a time,
+//! A directory is never in memory: entries are read from the storage a page at a time, written as XML and sent a piece at a time,
 //! so that one of a million files costs what one piece does. What fits into the first piece is sent with its
 //! length; everything else in chunks. When the storage fails in the middle, the connection is cut: the
 //! client sees XML without an end, and not a directory with fewer files.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use gridlane_auth::Operation;
-use gridlane_core::{ChecksumKind, limits};
+use gridlane_core::{Checksum, ChecksumKind, limits};
 use gridlane_dav::multistatus::{self, Quota};
 use gridlane_dav::property::{LiveProperty, PropertyName};
 use gridlane_dav::request::RequestHead;
@@ -17,9 +18,9 @@ use gridlane_dav::webdav::Depth;
 use gridlane_dav::{
     ETag, EntryKind, Multistatus, PropfindRequest, Resource, ResourcePath, Status, media_type,
 };
-use gridlane_share::Turns;
-use gridlane_store::storage::Entries;
-use gridlane_store::{Metadata, ObjectPath, Storage, StoreError, StoreResult};
+use gridlane_store::{
+    BoxFuture, DirectoryEntry, Entries, Metadata, ObjectPath, Storage, StoreError, StoreResult,
+};
 
 use crate::body::{Body, Wire};
 use crate::conditions;
@@ -74,11 +75,7 @@ pub(crate) async fn answer(
         Ok(question) => question,
         Err(reply) => return reply,
     };
-    spot.storage()
-        .turns()
-        .run(|| find(shared, head, path, spot, question))
-        .await
-        .unwrap_or_else(|reply| reply)
+    find(shared, head, path, spot, question).await.unwrap_or_else(|reply| reply)
 }
 
 /// The answer for a directory that exists only because exports are below it.
@@ -110,14 +107,14 @@ pub(crate) async fn above(
     reply(Payload::Bytes(out))
 }
 
-fn find(
+async fn find(
     shared: &Shared,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
     question: Question,
 ) -> Result<Reply, Reply> {
-    let current = conditions::look(spot.storage(), &spot.object)?;
+    let current = conditions::look(spot.storage(), &spot.object).await?;
     conditions::evaluate(head, current.as_ref())?;
     let missing = || Reply::store_failure(&StoreError::NotFound);
     let current = current.ok_or_else(missing)?;
@@ -137,7 +134,7 @@ fn find(
     // Only of the directory that was asked for: RFC 4331 wants it of collections only, and davix takes what is
     // used below a directory for its size.
     let space = match current.is_directory() && question.names(&quota) {
-        true => spot.storage().space(&spot.object).ok(),
+        true => spot.storage().space(&spot.object).await.ok(),
         false => None,
     };
     let quota = space.map(|space| Quota {
@@ -155,15 +152,18 @@ fn find(
         digests: (question.names(&checksums) && spot.may(Operation::Read)).then(|| shared.digests.clone()),
         directory: joined(path.names()),
         question,
-        entries: Box::new(std::iter::empty()),
+        entries: None,
+        waiting: VecDeque::new(),
     };
     let itself = lister.directory.clone();
-    lister.write(&mut out, &itself, Some(&spot.object), &current, quota);
+    let described = [(Some(&spot.object), &current)];
+    let mut checksums = known_checksums(spot.storage(), lister.digests.as_ref(), described).await;
+    lister.write(&mut out, &itself, &current, &checksums.pop().unwrap_or_default(), quota);
     let failed = |error| Reply::store_failure(&error);
     if depth == Depth::One && has_entries {
-        lister.entries = spot.storage().entries(&spot.object).map_err(failed)?;
+        lister.entries = Some(spot.storage().entries(&spot.object).await.map_err(failed)?);
     }
-    Ok(match lister.fill(&mut out).map_err(failed)? {
+    Ok(match lister.fill(&mut out).await.map_err(failed)? {
         true => reply(Payload::Stream { first: out, rest: Box::new(lister) }),
         false => reply(Payload::Bytes(out)),
     })
@@ -177,7 +177,10 @@ struct Lister {
     object: ObjectPath,
     /// The same for clients: names with slashes in front.
     directory: Vec<u8>,
-    entries: Entries,
+    /// `None` of what has none.
+    entries: Option<Entries>,
+    /// Entries that were read and not written yet, with the checksums that are known of them.
+    waiting: VecDeque<(DirectoryEntry, Vec<Checksum>)>,
     /// Whether files may be changed, and something be stored in directories.
     may_change: (bool, bool),
     /// Where checksums are known, if they are wanted.
@@ -186,39 +189,48 @@ struct Lister {
 
 impl Lister {
     /// Appends entries until there is a piece; whether there may be more.
-    fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
+    async fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
         let end = out.len() + limits::STREAM_PIECE_BYTES;
         while out.len() < end {
-            let Some(entry) = self.entries.next() else {
+            let Some((entry, checksums)) = self.waiting.pop_front() else {
+                if self.read_page().await? {
+                    continue;
+                }
                 self.question.writer.close(out);
                 return Ok(false);
             };
-            let entry = entry?;
             let mut path = self.directory.clone();
             path.push(b'/');
             path.extend_from_slice(&entry.name);
-            self.write(out, &path, self.object.join(&entry.name).as_ref(), &entry.metadata, None);
+            self.write(out, &path, &entry.metadata, &checksums, None);
         }
         Ok(true)
+    }
+
+    /// Whether there were more entries.
+    async fn read_page(&mut self) -> StoreResult<bool> {
+        let page = match &mut self.entries {
+            Some(entries) => entries.next_page().await?,
+            None => Vec::new(),
+        };
+        let paths: Vec<_> = page.iter().map(|entry| self.object.join(&entry.name)).collect();
+        let described = paths.iter().map(Option::as_ref).zip(page.iter().map(|entry| &entry.metadata));
+        let checksums = known_checksums(self.storage.as_ref(), self.digests.as_ref(), described).await;
+        self.waiting.extend(page.into_iter().zip(checksums));
+        Ok(!self.waiting.is_empty())
     }
 
     fn write(
         &self,
         out: &mut Vec<u8>,
         path: &[u8],
-        object: Option<&ObjectPath>,
         metadata: &Metadata,
+        checksums: &[Checksum],
         quota: Option<Quota>,
     ) {
         let kind = kind_of(metadata);
         let is_file = kind == EntryKind::File;
         let etag = if is_file { ETag::strong(metadata.tag.as_str()) } else { None };
-        let checksums = match (&self.digests, object) {
-            (Some(digests), Some(object)) if is_file => {
-                digests.of_entry(self.storage.as_ref(), object, metadata, &ChecksumKind::OFFERED)
-            }
-            _ => Vec::new(),
-        };
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         // What whoever asks may do, which is not what the file system lets the server's user do: gfal2 denies
         // locally by it.
@@ -234,7 +246,7 @@ impl Lister {
             created: metadata.created,
             etag: etag.as_ref(),
             content_type: is_file.then(|| media_type::of_name(name)),
-            checksums: &checksums,
+            checksums,
             mode: Some(mode),
             quota,
             owner: Some((metadata.owner, metadata.group)),
@@ -244,13 +256,32 @@ impl Lister {
     }
 }
 
-impl Pieces for Lister {
-    fn turns(&self) -> &Arc<Turns> {
-        self.storage.turns()
+/// The checksums that are known of each of these, if they are wanted.
+async fn known_checksums<'a>(
+    storage: &dyn Storage,
+    digests: Option<&Digests>,
+    described: impl IntoIterator<Item = (Option<&'a ObjectPath>, &'a Metadata)>,
+) -> Vec<Vec<Checksum>> {
+    let described: Vec<_> = described.into_iter().collect();
+    let mut found = vec![Vec::new(); described.len()];
+    let Some(digests) = digests else { return found };
+    let (mut places, mut files) = (Vec::new(), Vec::new());
+    for (place, (path, metadata)) in described.into_iter().enumerate() {
+        if let (Some(path), false) = (path, metadata.is_directory()) {
+            places.push(place);
+            files.push((path.clone(), metadata.clone()));
+        }
     }
+    let kept = digests.of_entries(storage, files, &ChecksumKind::OFFERED).await;
+    for (place, kept) in places.into_iter().zip(kept) {
+        found[place] = kept;
+    }
+    found
+}
 
-    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
-        self.fill(out).map_err(io::Error::other)
+impl Pieces for Lister {
+    fn next<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<bool>> {
+        Box::pin(async move { self.fill(out).await.map_err(io::Error::other) })
     }
 }
 

@@ -35,18 +35,17 @@ pub(crate) async fn answer(
         Err(rejection) => return conditions::refused(rejection),
     };
     let origin = Origin::new(head, wire.stream.is_tls());
-    let change = || change(head, path, spot, &origin, &request);
-    spot.storage().turns().run(change).await.unwrap_or_else(|reply| reply)
+    change(head, path, spot, &origin, &request).await.unwrap_or_else(|reply| reply)
 }
 
-fn change(
+async fn change(
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
     origin: &Origin<'_>,
     request: &ProppatchRequest,
 ) -> Result<Reply, Reply> {
-    let current = conditions::look(spot.storage(), &spot.object)?;
+    let current = conditions::look(spot.storage(), &spot.object).await?;
     conditions::evaluate(head, current.as_ref())?;
     let missing = || Reply::store_failure(&StoreError::NotFound);
     let current = current.ok_or_else(missing)?;
@@ -58,7 +57,10 @@ fn change(
     writer.open(&mut out);
     let outcomes = match time_of(request) {
         Ok(modified) => {
-            let set = spot.storage().set_modified(&spot.object, modified);
+            let set = match spot.storage().posix() {
+                Some(posix) => posix.set_modified(&spot.object, modified).await,
+                None => Err(StoreError::Unsupported),
+            };
             set.map_err(|error| Reply::store_failure(&error))?;
             request.names().into_iter().map(|name| (name, Status::OK)).collect()
         }

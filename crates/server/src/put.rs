@@ -9,8 +9,8 @@ use gridlane_core::{Checksum, ChecksumKind, Hasher};
 use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::webdav::overwrites;
 use gridlane_dav::{ETag, ResourcePath, Status, digest, timestamp};
-use gridlane_share::Turns;
-use gridlane_store::{Expectation, Metadata, StoreError, StoreResult, Upload};
+use gridlane_share::turns;
+use gridlane_store::{Completion, Expectation, Metadata, StoreError, Upload};
 
 use crate::body::{Body, BodyError, Wire, invite};
 use crate::conditions::{self, evaluate, look};
@@ -74,17 +74,13 @@ async fn receive(
     let upload_bytes_max = spot.export.upload_bytes_max;
     check_head(head, path, upload_bytes_max)?;
     let overwrites = overwrites(&head.headers).map_err(conditions::refused)?;
-    let turns = spot.storage().turns();
-    let target = turns.run(|| Target::find(spot, head, overwrites)).await?;
+    let target = Target::find(spot, head, overwrites).await?;
     let expected_bytes = match head.body {
         RequestBody::Known(len) => Some(len),
         RequestBody::Absent | RequestBody::Chunked => None,
     };
-    let create = || {
-        prepare_parent(spot)?;
-        Ok::<_, Failure>(spot.storage().create(&spot.object, expected_bytes)?)
-    };
-    let mut upload = turns.run(create).await?;
+    prepare_parent(spot).await?;
+    let upload = spot.storage().create(&spot.object, expected_bytes).await?;
     invite(wire, head, &mut Patience::new(&shared.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
     let wanted = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
@@ -95,31 +91,25 @@ async fn receive(
     kinds.push(ChecksumKind::Adler32);
     kinds.sort();
     kinds.dedup();
-    let checksums =
-        match receive_body(shared, wire, body, (upload.as_mut(), turns), upload_bytes_max, &kinds).await {
-            Ok(checksums) => checksums,
-            Err(failure) => {
-                turns.run(|| drop(upload)).await;
-                return Err(failure);
-            }
-        };
+    let checksums = match receive_body(shared, wire, body, upload.as_ref(), upload_bytes_max, &kinds).await {
+        Ok(checksums) => checksums,
+        Err(failure) => {
+            upload.discard().await;
+            return Err(failure);
+        }
+    };
     promised.extend(body.trailers().map(digest::of_upload).unwrap_or_default());
     if let Some(reply) = compare(&promised, &checksums) {
-        turns.run(|| drop(upload)).await;
+        upload.discard().await;
         return Err(reply.into());
     }
     let modified = head.headers.single(MODIFIED).and_then(timestamp::from_seconds);
-    let commit = || {
-        if let Some(modified) = modified {
-            upload.set_modified(modified)?;
-        }
-        upload.keep_checksums(&checksums);
-        upload.commit(&target.expectation)
-    };
-    let committed = match turns.run(commit).await {
+    let completion = Completion { expectation: target.expectation.clone(), modified, checksums };
+    let committed = match upload.commit(&completion).await {
         Err(StoreError::Unexpected) => return Err(target.unexpected(spot).into()),
         committed => committed?,
     };
+    let checksums = completion.checksums;
     let status = if committed.replaced { Status::NO_CONTENT } else { Status::CREATED };
     for checksum in &checksums {
         shared.digests.remember(&committed.metadata, checksum.clone());
@@ -143,8 +133,8 @@ struct Target {
 
 impl Target {
     /// Looks at what is there: what the client may do with it, and whether it is as the request demands.
-    fn find(spot: &Spot, head: &RequestHead, overwrites: bool) -> Result<Target, Reply> {
-        let current = look(spot.storage(), &spot.object)?;
+    async fn find(spot: &Spot, head: &RequestHead, overwrites: bool) -> Result<Target, Reply> {
+        let current = look(spot.storage(), &spot.object).await?;
         let (was_there, keeps) = (current.is_some(), !overwrites);
         let may = spot.may_store(current.is_some()).map_err(|denial| spot.denied(denial))?;
         let expectation = evaluate(head, current.as_ref())?;
@@ -216,12 +206,13 @@ async fn receive_body(
     shared: &Shared,
     wire: &mut Wire,
     body: &mut Body,
-    (upload, turns): (&mut dyn Upload, &Turns),
+    upload: &dyn Upload,
     upload_bytes_max: u64,
     kinds: &[ChecksumKind],
 ) -> Result<Vec<Checksum>, Failure> {
     let mut buffer = shared.buffers.lend();
     let mut hashers: Vec<Hasher> = kinds.iter().map(|kind| Hasher::new(*kind)).collect();
+    let is_fast = kinds.iter().all(|kind| kind.is_combinable());
     let mut patience = Patience::new(&shared.deadlines);
     let mut at = 0;
     loop {
@@ -233,11 +224,14 @@ async fn receive_body(
             return Err(too_large(upload_bytes_max).into());
         }
         let bytes = &buffer[..count];
-        let write = || -> StoreResult<()> {
-            hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
-            upload.write_at(bytes, at)
-        };
-        turns.run(write).await?;
+        let mut hash = || hashers.iter_mut().for_each(|hasher| hasher.update(bytes));
+        // By a slow one a buffer takes up to a millisecond.
+        if is_fast {
+            hash()
+        } else {
+            turns::in_place(hash)
+        }
+        upload.write_at(bytes, at).await?;
         at += count as u64;
     }
 }

@@ -68,7 +68,7 @@ mod tests {
 
     use gridlane_auth::Policy;
     use gridlane_dav::ResourcePath;
-    use gridlane_store::{MemoryStorage, Metadata, Opened, Storage};
+    use gridlane_store::{BoxFuture, MemoryStorage, Metadata, Opened, Storage};
 
     use crate::client::Client;
     use crate::export::{Exports, Place};
@@ -88,12 +88,12 @@ mod tests {
             self.opened.read_at_nowait(target, offset)
         }
 
-        fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>> {
             self.opened.read_at(target, offset)
         }
 
-        fn is_unchanged(&self) -> bool {
-            true
+        fn is_unchanged(&self) -> BoxFuture<'_, bool> {
+            Box::pin(std::future::ready(true))
         }
 
         fn can_be_found_again(&self) -> bool {
@@ -109,7 +109,7 @@ mod tests {
         let storage = MemoryStorage::new();
         let path = ObjectPath::new([&b"f"[..]]).unwrap();
         storage.add_file(&path, b"0123".to_vec());
-        let Opened::File(opened) = storage.open(&path).unwrap() else { panic!("a file") };
+        let Ok(Some(Opened::File(opened))) = Storage::open_nowait(&storage, &path) else { panic!("a file") };
         Arc::new(File { opened, is_there: true.into(), is_quick })
     }
 

@@ -3,6 +3,7 @@
 //! A move within a file system is one rename, all at once. Everything else is a [copy](crate::copying), after which
 //! a move removes its source if nothing failed.
 
+use std::io;
 use std::sync::Arc;
 
 use gridlane_auth::Operation;
@@ -16,6 +17,7 @@ use tokio::time::timeout;
 use crate::conditions::{self, refused};
 use crate::copying::{Copying, End, Outcome, Trouble};
 use crate::delete::remove_directory;
+use crate::digests::Digests;
 use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
@@ -125,24 +127,13 @@ fn prepare<'a>(
 }
 
 impl Task<'_> {
-    /// Does something that may wait for the source.
-    async fn at_source<T>(&self, operation: impl FnOnce() -> T) -> T {
-        self.from.storage().turns().run(operation).await
-    }
-
-    /// Does something that may wait for the target.
-    async fn at_target<T>(&self, operation: impl FnOnce() -> T) -> T {
-        self.to.storage().turns().run(operation).await
-    }
-
     async fn run(&self, origin: &Origin<'_>) -> Result<Reply, Reply> {
         let mut before = self.look().await?;
         if self.moves && self.is_within_export() {
-            match self.at_source(|| self.rename(&before)).await {
+            match self.rename(&before).await {
                 Err(StoreError::AcrossDevices) => {}
                 Err(StoreError::Unexpected) if self.overwrites && before.may == MayStore::New => {
-                    let look = || conditions::look(self.to.storage(), &self.to.object);
-                    let is_taken = self.at_target(look).await?.is_some();
+                    let is_taken = conditions::look(self.to.storage(), &self.to.object).await?.is_some();
                     let denied = self.to.check(Operation::Overwrite).err().filter(|_| is_taken);
                     return Err(denied.unwrap_or_else(|| Reply::store_failure(&StoreError::Unexpected)));
                 }
@@ -174,7 +165,7 @@ impl Task<'_> {
         let replaced = before.target.is_some();
         if !before.source.is_directory() {
             if before.target.as_ref().is_some_and(Metadata::is_directory) {
-                self.at_target(|| self.clear_target(&before)).await?;
+                self.clear_target(&before).await?;
             }
             let expected = match (&before.target, before.may) {
                 _ if !self.overwrites => Expectation::Absent,
@@ -187,12 +178,12 @@ impl Task<'_> {
             let source = copied.map_err(|trouble| self.told(trouble, &before))?;
             if self.moves {
                 let expectation = Expectation::Tag(source.tag);
-                let remove = || self.from.storage().remove(&self.from.object, &expectation);
-                self.at_source(remove).await.map_err(|error| Reply::store_failure(&error))?;
+                let removed = self.from.storage().remove(&self.from.object, &expectation).await;
+                removed.map_err(|error| Reply::store_failure(&error))?;
             }
             return Ok(done(replaced));
         }
-        self.at_target(|| self.clear_target(&before)).await?;
+        self.clear_target(&before).await?;
         let mut outcome = Outcome::default();
         copying.tree(&self.from.object, &self.to.object, self.depth, &mut outcome).await?;
         if !outcome.is_clean() {
@@ -201,11 +192,11 @@ impl Task<'_> {
         if self.moves {
             // What others stored in it meanwhile is nowhere else. Between this look and the removal there is still
             // a moment: two file systems have no move that is one step.
-            let remove = || match copying.is_as_copied(&self.from.object, &outcome)? {
-                true => self.from.storage().remove_tree(&self.from.object).map(|()| true),
-                false => Ok(false),
-            };
-            if !self.at_source(remove).await.map_err(|error| Reply::store_failure(&error))? {
+            let is_as_copied = copying.is_as_copied(&self.from.object, &outcome).await;
+            if is_as_copied.map_err(|error| Reply::store_failure(&error))? {
+                let removed = self.from.storage().remove_tree(&self.from.object).await;
+                removed.map_err(|error| Reply::store_failure(&error))?;
+            } else {
                 let what = "something in the directory was changed while it was moved; it is still there, beside \
                             the copy";
                 return Err(Reply::failure(Status::SERVICE_UNAVAILABLE, what));
@@ -220,9 +211,9 @@ impl Task<'_> {
     }
 
     /// The source, and what is expected of it; refuses what can be seen of it to be impossible.
-    fn look_at_source(&self) -> Result<(Metadata, Expectation), Reply> {
+    async fn look_at_source(&self) -> Result<(Metadata, Expectation), Reply> {
         let storage = self.from.storage();
-        let source = conditions::look(storage, &self.from.object)?;
+        let source = conditions::look(storage, &self.from.object).await?;
         let expectation = conditions::evaluate(self.head, source.as_ref())?;
         let missing = || Reply::store_failure(&StoreError::NotFound);
         let source = source.ok_or_else(missing)?;
@@ -237,7 +228,7 @@ impl Task<'_> {
             if source.size_bytes > self.to.export.upload_bytes_max {
                 return Err(Reply::store_failure(&StoreError::TooLarge));
             }
-            storage.open(&self.from.object).map_err(|error| Reply::store_failure(&error))?;
+            storage.open(&self.from.object).await.map_err(|error| Reply::store_failure(&error))?;
         }
         Ok((source, expectation))
     }
@@ -245,8 +236,8 @@ impl Task<'_> {
     /// Refuses what can be seen to be impossible before anything is changed. Each end is waited for by itself: one that hangs
     /// holds no turns of the other.
     async fn look(&self) -> Result<Before, Reply> {
-        let (source, expectation) = self.at_source(|| self.look_at_source()).await?;
-        let target = self.at_target(|| conditions::look(self.to.storage(), &self.to.object)).await?;
+        let (source, expectation) = self.look_at_source().await?;
+        let target = conditions::look(self.to.storage(), &self.to.object).await?;
         // litmus means the directory that is to be replaced.
         let replaces_directory = target.as_ref().is_some_and(Metadata::is_directory);
         if self.forms.1 && !source.is_directory() && !replaces_directory {
@@ -276,15 +267,17 @@ impl Task<'_> {
             let what = "something is at the Destination, and the request does not overwrite";
             return Err(Reply::failure(Status::PRECONDITION_FAILED, what));
         }
-        self.at_target(|| self.prepare_target()).await?;
+        self.prepare_target().await?;
         Ok(Before { source, target, expectation, may })
     }
 
     /// Sees to the directory that the target is to be in.
-    fn prepare_target(&self) -> Result<(), Reply> {
-        prepare_parent(&self.to)?;
+    async fn prepare_target(&self) -> Result<(), Reply> {
+        prepare_parent(&self.to).await?;
         if let Some((parent, _)) = self.to.object.split_last()
-            && !conditions::look(self.to.storage(), &parent)?.is_some_and(|parent| parent.is_directory())
+            && !conditions::look(self.to.storage(), &parent)
+                .await?
+                .is_some_and(|parent| parent.is_directory())
         {
             // Before anything that is to be replaced is removed.
             return Err(Reply::store_failure(&StoreError::ParentMissing));
@@ -307,13 +300,12 @@ impl Task<'_> {
         if target.is_some_and(|target| target.is_directory() && is_source(target)) {
             return refused;
         }
-        let to_is_below = || any_above(self.to.storage(), to, is_source);
-        if source.is_directory() && !copies_alone && self.at_target(to_is_below).await? {
+        if source.is_directory() && !copies_alone && any_above(self.to.storage(), to, is_source).await? {
             return refused;
         }
         if let Some(target) = target.filter(|target| target.is_directory()) {
             let is_target = |above: &Metadata| above.identity == target.identity;
-            if self.at_source(|| any_above(self.from.storage(), from, is_target)).await? {
+            if any_above(self.from.storage(), from, is_target).await? {
                 return refused;
             }
         }
@@ -344,29 +336,44 @@ impl Task<'_> {
         }
     }
 
-    /// Whether something was replaced.
-    fn rename(&self, before: &Before) -> Result<bool, StoreError> {
-        let storage = self.from.storage();
-        let (from, to) = (&self.from.object, &self.to.object);
-        if before.target.as_ref().is_some_and(Metadata::is_directory)
-            && self.to.export.compat.refuse_recursive_delete
-        {
-            storage.remove_directory(to)?;
+    /// Whether something was replaced. What is replaced may have to go first: a client that leaves meanwhile leaves nothing half
+    /// done.
+    async fn rename(&self, before: &Before) -> Result<bool, StoreError> {
+        let storage = Arc::clone(&self.from.export.storage);
+        if storage.posix().is_none() {
+            return Err(StoreError::AcrossDevices);
         }
+        let (from, to) = (self.from.object.clone(), self.to.object.clone());
+        let removes_directory = before.target.as_ref().is_some_and(Metadata::is_directory)
+            && self.to.export.compat.refuse_recursive_delete;
         let overwrite = self.replaceable(before);
-        if let (Overwrite::Nothing, Some(file), true) = (overwrite, &before.target, self.overwrites) {
+        let removed_file = match (overwrite, &before.target, self.overwrites) {
             // A directory takes the place of a file, and of nothing else.
-            storage.remove(to, &Expectation::Tag(file.tag.clone()))?;
-        }
-        rename(self.shared, storage, (from, to), overwrite, (&before.source, &before.expectation))
+            (Overwrite::Nothing, Some(file), true) => Some(Expectation::Tag(file.tag.clone())),
+            _ => None,
+        };
+        let (source, expectation) = (before.source.clone(), before.expectation.clone());
+        let digests = self.shared.digests.clone();
+        let moving = async move {
+            if removes_directory {
+                storage.remove_directory(&to).await?;
+            }
+            if let Some(file) = removed_file {
+                storage.remove(&to, &file).await?;
+            }
+            let source = (&source, &expectation);
+            rename(&digests, storage.as_ref(), (&from, &to), overwrite, source).await
+        };
+        let moved = tokio::spawn(budget::on_behalf(budget::current(), moving)).await;
+        moved.unwrap_or_else(|ended| Err(StoreError::Io(io::Error::other(ended))))
     }
 
     /// Removes what a copy cannot replace by itself.
-    fn clear_target(&self, before: &Before) -> Result<(), Reply> {
+    async fn clear_target(&self, before: &Before) -> Result<(), Reply> {
         let (storage, to) = (self.to.storage(), &self.to.object);
         let cleared = match &before.target {
-            Some(target) if target.is_directory() => remove_directory(&self.to.export, storage, to),
-            Some(target) => storage.remove(to, &Expectation::Tag(target.tag.clone())),
+            Some(target) if target.is_directory() => remove_directory(&self.to.export, storage, to).await,
+            Some(target) => storage.remove(to, &Expectation::Tag(target.tag.clone())).await,
             None => Ok(()),
         };
         match cleared {
@@ -378,41 +385,42 @@ impl Task<'_> {
 }
 
 /// Renames what `before` describes, which has to be as expected. Checksums that are known of a file stay known;
-/// whether something was replaced.
-pub(crate) fn rename(
-    shared: &Shared,
+/// whether something was replaced. A storage without other names says that it is to be copied.
+pub(crate) async fn rename(
+    digests: &Digests,
     storage: &dyn Storage,
     (from, to): (&ObjectPath, &ObjectPath),
     overwrite: Overwrite,
     (before, expectation): (&Metadata, &Expectation),
 ) -> Result<bool, StoreError> {
-    let known = shared.digests.known(before);
+    let posix = storage.posix().ok_or(StoreError::AcrossDevices)?;
+    let known = digests.known(before);
     if known.is_empty() {
-        return storage.rename(from, to, overwrite, expectation);
+        return posix.rename(from, to, overwrite, expectation).await;
     }
     // The checksums are of these bytes: a file that was changed since is moved without them.
     let same = Expectation::Tag(before.tag.clone());
-    let replaced = match storage.rename(from, to, overwrite, &same) {
-        Err(StoreError::Unexpected) => return storage.rename(from, to, overwrite, expectation),
+    let replaced = match posix.rename(from, to, overwrite, &same).await {
+        Err(StoreError::Unexpected) => return posix.rename(from, to, overwrite, expectation).await,
         renamed => renamed?,
     };
     // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
     let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
-    if let Some(after) = storage.look(to).ok().filter(|after| state(after) == state(before)) {
-        known.into_iter().for_each(|checksum| shared.digests.remember(&after, checksum));
+    if let Some(after) = storage.look(to).await.ok().filter(|after| state(after) == state(before)) {
+        known.into_iter().for_each(|checksum| digests.remember(&after, checksum));
     }
     Ok(replaced)
 }
 
 /// Whether one of the directories that lead to a path is such.
-fn any_above(
+async fn any_above(
     storage: &dyn Storage,
     path: &ObjectPath,
     is_such: impl Fn(&Metadata) -> bool,
 ) -> Result<bool, Reply> {
     let mut at = path.clone();
     while let Some((parent, _)) = at.split_last() {
-        if conditions::look(storage, &parent)?.is_some_and(|parent| is_such(&parent)) {
+        if conditions::look(storage, &parent).await?.is_some_and(|parent| is_such(&parent)) {
             return Ok(true);
         }
         at = parent;

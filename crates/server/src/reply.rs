@@ -8,10 +8,9 @@ use std::time::SystemTime;
 use gridlane_core::{ByteRange, limits};
 use gridlane_dav::request::Rejection;
 use gridlane_dav::{Multipart, Status, Version, date, multistatus};
-use gridlane_store::{Object, StoreError};
+use gridlane_store::{BoxFuture, Object, StoreError};
 
 use crate::gather::STATUS_TRAILER;
-use gridlane_share::Turns;
 use gridlane_share::budget::Lease;
 
 /// What follows the head.
@@ -60,13 +59,10 @@ impl Payload {
 
 /// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
 pub(crate) trait Pieces: Send {
-    /// The turns of the device that the next piece may wait for.
-    fn turns(&self) -> &Arc<Turns>;
-
     /// Appends the next piece: about [`STREAM_PIECE_BYTES`](limits::STREAM_PIECE_BYTES), and never nothing unless
-    /// it is the last. Whether more follows. Called where blocking is allowed. After a failure the connection is
+    /// it is the last. Whether more follows. After a failure the connection is
     /// cut: what was sent is not made to look complete.
-    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
+    fn next<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<bool>>;
 }
 
 /// What every head says first, behind its status.

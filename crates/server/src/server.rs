@@ -67,10 +67,6 @@ impl Control {
         }
         let before = Arc::clone(&self.current.borrow());
         let next = Shared::new(settings, before.lasting())?;
-        // A disk that fails is no reason not to go by new revocation lists.
-        if let Err(error) = next.remove_abandoned() {
-            next.access_log.note(&format!("cannot remove abandoned uploads: {error}"));
-        }
         next.configure_keys();
         next.throttle.forget_unless(&next.limits);
         next.metrics.reloads.add(1);
@@ -120,7 +116,7 @@ impl Server {
         let admin_listener = admin.map(bind).transpose()?;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let shared = Shared::new(settings, Lasting::new(started.as_secs())?)?;
-        shared.remove_abandoned()?;
+        shared.remove_abandoned().await?;
         shared.configure_keys();
         let control = Control { current: watch::Sender::new(Arc::new(shared)), listen: listen.into(), admin };
         Ok(Server { listeners, addresses, admin: admin_listener, control })
@@ -366,16 +362,18 @@ impl Admission {
     }
 }
 
-/// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.
-async fn tidy(current: Current) {
+/// Removes abandoned uploads now and then, and after a reload: a server may run for months, and clients break off every day.
+async fn tidy(mut current: Current) {
     loop {
-        let pause = current.borrow().deadlines.tidy;
-        tokio::time::sleep(pause).await;
+        let pause = current.borrow_and_update().deadlines.tidy;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            changed = current.changed() => if changed.is_err() { return },
+        }
         // Not before: what a reload has replaced is not to be kept open, and not to be changed.
         let shared = Arc::clone(&current.borrow());
         for export in shared.exports.iter().filter(|export| export.allow_write) {
-            let removal = || export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX);
-            if let Err(error) = export.storage.turns().run(removal).await {
+            if let Err(error) = export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await {
                 shared
                     .access_log
                     .note(&format!("cannot remove abandoned uploads in {}: {error}", export.path));

@@ -191,9 +191,9 @@ impl Shared {
     }
 
     /// Removes what earlier servers left behind in writable exports, when it is old.
-    pub(crate) fn remove_abandoned(&self) -> gridlane_core::Result<()> {
+    pub(crate) async fn remove_abandoned(&self) -> gridlane_core::Result<()> {
         for export in self.exports.iter().filter(|export| export.allow_write) {
-            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
+            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX).await?;
         }
         Ok(())
     }

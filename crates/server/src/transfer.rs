@@ -3,7 +3,7 @@
 //! Without TLS, and where the object is a file, the kernel moves the bytes (`sendfile`): no copy into
 //! this process. `sendfile` of bytes that are not in the page cache would wait for the disk on a thread that
 //! serves other clients, so each step first asks without waiting for a byte of every 128 KiB of it; if one
-//! would wait, the step is read where blocking is allowed and sent from the buffer it is then in.
+//! would wait, the step is waited for and sent from the buffer it is then in.
 //!
 //! With TLS the bytes have to pass through this process anyway: 64 KiB at a time, encrypted while they
 //! are in the second-level cache.
@@ -107,9 +107,10 @@ impl<'a> Sender<'a> {
     /// Fails when the bytes read so far may be a mixture of those that the file had and those it has now.
     pub(crate) async fn check_unchanged(&self, object: &dyn Object) -> io::Result<()> {
         // A file system that waited before may wait for this as well.
-        let is_unchanged = match self.has_waited {
-            true => object.turns().run(|| object.is_unchanged()).await,
-            false => object.is_unchanged(),
+        let known = if self.has_waited { None } else { object.is_unchanged_nowait() };
+        let is_unchanged = match known {
+            Some(is_unchanged) => is_unchanged,
+            None => object.is_unchanged().await,
         };
         if is_unchanged { Ok(()) } else { Err(changed()) }
     }
@@ -174,7 +175,7 @@ impl<'a> Sender<'a> {
                 Some(count) => count,
                 None => {
                     self.has_waited = true;
-                    object.turns().run(|| object.read_at(&mut buffer[..len - done], offset)).await?
+                    object.read_at(&mut buffer[..len - done], offset).await?
                 }
             };
             if count == 0 {
@@ -283,8 +284,7 @@ pub(crate) async fn send_pieces(
             return Ok(());
         }
         buffer.truncate(CHUNK_HEAD_BYTES);
-        let turns = std::sync::Arc::clone(rest.turns());
-        has_more = turns.run(|| rest.next(&mut buffer)).await?;
+        has_more = rest.next(&mut buffer).await?;
     }
 }
 

@@ -107,6 +107,19 @@ impl Turns {
         in_place(operation)
     }
 
+    /// Runs something later, in a turn that a task waits for: for whoever cannot wait for it, as when something is dropped.
+    /// Outside of a runtime it runs at once.
+    pub fn run_later(self: &Arc<Self>, operation: impl FnOnce() + Send + 'static) {
+        match Handle::try_current() {
+            Ok(runtime) => {
+                let turns = Arc::clone(self);
+                let run = async move { turns.run(operation).await };
+                runtime.spawn(budget::on_behalf(budget::current(), run));
+            }
+            Err(_) => operation(),
+        }
+    }
+
     async fn take(&self, holder: Holder) -> Lease {
         match self.running.try_take(holder, 1) {
             Ok(turn) => turn,

@@ -1,9 +1,11 @@
 //! Storage behind the server, and the partial files of the client's copies.
 //!
-//! [`storage`] says in traits what a server needs of an export, [`writable`] what it needs of files that are
-//! changed in place. [`posix`] is a directory of this
-//! machine, [`quota`] a limit around one; [`memory`] and [`fake`] are for tests: one that shows what the traits
-//! mean, and ones that are slow or broken. All of them pass one conformance suite (`tests/conformance/`).
+//! [`storage`] says in traits what a server needs of an export, [`posix_extras`] what more a file system can do, [`writable`] what
+//! it needs of files that are changed in place. All of it may wait. [`blocking`] is the same for what blocks, and takes turns at its
+//! device. [`posix`] is a directory of this
+//! machine, [`quota`] a limit around any storage; [`memory`] and [`fake`] are for tests: one that shows what the traits
+//! mean, and ones that are slow, broken, far away or like an object store. All of them pass one suite (`conformance`), which is
+//! for those of other crates as well.
 //!
 //! [`partial`] and [`journal`] are the client's side: a file that is being copied to this machine, and
 //! what of it is verified, so that a killed copy goes on.
@@ -13,10 +15,14 @@
 //!
 //! It is no cache and no file-system abstraction: there is no seek and no append.
 //!
-//! Read first: [`storage`], then [`posix`].
+//! Read first: [`storage`], then [`blocking`] and [`posix`].
 
+pub mod blocking;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 pub mod error;
 pub mod fake;
+mod in_turns;
 pub mod journal;
 pub mod journal_key;
 pub mod links;
@@ -24,18 +30,21 @@ pub mod memory;
 pub mod partial;
 pub mod path;
 pub mod posix;
+pub mod posix_extras;
 pub mod quota;
 pub mod storage;
 pub mod unnamed;
 pub mod writable;
 
+pub use blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload};
 pub use error::{StoreError, StoreResult};
 pub use memory::MemoryStorage;
 pub use path::ObjectPath;
 pub use posix::{Durability, PosixOptions, PosixStorage};
+pub use posix_extras::PosixExtras;
 pub use quota::{QuotaStorage, QuotaUsage};
 pub use storage::{
-    Committed, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object, Opened,
-    Overwrite, Space, Storage, Upload,
+    BoxFuture, Committed, Completion, DirectoryEntry, Entries, Expectation, Listing, Metadata, Names,
+    NodeKind, Object, Opened, Overwrite, Pages, Part, Space, Storage, Upload, WriteOrder,
 };
-pub use writable::{Disposition, Visibility, WritableFile, WriteOptions};
+pub use writable::{Disposition, Visibility, Whole, WritableFile, WriteOptions};

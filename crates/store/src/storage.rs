@@ -1,22 +1,29 @@
 //! What a server needs of a storage, and nothing more.
 //!
-//! The traits are synchronous: a page-cache hit costs a microsecond, and a hand-over to a thread 33
-//! to 85. A caller that must not block asks [`Object::read_at_nowait`]
-//! first and takes everything else to a place where it may block.
+//! A call may wait, and holds no thread while it does: it is a future, and the storage itself sees to where blocking is allowed
+//! ([`blocking`](crate::blocking): one turn of its device for each call). What needs no device has a twin
+//! that never waits (`*_nowait`), which callers try first: a page-cache hit costs a microsecond, and has neither a turn nor an
+//! allocation.
 //!
 //! ```text
 //! look ─▶ metadata
 //! open ─▶ Opened::File(object)  ─▶ read_at_nowait / read_at, or sendfile from as_file
-//!      └▶ Opened::Directory     ─▶ entries, a few at a time; or list
-//! create ─▶ upload ─▶ write_at, copy_range … ─▶ commit(expectation)   visible by rename
-//!                 └▶ drop                                              gone without a trace
-//! open_writable ─▶ file: `writable.rs` tells
-//! set_mode · attribute_names · attribute · set_attribute · remove_attribute
-//! make_directory · remove · remove_directory · remove_tree · rename · set_modified · space
+//!      └▶ Opened::Directory     ─▶ entries, a page at a time; or list
+//! create ─▶ upload ─▶ write_at, copy_range … ─▶ commit(completion)    visible all at once
+//!                 └▶ discard, or drop                                  gone without a trace
+//! make_directory · remove · remove_directory · remove_tree · space
+//! posix ─▶ rename · set_modified · set_mode · attributes · open_writable: `posix_extras.rs` and `writable.rs` tell
 //! ```
+//!
+//! The core fits a file system, an object store and a gateway to another server. What an object store has not (other names,
+//! modes, changes in place) is behind [`Storage::posix`]. A cache is a storage around another one: its `open_nowait` knows
+//! the objects that it has, its `open` fetches what it has not, and its objects read from its own file what is there
+//! (`read_at_nowait`) and wait for the origin for the rest (`read_at`).
 
 use std::fs::File;
+use std::future::{Future, ready};
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +32,10 @@ use gridlane_share::{Turns, turns};
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::writable::{WritableFile, WriteOptions};
+use crate::posix_extras::PosixExtras;
+
+/// What may wait: a future that can be held behind a trait object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What there can be at a path. Anything else (devices, pipes, sockets) is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +76,14 @@ impl Metadata {
     pub fn is_directory(&self) -> bool {
         self.kind == NodeKind::Directory
     }
+
+    /// The same, if it is of a file.
+    pub(crate) fn of_file(self) -> StoreResult<Metadata> {
+        match self.kind {
+            NodeKind::File => Ok(self),
+            NodeKind::Directory => Err(StoreError::NotAFile),
+        }
+    }
 }
 
 /// Tells files of one storage apart.
@@ -78,17 +96,34 @@ pub struct FileIdentity {
 }
 
 /// What is at a path.
-pub enum Opened {
+pub enum Opened<O: ?Sized = dyn Object> {
     /// A file, open for reading.
-    File(Arc<dyn Object>),
+    File(Arc<O>),
     /// A directory.
     Directory,
 }
 
+impl<O: Object + 'static> Opened<O> {
+    /// The same, of any kind of storage.
+    pub(crate) fn any(self) -> Opened {
+        match self {
+            Opened::File(object) => Opened::File(object),
+            Opened::Directory => Opened::Directory,
+        }
+    }
+}
+
+/// Where bytes of an object go.
+pub struct Part<'a> {
+    /// Where they are in the object.
+    pub offset: u64,
+    /// Where they go: as many as there is room for.
+    pub target: &'a mut [u8],
+}
+
 /// A file, open for reading. It stays readable when it is replaced or removed meanwhile.
 pub trait Object: Send + Sync {
-    /// The turns of the device that it is on, which whatever may wait for that device takes one of. Of what never waits: those
-    /// of all that never do.
+    /// Those of the [storage](Storage::turns) that it is of.
     fn turns(&self) -> &Arc<Turns> {
         turns::undivided()
     }
@@ -101,9 +136,12 @@ pub trait Object: Send + Sync {
         None
     }
 
-    /// Reads at `offset` what can be had at once; `None` when it would have to wait for a device.
+    /// Reads at `offset` what can be had at once; `None` when it would have to wait.
     /// `Some(0)` is the end of the file.
-    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
+    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+        let _ = (target, offset);
+        Ok(None)
+    }
 
     /// The same into several buffers, one behind the other: at most 1024.
     fn read_vectored_at_nowait(
@@ -114,17 +152,42 @@ pub trait Object: Send + Sync {
         read_each(targets, offset, |target, at| self.read_at_nowait(target, at))
     }
 
-    /// Whether its bytes are memory that is never read from a device: then nobody need ask for some of them first.
+    /// Whether its bytes are memory that is never waited for: then nobody need ask for some of them first.
     fn never_waits(&self) -> bool {
         false
     }
 
     /// Reads at `offset`, waiting as long as it takes. 0 is the end of the file.
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
+    fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>>;
+
+    /// Fills one part after the other, up to the first for which the file is too short; returns how many bytes that were. One
+    /// call, and where reading takes a turn one turn, however many there are.
+    fn read_parts<'a, 'b: 'a>(&'a self, parts: &'a mut [Part<'b>]) -> BoxFuture<'a, io::Result<usize>> {
+        Box::pin(async move {
+            let mut done = 0;
+            for part in parts {
+                let mut of_this = 0;
+                while of_this < part.target.len() {
+                    match self.read_at(&mut part.target[of_this..], part.offset + of_this as u64).await? {
+                        0 => return Ok(done + of_this),
+                        count => of_this += count,
+                    }
+                }
+                done += of_this;
+            }
+            Ok(done)
+        })
+    }
+
+    /// The same as [`is_unchanged`](Object::is_unchanged), if it needs no device: `None` when it might have to wait.
+    fn is_unchanged_nowait(&self) -> Option<bool> {
+        None
+    }
 
     /// Whether the bytes are, as far as can be told without reading them, still those of
-    /// [`metadata`](Object::metadata). What becomes of the file's names, of its mode and of its owner changes none.
-    fn is_unchanged(&self) -> bool;
+    /// [`metadata`](Object::metadata). What becomes of the file's names, of its mode and of its owner changes none. Where
+    /// every read is of the state that was opened, or fails, they always are.
+    fn is_unchanged(&self) -> BoxFuture<'_, bool>;
 
     /// How long to wait before [`settle`](Object::settle) is called, where that is needed for
     /// [`is_unchanged`](Object::is_unchanged) to tell of every change that begins later; `None` where it does so already.
@@ -134,7 +197,7 @@ pub trait Object: Send + Sync {
     }
 
     /// Waits for whoever is changing the bytes by a system call at this moment; returns whether they are unchanged.
-    fn settle(&self) -> bool {
+    fn settle(&self) -> BoxFuture<'_, bool> {
         self.is_unchanged()
     }
 
@@ -151,19 +214,19 @@ pub trait Object: Send + Sync {
         false
     }
 
-    /// A checksum of the whole file that was kept when it was written, or by
-    /// [`keep_checksum`](Object::keep_checksum); never one of other bytes than these. May read from the disk.
-    fn kept_checksum(&self, kind: ChecksumKind) -> Option<Checksum> {
-        let _ = kind;
-        None
+    /// Checksums of the whole file by these algorithms that were kept when it was written, or by
+    /// [`keep_checksum`](Object::keep_checksum); never one of other bytes than these.
+    fn kept_checksums<'a>(&'a self, kinds: &'a [ChecksumKind]) -> BoxFuture<'a, Vec<Checksum>> {
+        let _ = kinds;
+        Box::pin(ready(Vec::new()))
     }
 
     /// Keeps a checksum that was computed from all of this file's bytes, for as long as they stay as they are.
     /// It may be forgotten at any time. A file that [changed](Object::is_unchanged) meanwhile keeps none. The
     /// tag stays. May make the storage's own directory: not for an export that nobody may write to.
-    fn keep_checksum(&self, checksum: &Checksum) -> StoreResult<()> {
+    fn keep_checksum<'a>(&'a self, checksum: &'a Checksum) -> BoxFuture<'a, StoreResult<()>> {
         let _ = checksum;
-        Ok(())
+        Box::pin(ready(Ok(())))
     }
 }
 
@@ -201,11 +264,17 @@ pub struct DirectoryEntry {
     pub is_link: bool,
 }
 
-/// The entries of a directory, read as they are asked for.
-pub type Entries = Box<dyn Iterator<Item = StoreResult<DirectoryEntry>> + Send>;
+/// What is in a directory, a page at a time: neither memory nor a turn is held for all of it.
+pub trait Pages<T>: Send {
+    /// The next page, of any length; one without anything is the end. After the end, and after a failure, there is nothing more.
+    fn next_page(&mut self) -> BoxFuture<'_, StoreResult<Vec<T>>>;
+}
 
-/// The names of what is in a directory, read as they are asked for.
-pub type Names = Box<dyn Iterator<Item = StoreResult<Vec<u8>>> + Send>;
+/// The entries of a directory.
+pub type Entries = Box<dyn Pages<DirectoryEntry>>;
+
+/// The names of what is in a directory.
+pub type Names = Box<dyn Pages<Vec<u8>>>;
 
 /// The entries of a directory, in no particular order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -250,56 +319,68 @@ pub struct Space {
     pub available_bytes: u64,
 }
 
-/// A file that is being written and that nobody sees yet. Dropped without a commit, it is gone.
-pub trait Upload: Send {
-    /// Writes all of `bytes` at `offset`, waiting as long as it takes.
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()>;
-
-    /// Copies `len` bytes of `source` from `offset` to the same place of this file, by the storage's own
-    /// means where it has some (it may share blocks); returns how many there were: fewer at the end of the
-    /// source. A caller that wants to stop in between, or to tell of progress, asks for a few at a time.
-    fn copy_range(&mut self, source: &dyn Object, offset: u64, len: u64) -> StoreResult<u64> {
-        copy_by_reading(source, offset, len, |bytes, at| self.write_at(bytes, at))
-    }
-
-    /// What [`Metadata::modified`] shall be when the file is visible; else it is when it was written.
-    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()>;
-
-    /// Keeps these checksums with the file, from the moment when it is visible. They have to be of all its
-    /// bytes: whatever is written later makes them be forgotten.
-    fn keep_checksums(&mut self, checksums: &[Checksum]);
-
-    /// Makes the file visible under its name, all at once, after what durability asks for.
-    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed>;
+/// In which order an upload takes bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteOrder {
+    /// In any, and at several places at the same time.
+    Anywhere,
+    /// From the first to the last: a write elsewhere than where the one before it ended is
+    /// [`Unsupported`](StoreError::Unsupported). Of any length; what is no whole part waits in memory until it is one.
+    InOrder {
+        /// What goes to the storage at a time.
+        part_bytes: usize,
+    },
 }
 
-/// Reads from `source` and hands what it read, and where it was, to `write`.
-pub(crate) fn copy_by_reading(
-    source: &dyn Object,
-    offset: u64,
-    len: u64,
-    mut write: impl FnMut(&[u8], u64) -> StoreResult<()>,
-) -> StoreResult<u64> {
-    let room = usize::try_from(len).unwrap_or(usize::MAX).min(limits::IO_BYTES);
-    let mut buffer = vec![0; room];
-    let mut copied = 0;
-    while copied < len {
-        let wanted = usize::try_from(len - copied).unwrap_or(usize::MAX).min(room);
-        let at = offset.saturating_add(copied);
-        match source.read_at(&mut buffer[..wanted], at) {
-            Ok(0) => break,
-            Ok(count) => {
-                write(&buffer[..count], at)?;
-                copied += count as u64;
-            }
-            Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
-            Err(cause) => return Err(cause.into()),
-        }
-    }
-    Ok(copied)
+/// What a file shall be when it becomes visible.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// In which state what it replaces must be.
+    pub expectation: Expectation,
+    /// What [`Metadata::modified`] shall be; else it is when the bytes were written.
+    pub modified: Option<SystemTime>,
+    /// Of all its bytes: they are kept with the file.
+    pub checksums: Vec<Checksum>,
 }
 
-/// What a [`rename`](Storage::rename) may replace.
+impl From<Expectation> for Completion {
+    fn from(expectation: Expectation) -> Completion {
+        Completion { expectation, modified: None, checksums: Vec::new() }
+    }
+}
+
+/// A file that is being written and that nobody sees yet. Dropped without a commit, it is gone soon, and whoever drops it does
+/// not wait for that.
+pub trait Upload: Send + Sync {
+    /// Where bytes may be written.
+    fn write_order(&self) -> WriteOrder {
+        WriteOrder::Anywhere
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    fn write_at<'a>(&'a self, bytes: &'a [u8], offset: u64) -> BoxFuture<'a, StoreResult<()>>;
+
+    /// Copies up to `len` bytes of `source`, which is on the same device, from `offset` to the same place of this file by
+    /// means of the storage's own (it may share blocks); returns how many there were. 0: it has no such means, or `source`
+    /// no such bytes: reading them tells. A caller that wants to stop in between, or to tell of progress, asks for a few at a time.
+    fn copy_range<'a>(
+        &'a self,
+        source: &'a dyn Object,
+        offset: u64,
+        len: u64,
+    ) -> BoxFuture<'a, StoreResult<u64>> {
+        let _ = (source, offset, len);
+        Box::pin(ready(Ok(0)))
+    }
+
+    /// Makes the file visible under its name, all at once, after what durability asks for. If it fails it is gone.
+    fn commit<'a>(self: Box<Self>, completion: &'a Completion) -> BoxFuture<'a, StoreResult<Committed>>;
+
+    /// Gives it up: when this is done, it is gone without a trace.
+    fn discard(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// What a [`rename`](PosixExtras::rename) may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Overwrite {
     /// Nothing: whatever is there is [`Unexpected`](StoreError::Unexpected).
@@ -321,14 +402,19 @@ impl From<bool> for Overwrite {
 /// Where a path goes through a link, the link is followed if it stays inside. What is at the end of a path
 /// is followed for looking and reading; removing, moving and replacing mean the link.
 pub trait Storage: Send + Sync {
-    /// The turns of the device that it is on, which whatever may wait for that device takes one of. Of what never waits: those
-    /// of all that never do.
+    /// The turns of the device that it is on, and what else clients share of it: checksums on demand, listings, copies of trees.
+    /// A storage takes turns by itself, where it blocks. Of one that never waits: those of all that never do.
     fn turns(&self) -> &Arc<Turns> {
         turns::undivided()
     }
 
+    /// What it can do beside all this, if it is like a file system.
+    fn posix(&self) -> Option<&dyn PosixExtras> {
+        None
+    }
+
     /// What is known of the file or directory at `path`. Nothing is opened for reading.
-    fn look(&self, path: &ObjectPath) -> StoreResult<Metadata>;
+    fn look<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Metadata>>;
 
     /// The same as [`look`](Storage::look), if it needs no device: `None` when it might have to wait.
     fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
@@ -336,21 +422,14 @@ pub trait Storage: Send + Sync {
         Ok(None)
     }
 
-    /// Whether what is at `path` is a symbolic link, which [`look`](Storage::look) follows and a removal does
-    /// not.
-    fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
-        let _ = path;
-        Ok(false)
-    }
-
     /// Whether what is served is still found where the storage was told that it is: another directory may have been put, or
-    /// mounted, there. May wait for a disk.
-    fn is_in_place(&self) -> bool {
-        true
+    /// mounted, there.
+    fn is_in_place(&self) -> BoxFuture<'_, bool> {
+        Box::pin(ready(true))
     }
 
     /// Opens what is at `path` for reading. Never waits for a peer of a pipe or for a device to be ready.
-    fn open(&self, path: &ObjectPath) -> StoreResult<Opened>;
+    fn open<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Opened>>;
 
     /// The same as [`open`](Storage::open), if it needs no device: `None` when it might have to wait.
     fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
@@ -359,154 +438,139 @@ pub trait Storage: Send + Sync {
     }
 
     /// The metadata of the file at `path`.
-    fn stat(&self, path: &ObjectPath) -> StoreResult<Metadata> {
-        self.look(path).and_then(|metadata| match metadata.kind {
-            NodeKind::File => Ok(metadata),
-            NodeKind::Directory => Err(StoreError::NotAFile),
-        })
+    fn stat<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Metadata>> {
+        Box::pin(async move { self.look(path).await?.of_file() })
     }
 
     /// The entries of the directory at `path`, in no particular order and in bounded memory, whatever their
-    /// number: each `next` may read from the disk, and the caller takes as many at a time as it likes. What
-    /// is neither file nor directory, and what was removed meanwhile, is left out. After an error there is
-    /// nothing more.
-    fn entries(&self, path: &ObjectPath) -> StoreResult<Entries>;
+    /// number. What is neither file nor directory, and what was removed meanwhile, is left out.
+    fn entries<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Entries>>;
 
     /// The names of what [`entries`](Storage::entries) gives, without a look at each where that can be spared. What
     /// was removed meanwhile may be among them.
-    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
-        Ok(Box::new(self.entries(path)?.map(|entry| entry.map(|entry| entry.name))))
+    fn names<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Names>> {
+        Box::pin(async move { Ok(Box::new(NamesOf(self.entries(path).await?)) as Names) })
     }
 
-    /// The entries of the directory at `path`, at once and at most
-    /// [`LISTING_ENTRIES_MAX`](gridlane_core::limits::LISTING_ENTRIES_MAX) of them.
-    fn list(&self, path: &ObjectPath) -> StoreResult<Listing> {
-        let mut entries = self.entries(path)?;
-        let found = entries.by_ref().take(limits::LISTING_ENTRIES_MAX).collect::<StoreResult<Vec<_>>>()?;
-        Ok(Listing { entries: found, is_cut: entries.next().transpose()?.is_some() })
+    /// The entries of the directory at `path`, all of them and at most
+    /// [`LISTING_ENTRIES_MAX`](gridlane_core::limits::LISTING_ENTRIES_MAX).
+    fn list<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Listing>> {
+        Box::pin(async move {
+            let mut entries = self.entries(path).await?;
+            let mut found = Vec::new();
+            while found.len() <= limits::LISTING_ENTRIES_MAX {
+                let page = entries.next_page().await?;
+                if page.is_empty() {
+                    break;
+                }
+                found.extend(page);
+            }
+            let is_cut = found.len() > limits::LISTING_ENTRIES_MAX;
+            found.truncate(limits::LISTING_ENTRIES_MAX);
+            Ok(Listing { entries: found, is_cut })
+        })
+    }
+
+    /// For each of these files, which were found in that state, what [`Object::kept_checksums`] would give if it was opened:
+    /// for a page of a listing in one call.
+    fn kept_checksums<'a>(
+        &'a self,
+        files: &'a [(ObjectPath, Metadata)],
+        kinds: &'a [ChecksumKind],
+    ) -> BoxFuture<'a, Vec<Vec<Checksum>>> {
+        Box::pin(async move {
+            let mut kept = Vec::with_capacity(files.len());
+            for (path, metadata) in files {
+                kept.push(match self.open(path).await {
+                    Ok(Opened::File(object)) if object.metadata().tag == metadata.tag => {
+                        object.kept_checksums(kinds).await
+                    }
+                    _ => Vec::new(),
+                });
+            }
+            kept
+        })
     }
 
     /// Makes a directory. [`Unexpected`](StoreError::Unexpected): something is there;
     /// [`ParentMissing`](StoreError::ParentMissing): nothing to make it in.
-    fn make_directory(&self, path: &ObjectPath) -> StoreResult<()>;
+    /// [`Unsupported`](StoreError::Unsupported), here and below: the storage has no directories of their own.
+    fn make_directory<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>> {
+        let _ = path;
+        Box::pin(ready(Err(StoreError::Unsupported)))
+    }
 
     /// Makes a directory and those above it, as far as they are not there.
     /// [`NotADirectory`](StoreError::NotADirectory): there is a file in the way.
-    fn make_directories(&self, path: &ObjectPath) -> StoreResult<()> {
-        let require = |path: &ObjectPath| match self.look(path)?.kind {
-            NodeKind::Directory => Ok(()),
-            NodeKind::File => Err(StoreError::NotADirectory),
-        };
-        match require(path) {
-            Err(StoreError::NotFound) => {}
-            known => return known,
-        }
-        let mut at = ObjectPath::root();
-        for name in path.names() {
-            let Some(below) = at.join(name) else { return Err(StoreError::NotFound) };
-            match self.make_directory(&below) {
-                Ok(()) => {}
-                Err(StoreError::Unexpected) => require(&below)?,
-                Err(other) => return Err(other),
+    fn make_directories<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            let require = async |path: &ObjectPath| match self.look(path).await?.kind {
+                NodeKind::Directory => Ok(()),
+                NodeKind::File => Err(StoreError::NotADirectory),
+            };
+            match require(path).await {
+                Err(StoreError::NotFound) => {}
+                known => return known,
             }
-            at = below;
-        }
-        Ok(())
+            let mut at = ObjectPath::root();
+            for name in path.names() {
+                let Some(below) = at.join(name) else { return Err(StoreError::NotFound) };
+                match self.make_directory(&below).await {
+                    Ok(()) => {}
+                    Err(StoreError::Unexpected) => require(&below).await?,
+                    Err(other) => return Err(other),
+                }
+                at = below;
+            }
+            Ok(())
+        })
     }
 
     /// Removes the file at `path`.
-    fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()>;
+    fn remove<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        expectation: &'a Expectation,
+    ) -> BoxFuture<'a, StoreResult<()>>;
 
     /// Removes the directory at `path` if it is [empty](StoreError::NotEmpty).
-    fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()>;
+    fn remove_directory<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>> {
+        let _ = path;
+        Box::pin(ready(Err(StoreError::Unsupported)))
+    }
 
     /// Removes the directory at `path` with all that is in it. Where the storage can, it is gone from sight
     /// all at once, and what cannot be deleted then is left to [`remove_abandoned`](Storage::remove_abandoned).
     /// Links are removed, never followed, and what is mounted inside is left alone:
     /// [`InUse`](StoreError::InUse). [`Denied`](StoreError::Denied): what others own in it is there still, under
     /// the same names; the rest may be gone.
-    fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()>;
-
-    /// Moves the file or directory at `from`, which has to be as expected, to `to`, all at once; returns
-    /// whether something was replaced. What is at `to` is replaced if `overwrite` lets it, and there is no moment
-    /// without either.
-    /// [`AcrossDevices`](StoreError::AcrossDevices): copy it and remove the source.
-    fn rename(
-        &self,
-        from: &ObjectPath,
-        to: &ObjectPath,
-        overwrite: Overwrite,
-        expectation: &Expectation,
-    ) -> StoreResult<bool>;
-
-    /// Sets [`Metadata::modified`] of a file or directory. Kept checksums are forgotten: nobody could tell
-    /// whether the bytes were changed meanwhile.
-    fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()>;
+    fn remove_tree<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>>;
 
     /// How much fits where `path` is, which exists.
-    fn space(&self, path: &ObjectPath) -> StoreResult<Space>;
+    fn space<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Space>>;
 
     /// Begins an upload of a file that shall be at `path`. Everything that can be refused before the bytes
     /// come is refused here: a missing parent, a directory in the way, and fewer free bytes than
     /// `expected_bytes`.
-    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>>;
-
-    /// Opens a file to read and change it, or makes it. A link at the end of the path is followed, unless the
-    /// file is to be visible only [when closed](crate::Visibility::WhenClosed): then it is replaced. Everything is
-    /// refused here that [`create`](Storage::create) refuses; a directory is [`NotAFile`](StoreError::NotAFile).
-    /// Kept checksums are forgotten before the first byte changes.
-    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
-        let _ = (path, options);
-        Err(StoreError::Unsupported)
-    }
-
-    /// Sets the permission bits (`0o777`; others are ignored) of a file or directory. A directory keeps what it
-    /// has beyond them, a file does not. [`InUse`](StoreError::InUse): the export's root is its operator's.
-    fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
-        let _ = (path, mode);
-        Err(StoreError::Unsupported)
-    }
-
-    /// The names of the attributes that users gave a file or directory, in no particular order.
-    /// [`Unsupported`](StoreError::Unsupported), here and below: its file system has none.
-    fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
-        let _ = path;
-        Err(StoreError::Unsupported)
-    }
-
-    /// The value of such an attribute; `None` when there is none of that name.
-    fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
-        let _ = (path, name);
-        Err(StoreError::Unsupported)
-    }
-
-    /// Sets such an attribute; with `must_be_new`, [`Unexpected`](StoreError::Unexpected) if there is one. A name is
-    /// of 1 to [`ATTRIBUTE_NAME_BYTES_MAX`](limits::ATTRIBUTE_NAME_BYTES_MAX) bytes but NUL
-    /// ([`NameTooLong`](StoreError::NameTooLong)), a value has at most
-    /// [`ATTRIBUTE_VALUE_BYTES_MAX`](limits::ATTRIBUTE_VALUE_BYTES_MAX) ([`TooLarge`](StoreError::TooLarge)); a file
-    /// system may have room for less: [`NoSpace`](StoreError::NoSpace). The [tag](Metadata::tag) may change, kept
-    /// checksums stay.
-    fn set_attribute(
-        &self,
-        path: &ObjectPath,
-        name: &[u8],
-        value: &[u8],
-        must_be_new: bool,
-    ) -> StoreResult<()> {
-        let _ = (path, name, value, must_be_new);
-        Err(StoreError::Unsupported)
-    }
-
-    /// Removes such an attribute; returns whether there was one.
-    fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
-        let _ = (path, name);
-        Err(StoreError::Unsupported)
-    }
+    fn create<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        expected_bytes: Option<u64>,
+    ) -> BoxFuture<'a, StoreResult<Box<dyn Upload>>>;
 
     /// Removes what uploads and removals that ended with their process left behind: of uploads what is older
     /// than `age`; returns how many.
-    fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
+    fn remove_abandoned(&self, age: Duration) -> BoxFuture<'_, StoreResult<usize>> {
         let _ = age;
-        Ok(0)
+        Box::pin(ready(Ok(0)))
+    }
+}
+
+/// The names of entries.
+struct NamesOf(Entries);
+
+impl Pages<Vec<u8>> for NamesOf {
+    fn next_page(&mut self) -> BoxFuture<'_, StoreResult<Vec<Vec<u8>>>> {
+        Box::pin(async move { Ok(self.0.next_page().await?.into_iter().map(|entry| entry.name).collect()) })
     }
 }

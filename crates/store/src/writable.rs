@@ -1,8 +1,8 @@
 //! Files that are opened to be changed in place, as XRootD's clients do it.
 //!
 //! ```text
-//! open_writable ─▶ file ─▶ read_at, write_at, write_vectored_at, truncate, sync …, from any thread
-//!                      ├▶ close(checksums)   durable, and visible if it was not
+//! open_writable ─▶ file ─▶ read_at, write_at, write_vectored_at, truncate, sync …, at the same time
+//!                      ├▶ close(whole)       durable, and visible if it was not
 //!                      └▶ drop               what was visible stays as it is; what was not is gone
 //! ```
 
@@ -11,7 +11,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use crate::error::{StoreError, StoreResult};
-use crate::storage::{Committed, Metadata};
+use crate::storage::{BoxFuture, Committed, Metadata};
 use gridlane_core::{Checksum, limits};
 use gridlane_share::{Turns, turns};
 
@@ -81,7 +81,7 @@ impl WriteOptions {
 
 /// A file that is open for being read and changed.
 ///
-/// Any number of threads may read and write it at the same time. What they write to the same place is one's or
+/// It may be read and written at several places at the same time. What they write to the same place is one's or
 /// the other's, or a mixture. A write that fails may have changed a part.
 pub trait WritableFile: Send + Sync {
     /// The turns of the device that it is on, which whatever may wait for that device takes one of. Of what never waits: those
@@ -90,8 +90,12 @@ pub trait WritableFile: Send + Sync {
         turns::undivided()
     }
 
-    /// As of now. Of a file that nobody sees yet: what it will be, but for the times and the tag.
+    /// As of now, and as far as that can be told at once. Of a file that nobody sees yet: what it will be, but for the times and
+    /// the tag.
     fn metadata(&self) -> StoreResult<Metadata>;
+
+    /// The same, waiting for the device where that has to be asked.
+    fn look(&self) -> BoxFuture<'_, StoreResult<Metadata>>;
 
     /// The operating system's file, where there is one: for `sendfile`, and not for writing.
     fn as_file(&self) -> Option<&File> {
@@ -105,32 +109,63 @@ pub trait WritableFile: Send + Sync {
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>>;
 
     /// As [`Object::read_at`](crate::Object::read_at).
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize>;
+    fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>>;
 
     /// Writes all of `bytes` at `offset`, waiting as long as it takes. Behind the end, the gap reads as zeros.
-    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()>;
+    fn write_at<'a>(&'a self, bytes: &'a [u8], offset: u64) -> BoxFuture<'a, StoreResult<()>>;
 
     /// Writes all `parts`, one behind the other, from `offset` on.
-    fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
-        let mut at = offset;
-        for part in parts {
-            self.write_at(part, at)?;
-            at = at.saturating_add(part.len() as u64);
-        }
-        Ok(())
+    fn write_vectored_at<'a>(
+        &'a self,
+        parts: &'a [IoSlice<'a>],
+        offset: u64,
+    ) -> BoxFuture<'a, StoreResult<()>>;
+
+    /// Writes bytes to several places, given by where they begin. One call, and where writing takes a turn one turn, however
+    /// many there are.
+    fn write_parts<'a>(&'a self, parts: &'a [(u64, &'a [u8])]) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            for (offset, bytes) in parts {
+                self.write_at(bytes, *offset).await?;
+            }
+            Ok(())
+        })
     }
 
     /// Makes the file this long: what is behind is lost, what is missing reads as zeros.
-    fn truncate(&self, size_bytes: u64) -> StoreResult<()>;
+    fn truncate(&self, size_bytes: u64) -> BoxFuture<'_, StoreResult<()>>;
 
     /// Brings what was written to the device, if durability promises anything.
-    fn sync(&self) -> StoreResult<()>;
+    fn sync(&self) -> BoxFuture<'_, StoreResult<()>>;
 
     /// Ends it, once, after the writes that are running: brings to the device what durability asks for, makes
-    /// visible what was not, and keeps `checksums`, which have to be of all bytes. They are forgotten when
-    /// somebody else changed the file since it was opened. From now on every change, and another `close`, is
+    /// visible what was not, and keeps the checksums of the `whole`. They are forgotten when the file has another length, and when
+    /// somebody else changed it since it was opened. From now on every change, and another `close`, is
     /// refused: [`Closed`](StoreError::Closed). If it fails, what was not visible is gone.
-    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed>;
+    fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>>;
+
+    /// Lets go of it: when this is done, what was not visible is gone, unless others have it still. The same happens, a little
+    /// later, when it is dropped.
+    fn discard(self: Arc<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// What was written, as whoever wrote all of it knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// How many bytes these are.
+    pub size_bytes: u64,
+    /// Of all of them.
+    pub checksums: Vec<Checksum>,
+}
+
+impl Whole {
+    /// The checksums of a file of this length; none where it has another.
+    pub(crate) fn checksums_of(whole: Option<&Whole>, size_bytes: u64) -> &[Checksum] {
+        match whole {
+            Some(whole) if whole.size_bytes == size_bytes => &whole.checksums,
+            _ => &[],
+        }
+    }
 }
 
 /// Opens a file that is there by `Existing`, or makes it by `New`, whatever others do meanwhile.

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use gridlane_store::{
-    Durability, Expectation, ObjectPath, Opened, Overwrite, PosixStorage, Storage, StoreError,
+    BlockingObject, BlockingStorage, BlockingUpload, Durability, Expectation, ObjectPath, Opened, Overwrite,
+    PosixStorage, StoreError,
 };
 
 struct Export {
@@ -93,7 +94,7 @@ fn links_work_inside_and_lead_nowhere_outside() {
     assert_eq!(export.names(), [&b"in"[..], b"in-directory", b"sub"]);
     // Neither removing nor replacing touches what a link points to.
     assert!(matches!(export.storage.remove(&path("out"), &Expectation::Anything), Err(StoreError::NotFound)));
-    export.storage.create(&path("out"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    export.storage.create(&path("out"), None).unwrap().commit(&Expectation::Anything.into()).unwrap();
     assert_eq!(fs::read(export.outside.path().join("secret")).unwrap(), b"secret");
 }
 
@@ -119,7 +120,7 @@ fn special_files_are_not_served_and_do_not_block() {
 fn the_hidden_directory_is_private_and_empty_between_uploads() {
     let export = Export::new();
     assert!(!export.directory().join(".gridlane").exists(), "reading makes nothing");
-    let mut upload = export.storage.create(&path("f"), None).unwrap();
+    let upload = export.storage.create(&path("f"), None).unwrap();
     upload.write_at(b"x", 0).unwrap();
     assert_eq!(export.leftovers(), 1);
     assert!(export.names().is_empty());
@@ -127,11 +128,11 @@ fn the_hidden_directory_is_private_and_empty_between_uploads() {
     assert_eq!(mode & 0o777, 0o700);
     drop(upload);
     assert_eq!(export.leftovers(), 0);
-    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything.into()).unwrap();
     assert_eq!(export.leftovers(), 0);
     assert_eq!(export.names(), [b"f"]);
     // Refused at the last moment: the partial goes away as well.
-    let refused = export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Absent);
+    let refused = export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Absent.into());
     assert!(matches!(refused, Err(StoreError::Unexpected)));
     assert_eq!(export.leftovers(), 0);
 }
@@ -152,7 +153,7 @@ fn a_hidden_directory_that_is_a_link_is_refused() {
 fn no_link_leads_into_the_hidden_directory() {
     let export = Export::new();
     let (storage, directory) = (&export.storage, export.directory());
-    let mut upload = storage.create(&path("f"), None).unwrap();
+    let upload = storage.create(&path("f"), None).unwrap();
     upload.write_at(b"of somebody else", 0).unwrap();
     let partial = fs::read_dir(directory.join(".gridlane")).unwrap().next().unwrap().unwrap().file_name();
     fs::create_dir_all(directory.join(".gridlane/removed-1-1-1.tree/below")).unwrap();
@@ -179,7 +180,7 @@ fn no_link_leads_into_the_hidden_directory() {
     assert!(matches!(storage.create(&path("link/checksums"), None), Err(StoreError::ParentMissing)));
     assert!(matches!(storage.make_directory(&path("tree/new")), Err(StoreError::ParentMissing)));
     assert!(export.names().is_empty());
-    upload.commit(&Expectation::Anything).unwrap();
+    upload.commit(&Expectation::Anything.into()).unwrap();
     assert_eq!(storage.stat(&path("f")).unwrap().size_bytes, 16);
 }
 
@@ -196,7 +197,7 @@ fn a_hidden_directory_that_others_may_enter_is_closed() {
 #[test]
 fn uploads_get_the_mode_that_the_umask_leaves() {
     let export = Export::new();
-    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything.into()).unwrap();
     fs::write(export.directory().join("plain"), b"").unwrap();
     let mode = |name: &str| fs::metadata(export.directory().join(name)).unwrap().permissions().mode();
     assert_eq!(mode("f"), mode("plain"));
@@ -205,7 +206,7 @@ fn uploads_get_the_mode_that_the_umask_leaves() {
 #[test]
 fn old_leftovers_are_removed_and_nothing_else() {
     let export = Export::new();
-    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything).unwrap();
+    export.storage.create(&path("f"), None).unwrap().commit(&Expectation::Anything.into()).unwrap();
     let hidden = export.directory().join(".gridlane");
     let old = SystemTime::now() - Duration::from_secs(3600);
     for (name, modified) in
@@ -255,7 +256,7 @@ fn any_change_changes_the_tag() {
 fn names_may_be_any_bytes() {
     let export = Export::new();
     let odd = ObjectPath::new([&b"a\xff\n\"b"[..]]).unwrap();
-    export.storage.create(&odd, None).unwrap().commit(&Expectation::Anything).unwrap();
+    export.storage.create(&odd, None).unwrap().commit(&Expectation::Anything.into()).unwrap();
     assert_eq!(export.names(), [b"a\xff\n\"b"]);
     assert_eq!(export.storage.stat(&odd).unwrap().size_bytes, 0);
     let long = ObjectPath::new([&[b'x'; 300][..]]).unwrap();

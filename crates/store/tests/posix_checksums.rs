@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Checksum, ChecksumKind, Hasher};
-use gridlane_store::{Expectation, Object, ObjectPath, Opened, PosixOptions, PosixStorage, Storage};
+use gridlane_store::{
+    BlockingObject, BlockingStorage, BlockingUpload, Completion, Expectation, ObjectPath, Opened,
+    PosixOptions, PosixStorage,
+};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 const ADLER32: ChecksumKind = ChecksumKind::Adler32;
@@ -41,17 +44,17 @@ impl Export {
     }
 
     fn put(&self, bytes: &[u8]) -> Checksum {
-        let mut upload = self.storage.create(&Export::path(), None).unwrap();
+        let upload = self.storage.create(&Export::path(), None).unwrap();
         upload.write_at(bytes, 0).unwrap();
         let mut hasher = Hasher::new(ADLER32);
         hasher.update(bytes);
         let checksum = hasher.finish();
-        upload.keep_checksums(std::slice::from_ref(&checksum));
-        upload.commit(&Expectation::Anything).unwrap();
+        let completion = Completion { checksums: vec![checksum.clone()], ..Expectation::Anything.into() };
+        upload.commit(&completion).unwrap();
         checksum
     }
 
-    fn open(&self) -> Arc<dyn Object> {
+    fn open(&self) -> Arc<impl BlockingObject> {
         match self.storage.open(&Export::path()).unwrap() {
             Opened::File(object) => object,
             Opened::Directory => panic!("a file"),
@@ -144,12 +147,12 @@ fn a_time_in_whole_seconds_may_hide_a_change() {
         let second = now
             - Duration::from_nanos(now.duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos().into());
         for (modified, is_kept) in [(second, false), (second - Duration::from_secs(60), true)] {
-            let mut upload = export.storage.create(&Export::path(), None).unwrap();
-            upload.keep_checksums(&[Checksum::adler32(7)]);
+            let upload = export.storage.create(&Export::path(), None).unwrap();
             // An hour ahead: no pause of the machine makes it the past.
             let modified = if is_kept { modified } else { modified + Duration::from_secs(3600) };
-            upload.set_modified(modified).unwrap();
-            upload.commit(&Expectation::Anything).unwrap();
+            let (modified, checksums) = (Some(modified), vec![Checksum::adler32(7)]);
+            let expectation = Expectation::Anything;
+            upload.commit(&Completion { expectation, modified, checksums }).unwrap();
             assert_eq!(export.kept().is_some(), is_kept);
             export.open().keep_checksum(&Checksum::adler32(7)).unwrap();
             assert_eq!(export.kept().is_some(), is_kept);
@@ -225,13 +228,11 @@ fn a_time_that_is_set_back_brings_no_checksum_back() {
     for export in Export::both() {
         let moment = SystemTime::UNIX_EPOCH + Duration::from_millis(1_704_067_200_500);
         for by_upload in [true, false] {
-            let mut upload = export.storage.create(&Export::path(), None).unwrap();
+            let upload = export.storage.create(&Export::path(), None).unwrap();
             upload.write_at(b"123456789", 0).unwrap();
-            if by_upload {
-                upload.keep_checksums(&[Checksum::adler32(7)]);
-            }
-            upload.set_modified(moment).unwrap();
-            upload.commit(&Expectation::Anything).unwrap();
+            let checksums = if by_upload { vec![Checksum::adler32(7)] } else { Vec::new() };
+            let (modified, expectation) = (Some(moment), Expectation::Anything);
+            upload.commit(&Completion { expectation, modified, checksums }).unwrap();
             if !by_upload {
                 export.open().keep_checksum(&Checksum::adler32(7)).unwrap();
             }

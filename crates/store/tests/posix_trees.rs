@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gridlane_store::{
-    Durability, Expectation, ObjectPath, Overwrite, PosixOptions, PosixStorage, QuotaStorage, Storage,
-    StoreError,
+    BlockingStorage, BlockingUpload, Durability, Expectation, ObjectPath, Overwrite, PosixOptions,
+    PosixStorage, QuotaStorage, StoreError,
 };
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 
@@ -47,10 +47,15 @@ fn path(text: &str) -> ObjectPath {
     ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()
 }
 
-fn put(storage: &dyn Storage, at: &str, bytes: &[u8]) {
-    let mut upload = storage.create(&path(at), None).unwrap();
+/// What comes of something that may wait.
+fn wait<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(task)
+}
+
+fn put(storage: &PosixStorage, at: &str, bytes: &[u8]) {
+    let upload = storage.create(&path(at), None).unwrap();
     upload.write_at(bytes, 0).unwrap();
-    upload.commit(&Expectation::Anything).unwrap();
+    upload.commit(&Expectation::Anything.into()).unwrap();
 }
 
 #[test]
@@ -84,12 +89,12 @@ fn links_are_removed_and_never_followed() {
         std::sync::Arc::new(PosixStorage::open(&export.at(""), Durability::None).unwrap()),
         100,
     );
-    assert_eq!(quota.recount().unwrap().used_bytes, 4);
+    assert_eq!(wait(quota.recount()).unwrap().used_bytes, 4);
     // What goes with a link is the link.
     symlink("kept", export.at("link")).unwrap();
     symlink("kept/f", export.at("link-f")).unwrap();
-    quota.remove_tree(&path("link")).unwrap();
-    quota.remove(&path("link-f"), &Expectation::Anything).unwrap();
+    wait(gridlane_store::Storage::remove_tree(&quota, &path("link"))).unwrap();
+    wait(gridlane_store::Storage::remove(&quota, &path("link-f"), &Expectation::Anything)).unwrap();
     assert_eq!(quota.usage().used_bytes, 4);
     storage.remove_tree(&path("tree")).unwrap();
     assert!(!export.at("tree").exists());
@@ -119,7 +124,7 @@ fn no_depth_is_too_deep() {
         std::sync::Arc::new(PosixStorage::open(&export.at(""), Durability::None).unwrap()),
         100,
     );
-    quota.recount().unwrap();
+    wait(quota.recount()).unwrap();
     let stack_bytes = 128 * 1024;
     std::thread::scope(|scope| {
         let remove = || export.storage.remove_tree(&path("deep")).unwrap();
@@ -235,9 +240,9 @@ fn of_those_who_expect_the_same_state_one_wins() {
                     for _ in 0..50 {
                         let tag = storage.stat(&path("counter")).unwrap().tag;
                         let count: u64 = fs::read_to_string(export.at("counter")).unwrap().parse().unwrap();
-                        let mut upload = storage.create(&path("counter"), None).unwrap();
+                        let upload = storage.create(&path("counter"), None).unwrap();
                         upload.write_at((count + 1).to_string().as_bytes(), 0).unwrap();
-                        wins += u64::from(upload.commit(&Expectation::Tag(tag)).is_ok());
+                        wins += u64::from(upload.commit(&Expectation::Tag(tag).into()).is_ok());
                     }
                     wins
                 })

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_store::{
-    Disposition, Durability, ObjectPath, Opened, PosixOptions, PosixStorage, Storage, StoreError, Visibility,
-    WriteOptions,
+    BlockingFile, BlockingObject, BlockingStorage, Disposition, Durability, ObjectPath, Opened, PosixOptions,
+    PosixStorage, StoreError, Visibility, Whole, WriteOptions,
 };
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 
@@ -52,6 +52,10 @@ impl Export {
     }
 }
 
+fn whole(size_bytes: u64, adler32: u32) -> Whole {
+    Whole { size_bytes, checksums: vec![Checksum::adler32(adler32)] }
+}
+
 fn path(text: &str) -> ObjectPath {
     ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()
 }
@@ -83,7 +87,7 @@ fn links_inside_are_followed_and_those_that_leave_lead_nowhere() {
     for at in ["in", "in-directory/f"] {
         let file = export.storage.open_writable(&path(at), &all_options()[0]).unwrap();
         file.write_at(b"I", 0).unwrap();
-        file.close(&[]).unwrap();
+        file.close(None).unwrap();
         assert_eq!(fs::read(export.at("sub/f")).unwrap(), b"Inside");
         fs::write(export.at("sub/f"), b"inside").unwrap();
     }
@@ -91,7 +95,7 @@ fn links_inside_are_followed_and_those_that_leave_lead_nowhere() {
     assert_eq!(fs::read(export.at("sub/f")).unwrap(), b"new");
     // What is seen when it is closed replaces the link, as an upload does.
     let file = export.storage.open_writable(&path("in"), &all_options()[4]).unwrap();
-    file.close(&[]).unwrap();
+    file.close(None).unwrap();
     assert!(fs::symlink_metadata(export.at("in")).unwrap().is_file());
     assert_eq!(fs::read(export.at("sub/f")).unwrap(), b"new");
 
@@ -178,7 +182,7 @@ fn holes_take_no_space() {
     for options in &all_options()[1..3] {
         let file = export.storage.open_writable(&path("f"), options).unwrap();
         file.write_at(b"end", 1 << 30).unwrap();
-        file.close(&[]).unwrap();
+        file.close(None).unwrap();
         let found = fs::metadata(export.at("f")).unwrap();
         assert_eq!(found.len(), (1 << 30) + 3);
         assert!(found.blocks() * 512 < 1 << 20, "{}", found.blocks());
@@ -193,7 +197,7 @@ fn modes_are_what_client_and_operator_leave() {
         for (wanted, given) in [(None, 0o640), (Some(0o666), 0o640), (Some(0o6777), 0o750), (Some(0), 0o600)]
         {
             let options = WriteOptions { mode: wanted, ..options };
-            export.storage.open_writable(&path("f"), &options).unwrap().close(&[]).unwrap();
+            export.storage.open_writable(&path("f"), &options).unwrap().close(None).unwrap();
             assert_eq!(mode("f"), given, "{options:?}");
             fs::remove_file(export.at("f")).unwrap();
         }
@@ -293,7 +297,7 @@ fn a_kept_checksum_is_of_the_closed_file_and_of_no_later_state() {
             let file = export.storage.open_writable(&path("f"), &all_options()[1]).unwrap();
             file.write_at(b"123456789", 0).unwrap();
             file.sync().unwrap();
-            file.close(&[Checksum::adler32(7)]).unwrap();
+            file.close(Some(&whole(9, 7))).unwrap();
             assert_eq!(kept(), Some(Checksum::adler32(7)));
             // Another program, within the same tick of the clock or not: the time was moved on.
             fs::File::options().write(true).open(export.at("f")).unwrap().write_all_at(b"X", 0).unwrap();
@@ -333,7 +337,7 @@ fn other_bytes_have_another_tag_where_the_clock_is_slow() {
             let file = storage.open_writable(&path("f"), &WriteOptions::new(disposition)).unwrap();
             file.write_at(&[number], 0).unwrap();
             if number % 2 == 0 {
-                file.close(&[Checksum::adler32(number.into())]).unwrap();
+                file.close(Some(&whole(1, number.into()))).unwrap();
             }
             drop(file);
             assert!(tags.insert(storage.stat(&path("f")).unwrap().tag), "{number}");
@@ -361,7 +365,7 @@ fn file_systems_that_cannot_say_so() {
         // Without them, the rest works.
         let file = storage.open_writable(&path("f"), &all_options()[0]).unwrap();
         file.write_at(b"two", 0).unwrap();
-        file.close(&[Checksum::adler32(7)]).unwrap();
+        file.close(Some(&whole(3, 7))).unwrap();
     });
     with_own_mounts(|| {
         let directory = tempfile::tempdir().unwrap();

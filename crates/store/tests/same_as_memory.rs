@@ -36,12 +36,12 @@ enum Expect {
 }
 
 impl Expect {
-    fn of(self, storage: &dyn Storage, at: &ObjectPath) -> Expectation {
+    async fn of(self, storage: &dyn Storage, at: &ObjectPath) -> Expectation {
         match self {
             Expect::Anything => Expectation::Anything,
             Expect::Absent => Expectation::Absent,
             Expect::Current => {
-                storage.look(at).map_or(Expectation::Absent, |metadata| Expectation::Tag(metadata.tag))
+                storage.look(at).await.map_or(Expectation::Absent, |metadata| Expectation::Tag(metadata.tag))
             }
             Expect::Other => Expectation::Tag("other".to_owned()),
         }
@@ -106,67 +106,82 @@ fn any_operation() -> impl Strategy<Value = Operation> {
 }
 
 /// What came of it: the same for all storages, whatever their times and tags.
-fn apply(storage: &dyn Storage, operation: &Operation) -> StoreResult<String> {
+async fn apply(storage: &dyn Storage, operation: &Operation) -> StoreResult<String> {
     match operation {
         Operation::Put { at, len, expect } => {
-            let expectation = expect.of(storage, at);
-            let mut upload = storage.create(at, Some(*len as u64))?;
-            upload.write_at(&vec![*len as u8; *len], 0)?;
-            let committed = upload.commit(&expectation)?;
+            let expectation = expect.of(storage, at).await;
+            let upload = storage.create(at, Some(*len as u64)).await?;
+            upload.write_at(&vec![*len as u8; *len], 0).await?;
+            let committed = upload.commit(&expectation.into()).await?;
             Ok(format!("{} {}", committed.replaced, committed.replaced_bytes))
         }
         Operation::Copy { from, to } => {
-            let Opened::File(source) = storage.open(from)? else { return Err(StoreError::NotAFile) };
-            let mut upload = storage.create(to, None)?;
+            let Opened::File(source) = storage.open(from).await? else { return Err(StoreError::NotAFile) };
+            let upload = storage.create(to, None).await?;
             let mut at = 0;
-            while let count @ 1.. = upload.copy_range(source.as_ref(), at, 30)? {
-                at += count;
+            loop {
+                let mut buffer = [0; 30];
+                at += match upload.copy_range(source.as_ref(), at, 30).await? {
+                    0 => match source.read_at(&mut buffer, at).await? {
+                        0 => break,
+                        count => {
+                            upload.write_at(&buffer[..count], at).await?;
+                            count as u64
+                        }
+                    },
+                    count => count,
+                };
             }
-            upload.commit(&Expectation::Anything)?;
+            upload.commit(&Expectation::Anything.into()).await?;
             Ok(at.to_string())
         }
-        Operation::MakeDirectory(at) => storage.make_directory(at).map(|()| String::new()),
-        Operation::MakeDirectories(at) => storage.make_directories(at).map(|()| String::new()),
+        Operation::MakeDirectory(at) => storage.make_directory(at).await.map(|()| String::new()),
+        Operation::MakeDirectories(at) => storage.make_directories(at).await.map(|()| String::new()),
         Operation::Remove { at, expect } => {
-            storage.remove(at, &expect.of(storage, at)).map(|()| String::new())
+            storage.remove(at, &expect.of(storage, at).await).await.map(|()| String::new())
         }
-        Operation::RemoveDirectory(at) => storage.remove_directory(at).map(|()| String::new()),
-        Operation::RemoveTree(at) => storage.remove_tree(at).map(|()| String::new()),
+        Operation::RemoveDirectory(at) => storage.remove_directory(at).await.map(|()| String::new()),
+        Operation::RemoveTree(at) => storage.remove_tree(at).await.map(|()| String::new()),
         Operation::Rename { from, to, overwrite, expect } => {
-            let expectation = expect.of(storage, from);
-            storage.rename(from, to, (*overwrite).into(), &expectation).map(|replaced| replaced.to_string())
+            let expectation = expect.of(storage, from).await;
+            storage
+                .posix()
+                .unwrap()
+                .rename(from, to, (*overwrite).into(), &expectation)
+                .await
+                .map(|replaced| replaced.to_string())
         }
         Operation::Change { at, options, offset, len, cut, closes } => {
-            let file = storage.open_writable(at, options)?;
-            file.write_at(&vec![*len as u8; *len], *offset)?;
+            let file = storage.posix().unwrap().open_writable(at, options).await?;
+            file.write_at(&vec![*len as u8; *len], *offset).await?;
             if let Some(cut) = cut {
-                file.truncate(*cut)?;
+                file.truncate(*cut).await?;
             }
             let size_bytes = file.metadata()?.size_bytes;
             if !closes {
+                file.discard().await;
                 return Ok(size_bytes.to_string());
             }
-            let committed = file.close(&[])?;
+            let committed = file.close(None).await?;
             Ok(format!("{size_bytes} {} {}", committed.replaced, committed.replaced_bytes))
         }
         Operation::Look(at) => {
-            storage.look(at).map(|metadata| format!("{:?} {}", metadata.kind, metadata.size_bytes))
+            storage.look(at).await.map(|metadata| format!("{:?} {}", metadata.kind, metadata.size_bytes))
         }
     }
 }
 
 /// Every path with its kind and length, and with the byte that a file is full of.
-fn tree(storage: &dyn Storage) -> Vec<String> {
+async fn tree(storage: &dyn Storage) -> Vec<String> {
     let mut found = Vec::new();
     let mut pending = vec![ObjectPath::root()];
     while let Some(directory) = pending.pop() {
-        for entry in storage.entries(&directory).unwrap() {
-            let entry = entry.unwrap();
+        for entry in storage.list(&directory).await.unwrap().entries {
             let path = directory.join(&entry.name).unwrap();
             let mut byte = [0];
-            match storage.open(&path).unwrap() {
+            match storage.open(&path).await.unwrap() {
                 Opened::File(object) => {
-                    object.read_at(&mut byte, 0).unwrap();
+                    object.read_at(&mut byte, 0).await.unwrap();
                 }
                 Opened::Directory => pending.push(path.clone()),
             }
@@ -183,13 +198,14 @@ proptest! {
 
     #[test]
     fn all_answer_alike(operations in prop::collection::vec(any_operation(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let posix = Arc::new(PosixStorage::open(directory.path(), Durability::None).unwrap());
         let quota = QuotaStorage::new(posix, 1 << 40);
-        quota.recount().unwrap();
+        runtime.block_on(quota.recount()).unwrap();
         let memory = MemoryStorage::new();
         for operation in &operations {
-            let (expected, found) = (apply(&memory, operation), apply(&quota, operation));
+            let (expected, found) = (runtime.block_on(apply(&memory, operation)), runtime.block_on(apply(&quota, operation)));
             match (&expected, &found) {
                 (Ok(expected), Ok(found)) => prop_assert_eq!(expected, found, "{:?}", operation),
                 (Err(expected), Err(found)) => prop_assert_eq!(
@@ -198,10 +214,16 @@ proptest! {
                 _ => prop_assert!(false, "{operation:?}: {expected:?} and {found:?}"),
             }
         }
-        prop_assert_eq!(tree(&memory), tree(&quota));
+        prop_assert_eq!(runtime.block_on(tree(&memory)), runtime.block_on(tree(&quota)));
+        // What was dropped is undone in tasks.
+        runtime.block_on(async {
+            while quota.usage().reserved_bytes > 0 {
+                tokio::task::yield_now().await;
+            }
+        });
         let counted = quota.usage();
         prop_assert_eq!(counted.reserved_bytes, 0);
-        prop_assert_eq!(quota.recount().unwrap().used_bytes, counted.used_bytes);
+        prop_assert_eq!(runtime.block_on(quota.recount()).unwrap().used_bytes, counted.used_bytes);
         let hidden = std::fs::read_dir(directory.path().join(".gridlane")).map_or(0, Iterator::count);
         prop_assert_eq!(hidden, 0);
     }

@@ -14,7 +14,7 @@ use gridlane_core::{Error, ErrorKind, Result, limits};
 use gridlane_dav::ResourcePath;
 use gridlane_net::tls;
 use gridlane_server::{AuthSettings, RootAuth, RootSettings, RootTls};
-use gridlane_store::{ObjectPath, PosixStorage, Storage};
+use gridlane_store::{BlockingStorage, ObjectPath, PosixStorage};
 use rustix::fs::{Access, AtFlags, CWD, Mode, OFlags, XattrFlags, accessat, fsetxattr, getxattr};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};

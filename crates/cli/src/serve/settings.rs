@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
 use gridlane_net::{TrustedProxies, tls};
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
-use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
+use gridlane_store::{BlockingStorage, Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth::{self, GoodFiles};
 use super::keys::KeyFetcher;
@@ -27,11 +27,18 @@ const COUNTING_MAX: Duration = Duration::from_secs(10);
 /// is one of them.
 #[derive(Clone, Default)]
 pub(super) struct Kept {
-    storages: Vec<(StorageKey, Arc<dyn Storage>)>,
+    storages: Vec<(StorageKey, OpenStorage)>,
     logs: Vec<(String, AccessLog)>,
     authorities: GoodFiles,
     /// What is wrong with single files, and does not keep the server from serving.
     warnings: Vec<String>,
+}
+
+/// A directory that is exported, and what is served of it: itself, or with a quota.
+#[derive(Clone)]
+struct OpenStorage {
+    posix: Arc<PosixStorage>,
+    served: Arc<dyn Storage>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -198,12 +205,15 @@ fn export(plan: &Plan, kept: &Kept, next: &mut Kept) -> Result<Export> {
     };
     // One that was removed is none, although the one that was made in its place may have got its number.
     let open = next.storages.iter().chain(&kept.storages);
-    let open = open.filter(|(open, _)| *open == key).find(|(_, storage)| storage.is_in_place());
-    let storage = match open.map(|(_, storage)| Arc::clone(storage)) {
+    let open = open
+        .filter(|(open, _)| *open == key)
+        .find(|(_, storage)| BlockingStorage::is_in_place(storage.posix.as_ref()));
+    let storage = match open.map(|(_, storage)| storage.clone()) {
         Some(storage) => storage,
         None => open_storage(plan)?,
     };
-    next.storages.push((key, Arc::clone(&storage)));
+    let served = Arc::clone(&storage.served);
+    next.storages.push((key, storage));
     Ok(Export {
         path: plan.path.clone(),
         allow_write: plan.allow_write,
@@ -211,32 +221,42 @@ fn export(plan: &Plan, kept: &Kept, next: &mut Kept) -> Result<Export> {
         compat: plan.compat,
         cors_origins: plan.cors_origins.clone(),
         mirrors: plan.mirrors.clone(),
-        ..Export::new(storage)
+        ..Export::new(served)
     })
 }
 
-fn open_storage(plan: &Plan) -> Result<Arc<dyn Storage>> {
-    let posix = PosixStorage::open_with(&plan.directory, plan.options.clone())?;
-    let Some(quota_bytes) = plan.quota_bytes else { return Ok(Arc::new(posix)) };
-    let storage = Arc::new(QuotaStorage::new(Arc::new(posix), quota_bytes));
+fn open_storage(plan: &Plan) -> Result<OpenStorage> {
+    let posix = Arc::new(PosixStorage::open_with(&plan.directory, plan.options.clone())?);
+    let served: Arc<dyn Storage> = Arc::clone(&posix) as Arc<dyn Storage>;
+    let Some(quota_bytes) = plan.quota_bytes else { return Ok(OpenStorage { posix, served }) };
+    let storage = Arc::new(QuotaStorage::new(served, quota_bytes));
     let (counted, first) = std::sync::mpsc::channel();
     let counter = Arc::downgrade(&storage);
     // Without it nothing would ever be refused.
-    std::thread::Builder::new().spawn(move || count_now_and_then(&counter, counted)).map_err(|cause| {
+    let failed = |cause: std::io::Error| {
         let what = format!("cannot export {}: no thread counts what it holds", plan.directory.display());
         Error::local_io(what, &cause).hint(room::MORE_THREADS)
-    })?;
+    };
+    // A walk that a dead disk holds up holds up nothing else.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(failed)?;
+    std::thread::Builder::new()
+        .spawn(move || count_now_and_then(&runtime, &counter, counted))
+        .map_err(failed)?;
     // A huge directory goes on being counted while it is served: until then too much may be stored.
     let _ = first.recv_timeout(COUNTING_MAX);
-    Ok(storage)
+    Ok(OpenStorage { posix, served: storage })
 }
 
 /// Counts what a directory holds: also what others than the server put there. Ends with the storage.
-fn count_now_and_then(storage: &Weak<QuotaStorage>, counted: std::sync::mpsc::Sender<()>) {
+fn count_now_and_then(
+    runtime: &tokio::runtime::Runtime,
+    storage: &Weak<QuotaStorage>,
+    counted: std::sync::mpsc::Sender<()>,
+) {
     let mut counted = Some(counted);
     while let Some(storage) = storage.upgrade() {
         // What failed may succeed the next time; until then the last count holds.
-        let _ = storage.recount();
+        let _ = runtime.block_on(storage.recount());
         drop(storage);
         drop(counted.take());
         std::thread::sleep(limits::PARTIAL_INTERVAL);

@@ -1,6 +1,7 @@
 //! Permissions.
 
 use gridlane_auth::Operation;
+use gridlane_store::StoreError;
 use gridlane_xrd::request::Chmod;
 
 use super::answer::{Answer, Failure, Outcome};
@@ -9,12 +10,15 @@ use super::context::Context;
 /// Permissions that a client can give: not that anybody may write, as in XRootD.
 pub(super) const MODE_MAX: u32 = 0o775;
 
-/// Answers `chmod`. May wait for the disk.
-pub(crate) fn chmod(context: &Context, request: &Chmod) -> Outcome {
+/// Answers `chmod`.
+pub(crate) async fn chmod(context: &Context, request: &Chmod) -> Outcome {
     // "Change" is XRootD's word.
     const ACT: &str = "change";
     let spot = context.spot(&request.about, ACT, Operation::Overwrite)?;
-    let changed = spot.storage().set_mode(&spot.object, u32::from(request.mode) & MODE_MAX);
+    let changed = match spot.storage().posix() {
+        Some(posix) => posix.set_mode(&spot.object, u32::from(request.mode) & MODE_MAX).await,
+        None => Err(StoreError::Unsupported),
+    };
     changed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
     Ok(Answer::done())
 }
@@ -22,13 +26,13 @@ pub(crate) fn chmod(context: &Context, request: &Chmod) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, code, context, stat_of};
+    use crate::root::testing::{arg, code, context, stat_of, wait};
     use gridlane_xrd::ErrorCode;
 
     #[test]
     fn all_but_what_others_may_write() {
         let context = context();
-        let change = |path: &str, mode| chmod(&context, &Chmod { about: arg(path), mode });
+        let change = |path: &str, mode| wait(chmod(&context, &Chmod { about: arg(path), mode }));
         let mode = || stat_of(&context, "/d/f").unwrap().more.unwrap().mode & 0o7777;
         for (wanted, got) in [(0o600, 0o600), (0o777, 0o775), (0o4755, 0o755), (0, 0)] {
             assert!(change("/d/f", wanted).is_ok());

@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gridlane_auth::{Grants, Operation};
 use gridlane_core::{Secret, limits};
 use gridlane_dav::ResourcePath;
-use gridlane_share::{Turns, turns};
 use gridlane_store::StoreError;
-use gridlane_xrd::request::About;
-use gridlane_xrd::{ErrorCode, Handle, PathArg, SessionId};
+use gridlane_xrd::{ErrorCode, PathArg, SessionId};
 
 use super::answer::{Failure, shown};
 use super::files::Files;
@@ -101,30 +99,6 @@ impl Context {
             }
         }
         Ok(self.shared.exports.find(&path, &self.client))
-    }
-
-    /// The turns of the device that a path leads to; of one that leads to no export, those of what never waits.
-    pub(crate) fn turns(&self, about: &PathArg) -> Arc<Turns> {
-        match self.place(about) {
-            Ok(Place::Inside(spot)) => Arc::clone(spot.storage().turns()),
-            _ => Arc::clone(turns::undivided()),
-        }
-    }
-
-    /// The same of a path, or of a file that is open.
-    pub(crate) fn turns_of(&self, about: &About) -> Arc<Turns> {
-        match about {
-            About::Path(about) => self.turns(about),
-            About::Handle(handle) => self.turns_of_open(*handle),
-        }
-    }
-
-    /// The same of a file that is open.
-    pub(crate) fn turns_of_open(&self, handle: Handle) -> Arc<Turns> {
-        match self.session.files.get(handle, "use") {
-            Ok(file) => Arc::clone(file.spot.storage().turns()),
-            Err(_) => Arc::clone(turns::undivided()),
-        }
     }
 
     /// Where a path leads inside of an export, when its client may do that there. `act` is the verb for a message

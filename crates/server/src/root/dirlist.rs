@@ -1,10 +1,11 @@
 //! What is in a directory, made while it is sent.
 
+use std::collections::VecDeque;
 use std::io;
 
 use gridlane_auth::Operation;
 use gridlane_core::{ChecksumKind, limits};
-use gridlane_store::{Metadata, ObjectPath, StoreResult};
+use gridlane_store::{BoxFuture, DirectoryEntry, Entries, Metadata, Names, StoreResult};
 use gridlane_xrd::PathArg;
 use gridlane_xrd::answer::{
     STAT_SENTINEL, StatText, finish_dirlist, listable, unlistable, write_entry, write_name,
@@ -19,17 +20,15 @@ use super::stat::{Rights, stat_text, text_above};
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
 use crate::reply::Pieces;
-use gridlane_share::Turns;
 use gridlane_share::budget::Lease;
-use std::sync::Arc;
 
 const ACT: &str = "open directory";
 
 /// Room for the entry that a part ends with.
 const PIECE_ROOM_BYTES: usize = 1024;
 
-/// Answers `dirlist`. May wait for the disk.
-pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
+/// Answers `dirlist`.
+pub(crate) async fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let wants_checksums = request.options.has(DirlistOptions::CHECKSUM);
     let checksum = if wants_checksums { Some(kind_named(&request.about)?) } else { None };
     let has_stat = wants_checksums || request.options.has(DirlistOptions::STAT);
@@ -47,21 +46,18 @@ pub(crate) fn dirlist(context: &Context, request: &Dirlist) -> Outcome {
     let failed = |error| failed(&request.about, &error);
     // A directory that is being listed is a descriptor as well, for as long as its client takes.
     let room = context.shared.open_files.room()?;
-    let listed: Listed = match has_stat {
-        true => Box::new(
-            spot.storage()
-                .entries(&spot.object)
-                .map_err(failed)?
-                .map(|entry| entry.map(|entry| (entry.name, Some(entry.metadata)))),
-        ),
-        false => Box::new(spot.storage().names(&spot.object).map_err(failed)?.map(|name| Ok((name?, None)))),
+    let listed = match has_stat {
+        true => Listed::Entries(spot.storage().entries(&spot.object).await.map_err(failed)?),
+        false => Listed::Names(spot.storage().names(&spot.object).await.map_err(failed)?),
     };
     let rights = Rights::of(&spot);
     // Who may only list a directory is not told what is in the files.
     let digests = checksum.filter(|_| rights.read).map(|_| context.shared.digests.clone());
-    let mut lister = Lister { spot, rights, form, digests, listed, next: None, goes_on: false, _room: room };
-    lister.next = lister.advance().map_err(failed)?;
-    Ok(match lister.fill(&mut first).map_err(failed)? {
+    let waiting = VecDeque::new();
+    let mut lister =
+        Lister { spot, rights, form, digests, listed, waiting, next: None, goes_on: false, _room: room };
+    lister.next = lister.advance().await.map_err(failed)?;
+    Ok(match lister.fill(&mut first).await.map_err(failed)? {
         true => Answer::Pieces { first, rest: Box::new(lister) },
         false => Answer::Ok(first),
     })
@@ -91,9 +87,17 @@ impl Form {
 }
 
 /// A name, and what is known of it if that is wanted.
-type Entry = (Vec<u8>, Option<Metadata>);
+struct Entry {
+    name: Vec<u8>,
+    metadata: Option<Metadata>,
+    checksum: Option<String>,
+}
 
-type Listed = Box<dyn Iterator<Item = StoreResult<Entry>> + Send>;
+/// What the storage tells.
+enum Listed {
+    Entries(Entries),
+    Names(Names),
+}
 
 /// A listing that is being sent.
 struct Lister {
@@ -103,6 +107,8 @@ struct Lister {
     /// Where checksums are known, if they are wanted.
     digests: Option<Digests>,
     listed: Listed,
+    /// Entries that were read and not written yet.
+    waiting: VecDeque<Entry>,
     /// What comes next: only the last one ends without a line break, so one has to be known in advance.
     next: Option<Entry>,
     /// It is more than one part.
@@ -112,7 +118,7 @@ struct Lister {
 
 impl Lister {
     /// Appends entries until there is a piece; whether there are more.
-    fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
+    async fn fill(&mut self, out: &mut Vec<u8>) -> StoreResult<bool> {
         let end = out.len() + limits::ROOT_LISTING_PIECE_BYTES;
         // Most listings are short; one that goes on has a first part already.
         if self.goes_on {
@@ -120,7 +126,7 @@ impl Lister {
         }
         while let Some(entry) = self.next.take() {
             self.write(out, &entry);
-            self.next = self.advance()?;
+            self.next = self.advance().await?;
             if self.next.is_some() && out.len() >= end {
                 self.goes_on = true;
                 return Ok(true);
@@ -131,17 +137,51 @@ impl Lister {
     }
 
     /// The next entry.
-    fn advance(&mut self) -> StoreResult<Option<Entry>> {
-        self.listed.next().transpose()
+    async fn advance(&mut self) -> StoreResult<Option<Entry>> {
+        if self.waiting.is_empty() {
+            let page = self.read_page().await?;
+            self.waiting.extend(page);
+        }
+        Ok(self.waiting.pop_front())
     }
 
-    fn write(&self, out: &mut Vec<u8>, (name, metadata): &Entry) {
+    async fn read_page(&mut self) -> StoreResult<Vec<Entry>> {
+        let entries = match &mut self.listed {
+            Listed::Names(names) => {
+                let entry = |name| Entry { name, metadata: None, checksum: None };
+                return Ok(names.next_page().await?.into_iter().map(entry).collect());
+            }
+            Listed::Entries(entries) => entries.next_page().await?,
+        };
+        let entry = |entry: DirectoryEntry| Entry {
+            name: entry.name,
+            metadata: Some(entry.metadata),
+            checksum: None,
+        };
+        let mut page: Vec<Entry> = entries.into_iter().map(entry).collect();
+        if let (Some(digests), Some(kind)) = (&self.digests, self.form.checksum) {
+            let (mut places, mut files) = (Vec::new(), Vec::new());
+            for (place, entry) in page.iter().enumerate() {
+                let file = entry.metadata.as_ref().filter(|metadata| !metadata.is_directory());
+                if let (Some(metadata), Some(path)) = (file, self.spot.object.join(&entry.name)) {
+                    places.push(place);
+                    files.push((path, metadata.clone()));
+                }
+            }
+            // As a listing has them: those that need no reading of the file.
+            let known = digests.of_entries(self.spot.storage(), files, &[kind]).await;
+            for (place, known) in places.into_iter().zip(known) {
+                page[place].checksum = known.first().map(|checksum| checksum.hex());
+            }
+        }
+        Ok(page)
+    }
+
+    fn write(&self, out: &mut Vec<u8>, Entry { name, metadata, checksum }: &Entry) {
         if let Some(instead) = listable(name) {
             return self.form.write(out, &instead, unlistable, "none");
         }
         let Some(metadata) = metadata else { return write_name(name, out) };
-        let kind = self.form.checksum.filter(|_| !metadata.is_directory());
-        let checksum = kind.and_then(|kind| self.checksum(kind, &self.spot.object.join(name)?, metadata));
         let stat = || stat_text(metadata, self.rights_of(name), false);
         self.form.write(out, name, stat, checksum.as_deref().unwrap_or("none"));
     }
@@ -155,35 +195,27 @@ impl Lister {
             None => self.rights,
         }
     }
-
-    /// As a listing has it: one that needs no reading of the file.
-    fn checksum(&self, kind: ChecksumKind, object: &ObjectPath, metadata: &Metadata) -> Option<String> {
-        let known = self.digests.as_ref()?.of_entry(self.spot.storage(), object, metadata, &[kind]);
-        known.first().map(|checksum| checksum.hex())
-    }
 }
 
 impl Pieces for Lister {
-    fn turns(&self) -> &Arc<Turns> {
-        self.spot.storage().turns()
-    }
-
-    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
-        self.fill(out).map_err(io::Error::other)
+    fn next<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BoxFuture<'a, io::Result<bool>> {
+        Box::pin(async move { self.fill(out).await.map_err(io::Error::other) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, text, writable};
+    use crate::root::testing::{
+        arg, bytes, code, context, context_of, export_at, path, text, wait, writable,
+    };
     use gridlane_core::Checksum;
-    use gridlane_store::{MemoryStorage, Opened};
+    use gridlane_store::{MemoryStorage, ObjectPath, Opened};
     use gridlane_xrd::ErrorCode;
     use gridlane_xrd::answer::{DirlistReader, Entry};
 
     fn list(context: &Context, path: &str, options: DirlistOptions) -> Outcome {
-        dirlist(context, &Dirlist { about: arg(path), options })
+        wait(dirlist(context, &Dirlist { about: arg(path), options }))
     }
 
     fn entries(context: &Context, path: &str, options: DirlistOptions) -> Vec<Entry> {
@@ -230,7 +262,7 @@ mod tests {
         let raw = text(list(&context, "/d/?cks.type=md5", DirlistOptions::CHECKSUM));
         assert!(raw.contains(" [ md5:none ]"), "{raw}");
         let spot = context.spot(&arg("/d/f"), "", Operation::Read).unwrap();
-        let Opened::File(object) = spot.storage().open(&path("d/f")).unwrap() else { panic!() };
+        let Opened::File(object) = wait(spot.storage().open(&path("d/f"))).unwrap() else { panic!() };
         let md5 = Checksum::from_hex(ChecksumKind::Md5, "5d41402abc4b2a76b9719d911017c592").unwrap();
         context.shared.digests.remember(object.metadata(), md5);
         let expected = (b"md5".to_vec(), b"5d41402abc4b2a76b9719d911017c592".to_vec());
@@ -260,7 +292,7 @@ mod tests {
                 assert_eq!(piece.last(), Some(&b'\n'), "cut between entries");
                 reader.read(&piece, false, &mut found).unwrap();
                 piece = Vec::new();
-                if !rest.next(&mut piece).unwrap() {
+                if !wait(rest.next(&mut piece)).unwrap() {
                     break;
                 }
             }

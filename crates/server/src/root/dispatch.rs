@@ -168,39 +168,38 @@ impl Connection {
         });
     }
 
-    /// Reads what comes next where blocking is allowed.
+    /// Reads what comes next, and waits for it.
     pub(super) fn read_cold(&mut self, mut job: ReadJob) {
-        let (turns, events, mut buffer) = (Arc::clone(job.turns()), self.events.clone(), self.outbox.lend());
+        let (events, mut buffer) = (self.events.clone(), self.outbox.lend());
         self.begins_cold();
         self.spawn(async move {
-            let read = turns.run(|| job.read_waiting(&mut buffer)).await;
+            let read = job.read_waiting(&mut buffer).await;
             let _ = events.send(Event::Read(job, read.map(|(part, begin)| (buffer, part, begin))));
         });
     }
 
     /// The same of many reads.
     pub(super) fn read_vector_cold(&mut self, mut job: VectorJob) {
-        let (turns, events, mut buffer) = (Arc::clone(job.turns()), self.events.clone(), self.outbox.lend());
+        let (events, mut buffer) = (self.events.clone(), self.outbox.lend());
         self.begins_cold();
         self.spawn(async move {
             let before = job.next();
-            let read = turns.run(|| job.read_waiting(&mut buffer)).await;
+            let read = job.read_waiting(&mut buffer).await;
             let _ = events.send(Event::Vector(job, read.map(|end| (buffer, end, before))));
         });
     }
 
     /// The same of bytes that are promised already.
     pub(super) fn refill_cold(&mut self, mut source: Source) {
-        let (turns, events, mut buffer) =
-            (Arc::clone(source.turns()), self.events.clone(), self.outbox.lend());
+        let (events, mut buffer) = (self.events.clone(), self.outbox.lend());
         self.begins_cold();
         self.spawn(async move {
-            let read = turns.run(|| source.fill_waiting(&mut buffer, 32)).await;
+            let read = source.fill_waiting(&mut buffer, 32).await;
             let _ = events.send(Event::Refilled(read.map(|part| (buffer, part, source))));
         });
     }
 
-    /// Writes what has come where blocking is allowed.
+    /// Writes what has come, and waits for that.
     pub(super) fn write_elsewhere(&mut self, mut intake: Box<Intake>) {
         let events = self.events.clone();
         self.spawn(async move {
@@ -210,7 +209,7 @@ impl Connection {
         });
     }
 
-    /// Finishes with what has come where blocking is allowed.
+    /// Finishes with what has come, and waits for that.
     pub(super) fn finish_elsewhere(&mut self, intake: Intake) {
         let events = self.events.clone();
         self.spawn(async move {
@@ -220,11 +219,11 @@ impl Connection {
 
     /// Makes the next piece of an answer.
     pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
-        let (turns, events) = (Arc::clone(rest.turns()), self.events.clone());
+        let events = self.events.clone();
         self.begins_cold();
         self.spawn(async move {
             let mut piece = Vec::new();
-            let made = turns.run(|| rest.next(&mut piece)).await;
+            let made = rest.next(&mut piece).await;
             let _ = events.send(Event::Piece(asked, rest, made.map(|has_more| (piece, has_more))));
         });
     }
@@ -238,22 +237,16 @@ async fn answer(context: &Context, request: &Request) -> Outcome {
         Request::Sync(request) => files::sync(context, request).await,
         Request::Truncate(request) => truncate::truncate(context, request).await,
         Request::Query(request) => query::query(context, request).await,
-        Request::Stat(request) => context.turns_of(&request.about).run(|| stat::stat(context, request)).await,
+        Request::Stat(request) => stat::stat(context, request).await,
         Request::Statx(request) => statx::statx(context, request).await,
-        Request::Dirlist(request) => {
-            context.turns(&request.about).run(|| dirlist::dirlist(context, request)).await
-        }
-        Request::Mkdir(request) => context.turns(&request.about).run(|| mkdir::mkdir(context, request)).await,
-        Request::Rm(request) => context.turns(&request.about).run(|| rm::rm(context, request)).await,
-        Request::Rmdir(request) => context.turns(&request.about).run(|| rm::rmdir(context, request)).await,
-        Request::Mv(request) => context.turns(&request.from).run(|| mv::mv(context, request)).await,
-        Request::Chmod(request) => context.turns(&request.about).run(|| chmod::chmod(context, request)).await,
-        Request::Locate(request) => {
-            context.turns(&request.about).run(|| locate::locate(context, request)).await
-        }
-        Request::Fattr(request) => {
-            fattr::turns(context, request).run(|| fattr::fattr(context, request)).await
-        }
+        Request::Dirlist(request) => dirlist::dirlist(context, request).await,
+        Request::Mkdir(request) => mkdir::mkdir(context, request).await,
+        Request::Rm(request) => rm::rm(context, request).await,
+        Request::Rmdir(request) => rm::rmdir(context, request).await,
+        Request::Mv(request) => mv::mv(context, request).await,
+        Request::Chmod(request) => chmod::chmod(context, request).await,
+        Request::Locate(request) => locate::locate(context, request).await,
+        Request::Fattr(request) => fattr::fattr(context, request).await,
         Request::Prepare(request) => prepare::prepare(context, request).await,
         Request::Set(request) => set::set(context, request),
         Request::Endsess(request) => end_session(context, &context.shared, request).await,

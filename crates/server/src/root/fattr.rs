@@ -1,10 +1,7 @@
 //! Attributes that users give files and directories.
 
-use std::sync::Arc;
-
 use gridlane_auth::Operation;
 use gridlane_core::limits;
-use gridlane_share::Turns;
 use gridlane_store::StoreError;
 use gridlane_xrd::answer::{Attribute, FattrAnswer, write_fattr_list};
 use gridlane_xrd::flags::FattrOptions;
@@ -16,17 +13,8 @@ use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::{Context, allowed};
 use crate::export::Spot;
 
-/// The turns of the device that a request is about.
-pub(crate) fn turns(context: &Context, request: &Fattr) -> Arc<Turns> {
-    match &request.about {
-        FattrAbout::Path(about) => context.turns(about),
-        FattrAbout::Handle(handle) => context.turns_of_open(*handle),
-    }
-}
-
 /// Answers `fattr`. How it went is told for each name, in an answer that is good as a whole; only a list fails as one.
-/// May wait for the disk.
-pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
+pub(crate) async fn fattr(context: &Context, request: &Fattr) -> Outcome {
     let act = match request.kind {
         FattrKind::LIST => "list fattrs",
         FattrKind::GET => "get fattrs",
@@ -51,33 +39,34 @@ pub(crate) fn fattr(context: &Context, request: &Fattr) -> Outcome {
     let context = by_opener.as_ref().unwrap_or(context);
     let operation = if changes { Operation::Overwrite } else { Operation::Stat };
     let spot = context.spot(&about, act, operation)?;
-    if !changes && spot.storage().look(&spot.object).is_ok_and(|there| !there.is_directory()) {
+    if !changes && spot.storage().look(&spot.object).await.is_ok_and(|there| !there.is_directory()) {
         allowed(&spot, &about, act, Operation::Read)?;
     }
     let mut out = Vec::new();
     if request.kind == FattrKind::LIST {
-        let attributes = list(&spot, request.options.has(FattrOptions::VALUES))
-            .map_err(|error| Failure::of_store(act, &about.path, &error))?;
+        let listed = list(&spot, request.options.has(FattrOptions::VALUES)).await;
+        let attributes = listed.map_err(|error| Failure::of_store(act, &about.path, &error))?;
         write_fattr_list(&attributes, request.options.has(FattrOptions::VALUES), &mut out);
         return Ok(Answer::Ok(out));
     }
-    let outcomes = request.attributes.iter().map(|(name, value)| {
-        let outcome = one(&spot, request, name, value);
-        (name.clone(), outcome.map_err(code_of))
-    });
-    let answer = FattrAnswer { outcomes: outcomes.collect() };
+    let mut outcomes = Vec::with_capacity(request.attributes.len());
+    for (name, value) in &request.attributes {
+        let outcome = one(&spot, request, name, value).await;
+        outcomes.push((name.clone(), outcome.map_err(code_of)));
+    }
+    let answer = FattrAnswer { outcomes };
     answer.encode(request.kind == FattrKind::GET, &mut out);
     Ok(Answer::Ok(out))
 }
 
 /// Names, and their values if those are wanted.
-fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreError> {
-    let storage = spot.storage();
+async fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreError> {
+    let posix = spot.storage().posix().ok_or(StoreError::Unsupported)?;
     let mut attributes: Vec<Attribute> = Vec::new();
     let mut bytes = 0;
-    for name in storage.attribute_names(&spot.object)? {
+    for name in posix.attribute_names(&spot.object).await? {
         let value = match with_values {
-            true => storage.attribute(&spot.object, &name)?,
+            true => posix.attribute(&spot.object, &name).await?,
             false => Some(Vec::new()),
         };
         // None: somebody removed it meanwhile.
@@ -91,16 +80,16 @@ fn list(spot: &Spot, with_values: bool) -> Result<Vec<Attribute>, StoreError> {
     Ok(attributes)
 }
 
-fn one(spot: &Spot, request: &Fattr, name: &[u8], value: &[u8]) -> Result<Vec<u8>, One> {
-    let storage = spot.storage();
+async fn one(spot: &Spot, request: &Fattr, name: &[u8], value: &[u8]) -> Result<Vec<u8>, One> {
+    let posix = spot.storage().posix().ok_or(StoreError::Unsupported)?;
     match request.kind {
-        FattrKind::GET => storage.attribute(&spot.object, name)?.ok_or(One::Missing),
+        FattrKind::GET => posix.attribute(&spot.object, name).await?.ok_or(One::Missing),
         FattrKind::SET => {
             let must_be_new = request.options.has(FattrOptions::NEW);
-            storage.set_attribute(&spot.object, name, value, must_be_new)?;
+            posix.set_attribute(&spot.object, name, value, must_be_new).await?;
             Ok(Vec::new())
         }
-        _ => match storage.remove_attribute(&spot.object, name)? {
+        _ => match posix.remove_attribute(&spot.object, name).await? {
             true => Ok(Vec::new()),
             false => Err(One::Missing),
         },
@@ -129,7 +118,7 @@ fn code_of(why: One) -> ErrorCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, wait};
     use gridlane_xrd::Handle;
     use gridlane_xrd::answer::parse_fattr_list;
 
@@ -143,7 +132,10 @@ mod tests {
         let attributes =
             attributes.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
         let about = FattrAbout::Path(arg(path));
-        fattr(context, &Fattr { about, kind, options: FattrOptions(flags), attributes: attributes.collect() })
+        wait(fattr(
+            context,
+            &Fattr { about, kind, options: FattrOptions(flags), attributes: attributes.collect() },
+        ))
     }
 
     fn outcomes(outcome: Outcome, with_values: bool) -> Vec<Result<Vec<u8>, ErrorCode>> {
@@ -182,7 +174,7 @@ mod tests {
         assert_eq!(code(ask(&context, "/nope", FattrKind::LIST, 0, &[])), ErrorCode::NOT_FOUND);
         let about = FattrAbout::Handle(Handle([1; 4]));
         let request = Fattr { about, kind: FattrKind::LIST, options: FattrOptions::NONE, attributes: vec![] };
-        assert_eq!(code(fattr(&context, &request)), ErrorCode::FILE_NOT_OPEN);
+        assert_eq!(code(wait(fattr(&context, &request))), ErrorCode::FILE_NOT_OPEN);
         let context = context_of(vec![export_at("/")], |_| {});
         let refused = ask(&context, "/f", FattrKind::SET, 0, &[("k", "v")]);
         assert_eq!(code(refused), ErrorCode::NOT_AUTHORIZED);

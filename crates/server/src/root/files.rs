@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
+use std::future::ready;
 use std::io;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,8 +15,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use gridlane_auth::Operation;
-use gridlane_core::{ByteRange, Checksum, RangeSet, limits};
-use gridlane_store::{Metadata, Object, StoreError, StoreResult, WritableFile};
+use gridlane_core::{ByteRange, RangeSet, limits};
+use gridlane_store::{BoxFuture, Metadata, Object, StoreError, StoreResult, WritableFile};
 use gridlane_xrd::request::{Close, Sync};
 use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
@@ -169,9 +170,9 @@ impl FileState {
     }
 
     /// What is known of it now.
-    pub(crate) fn metadata(&self) -> StoreResult<Metadata> {
+    pub(crate) async fn metadata(&self) -> StoreResult<Metadata> {
         match &self.changing {
-            Some(changing) => changing.file.metadata(),
+            Some(changing) => changing.file.look().await,
             None => Ok(self.object.metadata().clone()),
         }
     }
@@ -234,26 +235,36 @@ impl FileState {
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Closes it, when nobody uses it any longer. May wait for the disk.
-    fn close(&self, shared: &Shared) -> Result<(), Failure> {
+    /// Closes it, when nobody uses it any longer.
+    async fn close(&self, shared: &Shared) -> Result<(), Failure> {
         let Some(changing) = &self.changing else { return Ok(()) };
         let failed = |error: &StoreError| Failure::of_store("close", &self.path, error);
-        let (checksum, lacks) = {
+        let (whole, lacks) = {
             let changes = changing.lock();
-            let size_bytes = changing.file.metadata().map_err(|error| failed(&error))?.size_bytes;
-            (changes.written.checksum(size_bytes), changes.lacks(&self.path))
+            (changes.written.whole(), changes.lacks(&self.path))
         };
         if let (Some(lacks), true) = (&lacks, changing.is_pending) {
             return Err(lacks.clone());
         }
-        let checksums: &[Checksum] = checksum.as_slice();
-        let committed = changing.file.close(checksums).map_err(|error| failed(&error))?;
+        let committed = changing.file.close(whole.as_ref()).await.map_err(|error| failed(&error))?;
         // A file that others see may have been changed by others too: there only the storage knows whether the checksum
         // is that of its bytes, and has kept it if so.
-        for checksum in checksums.iter().filter(|_| changing.is_pending) {
-            shared.digests.remember(&committed.metadata, checksum.clone());
+        if let Some(whole) = whole.filter(|whole| whole.size_bytes == committed.metadata.size_bytes)
+            && changing.is_pending
+        {
+            for checksum in whole.checksums {
+                shared.digests.remember(&committed.metadata, checksum);
+            }
         }
         lacks.map_or(Ok(()), Err)
+    }
+
+    /// Lets go of it: what nobody was to see before its close is gone by then.
+    async fn discard(self) {
+        drop(self.object);
+        if let Some(changing) = self.changing {
+            changing.file.discard().await;
+        }
     }
 }
 
@@ -347,13 +358,17 @@ impl Object for Readable {
         self.file.read_at_nowait(target, offset)
     }
 
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>> {
         self.file.read_at(target, offset)
     }
 
     /// Whoever reads what is being changed knows that it is.
-    fn is_unchanged(&self) -> bool {
-        true
+    fn is_unchanged_nowait(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    fn is_unchanged(&self) -> BoxFuture<'_, bool> {
+        Box::pin(ready(true))
     }
 }
 
@@ -441,7 +456,7 @@ pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
     let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(|| not_open("close"))?;
     let state = entry.settled().await;
     let outcome = match state.is_changing() {
-        true => state.spot.storage().turns().run(|| state.close(&context.shared)).await,
+        true => state.close(&context.shared).await,
         false => Ok(()),
     };
     end(context, state, outcome.as_ref().err()).await;
@@ -459,10 +474,8 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
         failure,
     };
     log::closed(context, &state.spot.client, &closed);
-    match state.is_changing() {
-        // To remove what nobody will see may wait for the disk.
-        true => Arc::clone(state.spot.storage().turns()).run(|| drop(state)).await,
-        false => drop(state),
+    if let Some(state) = Arc::into_inner(state) {
+        state.discard().await;
     }
 }
 
@@ -470,7 +483,7 @@ async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>
 pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
     let file = context.session.files.get(request.handle, "sync")?;
     if let Ok(changing) = file.changing("sync") {
-        let synced = changing.file.turns().run(|| changing.file.sync()).await;
+        let synced = changing.file.sync().await;
         synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
     }
     Ok(Answer::done())

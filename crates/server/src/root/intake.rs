@@ -2,7 +2,7 @@
 //! nothing with them.
 //!
 //! The data plane of uploads: bytes go from the socket into a page-aligned buffer, are hashed while they are in
-//! cache, and are written from the same buffer, where blocking is allowed. A request may bring 2 GiB, and there is
+//! cache, and are written from the same buffer. A request may bring 2 GiB, and there is
 //! never more of it in memory than the buffer.
 //!
 //! Whoever owns the connection fills the buffer, and can do other things while it waits for bytes:
@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use gridlane_core::checksum::adler32;
 use gridlane_core::{ByteRange, limits};
-use gridlane_share::{Turns, turns};
 use gridlane_store::StoreError;
 use gridlane_xrd::answer::Corrections;
 use gridlane_xrd::frame::REQUEST_HEAD_BYTES;
@@ -178,12 +177,8 @@ impl Intake {
                 }
                 Err(failure) => Err(failure),
             },
-            Work::Bytes { elements, .. } => {
-                turns_of(elements).run(|| write_bytes(shared, elements, bytes)).await
-            }
-            Work::Pages(pages) => {
-                Arc::clone(pages.file.spot.storage().turns()).run(|| pages.write(shared, bytes)).await
-            }
+            Work::Bytes { elements, .. } => write_bytes(shared, elements, bytes).await,
+            Work::Pages(pages) => pages.write(shared, bytes).await,
             Work::Nothing => Ok(()),
         };
         if let Err(failure) = written {
@@ -202,7 +197,7 @@ impl Intake {
             Work::Bytes { syncs, .. } => {
                 for file in syncs {
                     let changing = file.changing("sync")?;
-                    let synced = changing.file().turns().run(|| changing.file().sync()).await;
+                    let synced = changing.file().sync().await;
                     synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
                 }
                 Ok(Answer::done())
@@ -309,34 +304,42 @@ fn writable(file: &OpenFile, range: ByteRange) -> Result<&Changing, Failure> {
     Ok(changing)
 }
 
-/// The turns of the device that the next one is on.
-fn turns_of(elements: &VecDeque<Element>) -> Arc<Turns> {
-    match elements.front() {
-        Some((file, _)) => Arc::clone(file.spot.storage().turns()),
-        None => Arc::clone(turns::undivided()),
-    }
-}
-
-/// Writes bytes to the places that come next.
-fn write_bytes(shared: &Shared, elements: &mut VecDeque<Element>, mut bytes: &[u8]) -> Result<(), Failure> {
-    while let Some((file, range)) = elements.front_mut() {
-        let (now, later) = range.split_at(range.start().saturating_add(bytes.len() as u64));
-        let (these, behind) = bytes.split_at(now.len() as usize);
-        if !these.is_empty() {
-            let changing = file.changing("write")?;
-            file.count_written(shared, now.len());
+/// Writes bytes to the places that come next: in one call what belongs to one file.
+async fn write_bytes(
+    shared: &Shared,
+    elements: &mut VecDeque<Element>,
+    mut bytes: &[u8],
+) -> Result<(), Failure> {
+    while let (Some((file, _)), false) = (elements.front(), bytes.is_empty()) {
+        let file = Arc::clone(file);
+        let changing = file.changing("write")?;
+        let (mut parts, mut written) = (Vec::new(), Vec::new());
+        for (_, range) in elements.iter().take_while(|(next, _)| Arc::ptr_eq(next, &file)) {
+            let (now, _) = range.split_at(range.start().saturating_add(bytes.len() as u64));
+            let (these, behind) = bytes.split_at(now.len() as usize);
             // While they are in cache.
-            let adler32 = adler32(these);
-            let written = changing.file().write_at(these, now.start());
-            written.map_err(|error| failed(file, &error))?;
+            written.push((now, adler32(these)));
+            parts.push((now.start(), these));
+            file.count_written(shared, now.len());
+            bytes = behind;
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        let outcome = match parts.as_slice() {
+            [(offset, bytes)] => changing.file().write_at(bytes, *offset).await,
+            parts => changing.file().write_parts(parts).await,
+        };
+        outcome.map_err(|error| failed(&file, &error))?;
+        for (now, adler32) in written {
             changing.wrote(now, adler32);
+            if let Some((_, range)) = elements.front_mut() {
+                *range = range.split_at(now.end()).1;
+            }
+            if elements.front().is_some_and(|(_, left)| left.is_empty()) {
+                elements.pop_front();
+            }
         }
-        bytes = behind;
-        if !later.is_empty() {
-            *range = later;
-            break;
-        }
-        elements.pop_front();
     }
     Ok(())
 }
@@ -363,13 +366,13 @@ impl Pages {
     }
 
     /// Writes pages that come with their checksums.
-    fn write(&mut self, shared: &Shared, framed: &[u8]) -> Result<(), Failure> {
+    async fn write(&mut self, shared: &Shared, framed: &[u8]) -> Result<(), Failure> {
         let changing = self.file.changing("write")?;
         let len = pages::data_len(self.left.start(), framed.len() as u64).unwrap_or(0);
         let (now, later) = self.left.split_at(self.left.start().saturating_add(len));
         self.file.count_written(shared, now.len());
         let checked = CheckedPages::of(now, framed);
-        let written = changing.file().write_vectored_at(&checked.pages, now.start());
+        let written = changing.file().write_vectored_at(&checked.pages, now.start()).await;
         written.map_err(|error| failed(&self.file, &error))?;
         for (range, adler32) in &checked.right {
             changing.wrote(*range, *adler32);

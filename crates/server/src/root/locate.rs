@@ -10,11 +10,11 @@ use super::context::Context;
 use super::stat::{self, Rights};
 use crate::export::Place;
 
-/// Answers `locate`. May wait for the disk.
+/// Answers `locate`.
 ///
 /// The address is the one that the client reached, since that is known to lead here. A client that prefers names gets
 /// the one that the operator says, if it came from another machine.
-pub(crate) fn locate(context: &Context, request: &Locate) -> Outcome {
+pub(crate) async fn locate(context: &Context, request: &Locate) -> Outcome {
     let about = match request.about.path.strip_prefix(b"*") {
         Some(b"") => PathArg::new("/"),
         Some(path) => PathArg { path: path.to_vec(), cgi: Vec::new() },
@@ -24,7 +24,7 @@ pub(crate) fn locate(context: &Context, request: &Locate) -> Outcome {
         Place::Inside(spot) => Rights::of(&spot).writes(),
         Place::Above(_) | Place::Nowhere => context.shared.exports.allow_write(),
     };
-    stat::look(context, &about)?;
+    stat::look(context, &about).await?;
     let local = context.link.local.ip().to_canonical();
     let name = context.shared.root.server_name.as_ref();
     let named = name.filter(|_| request.options.has(LocateOptions::PREFER_NAMES) && !local.is_loopback());
@@ -44,12 +44,12 @@ pub(crate) fn locate(context: &Context, request: &Locate) -> Outcome {
 mod tests {
     use super::*;
     use crate::root::context::Link;
-    use crate::root::testing::{arg, code, context, context_of, export_at, text};
+    use crate::root::testing::{arg, code, context, context_of, export_at, text, wait};
     use gridlane_xrd::ErrorCode;
     use std::sync::Arc;
 
     fn found(context: &Context, path: &str, options: u16) -> Outcome {
-        locate(context, &Locate { about: arg(path), options: LocateOptions(options) })
+        wait(locate(context, &Locate { about: arg(path), options: LocateOptions(options) }))
     }
 
     #[test]

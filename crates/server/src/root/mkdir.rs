@@ -11,11 +11,11 @@ use crate::mkcol::missing_that_may_not_be_made;
 
 const ACT: &str = "mkdir";
 
-/// Answers `mkdir`. May wait for the disk.
+/// Answers `mkdir`.
 ///
 /// What is there already is `ItExists`, unless directories that lead to it may be made as well (`mkdir -p`) and it is a
 /// directory.
-pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
+pub(crate) async fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     let failed = |error: StoreError| Err(Failure::of_store(ACT, &request.about.path, &error));
     if let Place::Above(_) = context.place(&request.about)? {
         return if request.parents { Ok(Answer::done()) } else { failed(StoreError::Unexpected) };
@@ -23,7 +23,7 @@ pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     let spot = context.spot(&request.about, ACT, Operation::Mkdir)?;
     let storage = spot.storage();
     if request.parents {
-        match storage.look(&spot.object) {
+        match storage.look(&spot.object).await {
             Ok(there) if there.is_directory() => return Ok(Answer::done()),
             Ok(_) => return failed(StoreError::Unexpected),
             Err(StoreError::NotFound) => {}
@@ -34,26 +34,27 @@ pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
     if let Some((parent, _)) = spot.object.split_last()
         && request.parents
     {
-        match missing_that_may_not_be_made(&spot, &parent) {
+        match missing_that_may_not_be_made(&spot, &parent).await {
             Ok(None) => {}
             Ok(Some(refused)) => allowed(&refused, &request.about, ACT, Operation::Mkdir)?,
             Err(error) => return failed(error),
         }
-        if let Err(error) = storage.make_directories(&parent) {
+        if let Err(error) = storage.make_directories(&parent).await {
             return failed(error);
         }
     }
-    match storage.make_directory(&spot.object) {
+    match storage.make_directory(&spot.object).await {
         Ok(()) => {}
         // Somebody else made it just now.
         Err(StoreError::Unexpected)
-            if request.parents && storage.look(&spot.object).is_ok_and(|there| there.is_directory()) =>
+            if request.parents
+                && storage.look(&spot.object).await.is_ok_and(|there| there.is_directory()) =>
         {
             return Ok(Answer::done());
         }
         Err(error) => return failed(error),
     }
-    match set_mode(storage, &spot.object, request.mode) {
+    match set_mode(storage, &spot.object, request.mode).await {
         // A storage without permissions has none to set.
         Ok(()) | Err(StoreError::Unsupported) => Ok(Answer::done()),
         Err(error) => failed(error),
@@ -61,25 +62,26 @@ pub(crate) fn mkdir(context: &Context, request: &Mkdir) -> Outcome {
 }
 
 /// Takes away what the client does not want of what a new directory has: what the umask takes stays away.
-fn set_mode(
+async fn set_mode(
     storage: &dyn gridlane_store::Storage,
     object: &gridlane_store::ObjectPath,
     mode: u16,
 ) -> Result<(), StoreError> {
-    let has = storage.look(object)?.mode & 0o777;
+    let Some(posix) = storage.posix() else { return Ok(()) };
+    let has = storage.look(object).await?.mode & 0o777;
     // 0 is no wish, and the owner, who is this server, has to get in.
     let wanted = (u32::from(mode) | 0o700) & has;
-    if mode == 0 || wanted == has { Ok(()) } else { storage.set_mode(object, wanted) }
+    if mode == 0 || wanted == has { Ok(()) } else { posix.set_mode(object, wanted).await }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, wait};
     use gridlane_xrd::ErrorCode;
 
     fn make(context: &Context, path: &str, parents: bool, mode: u16) -> Outcome {
-        mkdir(context, &Mkdir { about: arg(path), parents, mode })
+        wait(mkdir(context, &Mkdir { about: arg(path), parents, mode }))
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::relocate;
 
 const ACT: &str = "rename";
 
-/// Answers `mv`: a file replaces a file, and nothing replaces a directory. May wait for the disk.
-pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
+/// Answers `mv`: a file replaces a file, and nothing replaces a directory.
+pub(crate) async fn mv(context: &Context, request: &Mv) -> Outcome {
     let failed = |error: StoreError| Failure::of_store(ACT, &request.from.path, &error);
     let from = context.spot(&request.from, ACT, Operation::Rename)?;
     let to = context.spot_any(&request.to, ACT, &[Operation::Create, Operation::Overwrite])?;
@@ -27,7 +27,8 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
         return Err(failed(StoreError::AcrossDevices));
     }
     let storage = from.storage();
-    let source = storage.look(&from.object).map_err(failed)?;
+    let posix = storage.posix().ok_or_else(|| failed(StoreError::Unsupported))?;
+    let source = storage.look(&from.object).await.map_err(failed)?;
     if source.is_directory() {
         allowed(&to, &request.to, ACT, Operation::Mkdir)?;
         // Or could see of it what they may not where it is, wherever below their rights begin.
@@ -43,13 +44,13 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
     if from.object.is_root() {
         return Err(failed(StoreError::InUse));
     }
-    let target = match storage.look(&to.object) {
+    let target = match storage.look(&to.object).await {
         Ok(target) => Some(target),
         Err(StoreError::NotFound) => None,
         Err(error) => return Err(failed(error)),
     };
     match &target {
-        Some(target) if target.is_directory() && !storage.is_link(&to.object).map_err(failed)? => {
+        Some(target) if target.is_directory() && !posix.is_link(&to.object).await.map_err(failed)? => {
             return Err(failed(StoreError::NotAFile));
         }
         Some(_) if source.is_directory() => return Err(failed(StoreError::NotADirectory)),
@@ -59,16 +60,16 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
     if let Some((parent, _)) = to.object.split_last()
         && to.export.compat.create_parents
     {
-        if let Some(refused) = missing_that_may_not_be_made(&to, &parent).map_err(failed)? {
+        if let Some(refused) = missing_that_may_not_be_made(&to, &parent).await.map_err(failed)? {
             allowed(&refused, &request.to, ACT, Operation::Mkdir)?;
         }
-        storage.make_directories(&parent).map_err(failed)?;
+        storage.make_directories(&parent).await.map_err(failed)?;
     }
-    let shared = &context.shared;
     let ends = (&from.object, &to.object);
     // Whatever somebody makes there meanwhile, no directory is replaced.
     let overwrite = if target.is_some() { Overwrite::Files } else { Overwrite::Nothing };
-    match relocate::rename(shared, storage, ends, overwrite, (&source, &Expectation::Anything)) {
+    let source = (&source, &Expectation::Anything);
+    match relocate::rename(&context.shared.digests, storage, ends, overwrite, source).await {
         Err(StoreError::Unexpected) if may == MayStore::New => {
             allowed(&to, &request.to, ACT, Operation::Overwrite)?;
             Err(failed(StoreError::Unexpected))
@@ -81,14 +82,14 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
 mod tests {
     use super::*;
     use crate::export::Export;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, stat_of, wait};
     use gridlane_auth::policy::{Template, Who};
     use gridlane_auth::{Grants, Policy, Rule};
     use gridlane_store::MemoryStorage;
     use gridlane_xrd::ErrorCode;
 
     fn rename(context: &Context, from: &str, to: &str) -> Outcome {
-        mv(context, &Mv { from: arg(from), to: arg(to) })
+        wait(mv(context, &Mv { from: arg(from), to: arg(to) }))
     }
 
     #[test]
@@ -125,9 +126,11 @@ mod tests {
     fn a_file_replaces_a_file() {
         let context = context_of(vec![Export { allow_write: true, ..export_at("/") }], |_| {});
         let storage = context.spot(&arg("/f"), "", Operation::Overwrite).unwrap();
-        let mut upload = storage.storage().create(&crate::root::testing::path("g"), None).unwrap();
-        upload.write_at(b"longer", 0).unwrap();
-        upload.commit(&Expectation::Anything).unwrap();
+        wait(async {
+            let upload = storage.storage().create(&crate::root::testing::path("g"), None).await.unwrap();
+            upload.write_at(b"longer", 0).await.unwrap();
+            upload.commit(&Expectation::Anything.into()).await.unwrap();
+        });
         assert_eq!(bytes(rename(&context, "/g", "/f")), b"");
         assert_eq!(stat_of(&context, "/f").unwrap().size_bytes, 6);
     }

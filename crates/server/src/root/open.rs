@@ -128,7 +128,7 @@ async fn open_to_read(context: &Context, spot: &Spot, how: &How<'_>) -> Result<O
     let (storage, failed) = (spot.storage(), |error| how.failed(&error));
     let opened = match storage.open_nowait(&spot.object).map_err(failed)? {
         Some(opened) => opened,
-        None => storage.turns().run(|| storage.open(&spot.object)).await.map_err(failed)?,
+        None => storage.open(&spot.object).await.map_err(failed)?,
     };
     let Opened::File(object) = opened else { return Err(how.failed(&StoreError::NotAFile)) };
     let metadata = object.metadata().clone();
@@ -143,6 +143,8 @@ async fn open_to_change(
     disposition: Disposition,
 ) -> Result<Opening, Failure> {
     let request = how.request;
+    let storage = spot.storage();
+    let posix = storage.posix().ok_or_else(|| how.failed(&StoreError::Unsupported))?;
     let expected_bytes = expected_bytes(request);
     if expected_bytes.is_some_and(|bytes| bytes > spot.export.upload_bytes_max) {
         return Err(Failure::of_size(how.verb(), &request.about.path, spot.export.upload_bytes_max));
@@ -160,52 +162,48 @@ async fn open_to_change(
     let usage = how.usage();
     let path_lock = how.lock(context, path_key, usage)?;
     let mut locks: Vec<Lock> = Vec::new();
-    let open = || {
-        // What is to be changed in place is locked before: opening may take its bytes away.
-        let before = match spot.storage().look(&spot.object) {
-            // A directory as well, as in XRootD.
-            Ok(_) if disposition == Disposition::New => return Err(how.failed(&StoreError::Unexpected)),
-            Ok(metadata) if metadata.is_directory() => return Err(how.failed(&StoreError::NotAFile)),
-            Ok(metadata) => Some(file_key(spot, &metadata)),
-            Err(StoreError::NotFound | StoreError::ParentMissing) => None,
-            Err(error) => return Err(how.failed(&error)),
-        };
-        let mut may = MayStore::Any;
-        if disposition == Disposition::Replace {
-            may = spot
-                .may_store(before.is_some())
-                .map_err(|denial| denied(spot, &request.about, how.verb(), denial))?;
-            // Whoever may not replace what somebody else makes there just now does not.
-            if may == MayStore::New {
-                options.disposition = Disposition::New;
-            }
-        }
-        if let Some((parent, _)) = spot.object.split_last().filter(|_| options.parents && before.is_none())
-            && let Some(refused) =
-                missing_that_may_not_be_made(spot, &parent).map_err(|error| how.failed(&error))?
-        {
-            allowed(&refused, &request.about, how.verb(), Operation::Mkdir)?;
-        }
-        // What is there stays for its readers when another file takes its place.
-        let before = before.filter(|_| !is_pending);
-        if let Some(key) = before.clone() {
-            locks.extend(how.lock(context, key, usage)?);
-        }
-        let file = match spot.storage().open_writable(&spot.object, &options) {
-            Err(StoreError::Unexpected) if may == MayStore::New => {
-                allowed(spot, &request.about, how.verb(), Operation::Overwrite)?;
-                return Err(how.failed(&StoreError::Unexpected));
-            }
-            opened => opened.map_err(|error| how.failed(&error))?,
-        };
-        let metadata = file.metadata().map_err(|error| how.failed(&error))?;
-        let key = file_key(spot, &metadata);
-        if before.as_ref() != Some(&key) {
-            locks.extend(how.lock(context, key, usage)?);
-        }
-        Ok((file, metadata))
+    // What is to be changed in place is locked before: opening may take its bytes away.
+    let before = match storage.look(&spot.object).await {
+        // A directory as well, as in XRootD.
+        Ok(_) if disposition == Disposition::New => return Err(how.failed(&StoreError::Unexpected)),
+        Ok(metadata) if metadata.is_directory() => return Err(how.failed(&StoreError::NotAFile)),
+        Ok(metadata) => Some(file_key(spot, &metadata)),
+        Err(StoreError::NotFound | StoreError::ParentMissing) => None,
+        Err(error) => return Err(how.failed(&error)),
     };
-    let (file, metadata) = spot.storage().turns().run(open).await?;
+    let mut may = MayStore::Any;
+    if disposition == Disposition::Replace {
+        may = spot
+            .may_store(before.is_some())
+            .map_err(|denial| denied(spot, &request.about, how.verb(), denial))?;
+        // Whoever may not replace what somebody else makes there just now does not.
+        if may == MayStore::New {
+            options.disposition = Disposition::New;
+        }
+    }
+    if let Some((parent, _)) = spot.object.split_last().filter(|_| options.parents && before.is_none())
+        && let Some(refused) =
+            missing_that_may_not_be_made(spot, &parent).await.map_err(|error| how.failed(&error))?
+    {
+        allowed(&refused, &request.about, how.verb(), Operation::Mkdir)?;
+    }
+    // What is there stays for its readers when another file takes its place.
+    let before = before.filter(|_| !is_pending);
+    if let Some(key) = before.clone() {
+        locks.extend(how.lock(context, key, usage)?);
+    }
+    let file = match posix.open_writable(&spot.object, &options).await {
+        Err(StoreError::Unexpected) if may == MayStore::New => {
+            allowed(spot, &request.about, how.verb(), Operation::Overwrite)?;
+            return Err(how.failed(&StoreError::Unexpected));
+        }
+        opened => opened.map_err(|error| how.failed(&error))?,
+    };
+    let metadata = file.metadata().map_err(|error| how.failed(&error))?;
+    let key = file_key(spot, &metadata);
+    if before.as_ref() != Some(&key) {
+        locks.extend(how.lock(context, key, usage)?);
+    }
     // Readers of what is there have a lock of the file alone: one of them who made it is counted among them.
     locks.extend(path_lock.filter(|_| usage == Usage::Changing || is_pending));
     Ok((Content::Changing { file, metadata: metadata.clone(), is_pending }, metadata, locks))

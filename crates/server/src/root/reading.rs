@@ -2,7 +2,7 @@
 //!
 //! What is in the page cache is sent at once: small reads from a buffer, together with other answers; larger ones, of
 //! which the length is promised in front of them, by `sendfile` or a buffer at a time, as one message of several
-//! megabytes. What is not there is read by a task where blocking is allowed, a buffer at a time, each of them a message;
+//! megabytes. What is not there is waited for by a task, a buffer at a time, each of them a message;
 //! meanwhile the connection answers other requests.
 //!
 //! As in XRootD each read is of what is in the file now: one that grows can be followed, and one that is written to is
@@ -24,8 +24,7 @@ use std::time::Instant;
 
 use gridlane_core::limits;
 use gridlane_net::Stream;
-use gridlane_share::{Turns, turns};
-use gridlane_store::Object;
+use gridlane_store::{Object, Part};
 use gridlane_xrd::answer::StatusAnswer;
 use gridlane_xrd::frame::{RESPONSE_HEAD_BYTES, ResponseHead};
 use gridlane_xrd::pages::{self, CRC_BYTES, PAGE_BYTES};
@@ -65,8 +64,9 @@ pub(crate) enum Kind {
 
 /// Bytes of an open file that are still to be sent.
 pub(crate) struct Source {
-    file: Arc<OpenFile>,
+    // Dropped first: who closes the file waits for the end of its users.
     object: Arc<dyn Object>,
+    file: Arc<OpenFile>,
     kind: Kind,
     at: u64,
     end: u64,
@@ -75,11 +75,6 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Those of the device that its bytes are on.
-    pub(crate) fn turns(&self) -> &Arc<Turns> {
-        self.object.turns()
-    }
-
     /// Bytes of the file that are left.
     pub(crate) fn left(&self) -> u64 {
         self.end - self.at
@@ -137,51 +132,51 @@ impl Source {
     /// Puts as much as fits into `buffer`, from `from` on; where it lies. `None` when it is not in memory.
     pub(crate) fn fill_nowait(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Option<Range<usize>>> {
         match self.kind {
-            Kind::Plain => {
-                self.fill_plain(buffer, from, |object, target, at| object.read_at_nowait(target, at))
-            }
-            Kind::Pages => self
-                .fill_pages(buffer, from, |object, targets, at| object.read_vectored_at_nowait(targets, at)),
+            Kind::Plain => self.fill_plain_nowait(buffer, from),
+            Kind::Pages => self.fill_pages_nowait(buffer, from),
         }
     }
 
     /// The same, waiting as long as it takes.
-    pub(crate) fn fill_waiting(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Range<usize>> {
-        let filled = match self.kind {
+    pub(crate) async fn fill_waiting(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Range<usize>> {
+        match self.kind {
             Kind::Plain => {
-                self.fill_plain(buffer, from, |object, target, at| object.read_at(target, at).map(Some))
-            }
-            // Whoever waits for a disk need not count system calls.
-            Kind::Pages => self.fill_pages(buffer, from, |object, targets, at| {
-                let mut done = 0;
-                for target in targets {
-                    let mut of_this = 0;
-                    while of_this < target.len() {
-                        match object.read_at(&mut target[of_this..], at + done as u64)? {
-                            0 => return Ok(Some(done)),
-                            count => (of_this, done) = (of_this + count, done + count),
-                        }
-                    }
+                let place = self.plain_place(buffer.len(), from);
+                let mut part = [Part { offset: self.at, target: &mut buffer[place.clone()] }];
+                if self.object.read_parts(&mut part).await? < place.len() {
+                    return Err(transfer::shrunk());
                 }
-                Ok(Some(done))
-            }),
-        }?;
-        // Less than a page came where there has to be one.
-        filled.ok_or_else(transfer::shrunk)
+                self.at += place.len() as u64;
+                Ok(place)
+            }
+            Kind::Pages => {
+                let wanted = self.pages_wanted(buffer.len(), from);
+                let mut parts = Vec::with_capacity(pages::count(self.at, wanted) as usize);
+                let mut rest = &mut buffer[from..];
+                for (offset, len) in pages::pages(self.at, wanted) {
+                    let (unit, behind) = rest.split_at_mut(CRC_BYTES + len);
+                    parts.push(Part { offset, target: &mut unit[CRC_BYTES..] });
+                    rest = behind;
+                }
+                let done = self.object.read_parts(&mut parts).await? as u64;
+                // Less than a page came where there has to be one.
+                self.frame_pages(buffer, from, done, wanted)?.ok_or_else(transfer::shrunk)
+            }
+        }
     }
 
-    fn fill_plain(
-        &mut self,
-        buffer: &mut [u8],
-        from: usize,
-        read: impl Fn(&dyn Object, &mut [u8], u64) -> io::Result<Option<usize>>,
-    ) -> io::Result<Option<Range<usize>>> {
+    /// Where bytes go that travel as they are.
+    fn plain_place(&self, buffer_len: usize, from: usize) -> Range<usize> {
         let data_at = from.max(DATA_AT);
-        let wanted = usize::try_from(self.left()).unwrap_or(usize::MAX).min(buffer.len() - data_at);
+        let wanted = usize::try_from(self.left()).unwrap_or(usize::MAX).min(buffer_len - data_at);
+        data_at..data_at + wanted
+    }
+
+    fn fill_plain_nowait(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Option<Range<usize>>> {
+        let Range { start, end } = self.plain_place(buffer.len(), from);
         let mut done = 0;
-        while done < wanted {
-            let target = &mut buffer[data_at + done..data_at + wanted];
-            match read(self.object.as_ref(), target, self.at + done as u64)? {
+        while start + done < end {
+            match self.object.read_at_nowait(&mut buffer[start + done..end], self.at + done as u64)? {
                 None => break,
                 Some(0) => return Err(transfer::shrunk()),
                 Some(count) => done += count,
@@ -191,35 +186,48 @@ impl Source {
             return Ok(None);
         }
         self.at += done as u64;
-        Ok(Some(data_at..data_at + done))
+        Ok(Some(start..start + done))
     }
 
-    fn fill_pages(
-        &mut self,
-        buffer: &mut [u8],
-        from: usize,
-        read: impl Fn(&dyn Object, &mut [IoSliceMut<'_>], u64) -> io::Result<Option<usize>>,
-    ) -> io::Result<Option<Range<usize>>> {
+    /// Bytes of pages for which there is room.
+    fn pages_wanted(&self, buffer_len: usize, from: usize) -> u64 {
         let page_at = (self.at % PAGE_BYTES as u64) as usize;
         // All but the first are whole, so that the next ones begin at a page.
-        let room = (buffer.len() - from) / pages::UNIT_BYTES * PAGE_BYTES - page_at;
-        let wanted = self.left().min(room as u64);
-        let mut targets = Vec::with_capacity(room / PAGE_BYTES + 1);
+        let room = (buffer_len - from) / pages::UNIT_BYTES * PAGE_BYTES - page_at;
+        self.left().min(room as u64)
+    }
+
+    fn fill_pages_nowait(&mut self, buffer: &mut [u8], from: usize) -> io::Result<Option<Range<usize>>> {
+        let wanted = self.pages_wanted(buffer.len(), from);
+        let mut targets = Vec::with_capacity(pages::count(self.at, wanted) as usize);
         let mut rest = &mut buffer[from..];
         for (_, len) in pages::pages(self.at, wanted) {
             let (unit, behind) = rest.split_at_mut(CRC_BYTES + len);
             targets.push(IoSliceMut::new(&mut unit[CRC_BYTES..]));
             rest = behind;
         }
-        let mut done = match read(self.object.as_ref(), &mut targets, self.at)? {
-            None => return Ok(None),
-            Some(0) => return Err(transfer::shrunk()),
-            Some(count) => count as u64,
-        };
+        match self.object.read_vectored_at_nowait(&mut targets, self.at)? {
+            None => Ok(None),
+            Some(done) => self.frame_pages(buffer, from, done as u64, wanted),
+        }
+    }
+
+    /// Puts the checksums in front of the pages that were read; where they lie. `None` when there is none as a whole.
+    fn frame_pages(
+        &mut self,
+        buffer: &mut [u8],
+        from: usize,
+        mut done: u64,
+        wanted: u64,
+    ) -> io::Result<Option<Range<usize>>> {
+        if done == 0 {
+            return Err(transfer::shrunk());
+        }
         if done < wanted {
             // Only whole pages, and none that is cut.
-            done = (page_at as u64 + done) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
-            done = done.saturating_sub(page_at as u64);
+            let page_at = self.at % PAGE_BYTES as u64;
+            done = (page_at + done) / PAGE_BYTES as u64 * PAGE_BYTES as u64;
+            done = done.saturating_sub(page_at);
             if done == 0 {
                 return Ok(None);
             }
@@ -271,16 +279,11 @@ pub(crate) enum Progress {
     More,
     /// The last message was appended.
     Done,
-    /// What comes next has to be read where blocking is allowed.
+    /// What comes next has to be waited for.
     Cold,
 }
 
 impl ReadJob {
-    /// Those of the device that its bytes are on.
-    pub(crate) fn turns(&self) -> &Arc<Turns> {
-        self.source.turns()
-    }
-
     /// `len` bytes from `offset`, or what there is of them.
     pub(crate) fn new(
         asked: Asked,
@@ -380,14 +383,14 @@ impl ReadJob {
     }
 
     /// Reads the next buffer, waiting as long as it takes.
-    pub(crate) fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<(Range<usize>, u64)> {
+    pub(crate) async fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<(Range<usize>, u64)> {
         let begin = self.source.at;
         let whole_end = self.source.end;
         if self.source.kind == Kind::Pages {
             let border = begin + PAGES_BORDER - begin % PAGES_BORDER;
             self.source.end = whole_end.min(border);
         }
-        let filled = self.source.fill_waiting(buffer, StatusAnswer::BYTES);
+        let filled = self.source.fill_waiting(buffer, StatusAnswer::BYTES).await;
         self.source.end = whole_end;
         filled.map(|part| (part, begin))
     }
@@ -571,7 +574,7 @@ impl VectorJob {
     /// Appends the next message, if that needs no wait.
     pub(crate) fn step(&mut self, outbox: &mut Outbox) -> io::Result<Progress> {
         let mut buffer = outbox.lend();
-        let end = self.fill(&mut buffer, |object, target, at| object.read_at_nowait(target, at))?;
+        let end = self.fill_nowait(&mut buffer)?;
         if end > DATA_AT {
             return Ok(self.push_read(outbox, buffer, end));
         }
@@ -603,29 +606,42 @@ impl VectorJob {
         }
     }
 
-    /// Those of the device that the next one is on.
-    pub(crate) fn turns(&self) -> &Arc<Turns> {
-        match self.segments.get(self.next).and_then(|segment| self.file(segment)) {
-            Some((_, _, object)) => object.turns(),
-            None => turns::undivided(),
-        }
-    }
-
     /// Which one is next.
     pub(crate) fn next(&self) -> usize {
         self.next
     }
 
-    /// Reads as many as fit, waiting as long as it takes; where they end in the buffer.
-    pub(crate) fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.fill(buffer, |object, target, at| object.read_at(target, at).map(Some))
+    /// Reads as many as fit, waiting as long as it takes; where they end in the buffer. One call for those of one file that
+    /// follow each other.
+    pub(crate) async fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut end = DATA_AT;
+        while let Some(first) = self.segments.get(self.next).copied() {
+            let Some((_, _, object)) = self.file(&first) else { break };
+            let object = Arc::clone(object);
+            let (mut parts, mut wanted, mut count) = (Vec::new(), 0, 0);
+            let mut rest = &mut buffer[end..];
+            let of_file = |segment: &&Segment| segment.handle == first.handle;
+            for segment in self.segments[self.next..].iter().take_while(of_file) {
+                let len = Segment::BYTES + segment.len as usize;
+                let Some((unit, behind)) = rest.split_at_mut_checked(len) else { break };
+                rest = behind;
+                let (head, target) = unit.split_at_mut(Segment::BYTES);
+                head.copy_from_slice(&segment.encode());
+                (wanted, count, end) = (wanted + target.len(), count + 1, end + len);
+                parts.push(Part { offset: segment.offset, target });
+            }
+            if count == 0 {
+                break;
+            }
+            if object.read_parts(&mut parts).await? < wanted {
+                return Err(transfer::shrunk());
+            }
+            self.next += count;
+        }
+        Ok(end)
     }
 
-    fn fill(
-        &mut self,
-        buffer: &mut [u8],
-        read: impl Fn(&dyn Object, &mut [u8], u64) -> io::Result<Option<usize>>,
-    ) -> io::Result<usize> {
+    fn fill_nowait(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut end = DATA_AT;
         'segments: while let Some(segment) = self.segments.get(self.next).copied() {
             let len = segment.len as usize;
@@ -638,7 +654,7 @@ impl VectorJob {
             let mut done = 0;
             while done < len {
                 let target = &mut buffer[data_at + done..data_at + len];
-                match read(object.as_ref(), target, segment.offset + done as u64)? {
+                match object.read_at_nowait(target, segment.offset + done as u64)? {
                     None => break 'segments,
                     Some(0) => return Err(transfer::shrunk()),
                     Some(count) => done += count,

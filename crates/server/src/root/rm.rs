@@ -9,15 +9,14 @@ use super::context::Context;
 
 const ACT: &str = "remove";
 
-/// Answers `rm`: of a directory as `rmdir` does, as in XRootD, since clients that remove trees send nothing else. May wait
-/// for the disk.
-pub(crate) fn rm(context: &Context, request: &Rm) -> Outcome {
+/// Answers `rm`: of a directory as `rmdir` does, as in XRootD, since clients that remove trees send nothing else.
+pub(crate) async fn rm(context: &Context, request: &Rm) -> Outcome {
     let spot = context.spot(&request.about, ACT, Operation::Delete)?;
     let storage = spot.storage();
     let removed = match spot.object.is_root() {
         true => Err(StoreError::InUse),
-        false => match storage.remove(&spot.object, &Expectation::Anything) {
-            Err(StoreError::NotAFile) => storage.remove_directory(&spot.object),
+        false => match storage.remove(&spot.object, &Expectation::Anything).await {
+            Err(StoreError::NotAFile) => storage.remove_directory(&spot.object).await,
             removed => removed,
         },
     };
@@ -25,12 +24,12 @@ pub(crate) fn rm(context: &Context, request: &Rm) -> Outcome {
     Ok(Answer::done())
 }
 
-/// Answers `rmdir`: one that is not empty is `ItExists`. May wait for the disk.
-pub(crate) fn rmdir(context: &Context, request: &Rmdir) -> Outcome {
+/// Answers `rmdir`: one that is not empty is `ItExists`.
+pub(crate) async fn rmdir(context: &Context, request: &Rmdir) -> Outcome {
     let spot = context.spot(&request.about, ACT, Operation::Delete)?;
     let removed = match spot.object.is_root() {
         true => Err(StoreError::InUse),
-        false => spot.storage().remove_directory(&spot.object),
+        false => spot.storage().remove_directory(&spot.object).await,
     };
     removed.map_err(|error| Failure::of_store(ACT, &request.about.path, &error))?;
     Ok(Answer::done())
@@ -39,14 +38,14 @@ pub(crate) fn rmdir(context: &Context, request: &Rmdir) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, error, export_at, stat_of};
+    use crate::root::testing::{arg, bytes, code, context, context_of, error, export_at, stat_of, wait};
     use gridlane_xrd::ErrorCode;
 
     #[test]
     fn files_by_one_and_directories_by_either() {
         let context = context();
-        let file = |path: &str| rm(&context, &Rm { about: arg(path) });
-        let directory = |path: &str| rmdir(&context, &Rmdir { about: arg(path) });
+        let file = |path: &str| wait(rm(&context, &Rm { about: arg(path) }));
+        let directory = |path: &str| wait(rmdir(&context, &Rmdir { about: arg(path) }));
         let (kind, text) = error(file("/d"));
         assert_eq!(
             (kind, text.as_str()),
@@ -67,7 +66,7 @@ mod tests {
     #[test]
     fn where_nobody_may() {
         let context = context_of(vec![export_at("/a")], |_| {});
-        assert_eq!(code(rm(&context, &Rm { about: arg("/a/f") })), ErrorCode::NOT_AUTHORIZED);
-        assert_eq!(code(rmdir(&context, &Rmdir { about: arg("/") })), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(wait(rm(&context, &Rm { about: arg("/a/f") }))), ErrorCode::NOT_AUTHORIZED);
+        assert_eq!(code(wait(rmdir(&context, &Rmdir { about: arg("/") }))), ErrorCode::NOT_AUTHORIZED);
     }
 }

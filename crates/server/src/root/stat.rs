@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_auth::Operation;
-use gridlane_store::{Metadata, Space, StoreError, StoreResult};
+use gridlane_store::{Metadata, Space, StoreResult};
 use gridlane_xrd::answer::{StatMore, StatText, VfsText};
 use gridlane_xrd::flags::StatFlags;
 use gridlane_xrd::request::{About, Stat};
@@ -93,25 +93,29 @@ pub(crate) fn text_above() -> StatText {
 /// Answers `stat` of a path, if that needs no wait.
 pub(crate) fn stat_nowait(context: &Context, request: &Stat) -> Option<Outcome> {
     let (About::Path(about), false) = (&request.about, request.is_vfs) else { return None };
-    let look = |spot: &Spot| spot.storage().look_nowait(&spot.object).transpose();
-    let text = match look_by(context, about, look).transpose()? {
-        Ok(text) => text,
-        Err(failure) => return Some(Err(failure)),
+    let text = match place_of(context, about) {
+        Ok(None) => Ok(text_above()),
+        Ok(Some(spot)) => {
+            let looked = spot.storage().look_nowait(&spot.object).transpose()?;
+            text_of(&spot, about, looked)
+        }
+        Err(failure) => Err(failure),
     };
-    Some(Ok(told(&text)))
+    Some(text.map(|text| told(&text)))
 }
 
-/// Answers `stat`. May wait for the disk.
-pub(crate) fn stat(context: &Context, request: &Stat) -> Outcome {
+/// Answers `stat`.
+pub(crate) async fn stat(context: &Context, request: &Stat) -> Outcome {
     let text = match (&request.about, request.is_vfs) {
         (About::Handle(_), true) => {
             return Err(Failure::new(ErrorCode::ARG_MISSING, "Required argument not present"));
         }
-        (About::Path(about), true) => return vfs(context, about),
-        (About::Path(about), false) => look(context, about)?,
+        (About::Path(about), true) => return vfs(context, about).await,
+        (About::Path(about), false) => look(context, about).await?,
         (About::Handle(handle), false) => {
             let file = context.session.files.get(*handle, "stat")?;
-            let metadata = file.metadata().map_err(|error| Failure::of_store("stat", &file.path, &error))?;
+            let metadata =
+                file.metadata().await.map_err(|error| Failure::of_store("stat", &file.path, &error))?;
             stat_text(&metadata, Rights::of(&file.spot), file.is_pending())
         }
     };
@@ -125,31 +129,31 @@ fn told(text: &StatText) -> Answer {
 }
 
 /// What is known of what is at a path, if its client may know it.
-pub(crate) fn look(context: &Context, about: &PathArg) -> Result<StatText, Failure> {
-    let looked = look_by(context, about, |spot| Some(spot.storage().look(&spot.object)))?;
-    looked.ok_or_else(|| Failure::of_store(ACT, &about.path, &StoreError::NotFound))
+pub(crate) async fn look(context: &Context, about: &PathArg) -> Result<StatText, Failure> {
+    match place_of(context, about)? {
+        Some(spot) => text_of(&spot, about, spot.storage().look(&spot.object).await),
+        None => Ok(text_above()),
+    }
 }
 
 /// What clients are told that could not be done.
 const ACT: &str = "locate";
 
-/// The same by a `look` that may come to nothing.
-fn look_by(
-    context: &Context,
-    about: &PathArg,
-    look: impl Fn(&Spot) -> Option<StoreResult<Metadata>>,
-) -> Result<Option<StatText>, Failure> {
-    if let Place::Above(_) = context.place(about)? {
-        return Ok(Some(text_above()));
+/// Where a path leads, if its client may know what is there; `None` for a directory above exports.
+fn place_of(context: &Context, about: &PathArg) -> Result<Option<Spot>, Failure> {
+    match context.place(about)? {
+        Place::Above(_) => Ok(None),
+        Place::Inside(_) | Place::Nowhere => context.spot(about, ACT, Operation::Stat).map(Some),
     }
-    let spot = context.spot(about, ACT, Operation::Stat)?;
-    let Some(metadata) = look(&spot) else { return Ok(None) };
-    let metadata = metadata.map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
-    Ok(Some(stat_text(&metadata, Rights::of(&spot), false)))
+}
+
+fn text_of(spot: &Spot, about: &PathArg, looked: StoreResult<Metadata>) -> Result<StatText, Failure> {
+    let metadata = looked.map_err(|error| Failure::of_store(ACT, &about.path, &error))?;
+    Ok(stat_text(&metadata, Rights::of(spot), false))
 }
 
 /// How much room there is where a path is: of directories above exports, in the export below that has most.
-pub(crate) fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Space, bool), Failure> {
+pub(crate) async fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Space, bool), Failure> {
     let mut best: Option<(Space, bool)> = None;
     match context.place(about)? {
         Place::Above(names) => {
@@ -158,7 +162,7 @@ pub(crate) fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Sp
                 below.path.push(b'/');
                 below.path.extend_from_slice(&name);
                 // One that is refused or fails keeps the others from nothing.
-                let Ok(found) = space(context, &below, act) else { continue };
+                let Ok(found) = Box::pin(space(context, &below, act)).await else { continue };
                 if best.is_none_or(|best| best.0.available_bytes < found.0.available_bytes) {
                     best = Some(found);
                 }
@@ -166,7 +170,7 @@ pub(crate) fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Sp
         }
         Place::Inside(_) | Place::Nowhere => {
             let spot = context.spot(about, act, Operation::Stat)?;
-            let space = spot.storage().space(&spot.object);
+            let space = spot.storage().space(&spot.object).await;
             let space = space.map_err(|error| Failure::of_store(act, &about.path, &error))?;
             best = Some((space, Rights::of(&spot).writes()));
         }
@@ -174,9 +178,9 @@ pub(crate) fn space(context: &Context, about: &PathArg, act: &str) -> Result<(Sp
     best.ok_or_else(|| Failure::of_store(act, &about.path, &gridlane_store::StoreError::Denied))
 }
 
-fn vfs(context: &Context, about: &PathArg) -> Outcome {
+async fn vfs(context: &Context, about: &PathArg) -> Outcome {
     const MIB: u64 = 1024 * 1024;
-    let (space, is_writable) = space(context, about, "statfs")?;
+    let (space, is_writable) = space(context, about, "statfs").await?;
     let unavailable = space.total_bytes.saturating_sub(space.available_bytes);
     let text = VfsText {
         nodes: u64::from(is_writable),
@@ -201,7 +205,7 @@ pub(crate) fn seconds(time: SystemTime) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, text};
+    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, stat_of, text, wait};
     use gridlane_xrd::Handle;
 
     fn of(path: &str, is_vfs: bool) -> Stat {
@@ -217,7 +221,7 @@ mod tests {
         assert_eq!(stat_of(&context, "/d").unwrap().flags, StatFlags(51));
         assert!(stat_of(&context, "/").unwrap().is_directory());
         assert_eq!(stat_of(&context, "/nope"), None);
-        assert!(bytes(stat(&context, &of("/d", false))).ends_with(&[0]));
+        assert!(bytes(wait(stat(&context, &of("/d", false)))).ends_with(&[0]));
     }
 
     #[test]
@@ -225,7 +229,7 @@ mod tests {
         let context = context();
         for path in ["/d/f", "/d", "/", "/nope", "d"] {
             let request = of(path, false);
-            let (one, other) = (stat(&context, &request), stat_nowait(&context, &request).unwrap());
+            let (one, other) = (wait(stat(&context, &request)), stat_nowait(&context, &request).unwrap());
             assert_eq!(one.map(|one| bytes(Ok(one))), other.map(|other| bytes(Ok(other))), "{path}");
         }
         assert!(stat_nowait(&context, &of("/d", true)).is_none());
@@ -239,28 +243,28 @@ mod tests {
         assert_eq!(stat_of(&context, "/a").unwrap().flags, StatFlags(19));
         assert_eq!(stat_of(&context, "/").unwrap().flags, StatFlags(19));
         assert_eq!(stat_of(&context, "/x"), None);
-        assert!(text(stat(&context, &of("/a", true))).starts_with("0 "));
+        assert!(text(wait(stat(&context, &of("/a", true)))).starts_with("0 "));
     }
 
     #[test]
     fn what_makes_no_sense() {
         let context = context();
         for path in ["d/f", "/d/../d", "/.."] {
-            assert_eq!(code(stat(&context, &of(path, false))), ErrorCode::NOT_AUTHORIZED, "{path}");
+            assert_eq!(code(wait(stat(&context, &of(path, false)))), ErrorCode::NOT_AUTHORIZED, "{path}");
         }
         let handle = About::Handle(Handle([1; 4]));
         let request = Stat { about: handle.clone(), is_vfs: false, wants: 0 };
-        assert_eq!(code(stat(&context, &request)), ErrorCode::FILE_NOT_OPEN);
+        assert_eq!(code(wait(stat(&context, &request))), ErrorCode::FILE_NOT_OPEN);
         let request = Stat { about: handle, is_vfs: true, wants: 0 };
-        assert_eq!(code(stat(&context, &request)), ErrorCode::ARG_MISSING);
+        assert_eq!(code(wait(stat(&context, &request))), ErrorCode::ARG_MISSING);
     }
 
     #[test]
     fn a_file_system() {
         let context = context();
-        let vfs = VfsText::parse(&bytes(stat(&context, &of("/d", true)))).unwrap();
+        let vfs = VfsText::parse(&bytes(wait(stat(&context, &of("/d", true))))).unwrap();
         assert_eq!((vfs.nodes, vfs.staging_nodes), (1, 0));
-        assert_eq!(code(stat(&context, &of("/nope", true))), ErrorCode::NOT_FOUND);
+        assert_eq!(code(wait(stat(&context, &of("/nope", true)))), ErrorCode::NOT_FOUND);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use gridlane_store::{MemoryStorage, ObjectPath, Storage};
 use gridlane_xrd::answer::StatText;
 use gridlane_xrd::request::{About, Stat};
 use gridlane_xrd::{ErrorCode, PathArg, SessionId};
+use tokio::runtime::{Builder, Handle};
 
 use super::answer::{Answer, Outcome};
 use super::context::{Context, Link, Session};
@@ -16,7 +17,6 @@ use crate::client::Client;
 use crate::export::{Export, open_to_anyone};
 use crate::settings::Settings;
 use crate::shared::{Lasting, Shared};
-use gridlane_share::budget::Holder;
 
 /// A session in front of these exports.
 pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings)) -> Context {
@@ -66,13 +66,27 @@ pub(super) fn arg(text: &str) -> PathArg {
     PathArg::parse(text.as_bytes())
 }
 
+/// What comes of something that may wait, in front of a storage that makes nobody wait.
+pub(super) fn wait<T>(task: impl Future<Output = T>) -> T {
+    match Handle::try_current() {
+        Ok(_) => {
+            let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+            match std::pin::pin!(task).poll(waker) {
+                std::task::Poll::Ready(done) => done,
+                std::task::Poll::Pending => panic!("it waits"),
+            }
+        }
+        Err(_) => Builder::new_current_thread().build().unwrap().block_on(task),
+    }
+}
+
 /// The whole answer, all of its pieces.
 pub(super) fn bytes(outcome: Outcome) -> Vec<u8> {
     match outcome.unwrap() {
         Answer::Ok(bytes) => bytes,
         Answer::Pieces { first, mut rest } => {
             let mut bytes = first;
-            while rest.next(&mut bytes).unwrap() {}
+            while wait(rest.next(&mut bytes)).unwrap() {}
             bytes
         }
         _ => panic!("neither bytes nor pieces"),
@@ -100,7 +114,7 @@ pub(super) fn code(outcome: Outcome) -> ErrorCode {
 /// What `stat` says of a path; `None` when there is nothing.
 pub(super) fn stat_of(context: &Context, path: &str) -> Option<StatText> {
     let request = Stat { about: About::Path(arg(path)), is_vfs: false, wants: 0 };
-    match stat::stat(context, &request) {
+    match wait(stat::stat(context, &request)) {
         Ok(answer) => Some(StatText::parse(&bytes(Ok(answer))).unwrap()),
         Err(failure) => {
             assert_eq!(failure.code, ErrorCode::NOT_FOUND, "{path}: {}", failure.text);
@@ -109,18 +123,10 @@ pub(super) fn stat_of(context: &Context, path: &str) -> Option<StatText> {
     }
 }
 
-/// The outcome of a request that has several turns at the disk, of which there is one at a time: somebody else has one in
-/// between.
-pub(super) async fn leaves_turns(context: &Context, request: impl Future<Output = Outcome>) -> Outcome {
-    let turns = context.shared.exports.turns()[0];
-    let mut list = std::pin::pin!(request);
-    let mut other = std::pin::pin!(turns.run(|| ()));
-    let held = turns.budget().try_take(Holder::SERVER, 1).ok().unwrap();
+/// The outcome of a request that takes long, and lets others have their turn in between.
+pub(super) async fn lets_others_in(request: impl Future<Output = Outcome>) -> Outcome {
+    let mut request = std::pin::pin!(request);
     let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
-    assert!(list.as_mut().poll(waker).is_pending() && other.as_mut().poll(waker).is_pending());
-    drop(held);
-    // The list has its turn, and does not have the next one before somebody else had one.
-    assert!(list.as_mut().poll(waker).is_pending());
-    assert!(other.as_mut().poll(waker).is_ready());
-    list.await
+    assert!(request.as_mut().poll(waker).is_pending());
+    request.await
 }

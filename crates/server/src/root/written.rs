@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use gridlane_core::checksum::{ADLER32_EMPTY, adler32_combine};
 use gridlane_core::{ByteRange, Checksum, limits};
+use gridlane_store::Whole;
 
 /// What was written, and its checksums.
 #[derive(Default)]
@@ -61,15 +62,16 @@ impl Written {
         self.is_unknown = true;
     }
 
-    /// The checksum of a file of this length, if each of its bytes was written once.
-    pub(crate) fn checksum(&self, size_bytes: u64) -> Option<Checksum> {
+    /// The checksum of the whole file, if each of its bytes was written once.
+    pub(crate) fn whole(&self) -> Option<Whole> {
         let mut pieces = self.pieces.iter();
-        match (pieces.next(), pieces.next()) {
-            _ if self.is_unknown => None,
-            (None, _) => (size_bytes == 0).then(|| Checksum::adler32(ADLER32_EMPTY)),
-            (Some((0, piece)), None) if piece.end == size_bytes => Some(Checksum::adler32(piece.adler32)),
-            _ => None,
-        }
+        let (size_bytes, adler32) = match (pieces.next(), pieces.next()) {
+            _ if self.is_unknown => return None,
+            (None, _) => (0, ADLER32_EMPTY),
+            (Some((0, piece)), None) => (piece.end, piece.adler32),
+            _ => return None,
+        };
+        Some(Whole { size_bytes, checksums: vec![Checksum::adler32(adler32)] })
     }
 }
 
@@ -81,27 +83,26 @@ mod tests {
 
     #[test]
     fn what_is_not_whole_or_was_written_twice_is_not_known() {
+        let whole =
+            |size_bytes, adler32| Some(Whole { size_bytes, checksums: vec![Checksum::adler32(adler32)] });
         let range = ByteRange::new;
         let mut written = Written::default();
-        assert_eq!(written.checksum(0), Some(Checksum::adler32(1)));
-        assert_eq!(written.checksum(1), None);
+        assert_eq!(written.whole(), whole(0, 1));
         written.add(range(4, 8), adler32(b"4567"));
-        assert_eq!(written.checksum(8), None);
+        assert_eq!(written.whole(), None);
         written.add(range(8, 8), 1);
         written.add(range(0, 4), adler32(b"0123"));
-        assert_eq!(written.checksum(8), Some(Checksum::adler32(adler32(b"01234567"))));
-        assert!(written.checksum(7).is_none() && written.checksum(9).is_none());
+        assert_eq!(written.whole(), whole(8, adler32(b"01234567")));
         for twice in [range(0, 1), range(3, 5), range(7, 9), range(0, 100)] {
             let mut written = Written::default();
             written.add(range(0, 8), 7);
             written.add(range(8, 10), 7);
             written.add(twice, 7);
-            assert_eq!(written.checksum(10), None, "{twice:?}");
+            assert_eq!(written.whole(), None, "{twice:?}");
         }
         written.forget();
         written.add(range(0, 4), 1);
-        assert_eq!(written.checksum(4), None);
-        assert_eq!(written.checksum(0), None);
+        assert_eq!(written.whole(), None);
     }
 
     #[test]
@@ -131,7 +132,8 @@ mod tests {
                 let range = ByteRange::new(piece[0] as u64, piece[1] as u64);
                 written.add(range, adler32(&bytes[piece[0]..piece[1]]));
             }
-            prop_assert_eq!(written.checksum(bytes.len() as u64), Some(Checksum::adler32(adler32(&bytes))));
+            let (size_bytes, checksums) = (bytes.len() as u64, vec![Checksum::adler32(adler32(&bytes))]);
+            prop_assert_eq!(written.whole(), Some(Whole { size_bytes, checksums }));
             prop_assert!(written.pieces.len() <= 1);
         }
     }

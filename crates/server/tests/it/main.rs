@@ -13,6 +13,7 @@ mod hung;
 mod lifecycle;
 mod limits;
 mod multirange;
+mod objects;
 mod operations;
 mod policy;
 mod put;

@@ -6,14 +6,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::support::{Client, TestServer, Text};
+use crate::support::{Client, TestServer, Text, wait};
 use gridlane_auth::policy::{Template, Who};
 use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::Network;
 use gridlane_dav::{ResourcePath, Status};
 use gridlane_net::TrustedProxies;
 use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings, open_to_anyone};
-use gridlane_store::{Expectation, MemoryStorage, ObjectPath};
+use gridlane_store::{Completion, Expectation, MemoryStorage, ObjectPath};
 
 fn rule(networks: &str, may: Grants, under: &str) -> Rule {
     Rule {
@@ -90,10 +90,13 @@ fn rules_say_who_may_do_what_where() {
     let body = "<propfind xmlns='DAV:'><prop><checksums xmlns='http://owncloud.org/ns'/></prop></propfind>";
     for (directory, is_told) in [("names", false), ("in", true)] {
         let path = ObjectPath::new([directory.as_bytes(), b"told"]).unwrap();
-        let mut upload = storage.create(&path, Some(1)).unwrap();
-        upload.write_at(b"x", 0).unwrap();
-        upload.keep_checksums(&["adler32:00790079".parse().unwrap()]);
-        upload.commit(&Expectation::Absent).unwrap();
+        let checksums = vec!["adler32:00790079".parse().unwrap()];
+        let completion = Completion { checksums, ..Expectation::Absent.into() };
+        wait(async {
+            let upload = storage.create(&path, Some(1)).await.unwrap();
+            upload.write_at(b"x", 0).await.unwrap();
+            upload.commit(&completion).await.unwrap();
+        });
         let head = format!("PROPFIND /{directory}/ HTTP/1.1\r\nHost: h\r\nDepth: 1\r\nContent-Length: ");
         let text = server.ask(&format!("{head}{}\r\n\r\n{body}", body.len())).text();
         assert_eq!(text.contains("ADLER32:00790079"), is_told, "{directory}: {text}");

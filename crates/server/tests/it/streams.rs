@@ -9,12 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::support::TestServer;
-use gridlane_core::{Checksum, limits};
+use gridlane_core::limits;
 use gridlane_dav::Status;
-use gridlane_store::storage::{Entries, Space};
+use gridlane_share::Turns;
+use gridlane_store::blocking::Read;
 use gridlane_store::{
-    Committed, DirectoryEntry, Expectation, MemoryStorage, Metadata, Object, ObjectPath, Opened, Overwrite,
-    Storage, StoreError, StoreResult, Upload,
+    BlockingObject, BlockingStorage, BlockingUpload, Committed, Completion, DirectoryEntry, Expectation,
+    MemoryStorage, Metadata, ObjectPath, Opened, Overwrite, Space, StoreError, StoreResult, WriteOptions,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,50 +81,82 @@ impl Endless {
     }
 }
 
-struct EndlessObject(Metadata);
+type MemoryObject = <MemoryStorage as BlockingStorage>::Object;
+type MemoryUpload = <MemoryStorage as BlockingStorage>::Upload;
 
-impl Object for EndlessObject {
+/// A file of [`Endless`], or of the memory in it.
+enum EndlessObject {
+    Endless(Metadata, Arc<Turns>),
+    Memory(Arc<MemoryObject>),
+}
+
+impl BlockingObject for EndlessObject {
+    fn turns(&self) -> &Arc<Turns> {
+        match self {
+            EndlessObject::Endless(_, turns) => turns,
+            EndlessObject::Memory(object) => object.turns(),
+        }
+    }
+
     fn metadata(&self) -> &Metadata {
-        &self.0
+        match self {
+            EndlessObject::Endless(metadata, _) => metadata,
+            EndlessObject::Memory(object) => object.metadata(),
+        }
     }
 
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         self.read_at(target, offset).map(Some)
     }
 
-    fn read_at(&self, target: &mut [u8], _: u64) -> io::Result<usize> {
-        Ok(target.len())
+    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self {
+            EndlessObject::Endless(..) => Ok(target.len()),
+            EndlessObject::Memory(object) => object.read_at(target, offset),
+        }
     }
 
     fn is_unchanged(&self) -> bool {
-        true
+        match self {
+            EndlessObject::Endless(..) => true,
+            EndlessObject::Memory(object) => object.is_unchanged(),
+        }
     }
 }
 
-struct EndlessUpload(Watch, #[allow(dead_code, reason = "dropped with it")] Ending);
+enum EndlessUpload {
+    Endless(Watch, #[allow(dead_code, reason = "dropped with it")] Ending),
+    Memory(MemoryUpload),
+}
 
-impl Upload for EndlessUpload {
-    fn write_at(&mut self, _: &[u8], _: u64) -> StoreResult<()> {
-        Ok(())
+impl BlockingUpload for EndlessUpload {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+        match self {
+            EndlessUpload::Endless(watch, _) => {
+                watch.copied.fetch_add(1, Ordering::SeqCst);
+                Ok(())
+            }
+            EndlessUpload::Memory(upload) => upload.write_at(bytes, offset),
+        }
     }
 
-    fn copy_range(&mut self, _: &dyn Object, _: u64, len: u64) -> StoreResult<u64> {
-        self.0.copied.fetch_add(1, Ordering::SeqCst);
-        Ok(len)
-    }
-
-    fn set_modified(&mut self, _: SystemTime) -> StoreResult<()> {
-        Ok(())
-    }
-
-    fn keep_checksums(&mut self, _: &[Checksum]) {}
-
-    fn commit(self: Box<Self>, _: &Expectation) -> StoreResult<Committed> {
-        Err(StoreError::NoSpace)
+    fn commit(&self, completion: &Completion) -> StoreResult<Committed> {
+        match self {
+            EndlessUpload::Endless(..) => Err(StoreError::NoSpace),
+            EndlessUpload::Memory(upload) => upload.commit(completion),
+        }
     }
 }
 
-impl Storage for Endless {
+impl BlockingStorage for Endless {
+    type Object = EndlessObject;
+    type Upload = EndlessUpload;
+    type File = <MemoryStorage as BlockingStorage>::File;
+
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
+    }
+
     fn look(&self, at: &ObjectPath) -> StoreResult<Metadata> {
         if *at == path("endless") {
             return Ok(Metadata { size_bytes: u64::MAX, ..self.entry.clone() });
@@ -131,17 +164,21 @@ impl Storage for Endless {
         self.inner.look(at)
     }
 
-    fn open(&self, at: &ObjectPath) -> StoreResult<Opened> {
+    fn open(&self, at: &ObjectPath) -> StoreResult<Opened<EndlessObject>> {
         if *at == path("endless") {
-            return Ok(Opened::File(Arc::new(EndlessObject(self.look(at)?))));
+            let object = EndlessObject::Endless(self.look(at)?, Arc::clone(self.turns()));
+            return Ok(Opened::File(Arc::new(object)));
         }
         if let Some((_, stored)) = self.meanwhile.filter(|(opened, _)| *at == path(opened)) {
             self.inner.add_file(&path(stored), "late");
         }
-        self.inner.open(at)
+        Ok(match self.inner.open(at)? {
+            Opened::File(object) => Opened::File(Arc::new(EndlessObject::Memory(object))),
+            Opened::Directory => Opened::Directory,
+        })
     }
 
-    fn entries(&self, at: &ObjectPath) -> StoreResult<Entries> {
+    fn entries(&self, at: &ObjectPath) -> StoreResult<Read<DirectoryEntry>> {
         if *at != path("d") {
             return self.inner.entries(at);
         }
@@ -186,11 +223,15 @@ impl Storage for Endless {
         self.inner.space(at)
     }
 
-    fn create(&self, at: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+    fn create(&self, at: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<EndlessUpload> {
         match expected_bytes {
-            Some(u64::MAX) => Ok(Box::new(EndlessUpload(self.watch.clone(), self.watch.ending()))),
-            _ => self.inner.create(at, expected_bytes),
+            Some(u64::MAX) => Ok(EndlessUpload::Endless(self.watch.clone(), self.watch.ending())),
+            _ => self.inner.create(at, expected_bytes).map(EndlessUpload::Memory),
         }
+    }
+
+    fn open_writable(&self, at: &ObjectPath, options: &WriteOptions) -> StoreResult<Self::File> {
+        self.inner.open_writable(at, options)
     }
 }
 

@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use gridlane_core::{Checksum, ChecksumKind};
+use gridlane_share::Turns;
 
 use super::{Attributes, MemoryStorage, Node, PERMISSIONS, metadata, tag_of, unused_number};
+use crate::blocking::{BlockingFile, BlockingObject, BlockingUpload};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::storage::{Committed, Expectation, Metadata, NodeKind, Object, Upload};
-use crate::writable::{WritableFile, check_length, end_of};
+use crate::storage::{Committed, Completion, Expectation, Metadata, NodeKind};
+use crate::writable::{Whole, check_length, end_of};
 
 /// What the owner of a file can do in any case.
 const OWN_PERMISSIONS: u32 = 0o600;
@@ -84,14 +86,16 @@ fn put(target: &mut Vec<u8>, bytes: &[u8], offset: u64) -> StoreResult<()> {
 }
 
 /// A file, open for reading.
-pub(super) struct MemoryObject {
+pub struct MemoryObject {
+    turns: Arc<Turns>,
     file: Arc<MemoryFile>,
     metadata: Metadata,
 }
 
 impl MemoryObject {
-    pub(super) fn new(file: &Arc<MemoryFile>) -> MemoryObject {
-        MemoryObject { file: Arc::clone(file), metadata: file.metadata() }
+    pub(super) fn new(storage: &MemoryStorage, file: &Arc<MemoryFile>) -> MemoryObject {
+        let turns = Arc::clone(&storage.turns);
+        MemoryObject { turns, file: Arc::clone(file), metadata: file.metadata() }
     }
 
     /// The file's state, if the bytes are what they were.
@@ -100,7 +104,11 @@ impl MemoryObject {
     }
 }
 
-impl Object for MemoryObject {
+impl BlockingObject for MemoryObject {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.turns
+    }
+
     fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -131,43 +139,36 @@ impl Object for MemoryObject {
 }
 
 /// A file that is uploaded.
-pub(super) struct MemoryUpload {
+pub struct MemoryUpload {
     storage: MemoryStorage,
     path: ObjectPath,
-    bytes: Vec<u8>,
-    modified: Option<SystemTime>,
-    checksums: Vec<Checksum>,
+    /// `None` once it is visible, or never will be.
+    bytes: Mutex<Option<Vec<u8>>>,
 }
 
 impl MemoryUpload {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<u8>>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn new(storage: MemoryStorage, path: ObjectPath) -> MemoryUpload {
-        MemoryUpload { storage, path, bytes: Vec::new(), modified: None, checksums: Vec::new() }
+        MemoryUpload { storage, path, bytes: Mutex::new(Some(Vec::new())) }
     }
 }
 
-impl Upload for MemoryUpload {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+impl BlockingUpload for MemoryUpload {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
         let end = offset.saturating_add(bytes.len() as u64);
         self.storage.require_room(&self.storage.lock(), end)?;
-        put(&mut self.bytes, bytes, offset)?;
-        self.checksums.clear();
-        Ok(())
+        put(self.lock().as_mut().ok_or(StoreError::Closed)?, bytes, offset)
     }
 
-    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
-        self.modified = Some(modified);
-        Ok(())
-    }
-
-    fn keep_checksums(&mut self, checksums: &[Checksum]) {
-        self.checksums = checksums.to_vec();
-    }
-
-    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
-        let modified = self.modified.unwrap_or_else(SystemTime::now);
-        let file = MemoryFile::new(self.bytes, modified, None);
-        file.lock().kept = self.checksums;
-        publish(&self.storage, &self.path, file, expectation)
+    fn commit(&self, completion: &Completion) -> StoreResult<Committed> {
+        let bytes = self.lock().take().ok_or(StoreError::Closed)?;
+        let modified = completion.modified.unwrap_or_else(SystemTime::now);
+        let file = MemoryFile::new(bytes, modified, None);
+        file.lock().kept = completion.checksums.clone();
+        publish(&self.storage, &self.path, file, &completion.expectation)
     }
 }
 
@@ -198,7 +199,7 @@ pub(super) enum Target {
 }
 
 /// A file, open for being changed.
-pub(super) struct MemoryWritable {
+pub struct MemoryWritable {
     storage: MemoryStorage,
     file: Arc<MemoryFile>,
     target: Target,
@@ -243,7 +244,11 @@ impl MemoryWritable {
     }
 }
 
-impl WritableFile for MemoryWritable {
+impl BlockingFile for MemoryWritable {
+    fn turns(&self) -> &Arc<Turns> {
+        &self.storage.turns
+    }
+
     fn metadata(&self) -> StoreResult<Metadata> {
         Ok(self.file.metadata())
     }
@@ -278,12 +283,12 @@ impl WritableFile for MemoryWritable {
         Ok(())
     }
 
-    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
+    fn close(&self, whole: Option<&Whole>) -> StoreResult<Committed> {
         let mut progress = self.lock_progress()?;
         progress.is_closed = true;
         let mut state = self.file.lock();
         if state.changes == progress.known_changes {
-            for checksum in checksums {
+            for checksum in Whole::checksums_of(whole, state.metadata.size_bytes) {
                 state.kept.retain(|kept| kept.kind() != checksum.kind());
                 state.kept.push(checksum.clone());
             }

@@ -1,4 +1,4 @@
-//! A storage in memory: for tests, and the reference for what [`Storage`] means.
+//! A storage in memory: for tests, and the reference for what [`Storage`](crate::Storage) means.
 
 mod file;
 
@@ -9,15 +9,14 @@ use std::time::SystemTime;
 
 use gridlane_share::turns::Turns;
 
+use crate::blocking::{BlockingFile, BlockingStorage, Read};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    DirectoryEntry, Entries, Expectation, FileIdentity, Metadata, NodeKind, Opened, Overwrite, Space,
-    Storage, Upload,
+    DirectoryEntry, Expectation, FileIdentity, Metadata, NodeKind, Opened, Overwrite, Space,
 };
 use crate::writable::{
-    Disposition, Visibility, WritableFile, WriteOptions, check_attribute, check_attribute_name,
-    existing_or_new,
+    Disposition, Visibility, WriteOptions, check_attribute, check_attribute_name, existing_or_new,
 };
 use file::{MemoryFile, MemoryObject, MemoryUpload, MemoryWritable, Target};
 
@@ -210,7 +209,11 @@ impl Tree {
     }
 }
 
-impl Storage for MemoryStorage {
+impl BlockingStorage for MemoryStorage {
+    type Object = MemoryObject;
+    type Upload = MemoryUpload;
+    type File = MemoryWritable;
+
     fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
@@ -227,17 +230,17 @@ impl Storage for MemoryStorage {
         Ok(self.lock().get(path)?.metadata())
     }
 
-    fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+    fn open(&self, path: &ObjectPath) -> StoreResult<Opened<MemoryObject>> {
         if path.is_root() {
             return Ok(Opened::Directory);
         }
         Ok(match self.lock().get(path)? {
-            Node::File(file) => Opened::File(Arc::new(MemoryObject::new(file))),
+            Node::File(file) => Opened::File(Arc::new(MemoryObject::new(self, file))),
             Node::Directory(..) => Opened::Directory,
         })
     }
 
-    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
+    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened<MemoryObject>>> {
         self.open(path).map(Some)
     }
 
@@ -245,7 +248,7 @@ impl Storage for MemoryStorage {
         self.look(path).map(Some)
     }
 
-    fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
+    fn entries(&self, path: &ObjectPath) -> StoreResult<Read<DirectoryEntry>> {
         let tree = self.lock();
         if !tree.is_directory(path) {
             tree.get(path)?;
@@ -362,12 +365,12 @@ impl Storage for MemoryStorage {
         })
     }
 
-    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<MemoryUpload> {
         self.require_place(&self.lock(), path, expected_bytes)?;
-        Ok(Box::new(MemoryUpload::new(self.clone(), path.clone())))
+        Ok(MemoryUpload::new(self.clone(), path.clone()))
     }
 
-    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<MemoryWritable> {
         options.check()?;
         if let (true, Some((parent, _))) = (options.makes_parents(), path.split_last()) {
             self.make_directories(&parent)?;
@@ -382,7 +385,7 @@ impl Storage for MemoryStorage {
             tree.check(path, &expectation)?;
             let file = MemoryFile::new(Vec::new(), SystemTime::now(), options.mode);
             let target = Target::WhenClosed(path.clone(), expectation);
-            return Ok(Arc::new(MemoryWritable::new(self.clone(), file, target)));
+            return Ok(MemoryWritable::new(self.clone(), file, target));
         }
         let file = match options.disposition {
             Disposition::Replace => existing_or_new(|disposition| self.in_place(path, disposition, options))?,
@@ -392,7 +395,7 @@ impl Storage for MemoryStorage {
         if options.disposition == Disposition::Replace {
             writable.truncate(0)?;
         }
-        Ok(Arc::new(writable))
+        Ok(writable)
     }
 
     fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {

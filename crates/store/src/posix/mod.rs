@@ -45,12 +45,11 @@ use gridlane_sys::file::CacheProbe;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, SeekFrom, fstatvfs, openat2};
 use rustix::io::Errno;
 
+use crate::blocking::{BlockingObject, BlockingStorage, Read};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
-use crate::storage::{
-    Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Overwrite, Space, Storage, Upload,
-};
-use crate::writable::{WritableFile, WriteOptions};
+use crate::storage::{DirectoryEntry, Expectation, Metadata, NodeKind, Opened, Overwrite, Space};
+use crate::writable::WriteOptions;
 use metadata::{Stamp, kind_of, look_at, look_in, metadata_of};
 
 pub use options::{Durability, PosixOptions};
@@ -226,7 +225,7 @@ impl Shared {
     }
 
     /// What a descriptor that was opened for reading is.
-    fn opened(self: &Arc<Self>, descriptor: OwnedFd) -> StoreResult<Opened> {
+    fn opened(self: &Arc<Self>, descriptor: OwnedFd) -> StoreResult<Opened<PosixObject>> {
         let stat = look_at(&descriptor)?;
         let epoch = changes::epoch(metadata::identity_of(&stat));
         let metadata = metadata_of(&stat).ok_or(StoreError::NotFound)?;
@@ -274,16 +273,20 @@ fn lookup_error(cause: Errno) -> StoreError {
     }
 }
 
-impl Storage for PosixStorage {
+impl BlockingStorage for PosixStorage {
+    type Object = PosixObject;
+    type Upload = upload::PosixUpload;
+    type File = writable::PosixWritable;
+
     fn turns(&self) -> &Arc<Turns> {
         &self.shared.turns
     }
 
-    fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+    fn open(&self, path: &ObjectPath) -> StoreResult<Opened<PosixObject>> {
         self.shared.opened(self.shared.resolve(path.as_relative(), READING).map_err(lookup_error)?)
     }
 
-    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
+    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened<PosixObject>>> {
         match self.shared.resolve_nowait(path.as_relative(), READING)? {
             Some(descriptor) => self.shared.opened(descriptor).map(Some),
             None => Ok(None),
@@ -315,11 +318,11 @@ impl Storage for PosixStorage {
             && there.is_ok_and(|there| (there.st_dev, there.st_ino) == (served.st_dev, served.st_ino))
     }
 
-    fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
+    fn entries(&self, path: &ObjectPath) -> StoreResult<Read<DirectoryEntry>> {
         Ok(Box::new(self.shared.read_directory(path)?))
     }
 
-    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
+    fn names(&self, path: &ObjectPath) -> StoreResult<Read<Vec<u8>>> {
         Ok(Box::new(self.shared.read_directory(path)?.names()))
     }
 
@@ -368,16 +371,20 @@ impl Storage for PosixStorage {
         })
     }
 
-    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-        Ok(Box::new(upload::PosixUpload::begin(&self.shared, path, expected_bytes)?))
+    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<upload::PosixUpload> {
+        upload::PosixUpload::begin(&self.shared, path, expected_bytes)
     }
 
-    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+    fn open_writable(
+        &self,
+        path: &ObjectPath,
+        options: &WriteOptions,
+    ) -> StoreResult<writable::PosixWritable> {
         options.check()?;
         if let (true, Some((parent, _))) = (options.makes_parents(), path.split_last()) {
             self.make_directories(&parent)?;
         }
-        Ok(Arc::new(writable::PosixWritable::open(&self.shared, path, options)?))
+        writable::PosixWritable::open(&self.shared, path, options)
     }
 
     fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
@@ -411,7 +418,8 @@ impl Storage for PosixStorage {
     }
 }
 
-struct PosixObject {
+/// A file of the directory, open for reading.
+pub struct PosixObject {
     file: File,
     probe: CacheProbe,
     metadata: Metadata,
@@ -424,7 +432,7 @@ struct PosixObject {
     shared: Arc<Shared>,
 }
 
-impl Object for PosixObject {
+impl BlockingObject for PosixObject {
     fn turns(&self) -> &Arc<Turns> {
         &self.shared.turns
     }

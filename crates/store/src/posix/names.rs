@@ -385,8 +385,8 @@ pub(super) fn rename_new(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocking::BlockingStorage;
     use crate::posix::{PosixOptions, PosixStorage};
-    use crate::storage::Storage;
 
     fn path(text: &str) -> ObjectPath {
         ObjectPath::new(text.split('/').map(str::as_bytes)).unwrap()

@@ -13,30 +13,28 @@
 //! `posix/partial.rs` makes, renames and removes the partial; `posix/hidden.rs` tells which hidden directory it
 //! is in.
 
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gridlane_core::Checksum;
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, copy_file_range, futimens};
 use rustix::io::Errno;
 
 use super::partial::{FILE_PERMISSIONS, Partial};
 use super::{Shared, hidden};
+use crate::blocking::BlockingUpload;
 use crate::error::StoreResult;
 use crate::path::ObjectPath;
-use crate::storage::{Committed, Expectation, Object, Upload, copy_by_reading};
+use crate::storage::{Committed, Completion};
 
 /// Bytes that the kernel copies in one call, which cannot be interrupted in every file system.
 const COPY_STEP_BYTES: usize = 64 * 1024 * 1024;
 
-/// A partial file, and what it shall have when it is visible.
-pub(super) struct PosixUpload {
+/// A partial file.
+pub struct PosixUpload {
     shared: Arc<Shared>,
     partial: Partial,
-    modified: Option<SystemTime>,
-    /// Of all that was written.
-    checksums: Vec<Checksum>,
 }
 
 impl PosixUpload {
@@ -46,35 +44,34 @@ impl PosixUpload {
         expected_bytes: Option<u64>,
     ) -> StoreResult<PosixUpload> {
         let partial = Partial::begin(shared, path, FILE_PERMISSIONS, expected_bytes)?;
-        Ok(PosixUpload { shared: Arc::clone(shared), partial, modified: None, checksums: Vec::new() })
+        Ok(PosixUpload { shared: Arc::clone(shared), partial })
     }
 
     /// Sets the modification time that is wanted. From here on the partial may look old enough to be removed.
-    fn take_its_time(&self) -> StoreResult<()> {
-        let Some(modified) = self.modified else { return Ok(()) };
+    fn take_its_time(&self, modified: Option<SystemTime>) -> StoreResult<()> {
+        let Some(modified) = modified else { return Ok(()) };
         hidden::hold(&self.partial.file);
         set_modified(&self.partial.file, modified)
     }
 
-    fn wrote_up_to(&mut self, end: u64) {
-        self.checksums.clear();
+    fn wrote_up_to(&self, end: u64) {
         self.partial.writeback.wrote_up_to(&self.shared, &self.partial.file, end);
     }
 }
 
-impl Upload for PosixUpload {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+impl BlockingUpload for PosixUpload {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
         self.partial.file.write_all_at(bytes, offset)?;
         self.wrote_up_to(offset.saturating_add(bytes.len() as u64));
         Ok(())
     }
 
-    fn copy_range(&mut self, source: &dyn Object, offset: u64, len: u64) -> StoreResult<u64> {
+    fn copy_range(&self, source: &File, offset: u64, len: u64) -> StoreResult<u64> {
         let mut copied = 0;
-        while let (Some(file), true) = (source.as_file(), copied < len) {
+        while copied < len {
             let (mut from, mut to) = (offset.saturating_add(copied), offset.saturating_add(copied));
             let step = usize::try_from(len - copied).unwrap_or(usize::MAX).min(COPY_STEP_BYTES);
-            match copy_file_range(file, Some(&mut from), &self.partial.file, Some(&mut to), step) {
+            match copy_file_range(source, Some(&mut from), &self.partial.file, Some(&mut to), step) {
                 // The end; or a file system that says so of what it cannot copy: reading will tell.
                 Ok(0) => break,
                 Ok(count) => {
@@ -87,24 +84,12 @@ impl Upload for PosixUpload {
                 Err(cause) => return Err(cause.into()),
             }
         }
-        let rest = copy_by_reading(source, offset.saturating_add(copied), len - copied, |bytes, at| {
-            self.write_at(bytes, at)
-        })?;
-        Ok(copied + rest)
+        Ok(copied)
     }
 
-    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
-        self.modified = Some(modified);
-        Ok(())
-    }
-
-    fn keep_checksums(&mut self, checksums: &[Checksum]) {
-        self.checksums = checksums.to_vec();
-    }
-
-    fn commit(mut self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
-        self.take_its_time()?;
-        self.partial.publish(std::mem::take(&mut self.checksums), expectation)
+    fn commit(&self, completion: &Completion) -> StoreResult<Committed> {
+        self.take_its_time(completion.modified)?;
+        self.partial.publish(completion.checksums.clone(), &completion.expectation)
     }
 }
 
@@ -135,7 +120,8 @@ fn seconds(count: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::Durability;
-    use crate::storage::Storage;
+    use crate::blocking::BlockingStorage;
+    use crate::storage::Expectation;
     use std::time::Duration;
 
     #[test]
@@ -143,12 +129,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let storage = crate::PosixStorage::open(directory.path(), Durability::None).unwrap();
         let path = ObjectPath::new([&b"f"[..]]).unwrap();
-        let mut upload = PosixUpload::begin(&storage.shared, &path, None).unwrap();
-        upload.set_modified(UNIX_EPOCH).unwrap();
+        let upload = PosixUpload::begin(&storage.shared, &path, None).unwrap();
+        let modified = Some(UNIX_EPOCH);
         // The first step of a commit; the next one waits for the device.
-        upload.take_its_time().unwrap();
+        upload.take_its_time(modified).unwrap();
         assert_eq!(storage.remove_abandoned(Duration::from_secs(3600)).unwrap(), 0);
-        let committed = Box::new(upload).commit(&Expectation::Anything).unwrap();
+        let committed = upload.commit(&Completion { modified, ..Expectation::Anything.into() }).unwrap();
         assert_eq!(committed.metadata.modified, UNIX_EPOCH);
     }
 }

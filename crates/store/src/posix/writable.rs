@@ -34,11 +34,12 @@ use super::partial::{FILE_PERMISSIONS, Partial, Writeback, require_room};
 use super::{Durability, READING, Shared, checksums, hidden, upload};
 use gridlane_share::Turns;
 
+use crate::blocking::BlockingFile;
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{Committed, Expectation, Metadata, NodeKind};
 use crate::writable::{
-    Disposition, Visibility, WritableFile, WriteOptions, check_length, end_of, existing_or_new, len_of,
+    Disposition, Visibility, Whole, WriteOptions, check_length, end_of, existing_or_new, len_of,
 };
 
 /// As for reading.
@@ -54,7 +55,7 @@ const SPECIAL: u32 = 0o7000;
 const TICK: Duration = Duration::from_millis(20);
 
 /// A file that is open for being changed.
-pub(super) struct PosixWritable {
+pub struct PosixWritable {
     shared: Arc<Shared>,
     probe: CacheProbe,
     target: Target,
@@ -302,7 +303,7 @@ impl Drop for InPlace {
     }
 }
 
-impl WritableFile for PosixWritable {
+impl BlockingFile for PosixWritable {
     fn turns(&self) -> &Arc<Turns> {
         &self.shared.turns
     }
@@ -365,11 +366,15 @@ impl WritableFile for PosixWritable {
         }
     }
 
-    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
+    fn close(&self, whole: Option<&Whole>) -> StoreResult<Committed> {
         let mut is_closed = self.is_closed.write().unwrap_or_else(PoisonError::into_inner);
         if std::mem::replace(&mut *is_closed, true) {
             return Err(StoreError::Closed);
         }
+        let checksums = match whole {
+            Some(_) => Whole::checksums_of(whole, self.metadata()?.size_bytes),
+            None => &[],
+        };
         match &self.target {
             Target::InPlace(in_place) => {
                 in_place.finish(&self.shared, checksums)?;

@@ -8,16 +8,17 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
+use std::future::ready;
 use std::io::{self, IoSlice};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gridlane_core::Checksum;
 use gridlane_share::Turns;
+use tokio::sync::RwLock;
 
-use super::{Account, Reservation};
-use crate::error::StoreResult;
-use crate::storage::{Committed, FileIdentity, Metadata};
-use crate::writable::{WritableFile, check_length, end_of, len_of};
+use super::{Account, Before, Reservation, later};
+use crate::error::{StoreError, StoreResult};
+use crate::storage::{BoxFuture, Committed, FileIdentity, Metadata};
+use crate::writable::{Whole, WritableFile, check_length, end_of, len_of};
 
 /// The files that are open for being changed in place.
 #[derive(Default)]
@@ -41,6 +42,8 @@ struct Counted {
 struct Length {
     /// With what it grows by at this moment.
     bytes: u64,
+    /// When something was counted of which it is not known whether it was written.
+    doubtful_since: Option<Before>,
     /// What it grew by since it has no name.
     nameless: Reservation,
 }
@@ -82,7 +85,11 @@ impl QuotaInPlace {
             Entry::Vacant(unknown) => {
                 // Whoever had it open before has counted all that it has now.
                 let bytes = inner.metadata()?.size_bytes;
-                let length = Mutex::new(Length { bytes, nameless: Reservation::new(&account, 0)? });
+                let length = Mutex::new(Length {
+                    bytes,
+                    doubtful_since: None,
+                    nameless: Reservation::new(&account, 0)?,
+                });
                 let counted = Arc::new(Counted { growing: RwLock::default(), length });
                 unknown.insert(OpenFile { counted, handles: 0 })
             }
@@ -97,14 +104,20 @@ impl QuotaInPlace {
         Ok(opened)
     }
 
+    fn inner(&self) -> &Arc<dyn WritableFile> {
+        &self.inner
+    }
+
     /// Runs `write`, which may make the file end at `end`.
-    fn grow(&self, end: u64, write: impl FnOnce() -> StoreResult<()>) -> StoreResult<()> {
-        let growing = self.counted.growing.read().unwrap_or_else(PoisonError::into_inner);
-        self.count_up_to(end)?;
-        let written = write();
+    async fn grow(&self, end: u64, write: BoxFuture<'_, StoreResult<()>>) -> StoreResult<()> {
+        let growing = self.counted.growing.read().await;
+        let mut unfinished = Unfinished { file: self, since: Some(self.account.before()) };
+        self.count_up_to(end).inspect_err(|_| unfinished.since = None)?;
+        let written = write.await;
+        unfinished.since = None;
         drop(growing);
         if written.is_err() {
-            self.look_at_length(|| Ok(()))?;
+            self.look_at_length(None).await?;
         }
         written
     }
@@ -127,20 +140,34 @@ impl QuotaInPlace {
         Ok(())
     }
 
-    /// Runs `change` while nobody makes the file longer, and counts with the length that it has then.
-    fn look_at_length(&self, change: impl FnOnce() -> StoreResult<()>) -> StoreResult<()> {
-        let _alone = self.counted.growing.write().unwrap_or_else(PoisonError::into_inner);
+    /// Cuts the file, if it is to be cut, while nobody makes it longer, and counts with the length that it has then.
+    async fn look_at_length(&self, cut_to: Option<u64>) -> StoreResult<()> {
+        let _alone = self.counted.growing.write().await;
         let before = self.account.before();
-        let changed = change();
-        let now_bytes = self.inner.metadata()?.size_bytes;
+        let mut unfinished = Unfinished { file: self, since: Some(before) };
+        let cut = match cut_to {
+            Some(size_bytes) => match self.count_up_to(size_bytes) {
+                Ok(()) => self.inner.truncate(size_bytes).await,
+                Err(error) => Err(error),
+            },
+            None => Ok(()),
+        };
+        let now_bytes = self.inner.look().await?.size_bytes;
+        unfinished.since = None;
+        self.has_length(now_bytes, before);
+        cut
+    }
+
+    /// Counts with the length that was found, of a file that nobody makes longer, since `before`.
+    fn has_length(&self, now_bytes: u64, before: Before) {
         let mut length = self.lock_length();
+        let before = length.doubtful_since.take().unwrap_or(before);
         let lost_bytes = length.bytes.saturating_sub(now_bytes);
         // What a file without a name has lost was counted off, or is reserved: that ends with it.
         if lost_bytes > 0 && self.inner.has_name() {
             self.account.change(before, 0, lost_bytes);
             length.bytes = now_bytes;
         }
-        changed
     }
 
     fn lock_length(&self) -> MutexGuard<'_, Length> {
@@ -152,6 +179,21 @@ impl QuotaInPlace {
     }
 }
 
+/// Something counted that is not known to be written: whoever wrote it was cancelled, and waited for the storage by then.
+struct Unfinished<'a> {
+    file: &'a QuotaInPlace,
+    /// `None` when it is known.
+    since: Option<Before>,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(since) = self.since {
+            self.file.lock_length().doubtful_since.get_or_insert(since);
+        }
+    }
+}
+
 impl Drop for QuotaInPlace {
     fn drop(&mut self) {
         let mut open = self.files.lock();
@@ -159,141 +201,202 @@ impl Drop for QuotaInPlace {
             file.get_mut().handles -= 1;
             if file.get().handles == 0 {
                 file.remove();
+                // Nobody makes it longer any more.
+                let since = self.lock_length().doubtful_since;
+                if let (Some(since), Ok(now)) = (since, self.inner.metadata()) {
+                    self.has_length(now.size_bytes, since);
+                }
             }
         }
     }
 }
 
+/// What is passed on as it is.
+macro_rules! delegate {
+    () => {
+        fn turns(&self) -> &Arc<Turns> {
+            self.inner().turns()
+        }
+
+        fn metadata(&self) -> StoreResult<Metadata> {
+            self.inner().metadata()
+        }
+
+        fn look(&self) -> BoxFuture<'_, StoreResult<Metadata>> {
+            self.inner().look()
+        }
+
+        fn as_file(&self) -> Option<&File> {
+            self.inner().as_file()
+        }
+
+        fn has_name(&self) -> bool {
+            self.inner().has_name()
+        }
+
+        fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
+            self.inner().read_at_nowait(target, offset)
+        }
+
+        fn read_at<'a>(&'a self, target: &'a mut [u8], offset: u64) -> BoxFuture<'a, io::Result<usize>> {
+            self.inner().read_at(target, offset)
+        }
+
+        fn sync(&self) -> BoxFuture<'_, StoreResult<()>> {
+            self.inner().sync()
+        }
+    };
+}
+
+/// A failure at once.
+fn failed<'a, T: Send + 'a>(error: StoreError) -> BoxFuture<'a, StoreResult<T>> {
+    Box::pin(ready(Err(error)))
+}
+
 impl WritableFile for QuotaInPlace {
-    fn turns(&self) -> &Arc<Turns> {
-        self.inner.turns()
+    delegate!();
+
+    fn write_at<'a>(&'a self, bytes: &'a [u8], offset: u64) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, bytes.len()) {
+            Ok(end) => Box::pin(self.grow(end, self.inner.write_at(bytes, offset))),
+            Err(error) => failed(error),
+        }
     }
 
-    fn metadata(&self) -> StoreResult<Metadata> {
-        self.inner.metadata()
+    fn write_vectored_at<'a>(
+        &'a self,
+        parts: &'a [IoSlice<'a>],
+        offset: u64,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, len_of(parts)) {
+            Ok(end) => Box::pin(self.grow(end, self.inner.write_vectored_at(parts, offset))),
+            Err(error) => failed(error),
+        }
     }
 
-    fn as_file(&self) -> Option<&File> {
-        self.inner.as_file()
+    fn truncate(&self, size_bytes: u64) -> BoxFuture<'_, StoreResult<()>> {
+        match check_length(size_bytes) {
+            Ok(()) => Box::pin(self.look_at_length(Some(size_bytes))),
+            Err(error) => failed(error),
+        }
     }
 
-    fn has_name(&self) -> bool {
-        self.inner.has_name()
-    }
-
-    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.inner.read_at_nowait(target, offset)
-    }
-
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(target, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        self.grow(end_of(offset, bytes.len())?, || self.inner.write_at(bytes, offset))
-    }
-
-    fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
-        self.grow(end_of(offset, len_of(parts))?, || self.inner.write_vectored_at(parts, offset))
-    }
-
-    fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
-        check_length(size_bytes)?;
-        self.look_at_length(|| {
-            self.count_up_to(size_bytes)?;
-            self.inner.truncate(size_bytes)
+    fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>> {
+        Box::pin(async move {
+            let closed = self.inner.close(whole).await;
+            // What it was expected to become others may have now.
+            let mut expected = self.lock_expected();
+            let unused_bytes = expected.bytes;
+            self.account.release(expected.take(unused_bytes));
+            closed
         })
     }
 
-    fn sync(&self) -> StoreResult<()> {
-        self.inner.sync()
-    }
-
-    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
-        let closed = self.inner.close(checksums);
-        // What it was expected to become others may have now.
-        let mut expected = self.lock_expected();
-        let unused_bytes = expected.bytes;
-        self.account.release(expected.take(unused_bytes));
-        closed
+    fn discard(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        // It is seen: nothing of it goes but what is known of it.
+        let inner = Arc::clone(&self.inner);
+        drop(self);
+        inner.discard()
     }
 }
 
 /// A file that is seen when it is closed.
 pub(super) struct QuotaWhenClosed {
-    // Dropped first: its bytes are gone before others may have the room.
-    inner: Arc<dyn WritableFile>,
-    reservation: Mutex<Reservation>,
+    /// There until it is dropped.
+    inner: Option<Arc<dyn WritableFile>>,
+    account: Arc<Account>,
+    /// The same.
+    reservation: Mutex<Option<Reservation>>,
 }
 
 impl QuotaWhenClosed {
     pub(super) fn new(inner: Arc<dyn WritableFile>, reservation: Reservation) -> QuotaWhenClosed {
-        QuotaWhenClosed { inner, reservation: Mutex::new(reservation) }
+        let account = Arc::clone(&reservation.account);
+        QuotaWhenClosed { inner: Some(inner), account, reservation: Mutex::new(Some(reservation)) }
+    }
+
+    fn inner(&self) -> &Arc<dyn WritableFile> {
+        match &self.inner {
+            Some(inner) => inner,
+            None => unreachable!("it is taken out only where it is dropped"),
+        }
     }
 
     fn reserve_up_to(&self, end: u64) -> StoreResult<()> {
-        self.lock_reservation().grow_to(end)
+        self.lock_reservation().as_mut().ok_or(StoreError::Closed)?.grow_to(end)
     }
 
-    fn lock_reservation(&self) -> MutexGuard<'_, Reservation> {
+    fn lock_reservation(&self) -> MutexGuard<'_, Option<Reservation>> {
         self.reservation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Its bytes are gone before others may have the room.
+async fn give_up(inner: Arc<dyn WritableFile>, reservation: Reservation) {
+    inner.discard().await;
+    drop(reservation);
+}
+
+impl Drop for QuotaWhenClosed {
+    fn drop(&mut self) {
+        let reservation = self.lock_reservation().take().filter(|reservation| reservation.bytes > 0);
+        if let (Some(inner), Some(reservation)) = (self.inner.take(), reservation) {
+            later(give_up(inner, reservation));
+        }
+    }
+}
+
 impl WritableFile for QuotaWhenClosed {
-    fn turns(&self) -> &Arc<Turns> {
-        self.inner.turns()
+    delegate!();
+
+    fn write_at<'a>(&'a self, bytes: &'a [u8], offset: u64) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, bytes.len()).and_then(|end| self.reserve_up_to(end)) {
+            Ok(()) => self.inner().write_at(bytes, offset),
+            Err(error) => failed(error),
+        }
     }
 
-    fn metadata(&self) -> StoreResult<Metadata> {
-        self.inner.metadata()
+    fn write_vectored_at<'a>(
+        &'a self,
+        parts: &'a [IoSlice<'a>],
+        offset: u64,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        match end_of(offset, len_of(parts)).and_then(|end| self.reserve_up_to(end)) {
+            Ok(()) => self.inner().write_vectored_at(parts, offset),
+            Err(error) => failed(error),
+        }
     }
 
-    fn as_file(&self) -> Option<&File> {
-        self.inner.as_file()
+    fn truncate(&self, size_bytes: u64) -> BoxFuture<'_, StoreResult<()>> {
+        match check_length(size_bytes).and_then(|()| self.reserve_up_to(size_bytes)) {
+            Ok(()) => self.inner().truncate(size_bytes),
+            Err(error) => failed(error),
+        }
     }
 
-    fn has_name(&self) -> bool {
-        self.inner.has_name()
+    fn close<'a>(&'a self, whole: Option<&'a Whole>) -> BoxFuture<'a, StoreResult<Committed>> {
+        Box::pin(async move {
+            let before = self.account.before();
+            let committed = self.inner().close(whole).await?;
+            // Before the reservation goes: at no moment may others have the room.
+            self.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
+            if let Some(reservation) = self.lock_reservation().as_mut() {
+                let reserved_bytes = reservation.bytes;
+                let released_bytes = reservation.take(reserved_bytes);
+                self.account.release(released_bytes);
+            }
+            Ok(committed)
+        })
     }
 
-    fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
-        self.inner.read_at_nowait(target, offset)
-    }
-
-    fn read_at(&self, target: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.inner.read_at(target, offset)
-    }
-
-    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        self.reserve_up_to(end_of(offset, bytes.len())?)?;
-        self.inner.write_at(bytes, offset)
-    }
-
-    fn write_vectored_at(&self, parts: &[IoSlice<'_>], offset: u64) -> StoreResult<()> {
-        self.reserve_up_to(end_of(offset, len_of(parts))?)?;
-        self.inner.write_vectored_at(parts, offset)
-    }
-
-    fn truncate(&self, size_bytes: u64) -> StoreResult<()> {
-        check_length(size_bytes)?;
-        self.reserve_up_to(size_bytes)?;
-        self.inner.truncate(size_bytes)
-    }
-
-    fn sync(&self) -> StoreResult<()> {
-        self.inner.sync()
-    }
-
-    fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
-        let mut reservation = self.lock_reservation();
-        let before = reservation.account.before();
-        let committed = self.inner.close(checksums)?;
-        // Before the reservation goes: at no moment may others have the room.
-        reservation.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
-        let reserved_bytes = reservation.bytes;
-        let released_bytes = reservation.take(reserved_bytes);
-        reservation.account.release(released_bytes);
-        Ok(committed)
+    fn discard(self: Arc<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            // Whoever else has it ends it.
+            let Some(mut file) = Arc::into_inner(self) else { return };
+            let reservation = file.lock_reservation().take();
+            if let (Some(inner), Some(reservation)) = (file.inner.take(), reservation) {
+                give_up(inner, reservation).await;
+            }
+        })
     }
 }

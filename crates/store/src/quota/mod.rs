@@ -16,16 +16,18 @@ mod in_place;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use gridlane_core::Checksum;
-use gridlane_share::Turns;
+use gridlane_core::{Checksum, ChecksumKind, limits};
+use gridlane_share::{Turns, budget};
+use tokio::runtime::Handle;
 
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
+use crate::posix_extras::PosixExtras;
 use crate::storage::{
-    Committed, Entries, Expectation, Metadata, Names, NodeKind, Object, Opened, Overwrite, Space, Storage,
-    Upload,
+    BoxFuture, Committed, Completion, Entries, Expectation, Listing, Metadata, Names, NodeKind, Object,
+    Opened, Overwrite, Space, Storage, Upload, WriteOrder,
 };
-use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions, existing_or_new};
+use crate::writable::{Disposition, Visibility, WritableFile, WriteOptions};
 use in_place::{Files, QuotaInPlace, QuotaWhenClosed};
 
 /// How often a removal is tried again whose file was replaced since it was looked at.
@@ -155,14 +157,14 @@ impl QuotaStorage {
     /// Counts what is there; takes as long as it takes to look at every file. Changes go on meanwhile: what is
     /// added or moved counts even if the walk has seen it, what is removed may still count, so that the result is
     /// at most too large, until the next time.
-    pub fn recount(&self) -> StoreResult<QuotaUsage> {
+    pub async fn recount(&self) -> StoreResult<QuotaUsage> {
         let walk = {
             let mut state = self.account.lock();
             state.added_bytes = 0;
             state.walk += 1;
             state.walk
         };
-        let found_bytes = self.tree_bytes(&ObjectPath::root())?;
+        let found_bytes = self.tree_bytes(&ObjectPath::root()).await?;
         let mut state = self.account.lock();
         if state.walk == walk {
             state.used_bytes = found_bytes.saturating_add(state.added_bytes);
@@ -186,11 +188,11 @@ impl QuotaStorage {
 
     /// What all files below `path` have together. What vanishes meanwhile, and what nobody may look at, counts
     /// nothing.
-    fn tree_bytes(&self, path: &ObjectPath) -> StoreResult<u64> {
+    async fn tree_bytes(&self, path: &ObjectPath) -> StoreResult<u64> {
         let mut found_bytes = 0_u64;
         let mut pending = vec![path.clone()];
         while let Some(directory) = pending.pop() {
-            let entries = match self.inner.entries(&directory) {
+            let mut entries = match self.inner.entries(&directory).await {
                 Ok(entries) => entries,
                 // The last one: deeper than any path leads.
                 Err(
@@ -201,12 +203,17 @@ impl QuotaStorage {
                 ) => continue,
                 Err(other) => return Err(other),
             };
-            for entry in entries {
-                let entry = entry?;
-                match entry.metadata.kind {
-                    _ if entry.is_link => {}
-                    NodeKind::File => found_bytes = found_bytes.saturating_add(entry.metadata.size_bytes),
-                    NodeKind::Directory => pending.extend(directory.join(&entry.name)),
+            loop {
+                let page = entries.next_page().await?;
+                if page.is_empty() {
+                    break;
+                }
+                for entry in page {
+                    match entry.metadata.kind {
+                        _ if entry.is_link => {}
+                        NodeKind::File => found_bytes = found_bytes.saturating_add(entry.metadata.size_bytes),
+                        NodeKind::Directory => pending.extend(directory.join(&entry.name)),
+                    }
                 }
             }
         }
@@ -214,68 +221,42 @@ impl QuotaStorage {
     }
 
     /// What goes when whatever is at `path` goes.
-    fn bytes_at(&self, path: &ObjectPath) -> StoreResult<u64> {
-        match self.inner.look(path) {
-            Ok(_) if self.inner.is_link(path)? => Ok(0),
-            Ok(metadata) if metadata.is_directory() => self.tree_bytes(path),
+    async fn bytes_at(&self, path: &ObjectPath) -> StoreResult<u64> {
+        match self.inner.look(path).await {
+            Ok(_) if self.is_link_at(path).await? => Ok(0),
+            Ok(metadata) if metadata.is_directory() => self.tree_bytes(path).await,
             Ok(metadata) => Ok(metadata.size_bytes),
             Err(StoreError::NotFound) => Ok(0),
             Err(other) => Err(other),
         }
     }
-}
 
-impl Storage for QuotaStorage {
-    fn turns(&self) -> &Arc<Turns> {
-        self.inner.turns()
+    async fn is_link_at(&self, path: &ObjectPath) -> StoreResult<bool> {
+        match self.inner.posix() {
+            Some(posix) => posix.is_link(path).await,
+            None => Ok(false),
+        }
     }
 
-    fn look(&self, path: &ObjectPath) -> StoreResult<Metadata> {
-        self.inner.look(path)
+    /// The extras of what is inside. They are asked for only where there are some.
+    fn extras(&self) -> StoreResult<&dyn PosixExtras> {
+        self.inner.posix().ok_or(StoreError::Unsupported)
     }
 
-    fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
-        self.inner.open(path)
-    }
-
-    fn names(&self, path: &ObjectPath) -> StoreResult<Names> {
-        self.inner.names(path)
-    }
-
-    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
-        self.inner.look_nowait(path)
-    }
-
-    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
-        self.inner.open_nowait(path)
-    }
-
-    fn is_link(&self, path: &ObjectPath) -> StoreResult<bool> {
-        self.inner.is_link(path)
-    }
-
-    fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
-        self.inner.entries(path)
-    }
-
-    fn make_directory(&self, path: &ObjectPath) -> StoreResult<()> {
-        self.inner.make_directory(path)
-    }
-
-    fn remove(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
+    async fn remove_file(&self, path: &ObjectPath, expectation: &Expectation) -> StoreResult<()> {
         for _ in 0..REMOVE_TRIES_MAX {
             // The one that was looked at and no other, so that what goes is known.
-            let found = match self.inner.stat(path) {
+            let found = match self.inner.stat(path).await {
                 Ok(found) => found,
-                Err(_) => return self.inner.remove(path, expectation),
+                Err(_) => return self.inner.remove(path, expectation).await,
             };
-            let is_link = self.inner.is_link(path)?;
+            let is_link = self.is_link_at(path).await?;
             let before = self.account.before();
             let exactly = match expectation {
                 Expectation::Anything => Expectation::Tag(found.tag),
                 Expectation::Absent | Expectation::Tag(_) => expectation.clone(),
             };
-            match self.inner.remove(path, &exactly) {
+            match self.inner.remove(path, &exactly).await {
                 Err(StoreError::Unexpected) if *expectation == Expectation::Anything => {}
                 Err(other) => return Err(other),
                 Ok(()) => {
@@ -285,124 +266,261 @@ impl Storage for QuotaStorage {
             }
         }
         // Somebody writes to it all the time. What it has come to meanwhile is for the next walk.
-        let removed_bytes = self.bytes_at(path)?;
+        let removed_bytes = self.bytes_at(path).await?;
         let before = self.account.before();
-        self.inner.remove(path, expectation)?;
+        self.inner.remove(path, expectation).await?;
         self.account.change(before, 0, removed_bytes);
         Ok(())
     }
 
-    fn remove_directory(&self, path: &ObjectPath) -> StoreResult<()> {
-        self.inner.remove_directory(path)
-    }
-
-    fn remove_tree(&self, path: &ObjectPath) -> StoreResult<()> {
-        let before = self.account.before();
-        let removed_bytes = self.bytes_at(path)?;
-        self.inner.remove_tree(path)?;
-        self.account.change(before, 0, removed_bytes);
-        Ok(())
-    }
-
-    fn rename(
+    async fn open_to_write(
         &self,
-        from: &ObjectPath,
-        to: &ObjectPath,
-        overwrite: Overwrite,
-        expectation: &Expectation,
-    ) -> StoreResult<bool> {
-        // Onto itself, or onto what holds it, is refused in any case: no need to count.
-        let before = self.account.before();
-        let counts = overwrite != Overwrite::Nothing && from != to && !from.is_below(to);
-        let replaced_bytes = if counts { self.bytes_at(to)? } else { 0 };
-        let replaced = self.inner.rename(from, to, overwrite, expectation)?;
-        if replaced {
-            self.account.change(before, 0, replaced_bytes);
-        }
-        if self.account.met_a_walk(before) {
-            // It was moved: what cannot be told of it now is told by the next walk.
-            self.account.add_unseen(before, self.bytes_at(to).unwrap_or(0));
-        }
-        Ok(replaced)
-    }
-
-    fn set_modified(&self, path: &ObjectPath, modified: SystemTime) -> StoreResult<()> {
-        self.inner.set_modified(path, modified)
-    }
-
-    fn is_in_place(&self) -> bool {
-        self.inner.is_in_place()
-    }
-
-    fn space(&self, path: &ObjectPath) -> StoreResult<Space> {
-        let inner = self.inner.space(path)?;
-        let state = self.account.lock();
-        Ok(Space {
-            // More than the limit is there if it was lowered.
-            total_bytes: inner.total_bytes.min(self.account.limit_bytes).max(state.used_bytes),
-            used_bytes: state.used_bytes,
-            available_bytes: inner.available_bytes.min(self.account.free_bytes(&state)),
-        })
-    }
-
-    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
-        let reservation = Reservation::new(&self.account, expected_bytes.unwrap_or(0))?;
-        let inner = self.inner.create(path, expected_bytes)?;
-        Ok(Box::new(QuotaUpload { inner, reservation }))
-    }
-
-    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+        path: &ObjectPath,
+        options: &WriteOptions,
+    ) -> StoreResult<Arc<dyn WritableFile>> {
         options.check()?;
         let expected_bytes = options.expected_bytes.unwrap_or(0);
         if options.visibility == Visibility::WhenClosed {
             let reservation = Reservation::new(&self.account, expected_bytes)?;
-            let inner = self.inner.open_writable(path, options)?;
+            let inner = self.extras()?.open_writable(path, options).await?;
             return Ok(Arc::new(QuotaWhenClosed::new(inner, reservation)));
         }
-        let open = |disposition| {
-            // Before a file is made for which there is no room. Of one that is there, its length is not yet known.
-            let at_first = if disposition == Disposition::New { expected_bytes } else { 0 };
-            let reservation = Reservation::new(&self.account, at_first)?;
-            let inner = self.inner.open_writable(path, &WriteOptions { disposition, ..*options })?;
-            QuotaInPlace::open(&self.files, inner, reservation, expected_bytes)
-        };
         if options.disposition != Disposition::Replace {
-            return Ok(Arc::new(open(options.disposition)?));
+            return Ok(Arc::new(self.open_in_place(path, options, options.disposition).await?));
         }
         // In two steps, so that it is known how many bytes went.
-        let opened = existing_or_new(open)?;
-        opened.truncate(0)?;
+        let opened = self.existing_or_new(path, options).await?;
+        opened.truncate(0).await?;
         Ok(Arc::new(opened))
     }
 
-    fn set_mode(&self, path: &ObjectPath, mode: u32) -> StoreResult<()> {
-        self.inner.set_mode(path, mode)
-    }
-
-    fn attribute_names(&self, path: &ObjectPath) -> StoreResult<Vec<Vec<u8>>> {
-        self.inner.attribute_names(path)
-    }
-
-    fn attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<Option<Vec<u8>>> {
-        self.inner.attribute(path, name)
-    }
-
-    fn set_attribute(
+    async fn open_in_place(
         &self,
         path: &ObjectPath,
-        name: &[u8],
-        value: &[u8],
-        must_be_new: bool,
-    ) -> StoreResult<()> {
-        self.inner.set_attribute(path, name, value, must_be_new)
+        options: &WriteOptions,
+        disposition: Disposition,
+    ) -> StoreResult<QuotaInPlace> {
+        let expected_bytes = options.expected_bytes.unwrap_or(0);
+        // Before a file is made for which there is no room. Of one that is there, its length is not yet known.
+        let at_first = if disposition == Disposition::New { expected_bytes } else { 0 };
+        let reservation = Reservation::new(&self.account, at_first)?;
+        let inner = self.extras()?.open_writable(path, &WriteOptions { disposition, ..*options }).await?;
+        QuotaInPlace::open(&self.files, inner, reservation, expected_bytes)
     }
 
-    fn remove_attribute(&self, path: &ObjectPath, name: &[u8]) -> StoreResult<bool> {
-        self.inner.remove_attribute(path, name)
+    /// Opens a file that is there, or makes it, whatever others do meanwhile.
+    async fn existing_or_new(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<QuotaInPlace> {
+        for _ in 0..limits::OPEN_RACES_MAX {
+            match self.open_in_place(path, options, Disposition::Existing).await {
+                Err(StoreError::NotFound) => {}
+                known => return known,
+            }
+            match self.open_in_place(path, options, Disposition::New).await {
+                Err(StoreError::Unexpected) => {}
+                known => return known,
+            }
+        }
+        // Something is there that is not served: a pipe, a link that leads nowhere.
+        Err(StoreError::NotAFile)
+    }
+}
+
+impl Storage for QuotaStorage {
+    fn turns(&self) -> &Arc<Turns> {
+        self.inner.turns()
     }
 
-    fn remove_abandoned(&self, age: Duration) -> StoreResult<usize> {
+    fn posix(&self) -> Option<&dyn PosixExtras> {
+        self.inner.posix().map(|_| self as &dyn PosixExtras)
+    }
+
+    fn look<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Metadata>> {
+        self.inner.look(path)
+    }
+
+    fn look_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Metadata>> {
+        self.inner.look_nowait(path)
+    }
+
+    fn is_in_place(&self) -> BoxFuture<'_, bool> {
+        self.inner.is_in_place()
+    }
+
+    fn open<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Opened>> {
+        self.inner.open(path)
+    }
+
+    fn open_nowait(&self, path: &ObjectPath) -> StoreResult<Option<Opened>> {
+        self.inner.open_nowait(path)
+    }
+
+    fn entries<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Entries>> {
+        self.inner.entries(path)
+    }
+
+    fn names<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Names>> {
+        self.inner.names(path)
+    }
+
+    fn list<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Listing>> {
+        self.inner.list(path)
+    }
+
+    fn kept_checksums<'a>(
+        &'a self,
+        files: &'a [(ObjectPath, Metadata)],
+        kinds: &'a [ChecksumKind],
+    ) -> BoxFuture<'a, Vec<Vec<Checksum>>> {
+        self.inner.kept_checksums(files, kinds)
+    }
+
+    fn make_directory<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>> {
+        self.inner.make_directory(path)
+    }
+
+    fn make_directories<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>> {
+        self.inner.make_directories(path)
+    }
+
+    fn remove<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        expectation: &'a Expectation,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(self.remove_file(path, expectation))
+    }
+
+    fn remove_directory<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>> {
+        self.inner.remove_directory(path)
+    }
+
+    fn remove_tree<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<()>> {
+        Box::pin(async move {
+            let before = self.account.before();
+            let removed_bytes = self.bytes_at(path).await?;
+            self.inner.remove_tree(path).await?;
+            self.account.change(before, 0, removed_bytes);
+            Ok(())
+        })
+    }
+
+    fn space<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Space>> {
+        Box::pin(async move {
+            let inner = self.inner.space(path).await?;
+            let state = self.account.lock();
+            Ok(Space {
+                // More than the limit is there if it was lowered.
+                total_bytes: inner.total_bytes.min(self.account.limit_bytes).max(state.used_bytes),
+                used_bytes: state.used_bytes,
+                available_bytes: inner.available_bytes.min(self.account.free_bytes(&state)),
+            })
+        })
+    }
+
+    fn create<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        expected_bytes: Option<u64>,
+    ) -> BoxFuture<'a, StoreResult<Box<dyn Upload>>> {
+        Box::pin(async move {
+            let reservation = Reservation::new(&self.account, expected_bytes.unwrap_or(0))?;
+            let inner = self.inner.create(path, expected_bytes).await?;
+            Ok(Box::new(QuotaUpload::new(inner, reservation)) as Box<dyn Upload>)
+        })
+    }
+
+    fn remove_abandoned(&self, age: Duration) -> BoxFuture<'_, StoreResult<usize>> {
         self.inner.remove_abandoned(age)
+    }
+}
+
+/// What nothing is to be counted of goes to the storage inside; where that has no extras, it is asked for none.
+macro_rules! of_extras {
+    ($self:ident, |$extras:ident| $call:expr) => {
+        match $self.extras() {
+            Ok($extras) => $call,
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    };
+}
+
+impl PosixExtras for QuotaStorage {
+    fn is_link<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<bool>> {
+        of_extras!(self, |extras| extras.is_link(path))
+    }
+
+    fn rename<'a>(
+        &'a self,
+        from: &'a ObjectPath,
+        to: &'a ObjectPath,
+        overwrite: Overwrite,
+        expectation: &'a Expectation,
+    ) -> BoxFuture<'a, StoreResult<bool>> {
+        Box::pin(async move {
+            // Onto itself, or onto what holds it, is refused in any case: no need to count.
+            let before = self.account.before();
+            let counts = overwrite != Overwrite::Nothing && from != to && !from.is_below(to);
+            let replaced_bytes = if counts { self.bytes_at(to).await? } else { 0 };
+            let replaced = self.extras()?.rename(from, to, overwrite, expectation).await?;
+            if replaced {
+                self.account.change(before, 0, replaced_bytes);
+            }
+            if self.account.met_a_walk(before) {
+                // It was moved: what cannot be told of it now is told by the next walk.
+                self.account.add_unseen(before, self.bytes_at(to).await.unwrap_or(0));
+            }
+            Ok(replaced)
+        })
+    }
+
+    fn set_modified<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        modified: SystemTime,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        of_extras!(self, |extras| extras.set_modified(path, modified))
+    }
+
+    fn open_writable<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        options: &'a WriteOptions,
+    ) -> BoxFuture<'a, StoreResult<Arc<dyn WritableFile>>> {
+        Box::pin(self.open_to_write(path, options))
+    }
+
+    fn set_mode<'a>(&'a self, path: &'a ObjectPath, mode: u32) -> BoxFuture<'a, StoreResult<()>> {
+        of_extras!(self, |extras| extras.set_mode(path, mode))
+    }
+
+    fn attribute_names<'a>(&'a self, path: &'a ObjectPath) -> BoxFuture<'a, StoreResult<Vec<Vec<u8>>>> {
+        of_extras!(self, |extras| extras.attribute_names(path))
+    }
+
+    fn attribute<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        name: &'a [u8],
+    ) -> BoxFuture<'a, StoreResult<Option<Vec<u8>>>> {
+        of_extras!(self, |extras| extras.attribute(path, name))
+    }
+
+    fn set_attribute<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        name: &'a [u8],
+        value: &'a [u8],
+        must_be_new: bool,
+    ) -> BoxFuture<'a, StoreResult<()>> {
+        of_extras!(self, |extras| extras.set_attribute(path, name, value, must_be_new))
+    }
+
+    fn remove_attribute<'a>(
+        &'a self,
+        path: &'a ObjectPath,
+        name: &'a [u8],
+    ) -> BoxFuture<'a, StoreResult<bool>> {
+        of_extras!(self, |extras| extras.remove_attribute(path, name))
     }
 }
 
@@ -441,39 +559,89 @@ impl Drop for Reservation {
     }
 }
 
+/// Runs something that is to happen although nothing waits for it. Without a runtime nothing does.
+fn later(task: impl Future<Output = ()> + Send + 'static) {
+    if let Ok(runtime) = Handle::try_current() {
+        runtime.spawn(budget::on_behalf(budget::current(), task));
+    }
+}
+
 struct QuotaUpload {
-    // Dropped first: its bytes are gone before others may have the room.
-    inner: Box<dyn Upload>,
-    reservation: Reservation,
+    /// There until it is committed or given up.
+    inner: Option<(Box<dyn Upload>, Mutex<Reservation>)>,
+}
+
+impl QuotaUpload {
+    fn new(inner: Box<dyn Upload>, reservation: Reservation) -> QuotaUpload {
+        QuotaUpload { inner: Some((inner, Mutex::new(reservation))) }
+    }
+
+    /// The upload, with room for bytes up to `end`.
+    fn up_to(&self, end: u64) -> StoreResult<&dyn Upload> {
+        let (inner, reservation) = self.inner.as_ref().ok_or(StoreError::Closed)?;
+        reservation.lock().unwrap_or_else(PoisonError::into_inner).grow_to(end)?;
+        Ok(inner.as_ref())
+    }
+}
+
+impl Drop for QuotaUpload {
+    fn drop(&mut self) {
+        if let Some((inner, reservation)) = self.inner.take() {
+            later(give_up(inner, reservation));
+        }
+    }
+}
+
+/// Its bytes are gone before others may have the room.
+async fn give_up(inner: Box<dyn Upload>, reservation: Mutex<Reservation>) {
+    inner.discard().await;
+    drop(reservation);
 }
 
 impl Upload for QuotaUpload {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
-        self.reservation.grow_to(offset.saturating_add(bytes.len() as u64))?;
-        self.inner.write_at(bytes, offset)
+    fn write_order(&self) -> WriteOrder {
+        self.inner.as_ref().map_or(WriteOrder::Anywhere, |(inner, _)| inner.write_order())
     }
 
-    fn copy_range(&mut self, source: &dyn Object, offset: u64, len: u64) -> StoreResult<u64> {
+    fn write_at<'a>(&'a self, bytes: &'a [u8], offset: u64) -> BoxFuture<'a, StoreResult<()>> {
+        match self.up_to(offset.saturating_add(bytes.len() as u64)) {
+            Ok(inner) => inner.write_at(bytes, offset),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
+    }
+
+    fn copy_range<'a>(
+        &'a self,
+        source: &'a dyn Object,
+        offset: u64,
+        len: u64,
+    ) -> BoxFuture<'a, StoreResult<u64>> {
         let len = len.min(source.metadata().size_bytes.saturating_sub(offset));
-        self.reservation.grow_to(offset.saturating_add(len))?;
-        self.inner.copy_range(source, offset, len)
+        match self.up_to(offset.saturating_add(len)) {
+            Ok(inner) => inner.copy_range(source, offset, len),
+            Err(error) => Box::pin(std::future::ready(Err(error))),
+        }
     }
 
-    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
-        self.inner.set_modified(modified)
+    fn commit<'a>(mut self: Box<Self>, completion: &'a Completion) -> BoxFuture<'a, StoreResult<Committed>> {
+        Box::pin(async move {
+            let (inner, reservation) = self.inner.take().ok_or(StoreError::Closed)?;
+            let account = Arc::clone(&reservation.lock().unwrap_or_else(PoisonError::into_inner).account);
+            let before = account.before();
+            let committed = inner.commit(completion).await?;
+            // Before the reservation goes: at no moment may others have the room.
+            account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
+            drop(reservation);
+            Ok(committed)
+        })
     }
 
-    fn keep_checksums(&mut self, checksums: &[Checksum]) {
-        self.inner.keep_checksums(checksums);
-    }
-
-    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
-        let QuotaUpload { inner, reservation } = *self;
-        let before = reservation.account.before();
-        let committed = inner.commit(expectation)?;
-        // Before the reservation goes: at no moment may others have the room.
-        reservation.account.change(before, committed.metadata.size_bytes, committed.replaced_bytes);
-        Ok(committed)
+    fn discard(mut self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            if let Some((inner, reservation)) = self.inner.take() {
+                give_up(inner, reservation).await;
+            }
+        })
     }
 }
 

@@ -96,7 +96,7 @@ mod tests {
         // One is read and nobody has looked at it, one is being sent, and one was dropped with what read it.
         let mut read = given.remove(0);
         let mut buffer = context.shared.buffers.lend();
-        let (part, begin) = read.read_waiting(&mut buffer).unwrap();
+        let (part, begin) = read.read_waiting(&mut buffer).await.unwrap();
         assert_eq!((read.at(), begin), (5, 0));
         to_bound.send(Event::Read(read, Ok((buffer, part, begin)))).ok().unwrap();
         let unsent = given.remove(0).delegation.map(|delegation| (delegation, 100));

@@ -120,9 +120,9 @@ proptest! {
                 prop_assert_eq!(taken, sent);
             }
             let file = context.session.files.get(handle, "").unwrap();
-            prop_assert_eq!(file.metadata().unwrap().size_bytes, model.len() as u64);
+            prop_assert_eq!(file.metadata().await.unwrap().size_bytes, model.len() as u64);
             let mut read = vec![0; model.len()];
-            let count = file.object().unwrap().read_at(&mut read, 0).unwrap();
+            let count = file.object().unwrap().read_at(&mut read, 0).await.unwrap();
             prop_assert_eq!(count, model.len());
             prop_assert!(read == model);
             Ok(())

@@ -21,7 +21,7 @@ pub(super) async fn checksum(context: &Context, about: &PathArg) -> Outcome {
     let failed = |error: &StoreError| Failure::of_store(ACT, &about.path, error);
     // It may wait for long, with the file open.
     let _room = shared.open_files.room()?;
-    let opened = spot.storage().turns().run(|| spot.storage().open(&spot.object)).await;
+    let opened = spot.storage().open(&spot.object).await;
     let object = match opened.map_err(|error| failed(&error))? {
         Opened::File(object) => object,
         Opened::Directory => return Err(failed(&StoreError::NotAFile)),

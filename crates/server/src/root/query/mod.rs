@@ -14,7 +14,7 @@ use super::answer::{Answer, Failure, Outcome, shown};
 use super::context::Context;
 use super::prepare;
 
-/// Answers `query`. Where it waits for a disk it finds a place for that itself. A checksum may take half an hour: the
+/// Answers `query`. A checksum may take half an hour: the
 /// caller tells a client that has waited for a while that the answer comes later, and drops this when the client is
 /// gone.
 pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
@@ -31,8 +31,8 @@ pub(crate) async fn query(context: &Context, request: &Query) -> Outcome {
     match request.kind {
         QueryKind::CONFIG => config::config(context, &request.argument),
         QueryKind::CHECKSUM => checksum::checksum(context, &about()).await,
-        QueryKind::SPACE => context.turns(&about()).run(|| space::space(context, &about())).await,
-        QueryKind::XATTR => context.turns(&about()).run(|| xattr::xattr(context, &about())).await,
+        QueryKind::SPACE => space::space(context, &about()).await,
+        QueryKind::XATTR => xattr::xattr(context, &about()).await,
         QueryKind::STATS => Ok(stats::stats(context, &request.argument)),
         QueryKind::PREPARE => prepare::progress(context, &request.argument).await,
         // Computations end by themselves when nobody waits for them any longer.

@@ -7,9 +7,9 @@ use super::super::answer::{Answer, Outcome};
 use super::super::context::Context;
 use super::super::stat;
 
-/// How much room there is where a path is. May wait for the disk.
-pub(super) fn space(context: &Context, about: &PathArg) -> Outcome {
-    let (space, _) = stat::space(context, about, "statfs")?;
+/// How much room there is where a path is.
+pub(super) async fn space(context: &Context, about: &PathArg) -> Outcome {
+    let (space, _) = stat::space(context, about, "statfs").await?;
     // Clients read numbers with a sign.
     let signed = |bytes: u64| bytes.min(u64::MAX >> 1);
     let text = SpaceText {

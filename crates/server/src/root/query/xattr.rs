@@ -7,9 +7,9 @@ use super::super::answer::{Answer, Outcome};
 use super::super::context::Context;
 use super::super::stat;
 
-/// What `stat` tells, as CGI. May wait for the disk.
-pub(super) fn xattr(context: &Context, about: &PathArg) -> Outcome {
-    let text = stat::look(context, about)?;
+/// What `stat` tells, as CGI.
+pub(super) async fn xattr(context: &Context, about: &PathArg) -> Outcome {
+    let text = stat::look(context, about).await?;
     let (kind, may_write) =
         (if text.is_directory() { 'd' } else { 'f' }, text.flags.has(StatFlags::WRITABLE));
     let (modified, more) = (text.modified_s, text.more.as_ref());

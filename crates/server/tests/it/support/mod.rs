@@ -36,6 +36,11 @@ pub(crate) struct TestServer {
     thread: Option<JoinHandle<Summary>>,
 }
 
+/// What comes of something that may wait, asked by a thread that may.
+pub(crate) fn wait<T>(task: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(task)
+}
+
 impl TestServer {
     /// Serves an empty directory, writable.
     pub(crate) fn start() -> TestServer {

@@ -1,5 +1,9 @@
 //! Storages that misbehave, for tests: one whose disk waits until it is told to go on, and one whose
-//! disk fails. Both wrap a storage that works and pass its conformance suite while they behave.
+//! disk fails. Both wrap a storage that works and pass its conformance suite while they behave. And two that hold no thread while
+//! they make somebody wait: one that is far away, and one like an object store.
+
+mod delayed;
+mod objects;
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -11,12 +15,16 @@ use gridlane_core::{Checksum, ChecksumKind};
 use gridlane_share::Turns;
 use rustix::io::Errno;
 
+use crate::blocking::{BlockingFile, BlockingObject, BlockingStorage, BlockingUpload, Read};
 use crate::error::{StoreError, StoreResult};
 use crate::path::ObjectPath;
 use crate::storage::{
-    Committed, Entries, Expectation, Metadata, Object, Opened, Overwrite, Space, Storage, Upload,
+    Committed, Completion, DirectoryEntry, Expectation, Metadata, Opened, Overwrite, Space,
 };
-use crate::writable::{WritableFile, WriteOptions};
+use crate::writable::{Whole, WriteOptions};
+
+pub use delayed::{Delay, DelayedStorage};
+pub use objects::ObjectStore;
 
 /// Far longer than anything takes in a test that passes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,7 +106,7 @@ macro_rules! delegate_names {
             self.inner.is_link(path)
         }
 
-        fn entries(&self, path: &ObjectPath) -> StoreResult<Entries> {
+        fn entries(&self, path: &ObjectPath) -> StoreResult<Read<DirectoryEntry>> {
             self.wait_for_names();
             self.inner.entries(path)
         }
@@ -197,8 +205,8 @@ macro_rules! delegate_writable {
             self.inner.sync()
         }
 
-        fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
-            self.inner.close(checksums)
+        fn close(&self, whole: Option<&Whole>) -> StoreResult<Committed> {
+            self.inner.close(whole)
         }
     };
 }
@@ -212,7 +220,7 @@ pub struct SlowStorage<S> {
     names: Option<Gate>,
 }
 
-impl<S: Storage> SlowStorage<S> {
+impl<S: BlockingStorage> SlowStorage<S> {
     /// `inner` behind `gate`.
     pub fn new(inner: S, gate: Gate) -> SlowStorage<S> {
         SlowStorage { inner, gate, turns: Arc::default(), names: None }
@@ -229,17 +237,21 @@ impl<S: Storage> SlowStorage<S> {
         self.names.iter().for_each(Gate::pass);
     }
 
-    fn object(&self, inner: Arc<dyn Object>) -> SlowObject {
+    fn object(&self, inner: Arc<S::Object>) -> SlowObject<S::Object> {
         SlowObject { inner, gate: self.gate.clone(), turns: Arc::clone(&self.turns) }
     }
 }
 
-impl<S: Storage> Storage for SlowStorage<S> {
+impl<S: BlockingStorage> BlockingStorage for SlowStorage<S> {
+    type Object = SlowObject<S::Object>;
+    type Upload = SlowUpload<S::Upload>;
+    type File = SlowWritable<S::File>;
+
     fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
 
-    fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+    fn open(&self, path: &ObjectPath) -> StoreResult<Opened<Self::Object>> {
         self.wait_for_names();
         Ok(match self.inner.open(path)? {
             Opened::File(inner) => Opened::File(Arc::new(self.object(inner))),
@@ -249,26 +261,27 @@ impl<S: Storage> Storage for SlowStorage<S> {
 
     delegate_names!();
 
-    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Self::Upload> {
         self.wait_for_names();
         let inner = self.inner.create(path, expected_bytes)?;
-        Ok(Box::new(SlowUpload { inner, gate: self.gate.clone() }))
+        Ok(SlowUpload { inner, gate: self.gate.clone() })
     }
 
-    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Self::File> {
         self.wait_for_names();
         let inner = self.inner.open_writable(path, options)?;
-        Ok(Arc::new(SlowWritable { inner, gate: self.gate.clone(), turns: Arc::clone(&self.turns) }))
+        Ok(SlowWritable { inner, gate: self.gate.clone(), turns: Arc::clone(&self.turns) })
     }
 }
 
-struct SlowWritable {
-    inner: Arc<dyn WritableFile>,
+/// A file of a [`SlowStorage`] that is being changed.
+pub struct SlowWritable<F> {
+    inner: F,
     gate: Gate,
     turns: Arc<Turns>,
 }
 
-impl WritableFile for SlowWritable {
+impl<F: BlockingFile> BlockingFile for SlowWritable<F> {
     fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
@@ -303,38 +316,32 @@ impl WritableFile for SlowWritable {
     }
 }
 
-struct SlowUpload {
-    inner: Box<dyn Upload>,
+/// A file of a [`SlowStorage`] that is being uploaded.
+pub struct SlowUpload<U> {
+    inner: U,
     gate: Gate,
 }
 
-impl Upload for SlowUpload {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+impl<U: BlockingUpload> BlockingUpload for SlowUpload<U> {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
         self.gate.pass();
         self.inner.write_at(bytes, offset)
     }
 
-    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
-        self.inner.set_modified(modified)
-    }
-
-    fn keep_checksums(&mut self, checksums: &[Checksum]) {
-        self.inner.keep_checksums(checksums);
-    }
-
-    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
+    fn commit(&self, completion: &Completion) -> StoreResult<Committed> {
         self.gate.pass();
-        self.inner.commit(expectation)
+        self.inner.commit(completion)
     }
 }
 
-struct SlowObject {
-    inner: Arc<dyn Object>,
+/// A file of a [`SlowStorage`].
+pub struct SlowObject<O> {
+    inner: Arc<O>,
     gate: Gate,
     turns: Arc<Turns>,
 }
 
-impl Object for SlowObject {
+impl<O: BlockingObject> BlockingObject for SlowObject<O> {
     fn turns(&self) -> &Arc<Turns> {
         &self.turns
     }
@@ -378,7 +385,7 @@ pub struct FaultyStorage<S> {
     is_changing: bool,
 }
 
-impl<S: Storage> FaultyStorage<S> {
+impl<S: BlockingStorage> FaultyStorage<S> {
     /// `inner`, with a disk that works up to that offset of every file.
     pub fn new(inner: S, works_up_to: u64) -> FaultyStorage<S> {
         let works_up_to = Arc::new(AtomicU64::new(works_up_to));
@@ -405,12 +412,16 @@ impl<S: Storage> FaultyStorage<S> {
     }
 }
 
-impl<S: Storage> Storage for FaultyStorage<S> {
+impl<S: BlockingStorage> BlockingStorage for FaultyStorage<S> {
+    type Object = FaultyObject<S::Object>;
+    type Upload = FaultyUpload<S::Upload>;
+    type File = FaultyWritable<S::File>;
+
     fn turns(&self) -> &Arc<Turns> {
         self.inner.turns()
     }
 
-    fn open(&self, path: &ObjectPath) -> StoreResult<Opened> {
+    fn open(&self, path: &ObjectPath) -> StoreResult<Opened<Self::Object>> {
         Ok(match self.inner.open(path)? {
             Opened::File(inner) => {
                 let is_changing = self.is_changing;
@@ -422,14 +433,14 @@ impl<S: Storage> Storage for FaultyStorage<S> {
 
     delegate_names!();
 
-    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Box<dyn Upload>> {
+    fn create(&self, path: &ObjectPath, expected_bytes: Option<u64>) -> StoreResult<Self::Upload> {
         let inner = self.inner.create(path, expected_bytes)?;
-        Ok(Box::new(FaultyUpload { inner, disk: self.disk() }))
+        Ok(FaultyUpload { inner, disk: self.disk() })
     }
 
-    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Arc<dyn WritableFile>> {
+    fn open_writable(&self, path: &ObjectPath, options: &WriteOptions) -> StoreResult<Self::File> {
         let inner = self.inner.open_writable(path, options)?;
-        Ok(Arc::new(FaultyWritable { inner, disk: self.disk() }))
+        Ok(FaultyWritable { inner, disk: self.disk() })
     }
 }
 
@@ -454,12 +465,13 @@ impl FaultyDisk {
     }
 }
 
-struct FaultyWritable {
-    inner: Arc<dyn WritableFile>,
+/// A file of a [`FaultyStorage`] that is being changed.
+pub struct FaultyWritable<F> {
+    inner: F,
     disk: FaultyDisk,
 }
 
-impl WritableFile for FaultyWritable {
+impl<F: BlockingFile> BlockingFile for FaultyWritable<F> {
     fn turns(&self) -> &Arc<Turns> {
         self.inner.turns()
     }
@@ -486,13 +498,14 @@ impl WritableFile for FaultyWritable {
     }
 }
 
-struct FaultyObject {
-    inner: Arc<dyn Object>,
+/// A file of a [`FaultyStorage`].
+pub struct FaultyObject<O> {
+    inner: Arc<O>,
     disk: FaultyDisk,
     is_changing: bool,
 }
 
-impl Object for FaultyObject {
+impl<O: BlockingObject> BlockingObject for FaultyObject<O> {
     fn turns(&self) -> &Arc<Turns> {
         self.inner.turns()
     }
@@ -523,26 +536,19 @@ impl Object for FaultyObject {
     }
 }
 
-struct FaultyUpload {
-    inner: Box<dyn Upload>,
+/// A file of a [`FaultyStorage`] that is being uploaded.
+pub struct FaultyUpload<U> {
+    inner: U,
     disk: FaultyDisk,
 }
 
-impl Upload for FaultyUpload {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> StoreResult<()> {
+impl<U: BlockingUpload> BlockingUpload for FaultyUpload<U> {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> StoreResult<()> {
         self.disk.require(offset.saturating_add(bytes.len() as u64))?;
         self.inner.write_at(bytes, offset)
     }
 
-    fn set_modified(&mut self, modified: SystemTime) -> StoreResult<()> {
-        self.inner.set_modified(modified)
-    }
-
-    fn keep_checksums(&mut self, checksums: &[Checksum]) {
-        self.inner.keep_checksums(checksums);
-    }
-
-    fn commit(self: Box<Self>, expectation: &Expectation) -> StoreResult<Committed> {
-        self.inner.commit(expectation)
+    fn commit(&self, completion: &Completion) -> StoreResult<Committed> {
+        self.inner.commit(completion)
     }
 }
