@@ -17,10 +17,11 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::connection::is_our_name;
+use crate::host_name::is_our_name;
 use crate::metrics::{CONTENT_TYPE, Kind, Page, Process};
+use crate::phase::Phase;
 use crate::reply::{Payload, Reply};
-use crate::shared::{Current, Phase, Shared};
+use crate::shared::{Current, Shared};
 use gridlane_share::budget::{self, Budget, Holder};
 
 /// Bytes read at a time.

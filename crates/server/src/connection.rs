@@ -14,7 +14,7 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -37,14 +37,17 @@ use crate::body::{Body, Inbox, Wire};
 use crate::client::{Client, Decided};
 use crate::export::Place;
 use crate::gather::{Ending, Piece, SmallPayload};
+use crate::host_name::is_our_name;
 use crate::idle::{Idle, Interruption, Watched};
 use crate::linger::linger;
 use crate::metrics::Metrics;
 use crate::origin::Origin;
+use crate::phase::Phase;
 use crate::recent::Recent;
 use crate::reply::{Payload, Reply};
+use crate::request_id::request_id;
 use crate::settings::LogLevel;
-use crate::shared::{Current, Phase, Shared};
+use crate::shared::{Current, Shared};
 use crate::throttle::{By, Connected, Paces, Parties};
 use crate::transfer::{CLIENT_PACES, Framing, Patience, Sender};
 use crate::{
@@ -676,20 +679,6 @@ impl Connection {
     }
 }
 
-/// What a request is called: both numbers in hexadecimal digits.
-pub(crate) fn request_id(started_s: u64, number: u64) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut id = String::with_capacity(33);
-    for (index, value) in [started_s, number].into_iter().enumerate() {
-        if index > 0 {
-            id.push('-');
-        }
-        let digits = (64 - (value | 1).leading_zeros()).div_ceil(4);
-        id.extend((0..digits).rev().map(|place| char::from(DIGITS[(value >> (4 * place)) as usize & 15])));
-    }
-    id
-}
-
 /// Of what there is too much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excess {
@@ -725,26 +714,6 @@ fn throttled(what: &str, wait: Duration) -> Reply {
 fn changes(method: &Method) -> bool {
     use Method::{Copy, Delete, Mkcol, Move, Post, Proppatch, Put};
     matches!(method, Put | Delete | Mkcol | Move | Copy | Proppatch | Post)
-}
-
-/// Whether a `Host` is an address, `localhost`, or one of `names`, with any port. Any address is as good as
-/// ours: a page that was fetched from an address belongs to whoever answers there.
-pub(crate) fn is_our_name(host: &str, names: &[String]) -> bool {
-    let has_port = |rest: &str| {
-        rest.is_empty()
-            || rest.strip_prefix(':').is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
-    };
-    if let Some(bracketed) = host.strip_prefix('[') {
-        return bracketed
-            .split_once(']')
-            .is_some_and(|(address, rest)| address.parse::<Ipv6Addr>().is_ok() && has_port(rest));
-    }
-    let (name, rest) = host.split_at(host.find(':').unwrap_or(host.len()));
-    let name = name.strip_suffix('.').unwrap_or(name);
-    has_port(rest)
-        && (name.parse::<Ipv4Addr>().is_ok()
-            || name.eq_ignore_ascii_case("localhost")
-            || names.iter().any(|own| name.eq_ignore_ascii_case(own)))
 }
 
 /// A URL or path as it may stand in a log: without a query, which may be a token, and without a password.
@@ -808,44 +777,6 @@ mod tests {
             ("http://u@h", "http://h"),
         ] {
             assert_eq!(without_secrets(target), shown);
-        }
-    }
-
-    #[test]
-    fn ids_are_two_numbers() {
-        for (started, number) in [(0, 0), (1, 0xf), (0x6747_a1b2, 0x10), (u64::MAX, u64::MAX)] {
-            assert_eq!(request_id(started, number), format!("{started:x}-{number:x}"));
-        }
-    }
-
-    #[test]
-    fn names_that_are_ours() {
-        let names = ["Host.example".to_owned()];
-        for host in [
-            "localhost",
-            "LOCALHOST:1094",
-            "localhost.",
-            "127.0.0.1",
-            "10.1.2.3:80",
-            "[::1]",
-            "[::1]:1094",
-            "host.example:1094",
-        ] {
-            assert!(is_our_name(host, &names), "{host}");
-        }
-        for host in [
-            "",
-            "evil.example",
-            "evil.example:1094",
-            "localhost.evil.example",
-            "127.0.0.1.evil.example",
-            "127.0.0.1@evil.example",
-            "localhost:evil.example",
-            "[::1].evil.example",
-            "[evil.example]",
-            "::1",
-        ] {
-            assert!(!is_our_name(host, &names), "{host}");
         }
     }
 }

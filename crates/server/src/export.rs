@@ -140,7 +140,7 @@ impl Spot {
 
     /// The answer to what its client may not do.
     pub(crate) fn denied(&self, denial: Denial) -> Reply {
-        self.rules.asking.denied(&self.client, denial)
+        self.rules.asking.denied(&self.client, denial, matches!(denial, Denial::ByRules(_)))
     }
 
     /// Whether its client may do one of these: the answer about the first if not.
@@ -292,7 +292,7 @@ impl Exports {
     pub(crate) fn nothing_to_see(&self, path: &ResourcePath, client: &Client) -> Reply {
         let reason = if client.identity.is_anonymous() { Reason::Anonymous } else { Reason::NoRule };
         client.decided(Operation::Stat, path.names(), reason, true);
-        self.rules.asking.denied(client, Denial::ByRules(reason))
+        self.rules.asking.denied(client, reason, true)
     }
 
     /// Whether a client may do something to the server itself.

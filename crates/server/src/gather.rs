@@ -14,11 +14,10 @@ use std::io;
 use std::ops::Range;
 
 use gridlane_core::{ByteRange, limits};
-use gridlane_dav::Multipart;
+use gridlane_dav::{Multipart, Status};
 use gridlane_store::{Object, StoreError};
 
-use crate::get::being_changed;
-use crate::reply::{Payload, Reply};
+use crate::reply::{Payload, Reply, STATUS_TRAILER};
 use crate::transfer::{self, Sender};
 
 /// Payloads up to this size are sent in one piece with their head.
@@ -56,9 +55,6 @@ pub(crate) enum Ending {
     /// By a last chunk, and a trailer that says whether everything went well.
     Status,
 }
-
-/// The trailer of [`Ending::Status`].
-pub(crate) const STATUS_TRAILER: &str = "X-Transfer-Status";
 
 /// Sends pieces of `object`. A failure of the source that the client was told of in the trailer is inside of
 /// `Ok`: the connection is as good as before.
@@ -239,6 +235,11 @@ impl<'a> SmallPayload<'a> {
         }
         Ok(true)
     }
+}
+
+/// The answer for a file of which nobody can tell what it holds.
+pub(crate) fn being_changed() -> Reply {
+    Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed")
 }
 
 /// Bytes that are sent together: some are in the buffer already, the others are holes.

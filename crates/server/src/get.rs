@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use crate::auth::presented::without_credential;
 use crate::export::Spot;
-use crate::gather::SMALL_BYTES;
+use crate::gather::{SMALL_BYTES, being_changed};
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
 use crate::recent::Recent;
@@ -111,11 +111,6 @@ async fn settled(spot: &Spot, mut object: Arc<dyn Object>) -> Result<Arc<dyn Obj
         };
     }
     if only_grows { Ok(object) } else { Err(being_changed()) }
-}
-
-/// The answer for a file of which nobody can tell what it holds.
-pub(crate) fn being_changed() -> Reply {
-    Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed")
 }
 
 /// A directory's listing, when it is its turn.

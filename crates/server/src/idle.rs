@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::shared::Phase;
+use crate::phase::Phase;
 
 /// What ends a wait other than bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

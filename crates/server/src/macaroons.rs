@@ -5,18 +5,16 @@
 //! credential with which they asked. Whoever asks with a macaroon gets that one back with more caveats, so that all
 //! of its caveats stay in force, and so that whoever calls it back calls back all that was made of it.
 
-use std::net::IpAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use gridlane_auth::identity::MacaroonIdentity;
 use gridlane_auth::macaroon::request::Request;
-use gridlane_auth::macaroon::{self, Caveat, Check, Keys, Minted, Terms};
+use gridlane_auth::macaroon::{self, Caveat, Keys, Minted, Terms};
 use gridlane_auth::{Grants, Identity, Refusal};
 use gridlane_core::{Secret, limits};
 use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::{Method, ResourcePath, Status, media_type};
 use serde_json::json;
 
+use crate::auth::keys::now_s;
+use crate::auth::macaroons::location;
 use crate::body::{Body, Wire};
 use crate::client::Client;
 use crate::forwarded;
@@ -32,22 +30,6 @@ const DISCOVERY_PATHS: [&str; 2] =
     ["/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"];
 /// Bytes of a name in a macaroon: a DN of several hundred is known.
 const NAME_BYTES_MAX: usize = 1000;
-
-/// What macaroons of this server call the site: servers that share a secret have to have the same.
-pub(crate) fn location(shared: &Shared) -> &str {
-    shared.root.site_name.as_deref().unwrap_or("gridlane")
-}
-
-/// What the bearer of a macaroon may do. What it says depends on the client's address, and on the time.
-pub(crate) fn verify(shared: &Shared, text: &Secret, address: IpAddr) -> Result<MacaroonIdentity, Refusal> {
-    let Some(keys) = &shared.auth.macaroons else {
-        let what = "this server takes no macaroons, and the token is no JSON Web Token";
-        return Err(Refusal::new(gridlane_auth::Cause::Untrusted, what));
-    };
-    let revoked = &shared.auth.revoked_macaroons;
-    let check = Check { keys, location: location(shared), revoked, address, now_s: now_s() };
-    macaroon::verify(text.expose(), &check)
-}
 
 /// Answers what is about macaroons; `None` for every other request, and for all where there are no macaroons. `presented` is
 /// the macaroon that the client has proved itself by, if it did so by one.
@@ -283,11 +265,6 @@ fn refused(refusal: &Refusal) -> Reply {
     Reply::failure(Status::BAD_REQUEST, refusal.message.clone())
 }
 
-fn now_s() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -296,6 +273,8 @@ mod tests {
     use gridlane_auth::identity::{CertificateIdentity, UserIdentity};
 
     use super::*;
+    use gridlane_auth::identity::MacaroonIdentity;
+    use gridlane_auth::macaroon::Check;
 
     const NOW_S: i64 = 1_800_000_000;
 

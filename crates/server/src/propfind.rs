@@ -26,7 +26,8 @@ use crate::conditions;
 use crate::digests::Digests;
 use crate::export::Spot;
 use crate::origin::Origin;
-use crate::reply::{Payload, Pieces, Reply};
+use crate::pieces::Pieces;
+use crate::reply::{Payload, Reply};
 use crate::shared::Shared;
 
 /// What a client asks, and how it is answered.

@@ -1,7 +1,6 @@
 //! An answer before it is sent: status, fields, and a descriptor of the payload.
 
 use std::cell::RefCell;
-use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -10,8 +9,7 @@ use gridlane_dav::request::Rejection;
 use gridlane_dav::{Multipart, Status, Version, date, multistatus};
 use gridlane_store::{Object, StoreError};
 
-use crate::gather::STATUS_TRAILER;
-use gridlane_share::Turns;
+use crate::pieces::Pieces;
 use gridlane_share::budget::Lease;
 
 /// What follows the head.
@@ -58,16 +56,8 @@ impl Payload {
     }
 }
 
-/// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
-pub(crate) trait Pieces: Send {
-    /// The turns of the device that the next piece may wait for.
-    fn turns(&self) -> &Arc<Turns>;
-
-    /// Appends the next piece: about [`STREAM_PIECE_BYTES`](limits::STREAM_PIECE_BYTES), and never nothing unless
-    /// it is the last. Whether more follows. Called where blocking is allowed. After a failure the connection is
-    /// cut: what was sent is not made to look complete.
-    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
-}
+/// The trailer that says whether all of a payload in chunks was sent.
+pub(crate) const STATUS_TRAILER: &str = "X-Transfer-Status";
 
 /// What every head says first, behind its status.
 const SERVER_AND_DATE: &str = concat!("Server: gridlane/", env!("CARGO_PKG_VERSION"), "\r\nDate: ");

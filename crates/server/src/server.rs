@@ -19,9 +19,10 @@ use tokio::time::{Instant as Deadline, sleep_until, timeout};
 use crate::admin;
 use crate::connection::{Connection, Excess};
 use crate::metrics::{CountedIn, Metrics};
+use crate::phase::Phase;
 use crate::root;
 use crate::settings::Settings;
-use crate::shared::{Current, Lasting, Phase, Shared};
+use crate::shared::{Current, Lasting, Shared};
 use crate::throttle::By;
 
 /// For connections that are cut to end: longer only when a disk operation hangs.

@@ -1,29 +1,30 @@
 //! What all connections of a server share: what the operator decides at the moment, and what outlives that.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use gridlane_core::{Error, Network, Pacer, Time, limits};
+use gridlane_core::{Error, Network, limits};
 use gridlane_net::Acceptor;
 use tokio::sync::watch;
 
 use crate::access_log::AccessLog;
 use crate::admin::Looking;
-use crate::auth::certificates::Chains;
+use crate::auth::chains::Chains;
 use crate::auth::challenge::Asking;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
+use crate::budgets::Budgets;
 use crate::buffers::Buffers;
 use crate::digests::Digests;
 use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
 use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings, Shares};
 use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
-use gridlane_share::budget::{Budget, Holder, Share};
+use gridlane_share::budget::{Holder, Share};
 
 /// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
 /// a request that runs keeps the one that it began with.
@@ -199,115 +200,5 @@ impl Shared {
     }
 }
 
-/// All that clients share, for all generations.
-pub(crate) struct Budgets {
-    pub(crate) connections: Arc<Budget>,
-    /// Of those, the ones that speak HTTP.
-    pub(crate) http: Arc<Budget>,
-    /// And those that speak XRootD's protocol.
-    pub(crate) root: Arc<Budget>,
-    /// Connections beside those, which are told that there are too many.
-    pub(crate) turned_away: Arc<Budget>,
-    pub(crate) open_files: Arc<Budget>,
-    pub(crate) root_memory: Arc<Budget>,
-    pub(crate) admin: Arc<Budget>,
-    /// Connections there that wait to be one of those.
-    pub(crate) admin_waiting: Arc<Budget>,
-}
-
-impl Budgets {
-    fn new() -> Budgets {
-        let shares = Shares::default();
-        let connections = Shares::connections(limits::CONNECTIONS_MAX);
-        let protocol = Shares::protocol(connections.all);
-        Budgets {
-            connections: Budget::new("connections", connections),
-            http: Budget::new("http_connections", protocol),
-            root: Budget::new("root_connections", protocol),
-            turned_away: Budget::new("turned_away", Share::of(limits::TURNED_AWAY_MAX)),
-            open_files: Budget::new("root_files", shares.open_files),
-            root_memory: Budget::new("root_memory_bytes", shares.root_memory_bytes),
-            admin: Budget::new("admin_connections", Share::of(limits::ADMIN_CONNECTIONS_MAX)),
-            admin_waiting: Budget::new("admin_waiting", Share::of(limits::ADMIN_WAITING_MAX)),
-        }
-    }
-
-    /// All of them, in the order of the documentation.
-    pub(crate) fn all(&self) -> [&Arc<Budget>; 8] {
-        [
-            &self.connections,
-            &self.http,
-            &self.root,
-            &self.turned_away,
-            &self.open_files,
-            &self.root_memory,
-            &self.admin,
-            &self.admin_waiting,
-        ]
-    }
-
-    fn resize(&self, connections: Share, has_root: bool, shares: &Shares) {
-        // Without the other protocol there is nobody to leave anything to.
-        let protocol = match has_root {
-            true => Shares::protocol(connections.all),
-            false => Share { one: connections.all, ..connections },
-        };
-        for (budget, share) in [
-            (&self.connections, connections),
-            (&self.http, protocol),
-            (&self.root, protocol),
-            (&self.open_files, shares.open_files),
-            (&self.root_memory, shares.root_memory_bytes),
-        ] {
-            budget.resize(share);
-        }
-    }
-}
-
 /// The generation of the moment.
 pub(crate) type Current = watch::Receiver<Arc<Shared>>;
-
-/// How far the server is from its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    /// Far.
-    Serving,
-    /// It goes on serving, tells everybody to go elsewhere, and closes connections after their answers.
-    Draining,
-    /// Running requests are finished, and nothing else is done.
-    Stopping,
-}
-
-/// A rate limit against the real clock: of the whole server, or of one client.
-pub(crate) struct Pace {
-    pacer: Mutex<Pacer>,
-    origin: Instant,
-}
-
-impl Pace {
-    pub(crate) fn new(rate_bytes_per_s: u64) -> Pace {
-        Pace { pacer: Mutex::new(Pacer::new(rate_bytes_per_s)), origin: Instant::now() }
-    }
-
-    /// How many of the next bytes may be sent, at least 1 and at most `wanted`, and after which wait.
-    pub(crate) fn take(&self, wanted: usize) -> (usize, Duration) {
-        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = pacer.step_bytes(wanted);
-        (count, pacer.reserve(Time::from_origin(self.origin.elapsed()), count as u64))
-    }
-
-    /// Accounts for bytes that were moved already: how long to wait until they are due.
-    pub(crate) fn owe(&self, bytes: u64) -> Duration {
-        let mut pacer = self.pacer.lock().unwrap_or_else(PoisonError::into_inner);
-        pacer.reserve(Time::from_origin(self.origin.elapsed()), bytes)
-    }
-
-    /// Waits until the next bytes may be sent; returns how many, at least 1 and at most `wanted`.
-    pub(crate) async fn ready(&self, wanted: usize) -> usize {
-        let (count, wait) = self.take(wanted);
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
-        count
-    }
-}

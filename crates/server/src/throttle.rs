@@ -18,7 +18,7 @@ use gridlane_auth::token::verified::Fingerprint;
 use gridlane_core::{Time, limits};
 use gridlane_share::budget::host_of;
 
-use crate::shared::Pace;
+use crate::pace::Pace;
 
 /// What one client, one user or one virtual organisation may take; `None` is any amount.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -33,7 +33,7 @@ use gridlane_store::Object;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
-use crate::reply::Pieces;
+use crate::pieces::Pieces;
 use crate::settings::Deadlines;
 use crate::shared::Shared;
 use crate::throttle::Paces;

@@ -1,10 +1,9 @@
 //! The certificates that a connection's client has shown: judged once, and again when their time may be over or anything
 //! has changed that they are judged by. A session of TLS that goes on restores the chain, not what was found of it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use gridlane_auth::identity::CertificateIdentity;
-use gridlane_auth::token::VerifiedTokens;
 use gridlane_auth::token::verified::Fingerprint;
 use gridlane_auth::x509::Trust;
 use gridlane_auth::{Identity, Refusal, voms, x509};
@@ -14,25 +13,6 @@ use rustls::pki_types::CertificateDer;
 
 use super::presented::Kind;
 use crate::shared::Shared;
-
-/// What was found of chains by one generation of settings, by their digests.
-#[derive(Debug)]
-pub(crate) struct Chains {
-    /// Tells it from others: connections outlive generations.
-    number: u64,
-    good: Mutex<VerifiedTokens>,
-}
-
-impl Chains {
-    pub(crate) fn new(number: u64) -> Chains {
-        Chains { number, good: Mutex::new(VerifiedTokens::new(limits::CHAINS_KEPT_MAX)) }
-    }
-
-    /// Which generation it is of.
-    pub(crate) fn generation(&self) -> u64 {
-        self.number
-    }
-}
 
 /// What a connection's handshake has shown.
 #[derive(Default)]
@@ -57,7 +37,7 @@ impl Shown {
         let chain = stream.peer_certificates();
         let trust = shared.auth.trust.as_deref().filter(|_| !chain.is_empty())?;
         if let Some((generation, until_s, judged)) = &self.judged
-            && *generation == shared.chains.number
+            && *generation == shared.chains.generation()
             && now_s < *until_s
         {
             return Some(judged.clone());
@@ -69,7 +49,7 @@ impl Shown {
         let again_s = now_s.saturating_add(limits::CHAIN_JUDGED_MAX_S);
         // Attributes count for a while when they are over: not for each request anew.
         let until_s = judged.identity.expires_s().unwrap_or(again_s).clamp(now_s + 1, again_s);
-        self.judged = Some((shared.chains.number, until_s, judged.clone()));
+        self.judged = Some((shared.chains.generation(), until_s, judged.clone()));
         Some(judged)
     }
 }
@@ -81,7 +61,7 @@ fn look_up(
     trust: &Trust,
     now_s: i64,
 ) -> Judged {
-    let known = || shared.chains.good.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = || shared.chains.good();
     // A list that is over its time does not wait for a reload.
     let lists = trust.lists_state(now_s);
     if let Some(identity) = known().get(digest, lists, now_s) {

@@ -5,7 +5,6 @@ use gridlane_dav::Status;
 
 use super::presented::Kind;
 use crate::client::Client;
-use crate::export::Denial;
 use crate::reply::Reply;
 use crate::settings::AuthSettings;
 
@@ -48,10 +47,9 @@ impl Asking {
         }
     }
 
-    /// The answer to what a client may not do.
-    pub(crate) fn denied(&self, client: &Client, denial: Denial) -> Reply {
-        let mut what = denial.to_string();
-        let is_by_rules = matches!(denial, Denial::ByRules(_));
+    /// The answer to what a client may not do, and why: by the rules another client might, or else nobody may.
+    pub(crate) fn denied(&self, client: &Client, why: impl ToString, is_by_rules: bool) -> Reply {
+        let mut what = why.to_string();
         if let Some(doubt) = client.doubt.as_ref().filter(|_| is_by_rules) {
             what = format!("{what}; {doubt}");
         }

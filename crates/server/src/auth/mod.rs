@@ -16,9 +16,11 @@
 //! Read first: [`who`].
 
 pub(crate) mod certificates;
+pub(crate) mod chains;
 pub(crate) mod challenge;
 mod guesses;
 pub(crate) mod keys;
+pub(crate) mod macaroons;
 pub(crate) mod metrics;
 pub(crate) mod passwords;
 pub(crate) mod presented;
@@ -36,7 +38,6 @@ use self::certificates::Shown;
 use self::keys::now_s;
 use self::presented::{Credential, Presented};
 use crate::client::Client;
-use crate::macaroons;
 use crate::reply::Reply;
 use crate::shared::Shared;
 

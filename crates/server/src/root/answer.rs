@@ -4,7 +4,7 @@ use gridlane_store::StoreError;
 use gridlane_xrd::answer::Corrections;
 use gridlane_xrd::{ErrorCode, Malformed};
 
-use crate::reply::Pieces;
+use crate::pieces::Pieces;
 
 /// What a request comes to.
 pub(crate) type Outcome = Result<Answer, Failure>;

@@ -53,8 +53,9 @@ use crate::body::{Inbox, Wire};
 use crate::buffers::Lent;
 use crate::client::Client;
 use crate::linger::linger;
-use crate::reply::Pieces;
-use crate::shared::{Current, Phase, Shared};
+use crate::phase::Phase;
+use crate::pieces::Pieces;
+use crate::shared::{Current, Shared};
 use crate::throttle::{Connected, Paces, Parties};
 use crate::transfer::{Patience, told};
 

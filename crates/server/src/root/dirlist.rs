@@ -18,7 +18,7 @@ use super::query::kind_named;
 use super::stat::{Rights, stat_text, text_above};
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
-use crate::reply::Pieces;
+use crate::pieces::Pieces;
 use gridlane_share::Turns;
 use gridlane_share::budget::Lease;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ use super::{
     chmod, dirlist, fattr, files, identity, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx,
     truncate,
 };
-use crate::reply::Pieces;
+use crate::pieces::Pieces;
 use crate::shared::Shared;
 use gridlane_share::budget;
 

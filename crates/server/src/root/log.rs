@@ -15,7 +15,7 @@ use super::connection::order::changed;
 use super::context::{Context, Link, Session};
 use crate::access_log::{Record, timestamp, told};
 use crate::client::{Client, Decided};
-use crate::connection::request_id;
+use crate::request_id::request_id;
 use crate::settings::LogLevel;
 use crate::shared::Shared;
 
