@@ -232,7 +232,7 @@ async fn page(shared: &Shared, phase: Phase) -> String {
     page.sample("", &[], shared.started_s);
     page.family("ready", Kind::Gauge, "", "1 while the server takes new work, 0 once it was told to stop.");
     page.sample("", &[], u8::from(phase == Phase::Serving));
-    shared.metrics.render(&mut page);
+    shared.data.metrics.render(&mut page);
     budgets(&mut page, shared);
     page.family("root_sessions_open", Kind::Gauge, "", "Sessions over root:// now.");
     page.sample("", &[], shared.root_sessions.count());

@@ -9,8 +9,8 @@ use gridlane_dav::{Headers, Status};
 use gridlane_net::Stream;
 use tokio::task::coop::consume_budget;
 
+use crate::data::DataPath;
 use crate::reply::Reply;
-use crate::shared::Shared;
 use crate::transfer::{self, Impatience, Patience};
 
 /// Bytes read at a time where heads and chunk sizes are expected.
@@ -200,7 +200,7 @@ impl Body {
     /// Reads all of it, at most `bytes_max`: more is refused, before it is sent where the head tells.
     pub(crate) async fn read_whole(
         &mut self,
-        shared: &Shared,
+        data: &DataPath,
         wire: &mut Wire,
         head: &RequestHead,
         bytes_max: usize,
@@ -212,7 +212,7 @@ impl Body {
         if matches!(head.body, RequestBody::Known(len) if len > bytes_max as u64) {
             return Err(too_large());
         }
-        let mut patience = Patience::new(&shared.deadlines);
+        let mut patience = Patience::new(&data.deadlines);
         invite(wire, head, &mut patience).await.map_err(|error| error.reply())?;
         let mut bytes = Vec::new();
         loop {

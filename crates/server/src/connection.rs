@@ -125,7 +125,7 @@ impl Connection {
         let wire = Wire { stream, inbox: Inbox::default() };
         let (shown, counted) = (Shown::default(), Default::default());
         let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), Watched::new(phase));
-        let (metrics, answer) = (Arc::clone(&shared.metrics), Vec::new());
+        let (metrics, answer) = (Arc::clone(&shared.data.metrics), Vec::new());
         let recent = Recent::default();
         Connection {
             shared,
@@ -222,7 +222,7 @@ impl Connection {
         if self.counted.0 != *parties {
             self.counted = Default::default();
             let counted = self.shared.count(self.wire.stream.peer().ip(), parties);
-            let connected = counted.inspect_err(|by| self.shared.metrics.refused(*by))?;
+            let connected = counted.inspect_err(|by| self.shared.data.metrics.refused(*by))?;
             self.counted = (parties.clone(), connected);
         }
         Ok(())
@@ -233,7 +233,7 @@ impl Connection {
             return Next::Ended;
         }
         self.begin();
-        let deadline = Deadline::from_std(self.request.began) + self.shared.deadlines.head;
+        let deadline = Deadline::from_std(self.request.began) + self.shared.data.deadlines.head;
         loop {
             match RequestHead::parse(self.wire.inbox.unread()) {
                 Ok(Some((head, used))) => {
@@ -259,7 +259,7 @@ impl Connection {
         if self.phase.now() == Phase::Stopping {
             return self.next_part().await;
         }
-        let (now, deadline) = (Deadline::now(), self.shared.deadlines.idle);
+        let (now, deadline) = (Deadline::now(), self.shared.data.deadlines.idle);
         let (release_at, end) = (now + RELEASE_AFTER.min(deadline), now + deadline);
         let idling = self.metrics.idle.one();
         let mut due = release_at;
@@ -293,7 +293,7 @@ impl Connection {
     /// The client's pause begins when it has the part, and not when the kernel has.
     async fn next_part(&mut self) -> bool {
         let Some(sent) = self.part_sent else { return false };
-        let pause = self.shared.deadlines.drain_pause;
+        let pause = self.shared.data.deadlines.drain_pause;
         let mut until = Deadline::from_std(sent) + pause;
         loop {
             let now = Deadline::now();
@@ -314,7 +314,7 @@ impl Connection {
         if self.current.has_changed().unwrap_or(false) {
             self.shared = Arc::clone(&self.current.borrow_and_update());
         }
-        let number = self.shared.metrics.began.next();
+        let number = self.shared.data.metrics.began.next();
         let address = self.wire.stream.peer().ip().to_canonical();
         let is_logged = self.shared.access_log.is_on() || self.shared.audit_log.is_on();
         self.request = InHand {
@@ -329,7 +329,7 @@ impl Connection {
     async fn exchange(&mut self, head: &RequestHead, admitted: Result<(), Reply>) -> io::Result<bool> {
         let mut body = Body::new(head.body);
         let uploading =
-            (head.method == Method::Put).then(|| self.shared.metrics.one(|metrics| &metrics.uploads));
+            (head.method == Method::Put).then(|| self.shared.data.metrics.one(|metrics| &metrics.uploads));
         let reply = match admitted {
             Ok(()) => self.decide(head, &mut body).await,
             Err(reply) => reply,
@@ -355,7 +355,7 @@ impl Connection {
         let mut answer = std::mem::take(&mut self.answer);
         reply.head_into(head.version, &mut answer);
         let mut head_len = answer.len();
-        let is_read = head.method != Method::Head && self.shared.pace.is_none() && !reply.tells_status;
+        let is_read = head.method != Method::Head && self.shared.data.pace.is_none() && !reply.tells_status;
         let mut is_whole = false;
         if let Some(small) = is_read.then(|| SmallPayload::of(&reply.payload)).flatten() {
             match small.read(&mut answer).await {
@@ -524,14 +524,14 @@ impl Connection {
         sent: &mut u64,
     ) -> io::Result<Option<io::Error>> {
         let mut patience = match reply.lease {
-            None => Patience::new(&self.shared.deadlines),
-            Some(_) => Patience::of_memory(&self.shared.deadlines),
+            None => Patience::new(&self.shared.data.deadlines),
+            Some(_) => Patience::of_memory(&self.shared.data.deadlines),
         };
         let stream = &mut self.wire.stream;
         // The head and each step would end in a packet that is not full, and a large file is many steps.
         let fills_packets = matches!(reply.payload, Payload::File { .. })
             && !(reply.tells_status || is_whole || head.method == Method::Head || stream.is_tls())
-            && self.shared.pace.is_none()
+            && self.shared.data.pace.is_none()
             && !patience.is_paced();
         if fills_packets {
             stream.fill_packets(true)?;
@@ -557,11 +557,11 @@ impl Connection {
         match &mut reply.payload {
             Payload::File { object, range } if reply.tells_status => {
                 let whole = std::iter::once(Piece::File(*range));
-                let mut sender = Sender::new(shared, stream, sent);
+                let mut sender = Sender::new(&shared.data, stream, sent);
                 Box::pin(gather::send(&mut sender, object.as_ref(), whole, Ending::Status)).await
             }
             Payload::File { object, range } => {
-                let mut sender = Sender::new(shared, stream, sent);
+                let mut sender = Sender::new(&shared.data, stream, sent);
                 Box::pin(sender.send_object(object.as_ref(), *range)).await?;
                 if fills_packets {
                     stream.fill_packets(false)?;
@@ -570,13 +570,13 @@ impl Connection {
             }
             Payload::Parts { object, parts } => {
                 let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
-                let mut sender = Sender::new(shared, stream, sent);
+                let mut sender = Sender::new(&shared.data, stream, sent);
                 Box::pin(gather::send(&mut sender, object.as_ref(), gather::pieces(parts), ending)).await
             }
             Payload::Stream { first, rest } => {
                 let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
                 let first = std::mem::take(first);
-                Box::pin(transfer::send_pieces(shared, stream, first, rest.as_mut(), framing, sent))
+                Box::pin(transfer::send_pieces(&shared.data, stream, first, rest.as_mut(), framing, sent))
                     .await
                     .map(|()| None)
             }
@@ -592,7 +592,7 @@ impl Connection {
             bytes.extend_from_slice(text);
         }
         let mut sent = 0;
-        let mut patience = Patience::new(&self.shared.deadlines);
+        let mut patience = Patience::new(&self.shared.data.deadlines);
         let outcome = transfer::write(&mut self.wire.stream, &bytes, &mut patience, &mut sent).await;
         self.record(&reply, None, 0, reply.payload.len(), outcome.as_ref().err());
         outcome.map(|()| true)
@@ -603,7 +603,7 @@ impl Connection {
         // What was read ahead, and what the last request opened, is of no use any longer.
         self.wire.inbox = Inbox::default();
         self.recent.forget();
-        linger(&mut self.wire.stream, &self.shared.deadlines).await;
+        linger(&mut self.wire.stream, &self.shared.data.deadlines).await;
     }
 
     fn record(
@@ -615,10 +615,10 @@ impl Connection {
         failure: Option<&io::Error>,
     ) {
         let shared = &*self.shared;
-        shared.metrics.bytes_in.add(bytes_in);
-        shared.metrics.bytes_out.add(bytes_out);
+        shared.data.metrics.bytes_in.add(bytes_in);
+        shared.data.metrics.bytes_out.add(bytes_out);
         let duration = self.request.began.elapsed();
-        shared.metrics.answered(head.map(|head| &head.method), reply.status, duration);
+        shared.data.metrics.answered(head.map(|head| &head.method), reply.status, duration);
         let is_logged = match shared.access_log_level {
             LogLevel::All => true,
             LogLevel::Failures => reply.status.is_error() || failure.is_some(),
@@ -693,7 +693,7 @@ pub(crate) enum Excess {
 /// Takes a request from what each of these may ask.
 fn take_request(shared: &Shared, parties: &Parties) -> Result<(), Reply> {
     shared.throttle.request(parties).map_err(|(by, wait)| {
-        shared.metrics.throttled(by);
+        shared.data.metrics.throttled(by);
         throttled(&format!("{} asks too often", by.named()), wait)
     })
 }

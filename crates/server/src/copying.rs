@@ -207,7 +207,7 @@ impl Copying<'_> {
         at: u64,
         left: u64,
     ) -> Result<u64, Trouble> {
-        let mut buffer = self.shared.buffers.lend();
+        let mut buffer = self.shared.data.buffers.lend();
         let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let buffer = &mut buffer[..wanted];
         let failed = |cause: io::Error| Trouble::of(End::Source)(cause.into());

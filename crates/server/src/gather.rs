@@ -95,8 +95,8 @@ async fn send_pieces(
     pieces: impl Iterator<Item = Piece>,
     ending: Ending,
 ) -> Result<(), Failure> {
-    let shared = sender.shared;
-    let mut buffer = shared.buffers.lend();
+    let data = sender.data;
+    let mut buffer = data.buffers.lend();
     let end = buffer.len() - CHUNK_END_BYTES;
     let mut layout = Layout::new(CHUNK_SIZE_BYTES);
     for piece in pieces {

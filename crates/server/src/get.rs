@@ -283,7 +283,7 @@ async fn tell_digests(
     let (mut known, may_keep) = (digests.kept(object.as_ref(), &kinds).await, spot.export.allow_write);
     for kind in &kinds {
         if known.iter().all(|checksum| checksum.kind() != *kind) {
-            known.extend(digests.at_once(&shared.buffers, object.as_ref(), *kind, may_keep).await);
+            known.extend(digests.at_once(&shared.data.buffers, object.as_ref(), *kind, may_keep).await);
         }
     }
     if known.len() == kinds.len() {

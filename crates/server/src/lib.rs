@@ -46,6 +46,7 @@ mod conditions;
 mod connection;
 mod copying;
 mod cors;
+mod data;
 mod delete;
 mod digests;
 pub mod export;

@@ -108,7 +108,7 @@ async fn issue(
         let what = "a request for a macaroon has to say how long it is";
         return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
     }
-    let bytes = body.read_whole(shared, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
+    let bytes = body.read_whole(&shared.data, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
     let request = match is_form {
         true => Request::parse_form(&bytes),
         false => Request::parse_json(&bytes, path),

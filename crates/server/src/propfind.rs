@@ -45,7 +45,7 @@ impl Question {
         body: &mut Body,
     ) -> Result<Question, Reply> {
         let depth = Depth::of_propfind(&head.headers).map_err(conditions::refused)?;
-        let bytes = body.read_whole(shared, wire, head, limits::DAV_REQUEST_BYTES_MAX).await?;
+        let bytes = body.read_whole(&shared.data, wire, head, limits::DAV_REQUEST_BYTES_MAX).await?;
         let request = PropfindRequest::parse(&bytes).map_err(conditions::refused)?;
         let origin = Origin::new(head, wire.stream.is_tls());
         Ok(Question { depth, request, writer: Multistatus::new(origin.url().as_deref()) })

@@ -26,7 +26,7 @@ pub(crate) async fn answer(
     spot: &Spot,
     body: &mut Body,
 ) -> Reply {
-    let bytes = match body.read_whole(shared, wire, head, limits::DAV_REQUEST_BYTES_MAX).await {
+    let bytes = match body.read_whole(&shared.data, wire, head, limits::DAV_REQUEST_BYTES_MAX).await {
         Ok(bytes) => bytes,
         Err(reply) => return reply,
     };

@@ -85,7 +85,7 @@ async fn receive(
         Ok::<_, Failure>(spot.storage().create(&spot.object, expected_bytes)?)
     };
     let mut upload = turns.run(create).await?;
-    invite(wire, head, &mut Patience::new(&shared.deadlines)).await?;
+    invite(wire, head, &mut Patience::new(&shared.data.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
     let wanted = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
     let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
@@ -220,9 +220,9 @@ async fn receive_body(
     upload_bytes_max: u64,
     kinds: &[ChecksumKind],
 ) -> Result<Vec<Checksum>, Failure> {
-    let mut buffer = shared.buffers.lend();
+    let mut buffer = shared.data.buffers.lend();
     let mut hashers: Vec<Hasher> = kinds.iter().map(|kind| Hasher::new(*kind)).collect();
-    let mut patience = Patience::new(&shared.deadlines);
+    let mut patience = Patience::new(&shared.data.deadlines);
     let mut at = 0;
     loop {
         let count = body.read(wire, &mut buffer, &mut patience).await?;

@@ -74,7 +74,7 @@ impl Control {
         }
         next.configure_keys();
         next.throttle.forget_unless(&next.limits);
-        next.metrics.reloads.add(1);
+        next.data.metrics.reloads.add(1);
         self.current.send_replace(Arc::new(next));
         Ok(kept)
     }
@@ -153,7 +153,7 @@ impl Server {
         let tidying = tokio::spawn(tidy(current.clone()));
         let issuer_keys = Arc::clone(&shared().issuer_keys);
         let refreshing = tokio::spawn(async move { issuer_keys.refresh().await });
-        let shrinking = tokio::spawn(shrink(Arc::clone(&shared().metrics)));
+        let shrinking = tokio::spawn(shrink(Arc::clone(&shared().data.metrics)));
         let asked = self
             .admin
             .map(|(listener, _)| tokio::spawn(admin::serve(listener, current.clone(), phase.subscribe())));
@@ -164,7 +164,7 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown, if ends.is_none() => {
                     phase.send_replace(Phase::Draining);
-                    ends = Some(Deadline::now() + shared().deadlines.drain_delay);
+                    ends = Some(Deadline::now() + shared().data.deadlines.drain_delay);
                 }
                 () = sleep_until(ends.unwrap_or_else(Deadline::now)), if ends.is_some() => break,
                 Some(ended) = crowd.connections.join_next(), if !crowd.connections.is_empty() => {
@@ -189,7 +189,7 @@ impl Server {
         }
         drop(self.listeners);
         phase.send_replace(Phase::Stopping);
-        let cut = crowd.end(shared().deadlines.drain).await;
+        let cut = crowd.end(shared().data.deadlines.drain).await;
         tidying.abort();
         shrinking.abort();
         refreshing.abort();
@@ -203,7 +203,7 @@ impl Server {
             let audit_is_written = shared.audit_log.finish(limits::ACCESS_LOG_STOP_MAX);
             shared.access_log.finish(limits::ACCESS_LOG_STOP_MAX) && audit_is_written
         };
-        let metrics = &shared.metrics;
+        let metrics = &shared.data.metrics;
         Summary {
             connections: metrics.accepted.get(),
             requests: metrics.requests.get(),
@@ -248,7 +248,7 @@ fn admit(
     phase: &watch::Sender<Phase>,
 ) {
     let shared = Arc::clone(&current.borrow());
-    let metrics = &shared.metrics;
+    let metrics = &shared.data.metrics;
     metrics.accepted.add(1);
     let open = metrics.one(|metrics| &metrics.open);
     // A proxy's connections are those of the clients that it names, once that is known.
@@ -272,7 +272,7 @@ fn admit(
         };
         // A connection that never became a request leaves no record: port scanners would fill the log.
         let Ok((stream, opening)) = stream else {
-            shared.metrics.refused_unready.add(1);
+            shared.data.metrics.refused_unready.add(1);
             return;
         };
         // No web page can have itself passed on by a proxy that says so.
@@ -320,11 +320,11 @@ impl Admission {
     fn turned_away(shared: &Shared, holder: Holder, short: Short) -> Admission {
         match short {
             Short::All => {
-                shared.metrics.refused_server.add(1);
+                shared.data.metrics.refused_server.add(1);
                 Admission::told(shared, holder, Excess::Server)
             }
             Short::Holder => {
-                shared.metrics.refused(By::Client);
+                shared.data.metrics.refused(By::Client);
                 Admission::told(shared, holder, Excess::Party(By::Client))
             }
         }
@@ -332,7 +332,7 @@ impl Admission {
 
     fn told(shared: &Shared, holder: Holder, excess: Excess) -> Admission {
         let room = shared.budgets.turned_away.try_take(holder, 1).ok();
-        let room = room.map(|room| (room, shared.metrics.one(|metrics| &metrics.turned_away)));
+        let room = room.map(|room| (room, shared.data.metrics.one(|metrics| &metrics.turned_away)));
         Admission::TurnedAway(excess, room)
     }
 
@@ -359,7 +359,7 @@ impl Admission {
         match budget.try_take(Holder::SERVER, 1) {
             Ok(speaks) => Admission::In(lease, Some(speaks)),
             Err(_) => {
-                shared.metrics.refused_server.add(1);
+                shared.data.metrics.refused_server.add(1);
                 drop(lease);
                 Admission::told(shared, budget::current(), Excess::Protocol)
             }
@@ -370,7 +370,7 @@ impl Admission {
 /// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.
 async fn tidy(current: Current) {
     loop {
-        let pause = current.borrow().deadlines.tidy;
+        let pause = current.borrow().data.deadlines.tidy;
         tokio::time::sleep(pause).await;
         // Not before: what a reload has replaced is not to be kept open, and not to be changed.
         let shared = Arc::clone(&current.borrow());

@@ -15,6 +15,7 @@ use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
 use crate::budgets::Budgets;
 use crate::buffers::Buffers;
+use crate::data::DataPath;
 use crate::digests::Digests;
 use crate::export::Exports;
 use crate::forwarded;
@@ -22,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::root::files::OpenFiles;
 use crate::root::session::Sessions;
-use crate::settings::{AuthSettings, Deadlines, LogLevel, RootSettings, Settings, Shares};
+use crate::settings::{AuthSettings, LogLevel, RootSettings, Settings, Shares};
 use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
 use gridlane_share::budget::{Holder, Share};
 
@@ -44,17 +45,14 @@ pub(crate) struct Shared {
     pub(crate) passwords: Arc<Passwords>,
     pub(crate) looking: Looking,
     pub(crate) root: RootSettings,
-    pub(crate) deadlines: Deadlines,
     pub(crate) access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
     pub(crate) audit_log: AccessLog,
-    pub(crate) pace: Option<Pace>,
-    pub(crate) buffers: Arc<Buffers>,
     pub(crate) digests: Digests,
     pub(crate) budgets: Arc<Budgets>,
     pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) data: DataPath,
     /// The sessions of clients that speak XRootD's protocol.
     pub(crate) root_sessions: Arc<Sessions>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
@@ -134,17 +132,19 @@ impl Shared {
             host_names: settings.host_names,
             auth: settings.auth,
             root: settings.root,
-            deadlines,
             access_log: settings.access_log,
             access_log_level: settings.access_log_level,
             audit_log: settings.audit_log,
-            pace: settings.limit_rate_bytes_per_s.map(Pace::new),
-            buffers: lasting.buffers,
             digests: lasting.digests,
             budgets: lasting.budgets,
             open_files: lasting.open_files,
             throttle: lasting.throttle,
-            metrics: lasting.metrics,
+            data: DataPath {
+                buffers: lasting.buffers,
+                pace: settings.limit_rate_bytes_per_s.map(Pace::new),
+                deadlines,
+                metrics: lasting.metrics,
+            },
             root_sessions: lasting.root_sessions,
             started_s: lasting.started_s,
         })
@@ -162,12 +162,12 @@ impl Shared {
             passwords: Arc::clone(&self.passwords),
             looking: Arc::clone(&self.looking),
             generation: self.chains.generation() + 1,
-            buffers: Arc::clone(&self.buffers),
+            buffers: Arc::clone(&self.data.buffers),
             digests: self.digests.clone(),
             budgets: Arc::clone(&self.budgets),
             open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
-            metrics: Arc::clone(&self.metrics),
+            metrics: Arc::clone(&self.data.metrics),
             root_sessions: Arc::clone(&self.root_sessions),
             started_s: self.started_s,
         }

@@ -33,9 +33,9 @@ use gridlane_store::Object;
 use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
+use crate::data::DataPath;
 use crate::pieces::Pieces;
 use crate::settings::Deadlines;
-use crate::shared::Shared;
 use crate::throttle::Paces;
 
 /// Bytes of one `sendfile` step, between two looks at the page cache.
@@ -49,7 +49,7 @@ const TLS_BYTES: usize = 64 * 1024;
 
 /// Sends the payload of one answer.
 pub(crate) struct Sender<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) data: &'a DataPath,
     stream: &'a mut Stream,
     patience: Patience,
     /// The file system has made us wait, and may do so again.
@@ -59,8 +59,8 @@ pub(crate) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    pub(crate) fn new(shared: &'a Shared, stream: &'a mut Stream, sent: &'a mut u64) -> Sender<'a> {
-        Sender { shared, stream, patience: Patience::new(&shared.deadlines), has_waited: false, sent }
+    pub(crate) fn new(data: &'a DataPath, stream: &'a mut Stream, sent: &'a mut u64) -> Sender<'a> {
+        Sender { data, stream, patience: Patience::new(&data.deadlines), has_waited: false, sent }
     }
 
     /// Sends `range` of `object`.
@@ -76,16 +76,16 @@ impl<'a> Sender<'a> {
             let left = usize::try_from(range.end() - at).unwrap_or(usize::MAX);
             let direct = usize::try_from(copied_from.saturating_sub(at)).unwrap_or(usize::MAX);
             // What is reserved of a rate limit must also be sent, and a buffer may be all that a step can use.
-            let step = match (direct, &self.shared.pace) {
+            let step = match (direct, &self.data.pace) {
                 (0, _) => left.min(limits::IO_BYTES),
                 (_, None) => direct.min(SENDFILE_BYTES),
                 (_, Some(_)) => direct.min(limits::IO_BYTES),
             };
-            let step = match &self.shared.pace {
+            let step = match &self.data.pace {
                 Some(pace) => pace.ready(step).await,
                 None => step,
             };
-            let is_paced = self.shared.pace.is_some();
+            let is_paced = self.data.pace.is_some();
             let moved = match file.filter(|_| direct > 0 && (step < left || !is_paced)) {
                 Some(file) if is_in_page_cache(object, at, step)? => match step < left {
                     true => self.send_file_step(file, at, step).await?,
@@ -117,7 +117,7 @@ impl<'a> Sender<'a> {
     /// Writes all of `bytes`, as fast as the rate limit lets it.
     pub(crate) async fn write_paced(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let step = match &self.shared.pace {
+            let step = match &self.data.pace {
                 Some(pace) => pace.ready(bytes.len()).await,
                 None => bytes.len(),
             };
@@ -163,8 +163,8 @@ impl<'a> Sender<'a> {
     /// Sends a part of a step, as much as one read gives, through a buffer. What reaches `end` is sent only if the file was
     /// not changed.
     async fn send_buffered_step(&mut self, object: &dyn Object, step: Step, end: u64) -> io::Result<usize> {
-        let shared = self.shared;
-        let mut buffer = shared.buffers.lend();
+        let data = self.data;
+        let mut buffer = data.buffers.lend();
         let Step { at, len } = Step { len: step.len.min(buffer.len()), ..step };
         let mut done = 0;
         while done < len {
@@ -244,14 +244,14 @@ const CHUNK_HEAD_BYTES: usize = 10;
 /// Sends `first`, then what `rest` makes, one piece at a time: the next is made when the one before it is in
 /// the kernel's hands. Counts the payload's bytes, without what is around them.
 pub(crate) async fn send_pieces(
-    shared: &Shared,
+    data: &DataPath,
     stream: &mut Stream,
     first: Vec<u8>,
     rest: &mut dyn Pieces,
     framing: Framing,
     sent: &mut u64,
 ) -> io::Result<()> {
-    let mut patience = Patience::new(&shared.deadlines);
+    let mut patience = Patience::new(&data.deadlines);
     let mut buffer = vec![0; CHUNK_HEAD_BYTES];
     buffer.extend_from_slice(&first);
     drop(first);
@@ -259,7 +259,7 @@ pub(crate) async fn send_pieces(
     loop {
         let len = buffer.len() - CHUNK_HEAD_BYTES;
         let mut paid = 0;
-        while let (Some(pace), true) = (&shared.pace, paid < len) {
+        while let (Some(pace), true) = (&data.pace, paid < len) {
             paid += pace.ready(len - paid).await;
         }
         let mut start = CHUNK_HEAD_BYTES;

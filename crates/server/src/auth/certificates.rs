@@ -78,7 +78,7 @@ fn look_up(
             Judged { identity, doubt: first.map(Into::into) }
         }
         Err(refusal) => {
-            shared.metrics.auth.refused(Kind::Certificate, refusal.cause);
+            shared.data.metrics.auth.refused(Kind::Certificate, refusal.cause);
             let doubt = format!("the client's certificate does not count: {refusal}");
             Judged { identity: Arc::default(), doubt: Some(doubt.into()) }
         }

@@ -77,7 +77,7 @@ pub(crate) async fn who(
                 client.identity = judged.identity;
                 client.doubt = judged.doubt;
             }
-            shared.metrics.auth.came(&client.identity);
+            shared.data.metrics.auth.came(&client.identity);
             return Ok((client, None));
         }
         Ok(Some(Presented { kind, credential })) => {
@@ -88,12 +88,12 @@ pub(crate) async fn who(
     };
     match outcome {
         Ok((identity, macaroon)) => {
-            shared.metrics.auth.came(&identity);
+            shared.data.metrics.auth.came(&identity);
             client.identity = identity;
             Ok((client, macaroon))
         }
         Err(refusal) => {
-            shared.metrics.auth.refused(kind, refusal.cause);
+            shared.data.metrics.auth.refused(kind, refusal.cause);
             Err(match refusal.cause {
                 // Another one would fare no better.
                 Cause::Unavailable => Reply::failure(Status::SERVICE_UNAVAILABLE, refusal.message),

@@ -201,7 +201,7 @@ impl Connection {
             full_since: None,
             held_until: None,
             allowed: 0,
-            patience: Patience::new(&shared.deadlines),
+            patience: Patience::new(&shared.data.deadlines),
             has_released: false,
             had_files: false,
         };
@@ -209,7 +209,7 @@ impl Connection {
             machine: Machine::new(shared.acceptor.has_tls()).demanding_tls(identity::tls_demand(&shared)),
             shown: Shown::default(),
             refused_proofs: 0,
-            outbox: Outbox::new(Arc::clone(&shared.buffers)),
+            outbox: Outbox::new(Arc::clone(&shared.data.buffers)),
             paces: shared.throttle.paces(&shared.limits.at(client.address)),
             counted: Default::default(),
             shared,
@@ -269,7 +269,7 @@ impl Connection {
         }
         drop((memory, wire.inbox));
         if outcome.is_ok() {
-            linger(&mut wire.stream, &shared.deadlines).await;
+            linger(&mut wire.stream, &shared.data.deadlines).await;
         }
     }
 
@@ -366,7 +366,7 @@ impl Connection {
             self.clock.active = Instant::now();
         }
         self.clock.had_files
-            && (!self.is_quiet() || self.clock.active.elapsed() < self.shared.deadlines.drain_pause)
+            && (!self.is_quiet() || self.clock.active.elapsed() < self.shared.data.deadlines.drain_pause)
     }
 
     /// Whether nothing was asked for that has not been answered, and nothing is being sent.
@@ -785,7 +785,7 @@ impl Connection {
             self.clock.held_until = None;
             if self.clock.allowed == 0 {
                 self.clock.allowed = usize::MAX;
-                if let Some(pace) = &self.shared.pace {
+                if let Some(pace) = &self.shared.data.pace {
                     let left = self.outbox.pushed_bytes() - self.outbox.sent_bytes();
                     let left = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, limits::IO_BYTES);
                     let (count, wait) = pace.take(left);
@@ -800,7 +800,7 @@ impl Connection {
             let allowed = self.clock.allowed.min(4 * limits::IO_BYTES);
             let mut moved = 0;
             let sent = self.outbox.send(&mut self.wire.stream, allowed, &mut moved)?;
-            if let Some(pace) = &self.shared.pace {
+            if let Some(pace) = &self.shared.data.pace {
                 let beyond = moved.saturating_sub(self.clock.allowed);
                 self.clock.allowed -= moved.min(self.clock.allowed);
                 // What cannot be cut was sent before it was due.
@@ -826,7 +826,7 @@ impl Connection {
             }
             match sent {
                 Sent::All => {
-                    self.clock.patience = Patience::new(&self.shared.deadlines);
+                    self.clock.patience = Patience::new(&self.shared.data.deadlines);
                     break;
                 }
                 Sent::Full => {

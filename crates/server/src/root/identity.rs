@@ -80,7 +80,7 @@ pub(crate) async fn prove(
     match auth::bearer(shared, &token, client.address).await {
         Ok(identity) => Ok((identity, token)),
         Err(refusal) => {
-            shared.metrics.auth.refused(kind_of(&token), refusal.cause);
+            shared.data.metrics.auth.refused(kind_of(&token), refusal.cause);
             Err(Failure::new(code_of(refusal.cause, ErrorCode::AUTH_FAILED), refusal.message))
         }
     }
@@ -126,7 +126,7 @@ fn claim<'a>(context: &'a Context, request: &Request) -> Result<Option<Claim<'a>
         return Ok(None);
     }
     let refused = |Bad { kind, refusal }: Bad| {
-        context.shared.metrics.auth.refused(kind, refusal.cause);
+        context.shared.data.metrics.auth.refused(kind, refusal.cause);
         failure(&refusal, "")
     };
     if let Some(token) = in_cgi(context, request).map_err(refused)? {
@@ -157,7 +157,7 @@ fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
 fn nothing_shown(context: &Context) -> Client {
     let mut client = context.client.for_request();
     match context.shared.asking.is_any() {
-        true => context.shared.metrics.auth.came(&client.identity),
+        true => context.shared.data.metrics.auth.came(&client.identity),
         // Who was somebody by settings that are no longer those is nobody by these.
         false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
     }
@@ -169,7 +169,7 @@ fn settled(
     claim: &Claim<'_>,
     outcome: Result<Arc<Identity>, Refusal>,
 ) -> Result<Client, Failure> {
-    let metrics = &context.shared.metrics.auth;
+    let metrics = &context.shared.data.metrics.auth;
     match outcome {
         Ok(identity) => {
             metrics.came(&identity);

@@ -86,7 +86,7 @@ impl Intake {
     /// Begins to take what follows the head of a request. What is wrong with it is told by
     /// [`finish`](Intake::finish).
     pub(crate) fn new(context: &Context, head: &RequestHead) -> Intake {
-        let buffer = context.shared.buffers.lend();
+        let buffer = context.shared.data.buffers.lend();
         let mut intake = Intake {
             context: context.clone(),
             head: *head,

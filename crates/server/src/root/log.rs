@@ -96,19 +96,19 @@ pub(crate) fn closed(context: &Context, client: &Client, closed: &Closed<'_>) {
 
 /// Counts bytes of files that went to a client.
 pub(crate) fn sent(shared: &Shared, bytes: u64) {
-    shared.metrics.bytes_out.add(bytes);
-    shared.metrics.root.sent(bytes);
+    shared.data.metrics.bytes_out.add(bytes);
+    shared.data.metrics.root.sent(bytes);
 }
 
 /// Counts bytes of files that came from a client.
 pub(crate) fn received(shared: &Shared, bytes: u64) {
-    shared.metrics.bytes_in.add(bytes);
-    shared.metrics.root.received(bytes);
+    shared.data.metrics.bytes_in.add(bytes);
+    shared.data.metrics.root.received(bytes);
 }
 
 fn count(shared: &Shared, id: RequestId, failure: Option<&Failure>) {
-    shared.metrics.requests.add(1);
-    shared.metrics.root.answered(id, failure.map(|failure| failure.code));
+    shared.data.metrics.requests.add(1);
+    shared.data.metrics.root.answered(id, failure.map(|failure| failure.code));
 }
 
 struct Line<'a> {
@@ -131,7 +131,7 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
     if !is_logged && !is_audited {
         return;
     }
-    let id = request_id(shared.started_s, shared.metrics.began.next());
+    let id = request_id(shared.started_s, shared.data.metrics.began.next());
     let session = by.map(|(context, _)| &*context.session);
     let decided = by.and_then(|(_, client)| client.decision());
     let told = |text: &str| Some(told(text)).filter(|text| !text.is_empty());

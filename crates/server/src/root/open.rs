@@ -36,7 +36,7 @@ pub(crate) async fn open(context: &Context, request: &Open) -> Outcome {
     let wants_stat = request.options.has(OpenOptions::RETSTAT);
     let stat = wants_stat.then(|| stat_text(&metadata, Rights::of(&spot), is_pending));
     let path = request.about.path.clone();
-    let upload = how.disposition.map(|_| context.shared.metrics.one(|metrics| &metrics.uploads));
+    let upload = how.disposition.map(|_| context.shared.data.metrics.one(|metrics| &metrics.uploads));
     let handle = context.session.files.insert(New { path, spot, content, locks, room, upload })?;
     let mut body = Vec::new();
     OpenAnswer { handle, stat }.encode(&mut body);

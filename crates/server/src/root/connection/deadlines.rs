@@ -17,7 +17,7 @@ impl Connection {
     /// When to look again at the latest; an error when it is too late for something.
     pub(super) fn next_deadline(&mut self) -> io::Result<Option<Instant>> {
         let now = Instant::now();
-        let deadlines = &self.shared.deadlines;
+        let deadlines = &self.shared.data.deadlines;
         let mut next: Option<Instant> = None;
         let mut earliest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         if let Some(until) = self.clock.held_until {
@@ -102,7 +102,7 @@ impl Connection {
 
     /// How long the session may be idle: what it holds for its client, and what is known of that, are worth waiting.
     fn idle_max(&self) -> Duration {
-        let deadlines = &self.shared.deadlines;
+        let deadlines = &self.shared.data.deadlines;
         match self.context() {
             Some(context) if context.session.files.len() > 0 => deadlines.root_idle,
             Some(context) if !context.client.identity.is_anonymous() => deadlines.root_idle_proved,

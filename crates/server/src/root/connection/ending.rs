@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(session.all.delegated(), 3);
         // One is read and nobody has looked at it, one is being sent, and one was dropped with what read it.
         let mut read = given.remove(0);
-        let mut buffer = context.shared.buffers.lend();
+        let mut buffer = context.shared.data.buffers.lend();
         let (part, begin) = read.read_waiting(&mut buffer).unwrap();
         assert_eq!((read.at(), begin), (5, 0));
         to_bound.send(Event::Read(read, Ok((buffer, part, begin)))).ok().unwrap();

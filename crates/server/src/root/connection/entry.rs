@@ -32,7 +32,7 @@ impl Connection {
 
     /// Sends what there is in clear text, and begins with TLS.
     pub(super) async fn start_tls(&mut self) -> io::Result<()> {
-        let deadline = self.shared.deadlines.head;
+        let deadline = self.shared.data.deadlines.head;
         let flushed = async {
             loop {
                 let mut moved = 0;

@@ -55,7 +55,7 @@ impl Connection {
         let intake = Box::new(Intake::new(context, head));
         self.unanswered += 1;
         let now = Instant::now();
-        let patience = Patience::new(&self.shared.deadlines);
+        let patience = Patience::new(&self.shared.data.deadlines);
         self.incoming = Some(Incoming {
             head: *head,
             intake: Some(intake),

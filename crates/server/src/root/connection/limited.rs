@@ -27,7 +27,7 @@ pub(super) fn take_request(shared: &Shared, client: &Client) -> Result<(), (By, 
     let (limits, throttle) = (&shared.limits, &shared.throttle);
     let taken = throttle.request(&limits.at(client.address));
     let taken = taken.and_then(|()| throttle.request(&limits.who(&client.identity)));
-    taken.inspect_err(|(by, _)| shared.metrics.throttled(*by))
+    taken.inspect_err(|(by, _)| shared.data.metrics.throttled(*by))
 }
 
 /// The same from what those may ask who have shown something of their own in a request, whose connection was counted for
@@ -39,7 +39,9 @@ pub(in crate::root) fn own_allowance(context: &Context, client: &Client) -> Resu
         return Ok(());
     }
     let taken = shared.throttle.request(&parties);
-    taken.inspect_err(|(by, _)| shared.metrics.throttled(*by)).map_err(|(by, wait)| asks_too_often(by, wait))
+    taken
+        .inspect_err(|(by, _)| shared.data.metrics.throttled(*by))
+        .map_err(|(by, wait)| asks_too_often(by, wait))
 }
 
 /// Counts each path of a request as a request of its own: the first one is counted already. It is answered all the same,
@@ -60,7 +62,7 @@ impl Connection {
     /// Takes a request from what the client may ask; the answer if it has to wait, or has too many connections.
     pub(super) fn allowance(&mut self) -> Result<(), Outcome> {
         self.count_user().map_err(|by| {
-            self.shared.metrics.refused(by);
+            self.shared.data.metrics.refused(by);
             let what = format!("{} has too many connections open", by.named());
             Err(Failure::new(ErrorCode::OVERLOADED, what).closing())
         })?;
@@ -85,7 +87,7 @@ impl Connection {
     /// The same of one that has joined a session, which asks nothing by itself: it ends, and the session does without it.
     pub(super) fn end_if_too_many(&mut self) {
         if let Err(by) = self.count_user() {
-            self.shared.metrics.refused(by);
+            self.shared.data.metrics.refused(by);
             self.is_ending = true;
         }
     }

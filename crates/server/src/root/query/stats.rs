@@ -17,7 +17,7 @@ pub(super) fn stats(context: &Context, letters: &[u8]) -> Answer {
     let (host, port) = (escape(&name(context)), context.link.local.port());
     let site = shared.root.site_name.as_deref().map(escape).unwrap_or_default();
     let wants = |letter| letters.contains(&b'a') || letters.contains(&letter);
-    let metrics = &shared.metrics;
+    let metrics = &shared.data.metrics;
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = write!(
