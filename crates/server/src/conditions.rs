@@ -16,7 +16,7 @@ use crate::export::{Place, Spot};
 use crate::get;
 use crate::origin::Origin;
 use crate::reply::Reply;
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 
 /// What is at a path; `None` for nothing.
 pub(crate) fn look(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Metadata>, Reply> {
@@ -46,7 +46,7 @@ pub(crate) fn evaluate(head: &RequestHead, current: Option<&Metadata>) -> Result
 /// Checks the `If` field, if there is one; may wait for a disk. There are no locks, so who believes to hold
 /// one is refused.
 pub(crate) fn check_if(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     origin: &Origin<'_>,
     spot: &Spot,
@@ -62,8 +62,8 @@ pub(crate) fn check_if(
     let holds = conditions.holds(|resource| match resource {
         None => tag_at(spot),
         Some(named) => {
-            let named = Destination::read(named).ok().filter(|named| origin.is_ours(shared, named))?;
-            match shared.exports.find(&named.resource_path().ok()?, &spot.client) {
+            let named = Destination::read(named).ok().filter(|named| origin.is_ours(service, named))?;
+            match service.exports.find(&named.resource_path().ok()?, &spot.client) {
                 Place::Inside(named) => tag_at(&named),
                 Place::Above(_) | Place::Nowhere => None,
             }

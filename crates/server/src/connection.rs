@@ -20,12 +20,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant, SystemTime};
 
-use gridlane_auth::Operation;
 use gridlane_core::{Secret, limits};
-use gridlane_dav::request::{RequestHead, Target};
-use gridlane_dav::{Method, ResourcePath, Status, Version};
+use gridlane_dav::request::RequestHead;
+use gridlane_dav::{Method, Status, Version};
 use gridlane_net::Stream;
-use gridlane_store::StoreError;
 use tokio::sync::watch;
 use tokio::time::{Instant as Deadline, timeout_at};
 
@@ -35,25 +33,21 @@ use crate::auth::certificates::Shown;
 use crate::auth::keys::now_s;
 use crate::body::{Body, Inbox, Wire};
 use crate::client::{Client, Decided};
-use crate::export::Place;
+use crate::front::Front;
 use crate::gather::{Ending, Piece, SmallPayload};
+use crate::generation::{Current, Generation};
 use crate::host_name::is_our_name;
 use crate::idle::{Idle, Interruption, Watched};
 use crate::linger::linger;
 use crate::metrics::Metrics;
-use crate::origin::Origin;
 use crate::phase::Phase;
-use crate::recent::Recent;
 use crate::reply::{Payload, Reply};
 use crate::request_id::request_id;
+use crate::service::{Exchange, Service};
 use crate::settings::LogLevel;
-use crate::shared::{Current, Shared};
 use crate::throttle::{By, Connected, Paces, Parties};
 use crate::transfer::{CLIENT_PACES, Framing, Patience, Sender};
-use crate::{
-    admin, conditions, cors, delete, forwarded, gather, get, macaroons, mkcol, options, propfind, proppatch,
-    put, relocate, transfer,
-};
+use crate::{admin, forwarded, gather, transfer};
 use gridlane_share::budget::{self, Holder};
 
 /// Without a request for this long, a connection gives back its TLS buffers (356 KiB). Not at once: a client
@@ -76,11 +70,13 @@ enum Next {
 }
 
 /// One connection, protocol detected and TLS established.
-pub(crate) struct Connection {
+pub(crate) struct Connection<S: Service> {
     /// As of the beginning of the request in hand.
-    shared: Arc<Shared>,
+    generation: Arc<Generation<S>>,
+    /// Its front.
+    front: Arc<Front>,
     /// As of now.
-    current: Current,
+    current: Current<S>,
     wire: Wire,
     phase: Watched,
     idle: Idle,
@@ -96,7 +92,8 @@ pub(crate) struct Connection {
     counted: (Parties, Connected),
     /// The request in hand.
     request: InHand,
-    recent: Recent,
+    /// What the service keeps for the next request.
+    kept: S::Kept,
     /// When the last answer was sent, if it was a part of a file: others of the same file may be asked for.
     part_sent: Option<Instant>,
 }
@@ -112,23 +109,24 @@ struct InHand {
     macaroon: Option<Secret>,
 }
 
-impl Connection {
+impl<S: Service> Connection<S> {
     pub(crate) fn new(
-        mut current: Current,
+        mut current: Current<S>,
         stream: Stream,
         phase: watch::Receiver<Phase>,
         is_local: bool,
-    ) -> Connection {
-        let shared = Arc::clone(&current.borrow_and_update());
+    ) -> Connection<S> {
+        let generation = Arc::clone(&current.borrow_and_update());
+        let front = Arc::clone(&generation.front);
         let client = Client::anonymous(stream.peer().ip().to_canonical());
         let request = InHand { began: Instant::now(), id: String::new(), client, macaroon: None };
         let wire = Wire { stream, inbox: Inbox::default() };
         let (shown, counted) = (Shown::default(), Default::default());
         let (idle, phase) = (Idle::new(phase.clone(), RELEASE_AFTER), Watched::new(phase));
-        let (metrics, answer) = (Arc::clone(&shared.data.metrics), Vec::new());
-        let recent = Recent::default();
+        let (metrics, answer) = (Arc::clone(&front.data.metrics), Vec::new());
         Connection {
-            shared,
+            generation,
+            front,
             current,
             wire,
             phase,
@@ -139,7 +137,7 @@ impl Connection {
             shown,
             counted,
             request,
-            recent,
+            kept: S::Kept::default(),
             part_sent: None,
         }
     }
@@ -153,7 +151,7 @@ impl Connection {
             let closes = match self.next_request().await {
                 Next::Request(head) => {
                     let peer = self.request.client.address;
-                    let address = forwarded::client(&head.headers, peer, &self.shared.trusted_forwarders);
+                    let address = forwarded::client(&head.headers, peer, &self.front.trusted_forwarders);
                     self.request.client.address = address;
                     budget::go_on_as(Holder::of(address));
                     let admitted = self.admit(&head).await;
@@ -197,7 +195,7 @@ impl Connection {
 
     /// How fast bytes may go for whom the request in hand counts.
     fn paces(&self, address: IpAddr) -> Paces {
-        let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
+        let (limits, throttle) = (&self.front.limits, &self.front.throttle);
         if limits.are_none() {
             return Paces::default();
         }
@@ -207,12 +205,12 @@ impl Connection {
 
     /// Counts the connection for whoever its certificate says that the client is: before there is a request.
     fn count_certificate(&mut self) -> Result<(), By> {
-        let shared = Arc::clone(&self.shared);
-        if shared.limits.user_and_vo_are_none() {
+        let front = Arc::clone(&self.front);
+        if front.limits.user_and_vo_are_none() {
             return Ok(());
         }
-        match self.shown.judged(&shared, &self.wire.stream, now_s()) {
-            Some(judged) => self.count(&shared.limits.who(&judged.identity)),
+        match self.shown.judged(&front, &self.wire.stream, now_s()) {
+            Some(judged) => self.count(&front.limits.who(&judged.identity)),
             None => Ok(()),
         }
     }
@@ -221,8 +219,8 @@ impl Connection {
     fn count(&mut self, parties: &Parties) -> Result<(), By> {
         if self.counted.0 != *parties {
             self.counted = Default::default();
-            let counted = self.shared.count(self.wire.stream.peer().ip(), parties);
-            let connected = counted.inspect_err(|by| self.shared.data.metrics.refused(*by))?;
+            let counted = self.front.count(self.wire.stream.peer().ip(), parties);
+            let connected = counted.inspect_err(|by| self.front.data.metrics.refused(*by))?;
             self.counted = (parties.clone(), connected);
         }
         Ok(())
@@ -233,7 +231,7 @@ impl Connection {
             return Next::Ended;
         }
         self.begin();
-        let deadline = Deadline::from_std(self.request.began) + self.shared.data.deadlines.head;
+        let deadline = Deadline::from_std(self.request.began) + self.front.data.deadlines.head;
         loop {
             match RequestHead::parse(self.wire.inbox.unread()) {
                 Ok(Some((head, used))) => {
@@ -259,7 +257,7 @@ impl Connection {
         if self.phase.now() == Phase::Stopping {
             return self.next_part().await;
         }
-        let (now, deadline) = (Deadline::now(), self.shared.data.deadlines.idle);
+        let (now, deadline) = (Deadline::now(), self.front.data.deadlines.idle);
         let (release_at, end) = (now + RELEASE_AFTER.min(deadline), now + deadline);
         let idling = self.metrics.idle.one();
         let mut due = release_at;
@@ -284,7 +282,7 @@ impl Connection {
             }
             self.wire.stream.release_buffers();
             self.answer = Vec::new();
-            self.recent.forget();
+            self.kept = S::Kept::default();
             due = end;
         }
     }
@@ -293,7 +291,7 @@ impl Connection {
     /// The client's pause begins when it has the part, and not when the kernel has.
     async fn next_part(&mut self) -> bool {
         let Some(sent) = self.part_sent else { return false };
-        let pause = self.shared.data.deadlines.drain_pause;
+        let pause = self.front.data.deadlines.drain_pause;
         let mut until = Deadline::from_std(sent) + pause;
         loop {
             let now = Deadline::now();
@@ -312,30 +310,54 @@ impl Connection {
     /// A request begins: with the configuration of this moment, to its end.
     fn begin(&mut self) {
         if self.current.has_changed().unwrap_or(false) {
-            self.shared = Arc::clone(&self.current.borrow_and_update());
+            self.generation = Arc::clone(&self.current.borrow_and_update());
+            self.front = Arc::clone(&self.generation.front);
         }
-        let number = self.shared.data.metrics.began.next();
+        let number = self.front.data.metrics.began.next();
         let address = self.wire.stream.peer().ip().to_canonical();
-        let is_logged = self.shared.access_log.is_on() || self.shared.audit_log.is_on();
+        let is_logged = self.front.access_log.is_on() || self.front.audit_log.is_on();
         self.request = InHand {
             began: Instant::now(),
-            id: request_id(self.shared.started_s, number),
+            id: request_id(self.front.started_s, number),
             client: if is_logged { Client::anonymous(address) } else { Client::unlogged(address) },
             macaroon: None,
         };
+    }
+
+    /// Has the service decide, about everything but what is the front's own.
+    async fn decide(&mut self, head: &RequestHead, body: &mut Body) -> Reply {
+        let client = &self.request.client;
+        // Others are not told that there is something.
+        if let (Method::Get | Method::Head, Some(path)) = (&head.method, head.path())
+            && path.names().eq(METRICS_NAMES)
+            && self.front.may_administer(client)
+        {
+            let phase = self.phase.now();
+            return Box::pin(admin::metrics(&self.generation, phase)).await;
+        }
+        let exchange = Exchange {
+            head,
+            body,
+            wire: &mut self.wire,
+            client,
+            macaroon: self.request.macaroon.as_ref(),
+            began: self.request.began,
+            kept: &mut self.kept,
+        };
+        self.generation.service.answer(exchange).await
     }
 
     /// Answers a request, if it was admitted; returns whether the connection is to be closed.
     async fn exchange(&mut self, head: &RequestHead, admitted: Result<(), Reply>) -> io::Result<bool> {
         let mut body = Body::new(head.body);
         let uploading =
-            (head.method == Method::Put).then(|| self.shared.data.metrics.one(|metrics| &metrics.uploads));
+            (head.method == Method::Put).then(|| self.front.data.metrics.one(|metrics| &metrics.uploads));
         let reply = match admitted {
             Ok(()) => self.decide(head, &mut body).await,
             Err(reply) => reply,
         };
         drop(uploading);
-        let mut reply = cors::apply(&self.shared.exports, &self.request.client, head, reply);
+        let mut reply = self.generation.service.finish(head, &self.request.client, reply);
         if reply.status == Status::CLIENT_LEFT {
             self.record(&reply, Some(head), body.received(), 0, None);
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -355,7 +377,7 @@ impl Connection {
         let mut answer = std::mem::take(&mut self.answer);
         reply.head_into(head.version, &mut answer);
         let mut head_len = answer.len();
-        let is_read = head.method != Method::Head && self.shared.data.pace.is_none() && !reply.tells_status;
+        let is_read = head.method != Method::Head && self.front.data.pace.is_none() && !reply.tells_status;
         let mut is_whole = false;
         if let Some(small) = is_read.then(|| SmallPayload::of(&reply.payload)).flatten() {
             match small.read(&mut answer).await {
@@ -382,135 +404,28 @@ impl Connection {
 
     /// Whether a request is for us, and not one too many; and who makes it.
     async fn admit(&mut self, head: &RequestHead) -> Result<(), Reply> {
-        let shared = &*self.shared;
+        let front = &*self.front;
         let address = self.request.client.address;
-        if self.is_local && !head.host().is_none_or(|host| is_our_name(host, &shared.host_names)) {
+        if self.is_local && !head.host().is_none_or(|host| is_our_name(host, &front.host_names)) {
             let what = "the Host is neither an address nor a name of this machine";
             return Err(Reply::failure(Status::MISDIRECTED_REQUEST, what));
         }
         // Before it is looked at who asks, which costs most.
-        take_request(shared, &shared.limits.at(address))?;
+        take_request(front, &front.limits.at(address))?;
         let (stream, shown, client) = (&self.wire.stream, &mut self.shown, self.request.client.clone());
         let peer = stream.peer().ip().to_canonical();
         let is_secure = stream.is_tls()
             || address.is_loopback() && stream.proxy().is_none()
-            || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
+            || forwarded::is_https(&head.headers, peer, &front.trusted_forwarders);
         let (client, macaroon) =
-            auth::who(shared, head, auth::By { client, is_secure, stream, shown }).await?;
+            auth::who(front, head, auth::By { client, is_secure, stream, shown }).await?;
         (self.request.client, self.request.macaroon) = (client, macaroon);
-        let parties = shared.limits.who(&self.request.client.identity);
+        let parties = front.limits.who(&self.request.client.identity);
         if !parties.are_none() {
             self.count(&parties).map_err(|by| too_many(by).closing())?;
-            take_request(&self.shared, &parties)?;
+            take_request(&self.front, &parties)?;
         }
         Ok(())
-    }
-
-    /// Looks at method and target; a PUT reads its body here.
-    async fn decide(&mut self, head: &RequestHead, body: &mut Body) -> Reply {
-        let shared = &*self.shared;
-        let client = &self.request.client;
-        let path = match (&head.method, &head.target) {
-            (Method::Unknown(_), _) => {
-                return Reply::failure(Status::NOT_IMPLEMENTED, "the server does not know this method");
-            }
-            (Method::Options, Target::Server) => return options::of_server(shared),
-            (_, Target::Resource { path, .. }) => path,
-            (_, Target::Server) => return options::not_allowed(shared, head, &Place::Nowhere),
-        };
-        // Others are not told that there is something.
-        if path.names().eq(METRICS_NAMES)
-            && matches!(head.method, Method::Get | Method::Head)
-            && shared.exports.may_administer(client)
-        {
-            let phase = self.phase.now();
-            return admin::metrics(shared, phase).await;
-        }
-        let (wire, macaroon) = (&mut self.wire, self.request.macaroon.as_ref());
-        // Like all that most requests are not about, this is kept elsewhere: what is made here for every request would have
-        // room for it, and is copied.
-        if shared.auth.macaroons.is_some()
-            && let Some(reply) =
-                Box::pin(macaroons::answer(shared, wire, head, path, client, macaroon, body)).await
-        {
-            return match reply.status {
-                Status::UNAUTHORIZED => shared.asking.ask(reply),
-                _ => reply,
-            };
-        }
-        self.recent.forget_old(self.request.began);
-        let place = shared.exports.find(path, client);
-        let operations: &[Operation] = match head.method {
-            Method::Options => return options::answer(shared, &place),
-            Method::Post | Method::Lock | Method::Unlock | Method::Other(_) | Method::Unknown(_) => {
-                return options::not_allowed(shared, head, &place);
-            }
-            Method::Get | Method::Head | Method::Propfind => &[Operation::Stat],
-            Method::Copy => &[Operation::Read],
-            Method::Put => &[Operation::Create, Operation::Overwrite],
-            Method::Proppatch => &[Operation::Overwrite],
-            Method::Mkcol => &[Operation::Mkdir],
-            Method::Delete => &[Operation::Delete],
-            Method::Move => &[Operation::Rename],
-        };
-        let spot = match place {
-            Place::Inside(spot) => spot,
-            Place::Above(names)
-                if names.is_empty()
-                    && matches!(head.method, Method::Get | Method::Head | Method::Propfind) =>
-            {
-                return shared.exports.nothing_to_see(path, client);
-            }
-            Place::Above(names) => {
-                return Box::pin(above(shared, &mut self.wire, head, path, names, body)).await;
-            }
-            Place::Nowhere if matches!(head.method, Method::Put | Method::Mkcol) => {
-                let what = "no export has this path, or a name in it is gridlane's own ('.gridlane', '.NAME.gridlane-part')";
-                return Reply::failure(Status::FORBIDDEN, what);
-            }
-            Place::Nowhere => return Reply::store_failure(&StoreError::NotFound),
-        };
-        if let Err(refusal) = spot.check_any(operations) {
-            return refusal;
-        }
-        let origin = Origin::new(head, self.wire.stream.is_tls());
-        if head.headers.contains("if") {
-            let check = || conditions::check_if(shared, head, &origin, &spot);
-            let checked = Box::pin(spot.storage().turns().run(check)).await;
-            if let Err(refusal) = checked {
-                return refusal;
-            }
-        }
-        if !matches!(head.method, Method::Get | Method::Head) {
-            // It may take long, and may be about the same file.
-            self.recent.forget();
-        }
-        match head.method {
-            Method::Get | Method::Head => {
-                let (recent, began) = (&mut self.recent, self.request.began);
-                let mut answer = pin!(get::answer(shared, head, path, &spot, &origin, recent, began));
-                // Mostly it is there at once, and nobody has to be looked after.
-                match poll_fn(|context| Poll::Ready(answer.as_mut().poll(context))).await {
-                    Poll::Ready(reply) => reply,
-                    // A checksum may take half an hour, and whoever left does not want it any longer.
-                    Poll::Pending => Box::pin(while_there(&self.wire.stream, answer)).await,
-                }
-            }
-            Method::Put => Box::pin(put::answer(shared, &mut self.wire, head, path, &spot, body)).await,
-            Method::Delete => Box::pin(delete::answer(head, path, &spot)).await,
-            Method::Propfind => {
-                Box::pin(propfind::answer(shared, &mut self.wire, head, path, &spot, body)).await
-            }
-            Method::Proppatch => {
-                Box::pin(proppatch::answer(shared, &mut self.wire, head, path, &spot, body)).await
-            }
-            Method::Mkcol => Box::pin(mkcol::answer(shared, head, spot)).await,
-            Method::Copy | Method::Move => {
-                let stream = &self.wire.stream;
-                Box::pin(while_there(stream, relocate::answer(shared, head, path, &spot, &origin))).await
-            }
-            _ => options::not_allowed(shared, head, &Place::Inside(spot)),
-        }
     }
 
     /// The data plane of an answer: its head is in `answer`, so long, and whether all of its payload is behind it. Counts the
@@ -524,14 +439,14 @@ impl Connection {
         sent: &mut u64,
     ) -> io::Result<Option<io::Error>> {
         let mut patience = match reply.lease {
-            None => Patience::new(&self.shared.data.deadlines),
-            Some(_) => Patience::of_memory(&self.shared.data.deadlines),
+            None => Patience::new(&self.front.data.deadlines),
+            Some(_) => Patience::of_memory(&self.front.data.deadlines),
         };
         let stream = &mut self.wire.stream;
         // The head and each step would end in a packet that is not full, and a large file is many steps.
         let fills_packets = matches!(reply.payload, Payload::File { .. })
             && !(reply.tells_status || is_whole || head.method == Method::Head || stream.is_tls())
-            && self.shared.data.pace.is_none()
+            && self.front.data.pace.is_none()
             && !patience.is_paced();
         if fills_packets {
             stream.fill_packets(true)?;
@@ -553,15 +468,15 @@ impl Connection {
         if is_whole || head.method == Method::Head {
             return Ok(None);
         }
-        let shared = &self.shared;
+        let front = &self.front;
         match &mut reply.payload {
             Payload::File { object, range } if reply.tells_status => {
                 let whole = std::iter::once(Piece::File(*range));
-                let mut sender = Sender::new(&shared.data, stream, sent);
+                let mut sender = Sender::new(&front.data, stream, sent);
                 Box::pin(gather::send(&mut sender, object.as_ref(), whole, Ending::Status)).await
             }
             Payload::File { object, range } => {
-                let mut sender = Sender::new(&shared.data, stream, sent);
+                let mut sender = Sender::new(&front.data, stream, sent);
                 Box::pin(sender.send_object(object.as_ref(), *range)).await?;
                 if fills_packets {
                     stream.fill_packets(false)?;
@@ -570,13 +485,13 @@ impl Connection {
             }
             Payload::Parts { object, parts } => {
                 let ending = if reply.tells_status { Ending::Status } else { Ending::Length };
-                let mut sender = Sender::new(&shared.data, stream, sent);
+                let mut sender = Sender::new(&front.data, stream, sent);
                 Box::pin(gather::send(&mut sender, object.as_ref(), gather::pieces(parts), ending)).await
             }
             Payload::Stream { first, rest } => {
                 let framing = if head.version == Version::Http11 { Framing::Chunks } else { Framing::Close };
                 let first = std::mem::take(first);
-                Box::pin(transfer::send_pieces(&shared.data, stream, first, rest.as_mut(), framing, sent))
+                Box::pin(transfer::send_pieces(&front.data, stream, first, rest.as_mut(), framing, sent))
                     .await
                     .map(|()| None)
             }
@@ -592,7 +507,7 @@ impl Connection {
             bytes.extend_from_slice(text);
         }
         let mut sent = 0;
-        let mut patience = Patience::new(&self.shared.data.deadlines);
+        let mut patience = Patience::new(&self.front.data.deadlines);
         let outcome = transfer::write(&mut self.wire.stream, &bytes, &mut patience, &mut sent).await;
         self.record(&reply, None, 0, reply.payload.len(), outcome.as_ref().err());
         outcome.map(|()| true)
@@ -602,8 +517,8 @@ impl Connection {
     async fn close(mut self) {
         // What was read ahead, and what the last request opened, is of no use any longer.
         self.wire.inbox = Inbox::default();
-        self.recent.forget();
-        linger(&mut self.wire.stream, &self.shared.data.deadlines).await;
+        self.kept = S::Kept::default();
+        linger(&mut self.wire.stream, &self.front.data.deadlines).await;
     }
 
     fn record(
@@ -614,16 +529,16 @@ impl Connection {
         bytes_out: u64,
         failure: Option<&io::Error>,
     ) {
-        let shared = &*self.shared;
-        shared.data.metrics.bytes_in.add(bytes_in);
-        shared.data.metrics.bytes_out.add(bytes_out);
+        let front = &*self.front;
+        front.data.metrics.bytes_in.add(bytes_in);
+        front.data.metrics.bytes_out.add(bytes_out);
         let duration = self.request.began.elapsed();
-        shared.data.metrics.answered(head.map(|head| &head.method), reply.status, duration);
-        let is_logged = match shared.access_log_level {
+        front.data.metrics.answered(head.map(|head| &head.method), reply.status, duration);
+        let is_logged = match front.access_log_level {
             LogLevel::All => true,
             LogLevel::Failures => reply.status.is_error() || failure.is_some(),
-        } && shared.access_log.is_on();
-        let is_audited = head.is_some_and(|head| changes(&head.method)) && shared.audit_log.is_on();
+        } && front.access_log.is_on();
+        let is_audited = head.is_some_and(|head| changes(&head.method)) && front.audit_log.is_on();
         if !is_logged && !is_audited {
             return;
         }
@@ -671,10 +586,10 @@ impl Connection {
             error: failure.as_deref().or(reply.cause.as_deref()),
         };
         if is_logged {
-            shared.access_log.write(&record);
+            front.access_log.write(&record);
         }
         if is_audited {
-            shared.audit_log.write(&record);
+            front.audit_log.write(&record);
         }
     }
 }
@@ -691,9 +606,9 @@ pub(crate) enum Excess {
 }
 
 /// Takes a request from what each of these may ask.
-fn take_request(shared: &Shared, parties: &Parties) -> Result<(), Reply> {
-    shared.throttle.request(parties).map_err(|(by, wait)| {
-        shared.data.metrics.throttled(by);
+fn take_request(front: &Front, parties: &Parties) -> Result<(), Reply> {
+    front.throttle.request(parties).map_err(|(by, wait)| {
+        front.data.metrics.throttled(by);
         throttled(&format!("{} asks too often", by.named()), wait)
     })
 }
@@ -727,40 +642,6 @@ fn without_secrets(target: &str) -> String {
             format!("{scheme}://{}{path}", authority.rsplit('@').next().unwrap_or_default())
         }
         None => target.to_owned(),
-    }
-}
-
-/// An answer, unless the client leaves before it is there.
-async fn while_there(stream: &Stream, answer: impl Future<Output = Reply>) -> Reply {
-    let mut answer = pin!(answer);
-    tokio::select! {
-        biased;
-        reply = &mut answer => reply,
-        () = stream.closed() => client_left(),
-    }
-}
-
-/// For the log only.
-fn client_left() -> Reply {
-    let mut reply = Reply::new(Status::CLIENT_LEFT).closing();
-    reply.cause = Some("the client left before it was answered".to_owned());
-    reply
-}
-
-/// The answer for a directory that exists only because exports are below it.
-async fn above(
-    shared: &Shared,
-    wire: &mut Wire,
-    head: &RequestHead,
-    path: &ResourcePath,
-    names: Vec<Vec<u8>>,
-    body: &mut Body,
-) -> Reply {
-    match head.method {
-        Method::Get | Method::Head => get::above(head, path, &names),
-        Method::Propfind => propfind::above(shared, wire, head, path, &names, body).await,
-        Method::Mkcol => options::exists(shared, &Place::Above(names)),
-        _ => Reply::failure(Status::FORBIDDEN, "there is no export at this path, only below it"),
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::task::yield_now;
 use crate::export::Export;
 use crate::propfind::{joined, kind_of};
 use crate::reply::Reply;
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 
 /// Bytes copied between two looks at whether anybody waits for them.
 const STEP_BYTES: u64 = 64 * 1024 * 1024;
@@ -31,7 +31,7 @@ const ENTRIES: usize = 64;
 
 /// From where to where.
 pub(crate) struct Copying<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) service: &'a StorageService,
     pub(crate) from: &'a Export,
     pub(crate) to: &'a Export,
     /// Whether a file's time of the last change is copied as well.
@@ -137,7 +137,7 @@ impl Copying<'_> {
         }
         let source = object.metadata().clone();
         let look = || {
-            let checksums = self.shared.digests.at_hand(object.as_ref(), &ChecksumKind::OFFERED);
+            let checksums = self.service.digests.at_hand(object.as_ref(), &ChecksumKind::OFFERED);
             object.is_unchanged().then_some(checksums)
         };
         let looked = self.at_source(look).await;
@@ -155,7 +155,7 @@ impl Copying<'_> {
         };
         let (committed, checksums) = self.at_target(commit).await?;
         for checksum in checksums {
-            self.shared.digests.remember(&committed.metadata, checksum);
+            self.service.digests.remember(&committed.metadata, checksum);
         }
         Ok(source)
     }
@@ -207,7 +207,7 @@ impl Copying<'_> {
         at: u64,
         left: u64,
     ) -> Result<u64, Trouble> {
-        let mut buffer = self.shared.data.buffers.lend();
+        let mut buffer = self.service.front.data.buffers.lend();
         let wanted = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
         let buffer = &mut buffer[..wanted];
         let failed = |cause: io::Error| Trouble::of(End::Source)(cause.into());

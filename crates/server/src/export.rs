@@ -295,13 +295,6 @@ impl Exports {
         self.rules.asking.denied(client, reason, true)
     }
 
-    /// Whether a client may do something to the server itself.
-    pub(crate) fn may_administer(&self, client: &Client) -> bool {
-        let decision = self.rules.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
-        client.decided(Operation::Admin, std::iter::empty(), decision, !decision.is_granted());
-        decision.is_granted()
-    }
-
     /// Where `path` leads a client.
     pub(crate) fn find(&self, path: &ResourcePath, client: &Client) -> Place {
         for export in &self.all {

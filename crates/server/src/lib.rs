@@ -51,12 +51,17 @@ mod delete;
 mod digests;
 pub mod export;
 mod forwarded;
+mod front;
 mod gather;
+mod generation;
 mod get;
 mod host_name;
 mod idle;
+mod leaving;
 mod linger;
+mod looks;
 mod macaroons;
+mod methods;
 mod metrics;
 mod mirrors;
 mod mkcol;
@@ -74,8 +79,11 @@ mod reply;
 mod request_id;
 mod root;
 pub mod server;
+mod service;
 pub mod settings;
-mod shared;
+mod storage_service;
+#[cfg(test)]
+mod testing;
 pub mod throttle;
 mod transfer;
 mod wanted;
@@ -83,11 +91,19 @@ mod wanted;
 pub use access_log::AccessLog;
 pub use export::{Compat, Export, READ_ONLY, open_to_anyone};
 pub use gridlane_share::Share;
-pub use server::{Control, Server, Summary};
-pub use settings::{
-    AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Settings, Shares,
-};
+pub use server::Summary;
+pub use settings::{AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Shares};
+pub use storage_service::{StorageService, StorageSettings, settings_of};
 pub use throttle::ClientLimits;
+
+/// A server of storage.
+pub type Server = server::Server<StorageService>;
+
+/// Changes a server of storage while it runs.
+pub type Control = server::Control<StorageService>;
+
+/// What an operator decides.
+pub type Settings = settings::Settings<StorageSettings>;
 
 /// What the server calls itself.
 pub(crate) const PRODUCT: &str = concat!("gridlane/", env!("CARGO_PKG_VERSION"));

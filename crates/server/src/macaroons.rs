@@ -20,7 +20,7 @@ use crate::client::Client;
 use crate::forwarded;
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 
 const REQUEST_TYPE: &str = "application/macaroon-request";
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";
@@ -34,7 +34,7 @@ const NAME_BYTES_MAX: usize = 1000;
 /// Answers what is about macaroons; `None` for every other request, and for all where there are no macaroons. `presented` is
 /// the macaroon that the client has proved itself by, if it did so by one.
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
@@ -42,7 +42,7 @@ pub(crate) async fn answer(
     presented: Option<&Secret>,
     body: &mut Body,
 ) -> Option<Reply> {
-    let keys = shared.auth.macaroons.as_deref()?;
+    let keys = service.front.auth.macaroons.as_deref()?;
     let name = path.to_string();
     match head.method {
         Method::Get | Method::Head if DISCOVERY_PATHS.contains(&name.as_str()) => {
@@ -53,7 +53,7 @@ pub(crate) async fn answer(
             if !form && sent_type(head) != REQUEST_TYPE {
                 return None;
             }
-            let made = issue(shared, keys, wire, head, path, client, presented, body, form).await;
+            let made = issue(service, keys, wire, head, path, client, presented, body, form).await;
             Some(made.unwrap_or_else(|refusal| refusal))
         }
         _ => None,
@@ -78,7 +78,7 @@ fn discovery(origin: &Origin<'_>) -> Reply {
 
 #[allow(clippy::too_many_arguments)] // everything there is of a request, once
 async fn issue(
-    shared: &Shared,
+    service: &StorageService,
     keys: &Keys,
     wire: &mut Wire,
     head: &RequestHead,
@@ -95,7 +95,7 @@ async fn issue(
     }
     let peer = wire.stream.peer().ip().to_canonical();
     let is_https =
-        wire.stream.is_tls() || forwarded::is_https(&head.headers, peer, &shared.trusted_forwarders);
+        wire.stream.is_tls() || forwarded::is_https(&head.headers, peer, &service.front.trusted_forwarders);
     if !is_https {
         let what = "a macaroon is a secret: ask for it over https";
         return Err(Reply::failure(Status::BAD_REQUEST, what));
@@ -108,18 +108,18 @@ async fn issue(
         let what = "a request for a macaroon has to say how long it is";
         return Err(Reply::failure(Status::LENGTH_REQUIRED, what));
     }
-    let bytes = body.read_whole(&shared.data, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
+    let bytes = body.read_whole(&service.front.data, wire, head, limits::MACAROON_REQUEST_BYTES_MAX).await?;
     let request = match is_form {
         true => Request::parse_form(&bytes),
         false => Request::parse_json(&bytes, path),
     };
     let request = request.map_err(|refusal| refused(&refusal))?;
-    let rights = shared.exports.grants(&request.path, client);
+    let rights = service.exports.grants(&request.path, client);
     let mut random = [0; 16];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|cause| Reply::failure(Status::INTERNAL_SERVER_ERROR, format!("no randomness: {cause}")))?;
-    let lifetime_s_max = shared.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
-    let site = Site { keys, location: location(shared), random, lifetime_s_max };
+    let lifetime_s_max = service.front.auth.macaroon_lifetime_s_max.unwrap_or(limits::MACAROON_MAX.as_secs());
+    let site = Site { keys, location: location(&service.front), random, lifetime_s_max };
     let given = site.give(&client.identity, presented, rights, &request, now_s())?;
     client.noted(format!("macaroon {} for {} s under {}", given.id, given.lifetime_s, request.path));
     Ok(told(&given, is_form, path, &Origin::new(head, true)))

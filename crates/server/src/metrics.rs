@@ -192,6 +192,18 @@ impl Metrics {
         self.throttled[by as usize].add(1);
     }
 
+    /// Counts bytes of files that went to a client over root://.
+    pub(crate) fn sent_of_files(&self, bytes: u64) {
+        self.bytes_out.add(bytes);
+        self.root.sent(bytes);
+    }
+
+    /// Counts bytes of files that came from a client over root://.
+    pub(crate) fn received_of_files(&self, bytes: u64) {
+        self.bytes_in.add(bytes);
+        self.root.received(bytes);
+    }
+
     /// Counts an answered request; `None` is one whose method could not be read.
     pub(crate) fn answered(&self, method: Option<&Method>, status: Status, duration: Duration) {
         self.requests.add(1);

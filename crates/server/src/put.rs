@@ -17,7 +17,7 @@ use crate::conditions::{self, evaluate, look};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::prepare_parent;
 use crate::reply::Reply;
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 use crate::transfer::Patience;
 use crate::wanted::Wanted;
 
@@ -49,14 +49,14 @@ impl From<BodyError> for Failure {
 
 /// Receives a file.
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
     spot: &Spot,
     body: &mut Body,
 ) -> Reply {
-    match receive(shared, wire, head, path, spot, body).await {
+    match receive(service, wire, head, path, spot, body).await {
         Ok(reply) => reply,
         Err(Failure::Answer(reply)) => reply,
         Err(Failure::Body(error)) => error.reply(),
@@ -64,7 +64,7 @@ pub(crate) async fn answer(
 }
 
 async fn receive(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     head: &RequestHead,
     path: &ResourcePath,
@@ -85,7 +85,7 @@ async fn receive(
         Ok::<_, Failure>(spot.storage().create(&spot.object, expected_bytes)?)
     };
     let mut upload = turns.run(create).await?;
-    invite(wire, head, &mut Patience::new(&shared.data.deadlines)).await?;
+    invite(wire, head, &mut Patience::new(&service.front.data.deadlines)).await?;
     let mut promised = digest::of_upload(&head.headers);
     let wanted = Wanted::of(&head.headers, &ChecksumKind::OFFERED);
     let mut kinds: Vec<ChecksumKind> = promised.iter().map(Checksum::kind).collect();
@@ -96,7 +96,7 @@ async fn receive(
     kinds.sort();
     kinds.dedup();
     let checksums =
-        match receive_body(shared, wire, body, (upload.as_mut(), turns), upload_bytes_max, &kinds).await {
+        match receive_body(service, wire, body, (upload.as_mut(), turns), upload_bytes_max, &kinds).await {
             Ok(checksums) => checksums,
             Err(failure) => {
                 turns.run(|| drop(upload)).await;
@@ -122,7 +122,7 @@ async fn receive(
     };
     let status = if committed.replaced { Status::NO_CONTENT } else { Status::CREATED };
     for checksum in &checksums {
-        shared.digests.remember(&committed.metadata, checksum.clone());
+        service.digests.remember(&committed.metadata, checksum.clone());
     }
     let mut reply = wanted.tell(success(status, &committed.metadata), &checksums);
     if modified.is_some() {
@@ -213,16 +213,16 @@ fn check_head(head: &RequestHead, path: &ResourcePath, upload_bytes_max: u64) ->
 
 /// The data plane: the body goes to the storage; returns its checksums.
 async fn receive_body(
-    shared: &Shared,
+    service: &StorageService,
     wire: &mut Wire,
     body: &mut Body,
     (upload, turns): (&mut dyn Upload, &Turns),
     upload_bytes_max: u64,
     kinds: &[ChecksumKind],
 ) -> Result<Vec<Checksum>, Failure> {
-    let mut buffer = shared.data.buffers.lend();
+    let mut buffer = service.front.data.buffers.lend();
     let mut hashers: Vec<Hasher> = kinds.iter().map(|kind| Hasher::new(*kind)).collect();
-    let mut patience = Patience::new(&shared.data.deadlines);
+    let mut patience = Patience::new(&service.front.data.deadlines);
     let mut at = 0;
     loop {
         let count = body.read(wire, &mut buffer, &mut patience).await?;

@@ -20,7 +20,7 @@ use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
 use crate::reply::{Payload, Reply};
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 use gridlane_share::budget;
 
 /// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.
@@ -30,7 +30,7 @@ const THIRD_PARTY_PREFIX: &str = "transferheader";
 
 /// What is to be done.
 struct Task<'a> {
-    shared: &'a Shared,
+    service: &'a StorageService,
     head: &'a RequestHead,
     from: &'a Spot,
     to: Spot,
@@ -54,13 +54,13 @@ struct Before {
 
 /// Moves or copies what is at a path (RFC 4918, 9.8 and 9.9).
 pub(crate) async fn answer(
-    shared: &Shared,
+    service: &StorageService,
     head: &RequestHead,
     path: &ResourcePath,
     from: &Spot,
     origin: &Origin<'_>,
 ) -> Reply {
-    let task = match prepare(shared, head, path, from, origin) {
+    let task = match prepare(service, head, path, from, origin) {
         Ok(task) => task,
         Err(reply) => return reply,
     };
@@ -69,7 +69,7 @@ pub(crate) async fn answer(
 
 /// Reads the head.
 fn prepare<'a>(
-    shared: &'a Shared,
+    service: &'a StorageService,
     head: &'a RequestHead,
     path: &ResourcePath,
     from: &'a Spot,
@@ -83,7 +83,7 @@ fn prepare<'a>(
         return Err(Reply::failure(Status::NOT_IMPLEMENTED, what));
     }
     let destination = Destination::parse(&head.headers).map_err(refused)?;
-    if !origin.is_ours(shared, &destination) {
+    if !origin.is_ours(service, &destination) {
         let what = "the Destination is on another server, and this one does not copy to others";
         return Err(Reply::failure(Status::BAD_GATEWAY, what));
     }
@@ -98,10 +98,10 @@ fn prepare<'a>(
         false => Depth::of_copy(&head.headers),
     };
     let task = Task {
-        shared,
+        service,
         head,
         from,
-        to: match shared.exports.find(&target, &from.client) {
+        to: match service.exports.find(&target, &from.client) {
             Place::Inside(spot) => spot,
             Place::Above(_) => return Err(forbidden("there is no export at the Destination, only below it")),
             Place::Nowhere => {
@@ -165,7 +165,7 @@ impl Task<'_> {
             before = self.look().await?;
         }
         let copying = Copying {
-            shared: self.shared,
+            service: self.service,
             from: &self.from.export,
             to: &self.to.export,
             // What is moved is the same file as before.
@@ -358,7 +358,7 @@ impl Task<'_> {
             // A directory takes the place of a file, and of nothing else.
             storage.remove(to, &Expectation::Tag(file.tag.clone()))?;
         }
-        rename(self.shared, storage, (from, to), overwrite, (&before.source, &before.expectation))
+        rename(self.service, storage, (from, to), overwrite, (&before.source, &before.expectation))
     }
 
     /// Removes what a copy cannot replace by itself.
@@ -380,13 +380,13 @@ impl Task<'_> {
 /// Renames what `before` describes, which has to be as expected. Checksums that are known of a file stay known;
 /// whether something was replaced.
 pub(crate) fn rename(
-    shared: &Shared,
+    service: &StorageService,
     storage: &dyn Storage,
     (from, to): (&ObjectPath, &ObjectPath),
     overwrite: Overwrite,
     (before, expectation): (&Metadata, &Expectation),
 ) -> Result<bool, StoreError> {
-    let known = shared.digests.known(before);
+    let known = service.digests.known(before);
     if known.is_empty() {
         return storage.rename(from, to, overwrite, expectation);
     }
@@ -399,7 +399,7 @@ pub(crate) fn rename(
     // A new name makes a new tag. Whoever wrote to the file since has made another time as well.
     let state = |metadata: &Metadata| (metadata.identity, metadata.size_bytes, metadata.modified);
     if let Some(after) = storage.look(to).ok().filter(|after| state(after) == state(before)) {
-        known.into_iter().for_each(|checksum| shared.digests.remember(&after, checksum));
+        known.into_iter().for_each(|checksum| service.digests.remember(&after, checksum));
     }
     Ok(replaced)
 }

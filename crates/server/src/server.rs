@@ -18,11 +18,13 @@ use tokio::time::{Instant as Deadline, sleep_until, timeout};
 
 use crate::admin;
 use crate::connection::{Connection, Excess};
+use crate::front::Front;
+use crate::generation::{Current, Generation};
 use crate::metrics::{CountedIn, Metrics};
 use crate::phase::Phase;
 use crate::root;
+use crate::service::Service;
 use crate::settings::Settings;
-use crate::shared::{Current, Lasting, Shared};
 use crate::throttle::By;
 
 /// For connections that are cut to end: longer only when a disk operation hangs.
@@ -35,30 +37,36 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const ACCEPT_NOTE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A server that listens already and does not serve yet.
-pub struct Server {
+pub struct Server<S: Service> {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
     admin: Option<(TcpListener, SocketAddr)>,
-    control: Control,
+    control: Control<S>,
 }
 
 /// Changes a server while it runs.
-#[derive(Clone)]
-pub struct Control {
-    current: watch::Sender<Arc<Shared>>,
+pub struct Control<S: Service> {
+    current: watch::Sender<Arc<Generation<S>>>,
     listen: Arc<[SocketAddr]>,
     admin: Option<SocketAddr>,
 }
 
-impl Control {
+impl<S: Service> Clone for Control<S> {
+    fn clone(&self) -> Control<S> {
+        let (current, listen) = (self.current.clone(), Arc::clone(&self.listen));
+        Control { current, listen, admin: self.admin }
+    }
+}
+
+impl<S: Service> Control<S> {
     /// Records what happened to the server in its access log.
     pub fn note(&self, what: &str) {
-        self.current.borrow().access_log.note(what);
+        self.current.borrow().front.access_log.note(what);
     }
 
     /// Serves by other settings from the next request on; what runs ends with those it began with. Fails without
     /// having changed anything. Returns what did not change because it cannot: where the server listens.
-    pub fn reload(&self, settings: Settings) -> Result<Vec<&'static str>> {
+    pub fn reload(&self, settings: Settings<S::Settings>) -> Result<Vec<&'static str>> {
         let mut kept = Vec::new();
         if *settings.listen != *self.listen {
             kept.push("listen");
@@ -67,14 +75,13 @@ impl Control {
             kept.push("admin");
         }
         let before = Arc::clone(&self.current.borrow());
-        let next = Shared::new(settings, before.lasting())?;
+        let next = before.next(settings)?;
+        next.front.begin();
         // A disk that fails is no reason not to go by new revocation lists.
-        if let Err(error) = next.remove_abandoned() {
-            next.access_log.note(&format!("cannot remove abandoned uploads: {error}"));
+        if let Err(error) = next.service.begin() {
+            next.front.access_log.note(&error.to_string());
         }
-        next.configure_keys();
-        next.throttle.forget_unless(&next.limits);
-        next.data.metrics.reloads.add(1);
+        next.front.data.metrics.reloads.add(1);
         self.current.send_replace(Arc::new(next));
         Ok(kept)
     }
@@ -82,7 +89,7 @@ impl Control {
     /// Has the keys of tokens' issuers fetched again, whenever that was done last: an operator knows that one was called
     /// back. Until they are there, those that are known count.
     pub fn refetch_keys(&self) {
-        self.current.borrow().issuer_keys.outdate();
+        self.current.borrow().front.issuer_keys.outdate();
     }
 }
 
@@ -106,9 +113,9 @@ pub struct Summary {
     pub log_is_stalled: bool,
 }
 
-impl Server {
-    /// Listens at every address, and removes what earlier servers left behind in writable exports.
-    pub async fn bind(settings: Settings) -> Result<Server> {
+impl<S: Service> Server<S> {
+    /// Listens at every address, and lets the service begin.
+    pub async fn bind(settings: Settings<S::Settings>) -> Result<Server<S>> {
         let (listen, admin) = (settings.listen.clone(), settings.admin);
         let bind = |address: SocketAddr| {
             let fail = |cause| Error::local_io(format!("cannot listen at {address}"), &cause);
@@ -120,10 +127,10 @@ impl Server {
             listen.iter().copied().map(bind).collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let admin_listener = admin.map(bind).transpose()?;
         let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let shared = Shared::new(settings, Lasting::new(started.as_secs())?)?;
-        shared.remove_abandoned()?;
-        shared.configure_keys();
-        let control = Control { current: watch::Sender::new(Arc::new(shared)), listen: listen.into(), admin };
+        let first = Generation::<S>::first(settings, started.as_secs())?;
+        first.front.begin();
+        first.service.begin()?;
+        let control = Control { current: watch::Sender::new(Arc::new(first)), listen: listen.into(), admin };
         Ok(Server { listeners, addresses, admin: admin_listener, control })
     }
 
@@ -138,7 +145,7 @@ impl Server {
     }
 
     /// What changes it while it runs.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> Control<S> {
         self.control.clone()
     }
 
@@ -147,13 +154,13 @@ impl Server {
     /// the rest.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
         let current = self.control.current.subscribe();
-        let shared = || Arc::clone(&current.borrow());
+        let front = || Arc::clone(&current.borrow().front);
         let phase = watch::Sender::new(Phase::Serving);
         let mut crowd = Crowd { connections: JoinSet::new(), panicked: 0 };
         let tidying = tokio::spawn(tidy(current.clone()));
-        let issuer_keys = Arc::clone(&shared().issuer_keys);
+        let issuer_keys = Arc::clone(&front().issuer_keys);
         let refreshing = tokio::spawn(async move { issuer_keys.refresh().await });
-        let shrinking = tokio::spawn(shrink(Arc::clone(&shared().data.metrics)));
+        let shrinking = tokio::spawn(shrink(Arc::clone(&front().data.metrics)));
         let asked = self
             .admin
             .map(|(listener, _)| tokio::spawn(admin::serve(listener, current.clone(), phase.subscribe())));
@@ -164,7 +171,7 @@ impl Server {
             tokio::select! {
                 () = &mut shutdown, if ends.is_none() => {
                     phase.send_replace(Phase::Draining);
-                    ends = Some(Deadline::now() + shared().data.deadlines.drain_delay);
+                    ends = Some(Deadline::now() + front().data.deadlines.drain_delay);
                 }
                 () = sleep_until(ends.unwrap_or_else(Deadline::now)), if ends.is_some() => break,
                 Some(ended) = crowd.connections.join_next(), if !crowd.connections.is_empty() => {
@@ -180,7 +187,7 @@ impl Server {
                         if Acceptor::lacks_descriptors(&cause) && is_news {
                             noted = Some(Instant::now());
                             let what = format!("connections wait, since none can be accepted: {cause}");
-                            shared().access_log.note(&what);
+                            front().access_log.note(&what);
                         }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
@@ -189,7 +196,7 @@ impl Server {
         }
         drop(self.listeners);
         phase.send_replace(Phase::Stopping);
-        let cut = crowd.end(shared().data.deadlines.drain).await;
+        let cut = crowd.end(front().data.deadlines.drain).await;
         tidying.abort();
         shrinking.abort();
         refreshing.abort();
@@ -198,12 +205,12 @@ impl Server {
             asked.abort();
         }
         let _ = timeout(CUT_MAX, tidying).await;
-        let shared = shared();
+        let front = front();
         let finish = || {
-            let audit_is_written = shared.audit_log.finish(limits::ACCESS_LOG_STOP_MAX);
-            shared.access_log.finish(limits::ACCESS_LOG_STOP_MAX) && audit_is_written
+            let audit_is_written = front.audit_log.finish(limits::ACCESS_LOG_STOP_MAX);
+            front.access_log.finish(limits::ACCESS_LOG_STOP_MAX) && audit_is_written
         };
-        let metrics = &shared.data.metrics;
+        let metrics = &front.data.metrics;
         Summary {
             connections: metrics.accepted.get(),
             requests: metrics.requests.get(),
@@ -240,23 +247,23 @@ impl Crowd {
 }
 
 /// Gives a connection a task of its own, if there is room; else another one that says so.
-fn admit(
+fn admit<S: Service>(
     socket: TcpStream,
     peer: SocketAddr,
-    current: &Current,
+    current: &Current<S>,
     connections: &mut JoinSet<()>,
     phase: &watch::Sender<Phase>,
 ) {
-    let shared = Arc::clone(&current.borrow());
-    let metrics = &shared.data.metrics;
+    let front = Arc::clone(&current.borrow().front);
+    let metrics = &front.data.metrics;
     metrics.accepted.add(1);
     let open = metrics.one(|metrics| &metrics.open);
     // A proxy's connections are those of the clients that it names, once that is known.
-    let holder = match shared.acceptor.is_proxy(peer.ip()) {
+    let holder = match front.acceptor.is_proxy(peer.ip()) {
         true => Holder::SERVER,
-        false => shared.holder(peer.ip()),
+        false => front.holder(peer.ip()),
     };
-    let admission = Admission::of(&shared, holder);
+    let admission = Admission::of(&front, holder);
     if matches!(admission, Admission::TurnedAway(_, None)) {
         return;
     }
@@ -267,23 +274,23 @@ fn admit(
         // Dropped in this order from the last one on: who sees in the metrics that it has ended finds its place free.
         let (_open, mut admission) = (open, admission);
         let stream = tokio::select! {
-            stream = shared.acceptor.accept(socket) => stream,
+            stream = front.acceptor.accept(socket) => stream,
             _ = phase.wait_for(|phase| *phase == Phase::Stopping) => return,
         };
         // A connection that never became a request leaves no record: port scanners would fill the log.
         let Ok((stream, opening)) = stream else {
-            shared.data.metrics.refused_unready.add(1);
+            front.data.metrics.refused_unready.add(1);
             return;
         };
         // No web page can have itself passed on by a proxy that says so.
         let is_local = is_local && stream.proxy().is_none();
         if stream.proxy().is_some() {
             budget::go_on_as(Holder::of(stream.peer().ip()));
-            admission = admission.handed_to(&shared, shared.holder(stream.peer().ip()));
+            admission = admission.handed_to(&front, front.holder(stream.peer().ip()));
         }
-        admission = admission.speaking(&shared, opening);
-        let speaks_root = shared.root.is_enabled;
-        drop(shared);
+        admission = admission.speaking(&front, opening);
+        let speaks_root = front.root.is_enabled;
+        drop(front);
         match (opening, &admission) {
             (Opening::Root, _) if !speaks_root => {}
             (Opening::Root, Admission::In(..)) => {
@@ -310,78 +317,71 @@ enum Admission {
 }
 
 impl Admission {
-    fn of(shared: &Shared, holder: Holder) -> Admission {
-        match shared.budgets.connections.try_take(holder, 1) {
+    fn of(front: &Front, holder: Holder) -> Admission {
+        match front.budgets.connections.try_take(holder, 1) {
             Ok(lease) => Admission::In(lease, None),
-            Err(short) => Admission::turned_away(shared, holder, short),
+            Err(short) => Admission::turned_away(front, holder, short),
         }
     }
 
-    fn turned_away(shared: &Shared, holder: Holder, short: Short) -> Admission {
+    fn turned_away(front: &Front, holder: Holder, short: Short) -> Admission {
         match short {
             Short::All => {
-                shared.data.metrics.refused_server.add(1);
-                Admission::told(shared, holder, Excess::Server)
+                front.data.metrics.refused_server.add(1);
+                Admission::told(front, holder, Excess::Server)
             }
             Short::Holder => {
-                shared.data.metrics.refused(By::Client);
-                Admission::told(shared, holder, Excess::Party(By::Client))
+                front.data.metrics.refused(By::Client);
+                Admission::told(front, holder, Excess::Party(By::Client))
             }
         }
     }
 
-    fn told(shared: &Shared, holder: Holder, excess: Excess) -> Admission {
-        let room = shared.budgets.turned_away.try_take(holder, 1).ok();
-        let room = room.map(|room| (room, shared.data.metrics.one(|metrics| &metrics.turned_away)));
+    fn told(front: &Front, holder: Holder, excess: Excess) -> Admission {
+        let room = front.budgets.turned_away.try_take(holder, 1).ok();
+        let room = room.map(|room| (room, front.data.metrics.one(|metrics| &metrics.turned_away)));
         Admission::TurnedAway(excess, room)
     }
 
     /// It is somebody else's than it seemed.
-    fn handed_to(self, shared: &Shared, holder: Holder) -> Admission {
+    fn handed_to(self, front: &Front, holder: Holder) -> Admission {
         let Admission::In(mut lease, speaks) = self else { return self };
         match lease.try_hand_to(holder) {
             Ok(()) => Admission::In(lease, speaks),
             Err(short) => {
                 drop(lease);
-                Admission::turned_away(shared, holder, short)
+                Admission::turned_away(front, holder, short)
             }
         }
     }
 
     /// It speaks this protocol.
-    fn speaking(self, shared: &Shared, opening: Opening) -> Admission {
+    fn speaking(self, front: &Front, opening: Opening) -> Admission {
         let Admission::In(lease, _) = self else { return self };
         let budget = match opening {
-            Opening::Http => &shared.budgets.http,
-            Opening::Root => &shared.budgets.root,
+            Opening::Http => &front.budgets.http,
+            Opening::Root => &front.budgets.root,
         };
         // All clients together: each has its share of all connections already.
         match budget.try_take(Holder::SERVER, 1) {
             Ok(speaks) => Admission::In(lease, Some(speaks)),
             Err(_) => {
-                shared.data.metrics.refused_server.add(1);
+                front.data.metrics.refused_server.add(1);
                 drop(lease);
-                Admission::told(shared, budget::current(), Excess::Protocol)
+                Admission::told(front, budget::current(), Excess::Protocol)
             }
         }
     }
 }
 
-/// Removes abandoned uploads now and then: a server may run for months, and clients break off every day.
-async fn tidy(current: Current) {
+/// Lets the service tidy now and then: a server may run for months, and clients break off every day.
+async fn tidy<S: Service>(current: Current<S>) {
     loop {
-        let pause = current.borrow().data.deadlines.tidy;
+        let pause = current.borrow().front.data.deadlines.tidy;
         tokio::time::sleep(pause).await;
         // Not before: what a reload has replaced is not to be kept open, and not to be changed.
-        let shared = Arc::clone(&current.borrow());
-        for export in shared.exports.iter().filter(|export| export.allow_write) {
-            let removal = || export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX);
-            if let Err(error) = export.storage.turns().run(removal).await {
-                shared
-                    .access_log
-                    .note(&format!("cannot remove abandoned uploads in {}: {error}", export.path));
-            }
-        }
+        let generation = Arc::clone(&current.borrow());
+        generation.service.tidy().await;
     }
 }
 

@@ -16,19 +16,17 @@ use gridlane_auth::voms::VomsDir;
 use gridlane_auth::x509::Trust;
 use gridlane_core::{Network, limits};
 use gridlane_net::TrustedProxies;
-use gridlane_share::{DeviceShares, Share};
-use gridlane_store::Storage;
+use gridlane_share::Share;
 
 use crate::access_log::AccessLog;
-use crate::export::{Export, open_to_anyone};
 use crate::throttle::ClientLimits;
 
 /// How to serve. Everything but the addresses can be changed while it runs: [`Control::reload`](crate::Control::reload).
-pub struct Settings {
+pub struct Settings<T> {
     /// Where to listen; port 0 takes any free one.
     pub listen: Vec<SocketAddr>,
-    /// What to serve: none lies in another.
-    pub exports: Vec<Export>,
+    /// What is served.
+    pub service: T,
     /// Who may do what: what no rule grants is refused.
     pub policy: Arc<Policy>,
     /// Where to answer questions about the server itself: health and metrics. Whoever can connect may ask.
@@ -68,20 +66,12 @@ pub struct Settings {
     pub deadlines: Deadlines,
 }
 
-impl Settings {
-    /// Serves `storage` to anyone as the only export, read-only, at `listen`, without TLS and without a log.
-    pub fn new(listen: Vec<SocketAddr>, storage: Arc<dyn Storage>) -> Settings {
-        let export = Export::new(storage);
-        // Whether anyone may change it as well is the export's to say.
-        let policy = Arc::new(Policy::new(vec![open_to_anyone("anyone", &export.path, true)]));
-        Settings { exports: vec![export], policy, ..Settings::empty(listen) }
-    }
-
-    /// The same without any export, and without any rule.
-    pub fn empty(listen: Vec<SocketAddr>) -> Settings {
+impl<T> Settings<T> {
+    /// Serves this at these addresses, without any rule, without TLS and without a log.
+    pub fn new(listen: Vec<SocketAddr>, service: T) -> Settings<T> {
         Settings {
             listen,
-            exports: Vec::new(),
+            service,
             policy: Arc::default(),
             admin: None,
             limit_rate_bytes_per_s: None,
@@ -101,13 +91,6 @@ impl Settings {
             deadlines: Deadlines::default(),
         }
     }
-
-    /// How many devices the exports are on: each has turns of its own.
-    pub fn devices(&self) -> usize {
-        let turns: HashSet<_> =
-            self.exports.iter().map(|export| Arc::as_ptr(export.storage.turns()).addr()).collect();
-        turns.len()
-    }
 }
 
 /// What clients share beside connections; by default what the limits say. Tests make it less.
@@ -117,8 +100,6 @@ pub struct Shares {
     pub open_files: Share,
     /// Bytes of memory for requests and answers over root://.
     pub root_memory_bytes: Share,
-    /// What there is of each device.
-    pub device: DeviceShares,
 }
 
 impl Default for Shares {
@@ -126,7 +107,6 @@ impl Default for Shares {
         Shares {
             open_files: Share::of(limits::ROOT_OPEN_FILES_MAX),
             root_memory_bytes: Share::of(limits::ROOT_MEMORY_BYTES_MAX),
-            device: DeviceShares::default(),
         }
     }
 }

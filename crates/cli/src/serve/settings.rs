@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
 use gridlane_net::{TrustedProxies, tls};
-use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings};
+use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings, StorageSettings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth::{self, GoodFiles};
@@ -165,9 +165,9 @@ pub(super) fn settings(
     }
     let tls = tls::server_config(&certificate.cert, &certificate.key, auth.trust.is_some())?;
     let (_, expires) = tls::validity(&certificate.cert)?;
-    let mut settings = Settings::empty(listen);
+    let mut settings = Settings::new(listen, StorageSettings::default());
     settings.auth = auth;
-    settings.exports = exports;
+    settings.service.exports = exports;
     settings.policy = Arc::new(tables.policy());
     settings.admin = admin(args)?;
     settings.limit_rate_bytes_per_s = args.limit_rate;

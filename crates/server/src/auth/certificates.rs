@@ -12,7 +12,7 @@ use gridlane_net::Stream;
 use rustls::pki_types::CertificateDer;
 
 use super::presented::Kind;
-use crate::shared::Shared;
+use crate::front::Front;
 
 /// What a connection's handshake has shown.
 #[derive(Default)]
@@ -33,11 +33,11 @@ pub(crate) struct Judged {
 
 impl Shown {
     /// Who it is; `None` without a certificate, or where none are believed.
-    pub(crate) fn judged(&mut self, shared: &Shared, stream: &Stream, now_s: i64) -> Option<Judged> {
+    pub(crate) fn judged(&mut self, front: &Front, stream: &Stream, now_s: i64) -> Option<Judged> {
         let chain = stream.peer_certificates();
-        let trust = shared.auth.trust.as_deref().filter(|_| !chain.is_empty())?;
+        let trust = front.auth.trust.as_deref().filter(|_| !chain.is_empty())?;
         if let Some((generation, until_s, judged)) = &self.judged
-            && *generation == shared.chains.generation()
+            && *generation == front.chains.generation()
             && now_s < *until_s
         {
             return Some(judged.clone());
@@ -45,29 +45,29 @@ impl Shown {
         let digest = *self.digest.get_or_insert_with(|| {
             Fingerprint::of(chain.iter().flat_map(|one| one.iter().copied()).collect::<Vec<u8>>())
         });
-        let judged = look_up(shared, digest, chain, trust, now_s);
+        let judged = look_up(front, digest, chain, trust, now_s);
         let again_s = now_s.saturating_add(limits::CHAIN_JUDGED_MAX_S);
         // Attributes count for a while when they are over: not for each request anew.
         let until_s = judged.identity.expires_s().unwrap_or(again_s).clamp(now_s + 1, again_s);
-        self.judged = Some((shared.chains.generation(), until_s, judged.clone()));
+        self.judged = Some((front.chains.generation(), until_s, judged.clone()));
         Some(judged)
     }
 }
 
 fn look_up(
-    shared: &Shared,
+    front: &Front,
     digest: Fingerprint,
     chain: &[CertificateDer<'_>],
     trust: &Trust,
     now_s: i64,
 ) -> Judged {
-    let known = || shared.chains.good();
+    let known = || front.chains.good();
     // A list that is over its time does not wait for a reload.
     let lists = trust.lists_state(now_s);
     if let Some(identity) = known().get(digest, lists, now_s) {
         return Judged { identity, doubt: None };
     }
-    match judge(shared, chain, trust, now_s) {
+    match judge(front, chain, trust, now_s) {
         Ok((identity, doubts)) => {
             let identity = Arc::new(Identity::Certificate(identity));
             // What is doubtful is told to whoever is refused: that is not in the identity.
@@ -78,7 +78,7 @@ fn look_up(
             Judged { identity, doubt: first.map(Into::into) }
         }
         Err(refusal) => {
-            shared.data.metrics.auth.refused(Kind::Certificate, refusal.cause);
+            front.data.metrics.auth.refused(Kind::Certificate, refusal.cause);
             let doubt = format!("the client's certificate does not count: {refusal}");
             Judged { identity: Arc::default(), doubt: Some(doubt.into()) }
         }
@@ -87,14 +87,14 @@ fn look_up(
 
 /// Whose a chain is, and which of its attributes do not count.
 fn judge(
-    shared: &Shared,
+    front: &Front,
     chain: &[CertificateDer<'_>],
     trust: &Trust,
     now_s: i64,
 ) -> Result<(CertificateIdentity, Vec<Refusal>), Refusal> {
-    let auth = &shared.auth;
+    let auth = &front.auth;
     let verified = x509::verify(chain, trust, now_s)?;
-    let (fqans, ends_s, doubts) = voms::attributes(&verified, &auth.voms, trust, &shared.host_names, now_s);
+    let (fqans, ends_s, doubts) = voms::attributes(&verified, &auth.voms, trust, &front.host_names, now_s);
     let identity = CertificateIdentity {
         dn: verified.dn().to_owned(),
         user: auth.gridmap.user(verified.dn()).map(str::to_owned),

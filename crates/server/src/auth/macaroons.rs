@@ -8,20 +8,20 @@ use gridlane_auth::{Cause, Refusal};
 use gridlane_core::Secret;
 
 use super::keys::now_s;
-use crate::shared::Shared;
+use crate::front::Front;
 
 /// What macaroons of this server call the site: servers that share a secret have to have the same.
-pub(crate) fn location(shared: &Shared) -> &str {
-    shared.root.site_name.as_deref().unwrap_or("gridlane")
+pub(crate) fn location(front: &Front) -> &str {
+    front.root.site_name.as_deref().unwrap_or("gridlane")
 }
 
 /// What the bearer of a macaroon may do. What it says depends on the client's address, and on the time.
-pub(crate) fn verify(shared: &Shared, text: &Secret, address: IpAddr) -> Result<MacaroonIdentity, Refusal> {
-    let Some(keys) = &shared.auth.macaroons else {
+pub(crate) fn verify(front: &Front, text: &Secret, address: IpAddr) -> Result<MacaroonIdentity, Refusal> {
+    let Some(keys) = &front.auth.macaroons else {
         let what = "this server takes no macaroons, and the token is no JSON Web Token";
         return Err(Refusal::new(Cause::Untrusted, what));
     };
-    let revoked = &shared.auth.revoked_macaroons;
-    let check = Check { keys, location: location(shared), revoked, address, now_s: now_s() };
+    let revoked = &front.auth.revoked_macaroons;
+    let check = Check { keys, location: location(front), revoked, address, now_s: now_s() };
     macaroon::verify(text.expose(), &check)
 }

@@ -38,8 +38,8 @@ use self::certificates::Shown;
 use self::keys::now_s;
 use self::presented::{Credential, Presented};
 use crate::client::Client;
+use crate::front::Front;
 use crate::reply::Reply;
-use crate::shared::Shared;
 
 /// What a request comes by.
 pub(crate) struct By<'a> {
@@ -55,11 +55,11 @@ pub(crate) struct By<'a> {
 
 /// Who makes a request; and the macaroon that it has, from which others can be made. The answer if its credential is bad.
 pub(crate) async fn who(
-    shared: &Shared,
+    front: &Front,
     head: &RequestHead,
     by: By<'_>,
 ) -> Result<(Client, Option<Secret>), Reply> {
-    let asking = &shared.asking;
+    let asking = &front.asking;
     let mut client = by.client;
     let address = client.address;
     client.is_secure = by.is_secure;
@@ -73,27 +73,27 @@ pub(crate) async fn who(
     });
     let (kind, outcome) = match presented {
         Ok(None) => {
-            if let Some(judged) = by.shown.judged(shared, by.stream, now_s()) {
+            if let Some(judged) = by.shown.judged(front, by.stream, now_s()) {
                 client.identity = judged.identity;
                 client.doubt = judged.doubt;
             }
-            shared.data.metrics.auth.came(&client.identity);
+            front.data.metrics.auth.came(&client.identity);
             return Ok((client, None));
         }
         Ok(Some(Presented { kind, credential })) => {
             // Kept elsewhere: most requests have none.
-            (kind, Box::pin(verify(shared, &credential, address)).await)
+            (kind, Box::pin(verify(front, &credential, address)).await)
         }
         Err(bad) => (bad.kind, Err(bad.refusal)),
     };
     match outcome {
         Ok((identity, macaroon)) => {
-            shared.data.metrics.auth.came(&identity);
+            front.data.metrics.auth.came(&identity);
             client.identity = identity;
             Ok((client, macaroon))
         }
         Err(refusal) => {
-            shared.data.metrics.auth.refused(kind, refusal.cause);
+            front.data.metrics.auth.refused(kind, refusal.cause);
             Err(match refusal.cause {
                 // Another one would fare no better.
                 Cause::Unavailable => Reply::failure(Status::SERVICE_UNAVAILABLE, refusal.message),
@@ -109,51 +109,47 @@ pub(crate) async fn who(
 }
 
 /// Who bears a token or a macaroon. Waits for its issuer's keys when they are not known.
-pub(crate) async fn bearer(
-    shared: &Shared,
-    text: &Secret,
-    address: IpAddr,
-) -> Result<Arc<Identity>, Refusal> {
-    match bearer_nowait(shared, text, address) {
+pub(crate) async fn bearer(front: &Front, text: &Secret, address: IpAddr) -> Result<Arc<Identity>, Refusal> {
+    match bearer_nowait(front, text, address) {
         Some(known) => known,
-        None => shared.issuer_keys.verify(text.expose(), now_s()).await,
+        None => front.issuer_keys.verify(text.expose(), now_s()).await,
     }
 }
 
 /// The same, if it was found good before or can be told without anybody's keys.
 pub(crate) fn bearer_nowait(
-    shared: &Shared,
+    front: &Front,
     text: &Secret,
     address: IpAddr,
 ) -> Option<Result<Arc<Identity>, Refusal>> {
     if !token::looks_like_one(text.expose()) {
-        let verified = macaroons::verify(shared, text, address);
+        let verified = macaroons::verify(front, text, address);
         return Some(verified.map(|macaroon| Arc::new(Identity::Macaroon(macaroon))));
     }
-    if shared.auth.issuers.is_empty() {
+    if front.auth.issuers.is_empty() {
         let what = "this server takes no JSON Web Tokens";
         return Some(Err(Refusal::new(Cause::Untrusted, what)));
     }
-    shared.issuer_keys.seen(text.expose(), now_s()).map(Ok)
+    front.issuer_keys.seen(text.expose(), now_s()).map(Ok)
 }
 
 async fn verify(
-    shared: &Shared,
+    front: &Front,
     credential: &Credential,
     address: IpAddr,
 ) -> Result<(Arc<Identity>, Option<Secret>), Refusal> {
     match credential {
         Credential::Bearer(text) => {
-            let identity = bearer(shared, text, address).await?;
+            let identity = bearer(front, text, address).await?;
             let macaroon = matches!(*identity, Identity::Macaroon(_)).then(|| text.clone());
             Ok((identity, macaroon))
         }
         Credential::Password { name, password } => {
-            if shared.auth.users.is_empty() {
+            if front.auth.users.is_empty() {
                 let what = "this server takes no passwords";
                 return Err(Refusal::new(Cause::Untrusted, what));
             }
-            let user = shared.passwords.verify(&shared.auth.users, name, password, address).await?;
+            let user = front.passwords.verify(&front.auth.users, name, password, address).await?;
             Ok((Arc::new(Identity::User(user)), None))
         }
     }

@@ -63,6 +63,11 @@ impl Failure {
         Failure { code, text: text.into(), cause: None, closes: false }
     }
 
+    /// No file is open by this handle; in XRootD's words.
+    pub(crate) fn not_open(act: &str) -> Failure {
+        Failure::new(ErrorCode::FILE_NOT_OPEN, format!("{act} does not refer to an open file"))
+    }
+
     /// Ends the connection after the answer.
     pub(crate) fn closing(mut self) -> Failure {
         self.closes = true;

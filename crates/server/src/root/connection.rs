@@ -15,14 +15,13 @@
 mod deadlines;
 mod ending;
 mod entry;
-mod incoming;
+pub(super) mod incoming;
 pub(super) mod limited;
 mod memory;
 pub(super) mod order;
 
 use std::collections::VecDeque;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,63 +37,32 @@ use tokio::task::coop::consume_budget;
 use tokio::time::{Instant as Deadline, sleep_until};
 
 use self::ending::hand_back;
-use self::incoming::Incoming;
+use self::incoming::{Incoming, Sunk};
 use self::memory::Memory;
-use self::order::Changes;
+use self::order::{Changes, changed};
 use super::answer::{Answer, Failure, Outcome};
 use super::context::Context;
-use super::intake::Intake;
+use super::delegation::Delegation;
+use super::event::Event;
 use super::outbox::{Outbox, Sent};
-use super::reading::{Asked, Progress, ReadJob, Source, VectorJob};
-use super::session::{Delegation, Joined, Main};
-use super::{files, identity, log};
+use super::reading::{Asked, Progress, ReadJob, VectorJob};
+use super::session::{Joined, Main};
+use super::session_files::SessionFiles as _;
+use super::{identity, log};
 use crate::auth::certificates::Shown;
 use crate::body::{Inbox, Wire};
-use crate::buffers::Lent;
 use crate::client::Client;
+use crate::front::Front;
+use crate::generation::{Current, Generation};
 use crate::linger::linger;
 use crate::phase::Phase;
 use crate::pieces::Pieces;
-use crate::shared::{Current, Shared};
+use crate::service::Service;
 use crate::throttle::{Connected, Paces, Parties};
 use crate::transfer::{Patience, told};
 
 /// Answers are made ahead of the socket up to here.
 const AHEAD_BYTES: usize = 256 * 1024;
-
-/// What a connection is told.
-pub(crate) enum Event {
-    /// A request was answered.
-    Answered(Asked, Outcome),
-    /// The answer to this comes later.
-    ComesLater(StreamId),
-    /// It has come.
-    AnsweredLater(Asked, Result<Vec<u8>, Failure>),
-    /// A part of a read that waited for a disk is there.
-    Read(ReadJob, io::Result<(Lent, Range<usize>, u64)>),
-    /// The same of many reads.
-    Vector(VectorJob, io::Result<(Lent, usize, usize)>),
-    /// Bytes that were promised already are there.
-    Refilled(io::Result<(Lent, Range<usize>, Source)>),
-    /// Bytes of the request in hand were written, in so long a time.
-    Written(Box<Intake>, Duration),
-    /// It has come to this.
-    Taken(Outcome),
-    /// The next piece of an answer that is made while it is sent, whether it is the last, and where others come from.
-    Piece(Asked, Box<dyn Pieces>, io::Result<(Vec<u8>, bool)>),
-    /// A read that was asked for on another connection.
-    Delegated(ReadJob),
-    /// The same, and that one has ended with nothing of it sent.
-    Returned(ReadJob),
-    /// It has ended with a part of this answer sent.
-    Lost(StreamId),
-    /// A change of names has ended in the export of this address.
-    Changed(usize),
-    /// Other connections have fewer answers in hand again than the session may have.
-    HasRoom,
-    /// The session is over.
-    End,
-}
 
 /// An answer that is made step by step.
 pub(crate) enum Job {
@@ -105,28 +73,30 @@ pub(crate) enum Job {
 }
 
 /// What a connection is to its session.
-enum Role {
+enum Role<S: Service> {
     /// Nobody has logged in.
     Stranger,
     /// Its client has to prove who it is.
-    Unproved(Main, Context),
+    Unproved(Main<S::Files>, Context<S>),
     /// The one that it began with.
-    Main(Main, Context),
+    Main(Main<S::Files>, Context<S>),
     /// Another one, that carries answers.
-    Bound(Joined, Context),
+    Bound(Joined<S::Files>, Context<S>),
 }
 
 /// A connection.
-pub(crate) struct Connection {
+pub(crate) struct Connection<S: Service> {
     /// As of the last request.
-    pub(super) shared: Arc<Shared>,
+    generation: Arc<Generation<S>>,
+    /// Its front.
+    pub(super) front: Arc<Front>,
     /// As of now.
-    current: Current,
+    current: Current<S>,
     wire: Wire,
     phase: watch::Receiver<Phase>,
     machine: Machine,
     pub(super) outbox: Outbox,
-    role: Role,
+    role: Role<S>,
     pub(super) client: Client,
     /// The certificate that it has shown.
     shown: Shown,
@@ -136,7 +106,9 @@ pub(crate) struct Connection {
     /// Requests whose turn has not come.
     waiting: VecDeque<Asked>,
     /// The request whose bytes are coming.
-    incoming: Option<Incoming>,
+    incoming: Option<Incoming<S::Sink>>,
+    /// Its bytes, while they wait for something.
+    pub(super) sinking: JoinSet<Sunk<S::Sink>>,
     /// What waits for something.
     pub(super) tasks: JoinSet<()>,
     /// The order of those that change names.
@@ -188,9 +160,14 @@ struct Clock {
     had_files: bool,
 }
 
-impl Connection {
-    pub(crate) fn new(mut current: Current, stream: Stream, phase: watch::Receiver<Phase>) -> Connection {
-        let shared = Arc::clone(&current.borrow_and_update());
+impl<S: Service> Connection<S> {
+    pub(crate) fn new(
+        mut current: Current<S>,
+        stream: Stream,
+        phase: watch::Receiver<Phase>,
+    ) -> Connection<S> {
+        let generation = Arc::clone(&current.borrow_and_update());
+        let front = Arc::clone(&generation.front);
         let client = Client::anonymous(stream.peer().ip().to_canonical());
         let (events, told) = mpsc::unbounded_channel();
         let now = Instant::now();
@@ -201,18 +178,19 @@ impl Connection {
             full_since: None,
             held_until: None,
             allowed: 0,
-            patience: Patience::new(&shared.data.deadlines),
+            patience: Patience::new(&front.data.deadlines),
             has_released: false,
             had_files: false,
         };
         Connection {
-            machine: Machine::new(shared.acceptor.has_tls()).demanding_tls(identity::tls_demand(&shared)),
+            machine: Machine::new(front.acceptor.has_tls()).demanding_tls(identity::tls_demand(&front)),
             shown: Shown::default(),
             refused_proofs: 0,
-            outbox: Outbox::new(Arc::clone(&shared.data.buffers)),
-            paces: shared.throttle.paces(&shared.limits.at(client.address)),
+            outbox: Outbox::new(Arc::clone(&front.data.buffers)),
+            paces: front.throttle.paces(&front.limits.at(client.address)),
             counted: Default::default(),
-            shared,
+            generation,
+            front,
             current,
             wire: Wire { stream, inbox: Inbox::default() },
             phase,
@@ -221,6 +199,7 @@ impl Connection {
             jobs: VecDeque::new(),
             waiting: VecDeque::new(),
             incoming: None,
+            sinking: JoinSet::new(),
             tasks: JoinSet::new(),
             changes: Changes::default(),
             events,
@@ -243,12 +222,13 @@ impl Connection {
         let outcome = self.run().await;
         let Connection {
             mut wire,
-            shared,
+            front,
             role,
             jobs,
             told,
             outbox,
             mut tasks,
+            mut sinking,
             unsent,
             incoming,
             memory,
@@ -256,12 +236,13 @@ impl Connection {
         } = self;
         // What waits for files to be let go of must not be waited for by what holds them.
         tasks.shutdown().await;
+        sinking.shutdown().await;
         drop(incoming);
         match role {
             Role::Main(main, context) | Role::Unproved(main, context) => {
                 main.close();
                 drop((jobs, told, outbox));
-                files::end_all(&context).await;
+                S::end_session(&context).await;
                 drop(main);
             }
             Role::Bound(joined, _) => hand_back(joined, jobs, told, unsent, outbox.sent_bytes()),
@@ -269,7 +250,7 @@ impl Connection {
         }
         drop((memory, wire.inbox));
         if outcome.is_ok() {
-            linger(&mut wire.stream, &shared.data.deadlines).await;
+            linger(&mut wire.stream, &front.data.deadlines).await;
         }
     }
 
@@ -288,6 +269,10 @@ impl Connection {
                 {
                     std::panic::resume_unwind(error.into_panic());
                 }
+            }
+            while let Some(ended) = self.sinking.try_join_next() {
+                self.sunk(ended);
+                is_busy = true;
             }
             is_busy |= self.take_requests().await?;
             is_busy |= self.take_data().await?;
@@ -328,10 +313,11 @@ impl Connection {
             {
                 timer.as_mut().reset(deadline);
             }
-            let mut event = None;
+            let (mut event, mut sunk) = (None, None);
             tokio::select! {
                 biased;
                 told = self.told.recv() => event = told,
+                Some(ended) = self.sinking.join_next(), if !self.sinking.is_empty() => sunk = Some(ended),
                 ready = self.wire.stream.ready(wants_input, is_full) => ready?,
                 // What is bound ends with its session.
                 _ = self.phase.wait_for(|phase| *phase == Phase::Stopping),
@@ -343,6 +329,9 @@ impl Connection {
             }
             if let Some(event) = event {
                 self.handle(event)?;
+            }
+            if let Some(ended) = sunk {
+                self.sunk(ended);
             }
         }
     }
@@ -360,13 +349,13 @@ impl Connection {
     /// Whether somebody is reading or writing a file, or has just closed it and may ask for its checksum.
     fn is_under_way(&mut self) -> bool {
         let Role::Main(_, context) = &self.role else { return false };
-        self.clock.had_files |= context.session.files.len() > 0;
+        self.clock.had_files |= context.session.files.count() > 0;
         if self.wire.stream.is_draining() {
             // A pause begins when the client has the answer, and not when the kernel has.
             self.clock.active = Instant::now();
         }
         self.clock.had_files
-            && (!self.is_quiet() || self.clock.active.elapsed() < self.shared.data.deadlines.drain_pause)
+            && (!self.is_quiet() || self.clock.active.elapsed() < self.front.data.deadlines.drain_pause)
     }
 
     /// Whether nothing was asked for that has not been answered, and nothing is being sent.
@@ -380,7 +369,7 @@ impl Connection {
 
     /// Whether bound connections have answers in hand that are to be finished.
     fn is_answered_elsewhere(&self) -> bool {
-        matches!(&self.role, Role::Main(main, _) if main.all.delegated() > 0)
+        matches!(&self.role, Role::Main(main, _) if main.all.delegated.count() > 0)
     }
 
     fn wants_input(&self) -> bool {
@@ -392,7 +381,7 @@ impl Connection {
         self.unanswered >= limits::ROOT_REQUESTS_MAX
             || self.outbox.held_bytes() >= limits::ROOT_ANSWERS_BYTES_MAX
             || self.asked_bytes >= limits::ROOT_ASKED_BYTES_MAX
-            || matches!(&self.role, Role::Main(main, _) if main.all.is_full())
+            || matches!(&self.role, Role::Main(main, _) if main.all.delegated.is_full())
     }
 
     /// Begins what the client has asked for; whether it has asked for something.
@@ -475,12 +464,13 @@ impl Connection {
     /// The settings of this moment, for what begins now.
     fn renew(&mut self) {
         if self.current.has_changed().unwrap_or(false) {
-            self.shared = Arc::clone(&self.current.borrow_and_update());
+            self.generation = Arc::clone(&self.current.borrow_and_update());
+            self.front = Arc::clone(&self.generation.front);
             self.renew_paces();
             if let Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) =
                 &mut self.role
             {
-                context.shared = Arc::clone(&self.shared);
+                context.generation = Arc::clone(&self.generation);
             }
         }
     }
@@ -494,8 +484,6 @@ impl Connection {
             }
             Event::Read(..) | Event::Vector(..) | Event::Refilled(_) | Event::Piece(..) => self.cold -= 1,
             Event::ComesLater(_)
-            | Event::Written(..)
-            | Event::Taken(_)
             | Event::Delegated(_)
             | Event::Returned(_)
             | Event::Lost(_)
@@ -514,13 +502,13 @@ impl Connection {
             Event::AnsweredLater(asked, outcome) => self.answered_later(&asked, outcome),
             Event::Read(mut job, Ok((buffer, part, begin))) => {
                 let progress = job.push_read(&mut self.outbox, buffer, part, begin);
-                job.count_since(&self.shared, begin);
+                job.count_since(&self.front.data.metrics, begin);
                 self.went_on_reading(job, progress);
             }
             Event::Read(job, Err(cause)) => self.failed_reading(job, &cause),
             Event::Vector(job, Ok((buffer, end, before))) => {
                 let progress = job.push_read(&mut self.outbox, buffer, end);
-                job.count_since(&self.shared, before);
+                job.count_since(&self.front.data.metrics, before);
                 self.went_on_with_vector(job, progress);
             }
             Event::Vector(job, Err(cause)) => self.failed_with_vector(&job, &cause),
@@ -552,8 +540,6 @@ impl Connection {
             }
             Event::Changed(export) => self.changes.ended(export, &self.events),
             Event::HasRoom => {}
-            Event::Written(intake, took) => self.written(intake, took),
-            Event::Taken(outcome) => self.taken(outcome),
             Event::End => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
         Ok(())
@@ -639,7 +625,7 @@ impl Connection {
         }
     }
 
-    fn context(&self) -> Option<&Context> {
+    fn context(&self) -> Option<&Context<S>> {
         match &self.role {
             Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => Some(context),
             Role::Stranger => None,
@@ -659,7 +645,7 @@ impl Connection {
                 Some(next) => Some(next),
                 None => {
                     let Some(asked) = self.waiting.pop_front() else { break };
-                    self.changes.admit(&context, asked, &self.events)
+                    self.changes.admit(line_of(&context, &asked.request), asked, &self.events)
                 }
             };
             if let Some((asked, turn)) = next {
@@ -699,7 +685,7 @@ impl Connection {
     fn cover_memory(&mut self) {
         let input_bytes = self.wire.inbox.len_with_room(self.awaited_bytes) + self.asked_bytes;
         let output_bytes = self.outbox.held_bytes() + self.cold * limits::IO_BYTES;
-        self.memory.cover(&self.shared, input_bytes, output_bytes);
+        self.memory.cover(&self.front, input_bytes, output_bytes);
     }
 
     pub(super) fn advance(&mut self, job: Job) {
@@ -708,7 +694,7 @@ impl Connection {
             Job::Read(mut job) => {
                 let before = job.at();
                 let outcome = job.step(&mut self.outbox, is_tls);
-                job.count_since(&self.shared, before);
+                job.count_since(&self.front.data.metrics, before);
                 match outcome {
                     Ok(progress) => self.went_on_reading(job, progress),
                     Err(cause) => self.failed_reading(job, &cause),
@@ -717,7 +703,7 @@ impl Connection {
             Job::Vector(mut job) => {
                 let before = job.next();
                 let outcome = job.step(&mut self.outbox);
-                job.count_since(&self.shared, before);
+                job.count_since(&self.front.data.metrics, before);
                 match outcome {
                     Ok(progress) => self.went_on_with_vector(job, progress),
                     Err(cause) => self.failed_with_vector(&job, &cause),
@@ -785,7 +771,7 @@ impl Connection {
             self.clock.held_until = None;
             if self.clock.allowed == 0 {
                 self.clock.allowed = usize::MAX;
-                if let Some(pace) = &self.shared.data.pace {
+                if let Some(pace) = &self.front.data.pace {
                     let left = self.outbox.pushed_bytes() - self.outbox.sent_bytes();
                     let left = usize::try_from(left).unwrap_or(usize::MAX).clamp(1, limits::IO_BYTES);
                     let (count, wait) = pace.take(left);
@@ -800,7 +786,7 @@ impl Connection {
             let allowed = self.clock.allowed.min(4 * limits::IO_BYTES);
             let mut moved = 0;
             let sent = self.outbox.send(&mut self.wire.stream, allowed, &mut moved)?;
-            if let Some(pace) = &self.shared.data.pace {
+            if let Some(pace) = &self.front.data.pace {
                 let beyond = moved.saturating_sub(self.clock.allowed);
                 self.clock.allowed -= moved.min(self.clock.allowed);
                 // What cannot be cut was sent before it was due.
@@ -826,7 +812,7 @@ impl Connection {
             }
             match sent {
                 Sent::All => {
-                    self.clock.patience = Patience::new(&self.shared.data.deadlines);
+                    self.clock.patience = Patience::new(&self.front.data.deadlines);
                     break;
                 }
                 Sent::Full => {
@@ -844,6 +830,11 @@ impl Connection {
         }
         Ok(is_full)
     }
+}
+
+/// The line in which a request stands that changes names.
+fn line_of<S: Service>(context: &Context<S>, request: &Request) -> Option<usize> {
+    S::line(context, changed(request)?)
 }
 
 /// What a list of paths takes in memory beside its bytes: a path may be a single letter.

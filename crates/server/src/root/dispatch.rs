@@ -7,38 +7,38 @@ use std::time::Instant;
 
 use gridlane_core::limits;
 use gridlane_xrd::request::{About, Endsess, Stat};
-use gridlane_xrd::{ErrorCode, PathId, QueryKind, Request};
+use gridlane_xrd::{ErrorCode, PathId, Request};
 use tokio::time::timeout;
 
 use super::answer::{Answer, Failure, Outcome};
+use super::connection::incoming::Sunk;
 use super::connection::limited::own_allowance;
 use super::connection::order::Turn;
-use super::connection::{Connection, Event, Job};
+use super::connection::{Connection, Job};
 use super::context::Context;
-use super::intake::Intake;
+use super::event::{Event, Inbox};
 use super::reading::{Asked, Kind, ReadJob, Refused, Source, VectorJob};
-use super::session::{Connections, Inbox};
-use super::{
-    chmod, dirlist, fattr, files, identity, locate, mkdir, mv, open, prepare, query, rm, set, stat, statx,
-    truncate,
-};
+use super::session::Connections;
+use super::session_files::SessionFiles as _;
+use super::sink::Sink as _;
+use super::{identity, set};
 use crate::pieces::Pieces;
-use crate::shared::Shared;
+use crate::service::Service;
 use gridlane_share::budget;
 
-impl Connection {
+impl<S: Service> Connection<S> {
     /// Answers what needs no wait, or begins a job for it; what has to be a task comes back.
     pub(super) fn answer_at_once(
         &mut self,
         mut asked: Asked,
-        all: &Arc<Connections>,
-        context: &Context,
+        all: &Arc<Connections<S::Files>>,
+        context: &Context<S>,
     ) -> Option<Asked> {
         match &mut asked.request {
             Request::Ping(_) => self.answered(&asked, Ok(Answer::done())),
             Request::Read(read) => {
                 let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
-                match context.session.files.get(handle, "read") {
+                match context.session.files.readable(handle, "read") {
                     Ok(file) => {
                         self.begin_read(ReadJob::new(asked, file, Kind::Plain, offset, len), path_id, all)
                     }
@@ -47,7 +47,7 @@ impl Connection {
             }
             Request::PgRead(read) => {
                 let (handle, offset, len, path_id) = (read.handle, read.offset, read.len, read.path_id);
-                match context.session.files.get(handle, "pgread") {
+                match context.session.files.readable(handle, "pgread") {
                     Ok(file) => {
                         self.begin_read(ReadJob::new(asked, file, Kind::Pages, offset, len), path_id, all)
                     }
@@ -75,8 +75,7 @@ impl Connection {
                             return None;
                         }
                         let context = Context { client, ..context.clone() };
-                        let Request::Stat(request) = &asked.request else { return Some(asked) };
-                        match stat::stat_nowait(&context, request) {
+                        match S::answer_root_nowait(&context, &asked.request) {
                             Some(outcome) => self.answered(&asked, outcome),
                             None => return Some(asked),
                         }
@@ -95,7 +94,12 @@ impl Connection {
         self.tasks.spawn(budget::on_behalf(budget::current(), task));
     }
 
-    fn begin_read(&mut self, job: Result<ReadJob, Box<Refused>>, path_id: PathId, all: &Arc<Connections>) {
+    fn begin_read(
+        &mut self,
+        job: Result<ReadJob, Box<Refused>>,
+        path_id: PathId,
+        all: &Arc<Connections<S::Files>>,
+    ) {
         let job = match job {
             Ok(job) => job,
             Err(refused) => return self.answered(&refused.asked, Err(refused.failure)),
@@ -127,8 +131,8 @@ impl Connection {
         &mut self,
         mut asked: Asked,
         turn: Option<Turn>,
-        all: &Arc<Connections>,
-        mut context: Context,
+        all: &Arc<Connections<S::Files>>,
+        mut context: Context<S>,
     ) {
         if let Request::Endsess(Endsess { session }) = &asked.request
             && *session == all.session.id
@@ -201,21 +205,18 @@ impl Connection {
     }
 
     /// Writes what has come where blocking is allowed.
-    pub(super) fn write_elsewhere(&mut self, mut intake: Box<Intake>) {
-        let events = self.events.clone();
-        self.spawn(async move {
+    pub(super) fn write_elsewhere(&mut self, mut sink: Box<S::Sink>) {
+        self.sinking.spawn(budget::on_behalf(budget::current(), async move {
             let began = Instant::now();
-            intake.write().await;
-            let _ = events.send(Event::Written(intake, began.elapsed()));
-        });
+            sink.write().await;
+            Sunk::Written(sink, began.elapsed())
+        }));
     }
 
     /// Finishes with what has come where blocking is allowed.
-    pub(super) fn finish_elsewhere(&mut self, intake: Intake) {
-        let events = self.events.clone();
-        self.spawn(async move {
-            let _ = events.send(Event::Taken(intake.finish().await));
-        });
+    pub(super) fn finish_elsewhere(&mut self, sink: S::Sink) {
+        let finished = async move { Sunk::Taken(sink.finish().await) };
+        self.sinking.spawn(budget::on_behalf(budget::current(), finished));
     }
 
     /// Makes the next piece of an answer.
@@ -230,48 +231,23 @@ impl Connection {
     }
 }
 
-/// Answers a request that may have to wait.
-async fn answer(context: &Context, request: &Request) -> Outcome {
+/// Answers a request that may have to wait: here what is about sessions.
+async fn answer<S: Service>(context: &Context<S>, request: &Request) -> Outcome {
     match request {
-        Request::Open(request) => open::open(context, request).await,
-        Request::Close(request) => files::close(context, request).await,
-        Request::Sync(request) => files::sync(context, request).await,
-        Request::Truncate(request) => truncate::truncate(context, request).await,
-        Request::Query(request) => query::query(context, request).await,
-        Request::Stat(request) => context.turns_of(&request.about).run(|| stat::stat(context, request)).await,
-        Request::Statx(request) => statx::statx(context, request).await,
-        Request::Dirlist(request) => {
-            context.turns(&request.about).run(|| dirlist::dirlist(context, request)).await
-        }
-        Request::Mkdir(request) => context.turns(&request.about).run(|| mkdir::mkdir(context, request)).await,
-        Request::Rm(request) => context.turns(&request.about).run(|| rm::rm(context, request)).await,
-        Request::Rmdir(request) => context.turns(&request.about).run(|| rm::rmdir(context, request)).await,
-        Request::Mv(request) => context.turns(&request.from).run(|| mv::mv(context, request)).await,
-        Request::Chmod(request) => context.turns(&request.about).run(|| chmod::chmod(context, request)).await,
-        Request::Locate(request) => {
-            context.turns(&request.about).run(|| locate::locate(context, request)).await
-        }
-        Request::Fattr(request) => {
-            fattr::turns(context, request).run(|| fattr::fattr(context, request)).await
-        }
-        Request::Prepare(request) => prepare::prepare(context, request).await,
-        Request::Set(request) => set::set(context, request),
-        Request::Endsess(request) => end_session(context, &context.shared, request).await,
-        // It is not in the version of the protocol that is announced.
-        Request::Clone(_) => Err(Failure::new(ErrorCode::UNSUPPORTED, "ranges of files are not cloned")),
-        // What the machine keeps to itself, what brings data, and what is answered at once.
-        _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
+        Request::Set(request) => set::set(&context.session, request),
+        Request::Endsess(request) => end_session(context, request).await,
+        request => S::answer_root(context, request).await,
     }
 }
 
 /// Answers a request, or tells its client meanwhile that the answer comes later: then it is inside of `Err`.
-async fn answer_in_time(
-    context: &Context,
+async fn answer_in_time<S: Service>(
+    context: &Context<S>,
     asked: &Asked,
     events: &Inbox,
 ) -> Result<Outcome, Result<Vec<u8>, Failure>> {
     let mut answering = pin!(answer(context, &asked.request));
-    if !context.takes_later || !may_take_long(&asked.request) {
+    if !context.takes_later || !S::may_take_long(&asked.request) {
         return Ok(answering.await);
     }
     if let Ok(outcome) = timeout(limits::ROOT_SOON, &mut answering).await {
@@ -285,15 +261,10 @@ async fn answer_in_time(
     })
 }
 
-/// Whether an answer may take longer than clients wait for one.
-fn may_take_long(request: &Request) -> bool {
-    matches!(request, Request::Query(query) if query.kind == QueryKind::CHECKSUM)
-}
-
 /// Ends an earlier session of the same client, whose connection it may have lost without our having noticed. It is
 /// answered when nothing is left of it, so that its files can be opened again.
-async fn end_session(context: &Context, shared: &Shared, request: &Endsess) -> Outcome {
-    if let Some(other) = shared.root_sessions.of_client(request.session, &context.client)? {
+async fn end_session<S: Service>(context: &Context<S>, request: &Endsess) -> Outcome {
+    if let Some(other) = context.generation.sessions.of_client(request.session, &context.client)? {
         other.end().await;
     }
     Ok(Answer::done())

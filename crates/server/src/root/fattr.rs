@@ -13,7 +13,7 @@ use gridlane_xrd::request::{Fattr, FattrAbout};
 use gridlane_xrd::{ErrorCode, PathArg};
 
 use super::answer::{Answer, Failure, Outcome, shown};
-use super::context::{Context, allowed};
+use super::places::{Context, Places as _, allowed};
 use crate::export::Spot;
 
 /// The turns of the device that a request is about.

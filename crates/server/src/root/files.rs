@@ -21,13 +21,14 @@ use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
 
 use super::answer::{Answer, Failure, Outcome, shown};
-use super::context::Context;
 use super::locks::{Lock, Locks};
 use super::log::{self, Closed};
+use super::places::Context;
+use super::session_files::{Readable, SessionFiles};
 use super::written::Written;
 use crate::export::Spot;
 use crate::metrics::CountedIn;
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 use gridlane_share::Turns;
 use gridlane_share::budget::{self, Budget, Lease, Short};
 
@@ -42,11 +43,6 @@ impl OpenFiles {
     /// So many.
     pub(crate) fn of(room: Arc<Budget>) -> OpenFiles {
         OpenFiles { locks: Arc::default(), room }
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.room.used()
     }
 
     /// Permission to have one more, on behalf of the client of this task.
@@ -222,20 +218,14 @@ impl FileState {
         self.bytes_written.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that were sent.
-    pub(crate) fn count_read(&self, shared: &Shared, bytes: u64) {
-        log::sent(shared, bytes);
-        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     /// Counts bytes that came.
-    pub(crate) fn count_written(&self, shared: &Shared, bytes: u64) {
-        log::received(shared, bytes);
+    pub(crate) fn count_written(&self, service: &StorageService, bytes: u64) {
+        service.front.data.metrics.received_of_files(bytes);
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Closes it, when nobody uses it any longer. May wait for the disk.
-    fn close(&self, shared: &Shared) -> Result<(), Failure> {
+    fn close(&self, service: &StorageService) -> Result<(), Failure> {
         let Some(changing) = &self.changing else { return Ok(()) };
         let failed = |error: &StoreError| Failure::of_store("close", &self.path, error);
         let (checksum, lacks) = {
@@ -251,7 +241,7 @@ impl FileState {
         // A file that others see may have been changed by others too: there only the storage knows whether the checksum
         // is that of its bytes, and has kept it if so.
         for checksum in checksums.iter().filter(|_| changing.is_pending) {
-            shared.digests.remember(&committed.metadata, checksum.clone());
+            service.digests.remember(&committed.metadata, checksum.clone());
         }
         lacks.map_or(Ok(()), Err)
     }
@@ -324,13 +314,13 @@ impl Changes {
 }
 
 /// What is being changed, as something to read.
-struct Readable {
+struct View {
     file: Arc<dyn WritableFile>,
     /// As of the moment of opening.
     metadata: Metadata,
 }
 
-impl Object for Readable {
+impl Object for View {
     fn turns(&self) -> &Arc<Turns> {
         self.file.turns()
     }
@@ -361,17 +351,12 @@ impl Files {
     /// The file that a request means, which is called `act` in a message that there is none.
     pub(crate) fn get(&self, handle: Handle, act: &str) -> Result<Arc<OpenFile>, Failure> {
         let file = self.lock().open.get(&handle).map(|entry| Arc::clone(&entry.file));
-        file.ok_or_else(|| not_open(act))
-    }
-
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.lock().open.len()
+        file.ok_or_else(|| Failure::not_open(act))
     }
 
     /// Refuses one more if there are too many: before something is made that would have to be unmade.
     pub(crate) fn check_room(&self) -> Result<(), Failure> {
-        match self.len() >= limits::ROOT_OPEN_FILES_PER_SESSION_MAX {
+        match self.count() >= limits::ROOT_OPEN_FILES_PER_SESSION_MAX {
             true => Err(too_many("this session has")),
             false => Ok(()),
         }
@@ -382,7 +367,7 @@ impl Files {
         let (object, changing) = match new.content {
             Content::Reading(object) => (object, None),
             Content::Changing { file, metadata, is_pending } => {
-                let object: Arc<dyn Object> = Arc::new(Readable { file: Arc::clone(&file), metadata });
+                let object: Arc<dyn Object> = Arc::new(View { file: Arc::clone(&file), metadata });
                 (object, Some(Changing { file, is_pending, state: Mutex::default() }))
             }
         };
@@ -425,6 +410,38 @@ impl Files {
     }
 }
 
+impl SessionFiles for Files {
+    fn count(&self) -> usize {
+        self.lock().open.len()
+    }
+
+    fn readable(&self, handle: Handle, act: &str) -> Result<Arc<dyn Readable>, Failure> {
+        self.get(handle, act).map(|file| file as Arc<dyn Readable>)
+    }
+}
+
+impl Readable for OpenFile {
+    fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    fn object(&self) -> Result<&Arc<dyn Object>, Failure> {
+        self.state.object()
+    }
+
+    fn size_bytes(&self) -> StoreResult<u64> {
+        self.state.size_bytes()
+    }
+
+    fn is_changing(&self) -> bool {
+        self.state.is_changing()
+    }
+
+    fn count_read(&self, bytes: u64) {
+        self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
 impl Entry {
     /// The file, when nobody uses it any longer.
     async fn settled(self) -> Arc<FileState> {
@@ -438,10 +455,16 @@ impl Entry {
 
 /// Closes a file, after the requests that use it: those must be able to come to their end meanwhile.
 pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
-    let entry = context.session.files.lock().open.remove(&request.handle).ok_or_else(|| not_open("close"))?;
+    let entry = context
+        .session
+        .files
+        .lock()
+        .open
+        .remove(&request.handle)
+        .ok_or_else(|| Failure::not_open("close"))?;
     let state = entry.settled().await;
     let outcome = match state.is_changing() {
-        true => state.spot.storage().turns().run(|| state.close(&context.shared)).await,
+        true => state.spot.storage().turns().run(|| state.close(context.service())).await,
         false => Ok(()),
     };
     end(context, state, outcome.as_ref().err()).await;
@@ -489,11 +512,6 @@ pub(crate) async fn end_all(context: &Context) {
         let state = entry.settled().await;
         end(context, state, Some(&left)).await;
     }
-}
-
-/// In XRootD's words.
-fn not_open(act: &str) -> Failure {
-    Failure::new(ErrorCode::FILE_NOT_OPEN, format!("{act} does not refer to an open file"))
 }
 
 fn too_many(who: &str) -> Failure {

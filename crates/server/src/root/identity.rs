@@ -19,30 +19,30 @@ use gridlane_xrd::{ErrorCode, QueryKind, Request, ztn};
 
 use super::answer::Failure;
 use super::context::Context;
-use super::prepare;
 use crate::auth;
 use crate::auth::presented::{self, Bad, Credential, Kind};
 use crate::client::Client;
+use crate::front::Front;
+use crate::service::Service;
 use crate::settings::{RootAuth, RootTls};
-use crate::shared::Shared;
 
 /// The ways of authentication of a server, by preference.
-fn ways(shared: &Shared) -> &[RootAuth] {
-    match &shared.root.auth {
+fn ways(front: &Front) -> &[RootAuth] {
+    match &front.root.auth {
         Some(ways) => ways,
         // XRootD's clients pass over what they have nothing for, and give up when nothing is left.
-        None if shared.asking.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
+        None if front.asking.takes_bearers() => &[RootAuth::Ztn, RootAuth::Unix],
         None => &[],
     }
 }
 
 /// Who has to begin TLS before the login.
-pub(crate) fn tls_demand(shared: &Shared) -> TlsDemand {
-    match shared.root.tls {
+pub(crate) fn tls_demand(front: &Front) -> TlsDemand {
+    match front.root.tls {
         Some(RootTls::Offered) => TlsDemand::Nobody,
         Some(RootTls::Capable) => TlsDemand::Capable,
         Some(RootTls::Login) => TlsDemand::Everybody,
-        None => match ways(shared) {
+        None => match ways(front) {
             [RootAuth::Ztn] => TlsDemand::Everybody,
             ways if ways.contains(&RootAuth::Ztn) => TlsDemand::Capable,
             _ => TlsDemand::Nobody,
@@ -51,8 +51,8 @@ pub(crate) fn tls_demand(shared: &Shared) -> TlsDemand {
 }
 
 /// The ways that a client is offered; none: nobody asks it. Fails when there is one over TLS only.
-pub(crate) fn offered(shared: &Shared, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
-    let ways = ways(shared);
+pub(crate) fn offered(front: &Front, is_tls: bool) -> Result<Vec<RootAuth>, Failure> {
+    let ways = ways(front);
     let offered: Vec<RootAuth> = ways.iter().copied().filter(|way| is_tls || *way != RootAuth::Ztn).collect();
     if offered.is_empty() && !ways.is_empty() {
         let what = "this server wants a token, over TLS only: use roots://";
@@ -72,15 +72,15 @@ pub(crate) fn method_list(offered: &[RootAuth]) -> Vec<u8> {
 
 /// Whose token a login shows.
 pub(crate) async fn prove(
-    shared: &Shared,
+    front: &Front,
     client: &Client,
     credentials: &[u8],
 ) -> Result<(Arc<Identity>, Secret), Failure> {
     let token = ztn::parse(credentials)?;
-    match auth::bearer(shared, &token, client.address).await {
+    match auth::bearer(front, &token, client.address).await {
         Ok(identity) => Ok((identity, token)),
         Err(refusal) => {
-            shared.data.metrics.auth.refused(kind_of(&token), refusal.cause);
+            front.data.metrics.auth.refused(kind_of(&token), refusal.cause);
             Err(Failure::new(code_of(refusal.cause, ErrorCode::AUTH_FAILED), refusal.message))
         }
     }
@@ -96,20 +96,23 @@ pub(crate) fn is_asked(request: &Request) -> bool {
 }
 
 /// Who makes a request, if that can be told without waiting.
-pub(crate) fn identify_nowait(context: &Context, request: &Request) -> Option<Result<Client, Failure>> {
+pub(crate) fn identify_nowait<S: Service>(
+    context: &Context<S>,
+    request: &Request,
+) -> Option<Result<Client, Failure>> {
     let claim = match claim(context, request) {
         Ok(Some(claim)) => claim,
         Ok(None) => return Some(Ok(nothing_shown(context))),
         Err(failure) => return Some(Err(failure)),
     };
-    let known = auth::bearer_nowait(&context.shared, &claim.token, context.client.address)?;
+    let known = auth::bearer_nowait(context.front(), &claim.token, context.client.address)?;
     Some(settled(context, &claim, known))
 }
 
 /// Who makes a request. Waits for the keys of a token's issuer when they are not known.
-pub(crate) async fn identify(context: &Context, request: &Request) -> Result<Client, Failure> {
+pub(crate) async fn identify<S: Service>(context: &Context<S>, request: &Request) -> Result<Client, Failure> {
     let Some(claim) = claim(context, request)? else { return Ok(nothing_shown(context)) };
-    let outcome = auth::bearer(&context.shared, &claim.token, context.client.address).await;
+    let outcome = auth::bearer(context.front(), &claim.token, context.client.address).await;
     settled(context, &claim, outcome)
 }
 
@@ -120,13 +123,13 @@ struct Claim<'a> {
     is_of_login: bool,
 }
 
-fn claim<'a>(context: &'a Context, request: &Request) -> Result<Option<Claim<'a>>, Failure> {
+fn claim<'a, S: Service>(context: &'a Context<S>, request: &Request) -> Result<Option<Claim<'a>>, Failure> {
     // Where nobody is asked, what clients bring of themselves is no business of ours.
-    if !context.shared.asking.is_any() {
+    if !context.front().asking.is_any() {
         return Ok(None);
     }
     let refused = |Bad { kind, refusal }: Bad| {
-        context.shared.data.metrics.auth.refused(kind, refusal.cause);
+        context.front().data.metrics.auth.refused(kind, refusal.cause);
         failure(&refusal, "")
     };
     if let Some(token) = in_cgi(context, request).map_err(refused)? {
@@ -136,7 +139,7 @@ fn claim<'a>(context: &'a Context, request: &Request) -> Result<Option<Claim<'a>
 }
 
 /// The token in the CGI of a request.
-fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
+fn in_cgi<S: Service>(context: &Context<S>, request: &Request) -> Result<Option<Secret>, Bad> {
     let mut found: Option<Secret> = None;
     for cgi in cgis(request) {
         let Some(shown) = presented::in_query(&String::from_utf8_lossy(cgi))? else { continue };
@@ -154,22 +157,22 @@ fn in_cgi(context: &Context, request: &Request) -> Result<Option<Secret>, Bad> {
 }
 
 /// The client as its connection has shown it.
-fn nothing_shown(context: &Context) -> Client {
+fn nothing_shown<S: Service>(context: &Context<S>) -> Client {
     let mut client = context.client.for_request();
-    match context.shared.asking.is_any() {
-        true => context.shared.data.metrics.auth.came(&client.identity),
+    match context.front().asking.is_any() {
+        true => context.front().data.metrics.auth.came(&client.identity),
         // Who was somebody by settings that are no longer those is nobody by these.
         false => (client.identity, client.doubt) = (Client::anonymous(client.address).identity, None),
     }
     client
 }
 
-fn settled(
-    context: &Context,
+fn settled<S: Service>(
+    context: &Context<S>,
     claim: &Claim<'_>,
     outcome: Result<Arc<Identity>, Refusal>,
 ) -> Result<Client, Failure> {
-    let metrics = &context.shared.data.metrics.auth;
+    let metrics = &context.front().data.metrics.auth;
     match outcome {
         Ok(identity) => {
             metrics.came(&identity);
@@ -223,7 +226,7 @@ fn cgis(request: &Request) -> Vec<&[u8]> {
             QueryKind::CHECKSUM | QueryKind::SPACE | QueryKind::XATTR => vec![cgi_of(&query.argument)],
             // Behind the name of the request, a path in each line. Of more than may be asked about, none is looked at.
             QueryKind::PREPARE => {
-                let paths = prepare::lines_of(&query.argument).skip(1);
+                let paths = lines_of(&query.argument).skip(1);
                 paths.take(limits::ROOT_PREPARED_PATHS_MAX + 1).map(cgi_of).collect()
             }
             // Keys and letters are no paths, and what is opaque may be anything.
@@ -255,10 +258,16 @@ fn cgi_of(path: &[u8]) -> &[u8] {
     }
 }
 
+/// The lines of a question for what has become of a request: its name, and then its paths.
+pub(crate) fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
+    argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, context, context_of, export_at};
+    use crate::testing::{arg, context_of};
     use gridlane_auth::identity::{CertificateIdentity, TokenIdentity, UserIdentity};
     use gridlane_xrd::request::{Ping, Prepare, Query, Rm, Stat, Statx};
 
@@ -300,11 +309,11 @@ mod tests {
 
     #[test]
     fn nobody_is_asked_where_nobody_could_prove_anything() {
-        let context = context();
+        let context = context_of(|_| {});
         let Some(Ok(client)) = identify_nowait(&context, &stat("/d/f?authz=eyJ.a.b")) else { panic!() };
         assert!(client.identity.is_anonymous());
         assert_eq!(
-            (offered(&context.shared, true).unwrap(), tls_demand(&context.shared)),
+            (offered(context.front(), true).unwrap(), tls_demand(context.front())),
             (vec![], TlsDemand::Nobody)
         );
     }
@@ -312,10 +321,10 @@ mod tests {
     #[test]
     fn what_is_offered() {
         let of = |auth: Option<Vec<RootAuth>>, is_tls| {
-            let context = context_of(vec![export_at("/")], |settings| settings.root.auth = auth);
+            let context = context_of(|settings| settings.root.auth = auth);
             (
-                offered(&context.shared, is_tls).map(|offered| method_list(&offered)),
-                tls_demand(&context.shared),
+                offered(context.front(), is_tls).map(|offered| method_list(&offered)),
+                tls_demand(context.front()),
             )
         };
         let (list, demand) = of(Some(vec![RootAuth::Host, RootAuth::Ztn]), false);

@@ -30,11 +30,12 @@ use gridlane_xrd::request::{Call, Chkpoint, PgWrite, Segment, Write, WriteV};
 use gridlane_xrd::{ErrorCode, Handle, Malformed, PathId, RequestHead, RequestId};
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
 use super::files::{Changing, OpenFile};
 use super::pages_in::{CheckedPages, data_that_fits};
+use super::places::Context;
+use super::sink::Sink;
 use crate::buffers::Lent;
-use crate::shared::Shared;
+use crate::storage_service::StorageService;
 
 /// A request whose bytes are coming.
 pub(crate) struct Intake {
@@ -84,9 +85,9 @@ struct Pages {
 
 impl Intake {
     /// Begins to take what follows the head of a request. What is wrong with it is told by
-    /// [`finish`](Intake::finish).
+    /// [`finish`](Sink::finish).
     pub(crate) fn new(context: &Context, head: &RequestHead) -> Intake {
-        let buffer = context.shared.data.buffers.lend();
+        let buffer = context.front().data.buffers.lend();
         let mut intake = Intake {
             context: context.clone(),
             head: *head,
@@ -140,78 +141,6 @@ impl Intake {
         }
     }
 
-    /// Where the next bytes belong. None: what has come is to be [written](Intake::write), or it is
-    /// [done](Intake::is_done).
-    pub(crate) fn room(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(self.filled..self.step).unwrap_or_default()
-    }
-
-    /// So many bytes came into the [`room`](Intake::room).
-    pub(crate) fn took(&mut self, count: usize) {
-        debug_assert!(self.filled + count <= self.step);
-        self.filled += count;
-        self.left = self.left.saturating_sub(count as u64);
-    }
-
-    /// Whether nothing is left to be taken and written.
-    pub(crate) fn is_done(&self) -> bool {
-        (self.left == 0 && self.filled == 0) || self.failure.as_ref().is_some_and(|failure| failure.closes)
-    }
-
-    /// Does what is to be done with what has come.
-    pub(crate) async fn write(&mut self) {
-        let bytes = &self.buffer[..self.filled];
-        let shared = &*self.context.shared;
-        let written = match &mut self.work {
-            Work::List => match list(&self.context, &self.head.body, bytes) {
-                Ok((work, len)) => {
-                    self.work = work;
-                    self.left = len;
-                    Ok(())
-                }
-                Err(failure) => Err(failure),
-            },
-            Work::Inner => match counted(&self.head, bytes) {
-                Ok(len) => {
-                    self.left = len;
-                    Err(no_checkpoints())
-                }
-                Err(failure) => Err(failure),
-            },
-            Work::Bytes { elements, .. } => {
-                turns_of(elements).run(|| write_bytes(shared, elements, bytes)).await
-            }
-            Work::Pages(pages) => {
-                Arc::clone(pages.file.spot.storage().turns()).run(|| pages.write(shared, bytes)).await
-            }
-            Work::Nothing => Ok(()),
-        };
-        if let Err(failure) = written {
-            self.fail(failure);
-        }
-        self.filled = 0;
-        self.begin_step();
-    }
-
-    /// The answer, when it is [done](Intake::is_done).
-    pub(crate) async fn finish(self) -> Outcome {
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
-        match self.work {
-            Work::Bytes { syncs, .. } => {
-                for file in syncs {
-                    let changing = file.changing("sync")?;
-                    let synced = changing.file().turns().run(|| changing.file().sync()).await;
-                    synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
-                }
-                Ok(Answer::done())
-            }
-            Work::Pages(pages) => Ok(pages.answer()),
-            Work::List | Work::Inner | Work::Nothing => Ok(Answer::done()),
-        }
-    }
-
     /// What is not written will not be.
     fn fail(&mut self, mut failure: Failure) {
         match std::mem::replace(&mut self.work, Work::Nothing) {
@@ -244,6 +173,74 @@ impl Intake {
             Work::List | Work::Inner | Work::Bytes { .. } | Work::Nothing => room as u64,
         };
         self.step = usize::try_from(wanted.min(self.left)).unwrap_or(room).min(room);
+    }
+}
+
+impl Sink for Intake {
+    fn room(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(self.filled..self.step).unwrap_or_default()
+    }
+
+    fn took(&mut self, count: usize) {
+        debug_assert!(self.filled + count <= self.step);
+        self.filled += count;
+        self.left = self.left.saturating_sub(count as u64);
+    }
+
+    fn is_done(&self) -> bool {
+        (self.left == 0 && self.filled == 0) || self.failure.as_ref().is_some_and(|failure| failure.closes)
+    }
+
+    async fn write(&mut self) {
+        let bytes = &self.buffer[..self.filled];
+        let service = self.context.service();
+        let written = match &mut self.work {
+            Work::List => match list(&self.context, &self.head.body, bytes) {
+                Ok((work, len)) => {
+                    self.work = work;
+                    self.left = len;
+                    Ok(())
+                }
+                Err(failure) => Err(failure),
+            },
+            Work::Inner => match counted(&self.head, bytes) {
+                Ok(len) => {
+                    self.left = len;
+                    Err(no_checkpoints())
+                }
+                Err(failure) => Err(failure),
+            },
+            Work::Bytes { elements, .. } => {
+                turns_of(elements).run(|| write_bytes(service, elements, bytes)).await
+            }
+            Work::Pages(pages) => {
+                Arc::clone(pages.file.spot.storage().turns()).run(|| pages.write(service, bytes)).await
+            }
+            Work::Nothing => Ok(()),
+        };
+        if let Err(failure) = written {
+            self.fail(failure);
+        }
+        self.filled = 0;
+        self.begin_step();
+    }
+
+    async fn finish(self) -> Outcome {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        match self.work {
+            Work::Bytes { syncs, .. } => {
+                for file in syncs {
+                    let changing = file.changing("sync")?;
+                    let synced = changing.file().turns().run(|| changing.file().sync()).await;
+                    synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
+                }
+                Ok(Answer::done())
+            }
+            Work::Pages(pages) => Ok(pages.answer()),
+            Work::List | Work::Inner | Work::Nothing => Ok(Answer::done()),
+        }
     }
 }
 
@@ -318,13 +315,17 @@ fn turns_of(elements: &VecDeque<Element>) -> Arc<Turns> {
 }
 
 /// Writes bytes to the places that come next.
-fn write_bytes(shared: &Shared, elements: &mut VecDeque<Element>, mut bytes: &[u8]) -> Result<(), Failure> {
+fn write_bytes(
+    service: &StorageService,
+    elements: &mut VecDeque<Element>,
+    mut bytes: &[u8],
+) -> Result<(), Failure> {
     while let Some((file, range)) = elements.front_mut() {
         let (now, later) = range.split_at(range.start().saturating_add(bytes.len() as u64));
         let (these, behind) = bytes.split_at(now.len() as usize);
         if !these.is_empty() {
             let changing = file.changing("write")?;
-            file.count_written(shared, now.len());
+            file.count_written(service, now.len());
             // While they are in cache.
             let adler32 = adler32(these);
             let written = changing.file().write_at(these, now.start());
@@ -363,11 +364,11 @@ impl Pages {
     }
 
     /// Writes pages that come with their checksums.
-    fn write(&mut self, shared: &Shared, framed: &[u8]) -> Result<(), Failure> {
+    fn write(&mut self, service: &StorageService, framed: &[u8]) -> Result<(), Failure> {
         let changing = self.file.changing("write")?;
         let len = pages::data_len(self.left.start(), framed.len() as u64).unwrap_or(0);
         let (now, later) = self.left.split_at(self.left.start().saturating_add(len));
-        self.file.count_written(shared, now.len());
+        self.file.count_written(service, now.len());
         let checked = CheckedPages::of(now, framed);
         let written = changing.file().write_vectored_at(&checked.pages, now.start());
         written.map_err(|error| failed(&self.file, &error))?;

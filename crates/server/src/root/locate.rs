@@ -6,7 +6,7 @@ use gridlane_xrd::flags::LocateOptions;
 use gridlane_xrd::request::Locate;
 
 use super::answer::{Answer, Outcome};
-use super::context::Context;
+use super::places::{Context, Places as _};
 use super::stat::{self, Rights};
 use crate::export::Place;
 
@@ -22,11 +22,11 @@ pub(crate) fn locate(context: &Context, request: &Locate) -> Outcome {
     };
     let is_writable = match context.place(&about)? {
         Place::Inside(spot) => Rights::of(&spot).writes(),
-        Place::Above(_) | Place::Nowhere => context.shared.exports.allow_write(),
+        Place::Above(_) | Place::Nowhere => context.service().exports.allow_write(),
     };
     stat::look(context, &about)?;
     let local = context.link.local.ip().to_canonical();
-    let name = context.shared.root.server_name.as_ref();
+    let name = context.front().root.server_name.as_ref();
     let named = name.filter(|_| request.options.has(LocateOptions::PREFER_NAMES) && !local.is_loopback());
     let location = Location {
         is_manager: false,

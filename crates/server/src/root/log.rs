@@ -13,23 +13,25 @@ use gridlane_xrd::{Handle, PathArg, QueryKind, RequestId, ztn};
 use super::answer::{Failure, shown};
 use super::connection::order::changed;
 use super::context::{Context, Link, Session};
+use super::session_files::SessionFiles;
 use crate::access_log::{Record, timestamp, told};
 use crate::client::{Client, Decided};
+use crate::front::Front;
 use crate::request_id::request_id;
+use crate::service::Service;
 use crate::settings::LogLevel;
-use crate::shared::Shared;
 
 /// Counts and records an answered request of a client, with the bytes of its answer.
-pub(crate) fn answered(
-    context: &Context,
+pub(crate) fn answered<S: Service>(
+    context: &Context<S>,
     client: &Client,
     request: &Request,
     began: Instant,
     failure: Option<&Failure>,
     bytes_out: u64,
 ) {
-    let shared = &*context.shared;
-    count(shared, request.id(), failure);
+    let front = &**context.front();
+    count(front, request.id(), failure);
     if failure.is_none() && !leaves_a_line(request) {
         return;
     }
@@ -44,12 +46,12 @@ pub(crate) fn answered(
         failure,
         changes: changes(request),
     };
-    write(shared, &context.link, Some((context, client)), &line);
+    write(front, &context.link, Some((&*context.session, client)), &line);
 }
 
 /// Counts and records a request that was refused before anybody could tell what it is, or who asks.
-pub(crate) fn refused(shared: &Shared, link: &Link, id: RequestId, began: Instant, failure: &Failure) {
-    count(shared, id, Some(failure));
+pub(crate) fn refused(front: &Front, link: &Link, id: RequestId, began: Instant, failure: &Failure) {
+    count(front, id, Some(failure));
     let line = Line {
         method: format!("root:{id}"),
         path: "",
@@ -60,7 +62,7 @@ pub(crate) fn refused(shared: &Shared, link: &Link, id: RequestId, began: Instan
         failure: Some(failure),
         changes: false,
     };
-    write(shared, link, None, &line);
+    write::<()>(front, link, None, &line);
 }
 
 /// A file that is not open any longer.
@@ -80,7 +82,7 @@ pub(crate) struct Closed<'a> {
 }
 
 /// Records the end of a file that a client has opened. The request that closes it is counted by [`answered`].
-pub(crate) fn closed(context: &Context, client: &Client, closed: &Closed<'_>) {
+pub(crate) fn closed<S: Service>(context: &Context<S>, client: &Client, closed: &Closed<'_>) {
     let line = Line {
         method: "root:close".to_owned(),
         path: &shown(closed.path),
@@ -91,24 +93,12 @@ pub(crate) fn closed(context: &Context, client: &Client, closed: &Closed<'_>) {
         failure: closed.failure,
         changes: closed.is_writable,
     };
-    write(&context.shared, &context.link, Some((context, client)), &line);
+    write(context.front(), &context.link, Some((&*context.session, client)), &line);
 }
 
-/// Counts bytes of files that went to a client.
-pub(crate) fn sent(shared: &Shared, bytes: u64) {
-    shared.data.metrics.bytes_out.add(bytes);
-    shared.data.metrics.root.sent(bytes);
-}
-
-/// Counts bytes of files that came from a client.
-pub(crate) fn received(shared: &Shared, bytes: u64) {
-    shared.data.metrics.bytes_in.add(bytes);
-    shared.data.metrics.root.received(bytes);
-}
-
-fn count(shared: &Shared, id: RequestId, failure: Option<&Failure>) {
-    shared.data.metrics.requests.add(1);
-    shared.data.metrics.root.answered(id, failure.map(|failure| failure.code));
+fn count(front: &Front, id: RequestId, failure: Option<&Failure>) {
+    front.data.metrics.requests.add(1);
+    front.data.metrics.root.answered(id, failure.map(|failure| failure.code));
 }
 
 struct Line<'a> {
@@ -122,17 +112,17 @@ struct Line<'a> {
     changes: bool,
 }
 
-fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &Line<'_>) {
-    let is_logged = match shared.access_log_level {
+fn write<F>(front: &Front, link: &Link, by: Option<(&Session<F>, &Client)>, line: &Line<'_>) {
+    let is_logged = match front.access_log_level {
         LogLevel::All => true,
         LogLevel::Failures => line.failure.is_some(),
-    } && shared.access_log.is_on();
-    let is_audited = line.changes && shared.audit_log.is_on();
+    } && front.access_log.is_on();
+    let is_audited = line.changes && front.audit_log.is_on();
     if !is_logged && !is_audited {
         return;
     }
-    let id = request_id(shared.started_s, shared.data.metrics.began.next());
-    let session = by.map(|(context, _)| &*context.session);
+    let id = request_id(front.started_s, front.data.metrics.began.next());
+    let session = by.map(|(session, _)| session);
     let decided = by.and_then(|(_, client)| client.decision());
     let told = |text: &str| Some(told(text)).filter(|text| !text.is_empty());
     let record = Record {
@@ -162,10 +152,10 @@ fn write(shared: &Shared, link: &Link, by: Option<(&Context, &Client)>, line: &L
         error: line.failure.map(|failure| failure.cause.as_deref().unwrap_or(&failure.text)),
     };
     if is_logged {
-        shared.access_log.write(&record);
+        front.access_log.write(&record);
     }
     if is_audited {
-        shared.audit_log.write(&record);
+        front.audit_log.write(&record);
     }
 }
 
@@ -204,11 +194,11 @@ fn method(request: &Request) -> String {
 }
 
 /// What a request is about: the path, without CGI, and where it goes.
-fn what(session: &Session, request: &Request) -> (String, Option<String>) {
+fn what(session: &Session<impl SessionFiles>, request: &Request) -> (String, Option<String>) {
     let path = |about: &PathArg| (shown(&about.path), None);
     let file = |handle: Handle| {
-        let file = session.files.get(handle, "");
-        (file.map(|file| shown(&file.path)).unwrap_or_default(), None)
+        let file = session.files.readable(handle, "");
+        (file.map(|file| shown(file.path())).unwrap_or_default(), None)
     };
     let either = |about: &About| match about {
         About::Path(about) => path(about),
@@ -257,8 +247,8 @@ fn what(session: &Session, request: &Request) -> (String, Option<String>) {
 mod tests {
     use super::*;
     use crate::access_log::AccessLog;
-    use crate::root::testing::{arg, context_of, export_at};
     use crate::settings::Settings;
+    use crate::testing::{Nothing, arg, context_of};
     use gridlane_xrd::ErrorCode;
     use gridlane_xrd::request::{Mv, Ping, Query, Rm};
     use std::io::{self, Write};
@@ -279,16 +269,16 @@ mod tests {
     }
 
     /// What is in both logs after `run`.
-    fn logged(level: LogLevel, run: impl FnOnce(&Context)) -> [Vec<serde_json::Value>; 2] {
+    fn logged(level: LogLevel, run: impl FnOnce(&Context<Nothing>)) -> [Vec<serde_json::Value>; 2] {
         let texts = [Text::default(), Text::default()];
-        let context = context_of(vec![export_at("/")], |settings: &mut Settings| {
+        let context = context_of(|settings: &mut Settings<()>| {
             settings.access_log = AccessLog::to_writer(texts[0].clone());
             settings.audit_log = AccessLog::to_writer(texts[1].clone());
             settings.access_log_level = level;
         });
         context.session.set_purpose("run 7".to_owned());
         run(&context);
-        for log in [&context.shared.access_log, &context.shared.audit_log] {
+        for log in [&context.front().access_log, &context.front().audit_log] {
             assert!(log.finish(Duration::from_secs(60)));
         }
         texts.map(|text| {
@@ -343,7 +333,7 @@ mod tests {
                 &context.client,
                 &Closed { path, opened: began, read_bytes: 7, written_bytes: 9, is_writable: true, failure },
             );
-            refused(&context.shared, &context.link, RequestId(2999), began, &gone);
+            refused(context.front(), &context.link, RequestId(2999), began, &gone);
         });
         let methods = |records: &[serde_json::Value]| -> Vec<String> {
             records.iter().map(|record| record["method"].as_str().unwrap().to_owned()).collect()

@@ -34,7 +34,7 @@ impl Default for RootMetrics {
 
 impl RootMetrics {
     /// Counts an answered request, and why it failed if it did.
-    pub(super) fn answered(&self, id: RequestId, error: Option<ErrorCode>) {
+    pub(crate) fn answered(&self, id: RequestId, error: Option<ErrorCode>) {
         let index = RequestId::KNOWN.iter().position(|known| *known == id).unwrap_or(REQUESTS - 1);
         self.requests[index][usize::from(error.is_some())].add(1);
         if let Some(error) = error {
@@ -44,12 +44,12 @@ impl RootMetrics {
     }
 
     /// Counts bytes of files that came.
-    pub(super) fn received(&self, bytes: u64) {
+    pub(crate) fn received(&self, bytes: u64) {
         self.received_bytes.add(bytes);
     }
 
     /// Counts bytes of files that went.
-    pub(super) fn sent(&self, bytes: u64) {
+    pub(crate) fn sent(&self, bytes: u64) {
         self.sent_bytes.add(bytes);
     }
 

@@ -5,7 +5,7 @@ use gridlane_store::StoreError;
 use gridlane_xrd::request::Mkdir;
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, allowed};
+use super::places::{Context, Places as _, allowed};
 use crate::export::Place;
 use crate::mkcol::missing_that_may_not_be_made;
 

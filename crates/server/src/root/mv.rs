@@ -7,7 +7,7 @@ use gridlane_store::{Expectation, Overwrite, StoreError};
 use gridlane_xrd::request::Mv;
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::{Context, allowed, denied};
+use super::places::{Context, Places as _, allowed, denied};
 use crate::export::MayStore;
 use crate::mkcol::missing_that_may_not_be_made;
 use crate::relocate;
@@ -64,11 +64,11 @@ pub(crate) fn mv(context: &Context, request: &Mv) -> Outcome {
         }
         storage.make_directories(&parent).map_err(failed)?;
     }
-    let shared = &context.shared;
+    let service = context.service();
     let ends = (&from.object, &to.object);
     // Whatever somebody makes there meanwhile, no directory is replaced.
     let overwrite = if target.is_some() { Overwrite::Files } else { Overwrite::Nothing };
-    match relocate::rename(shared, storage, ends, overwrite, (&source, &Expectation::Anything)) {
+    match relocate::rename(service, storage, ends, overwrite, (&source, &Expectation::Anything)) {
         Err(StoreError::Unexpected) if may == MayStore::New => {
             allowed(&to, &request.to, ACT, Operation::Overwrite)?;
             Err(failed(StoreError::Unexpected))

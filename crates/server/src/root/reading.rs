@@ -33,12 +33,12 @@ use gridlane_xrd::request::Segment;
 use gridlane_xrd::{ErrorCode, Handle, Request, RequestId, Status, StreamId};
 
 use super::answer::{Failure, shown};
-use super::files::{Files, OpenFile};
+use super::delegation::Delegation;
 use super::outbox::{Outbox, Pages};
-use super::session::Delegation;
+use super::session_files::{Readable, SessionFiles};
 use crate::buffers::Lent;
 use crate::client::Client;
-use crate::shared::Shared;
+use crate::metrics::Metrics;
 use crate::transfer::{self, is_in_page_cache};
 
 /// Plain reads up to this length are copied to where other answers are: a look at the page cache and a `sendfile` cost
@@ -65,7 +65,7 @@ pub(crate) enum Kind {
 
 /// Bytes of an open file that are still to be sent.
 pub(crate) struct Source {
-    file: Arc<OpenFile>,
+    file: Arc<dyn Readable>,
     object: Arc<dyn Object>,
     kind: Kind,
     at: u64,
@@ -284,7 +284,7 @@ impl ReadJob {
     /// `len` bytes from `offset`, or what there is of them.
     pub(crate) fn new(
         asked: Asked,
-        file: Arc<OpenFile>,
+        file: Arc<dyn Readable>,
         kind: Kind,
         offset: u64,
         len: u32,
@@ -295,7 +295,7 @@ impl ReadJob {
             // short.
             let is_plain = kind == Kind::Plain && u64::from(len) <= COPIED_BYTES_MAX && !file.is_changing();
             let is_inside = is_plain && wanted_end <= object.metadata().size_bytes;
-            let size_bytes = if is_inside { wanted_end } else { size_of(&file)? };
+            let size_bytes = if is_inside { wanted_end } else { size_of(file.as_ref())? };
             Ok((Arc::clone(object), size_bytes))
         });
         let (object, size_bytes) = match known {
@@ -319,12 +319,14 @@ impl ReadJob {
 
     /// What a client is told of a failure.
     pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
-        failed(&self.source.file, cause)
+        failed(self.source.file.as_ref(), cause)
     }
 
     /// Counts what was appended since the file was there.
-    pub(crate) fn count_since(&self, shared: &Shared, before: u64) {
-        self.source.file.count_read(shared, self.source.at.saturating_sub(before));
+    pub(crate) fn count_since(&self, metrics: &Metrics, before: u64) {
+        let bytes = self.source.at.saturating_sub(before);
+        metrics.sent_of_files(bytes);
+        self.source.file.count_read(bytes);
     }
 
     /// Where in the file it is.
@@ -509,7 +511,7 @@ impl Head {
 }
 
 /// An open file, by what the client calls it.
-type Named = (Handle, Arc<OpenFile>, Arc<dyn Object>);
+type Named = (Handle, Arc<dyn Readable>, Arc<dyn Object>);
 
 /// Many reads that are being answered as one.
 pub(crate) struct VectorJob {
@@ -523,14 +525,18 @@ pub(crate) struct VectorJob {
 
 impl VectorJob {
     /// All or nothing: whatever is wrong with one of them is wrong with the request.
-    pub(crate) fn new(asked: Asked, open: &Files, segments: Vec<Segment>) -> Result<VectorJob, Box<Refused>> {
+    pub(crate) fn new(
+        asked: Asked,
+        open: &impl SessionFiles,
+        segments: Vec<Segment>,
+    ) -> Result<VectorJob, Box<Refused>> {
         match VectorJob::files(open, &segments) {
             Ok(files) => Ok(VectorJob { asked, segments, files, next: 0 }),
             Err(failure) => Err(Box::new(Refused { asked, failure })),
         }
     }
 
-    fn files(open: &Files, segments: &[Segment]) -> Result<Vec<Named>, Failure> {
+    fn files(open: &impl SessionFiles, segments: &[Segment]) -> Result<Vec<Named>, Failure> {
         let mut files: Vec<Named> = Vec::new();
         let mut sizes: Vec<u64> = Vec::new();
         for segment in segments {
@@ -541,15 +547,15 @@ impl VectorJob {
             let at = match files.iter().position(|(handle, ..)| *handle == segment.handle) {
                 Some(at) => at,
                 None => {
-                    let file = open.get(segment.handle, "readv")?;
-                    sizes.push(size_of(&file)?);
+                    let file = open.readable(segment.handle, "readv")?;
+                    sizes.push(size_of(file.as_ref())?);
                     let object = Arc::clone(file.object()?);
                     files.push((segment.handle, file, object));
                     files.len() - 1
                 }
             };
             if segment.offset.saturating_add(segment.len.into()) > sizes[at] {
-                let text = format!("Unable to readv {}; illegal seek", shown(&files[at].1.path));
+                let text = format!("Unable to readv {}; illegal seek", shown(files[at].1.path()));
                 return Err(Failure::new(ErrorCode::FS_ERROR, text));
             }
         }
@@ -559,7 +565,7 @@ impl VectorJob {
     /// What a client is told of a failure.
     pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
         match self.segments.get(self.next).and_then(|segment| self.file(segment)) {
-            Some((_, file, _)) => failed(file, cause),
+            Some((_, file, _)) => failed(file.as_ref(), cause),
             None => Failure::new(ErrorCode::IO_ERROR, transfer::told(cause)),
         }
     }
@@ -595,11 +601,13 @@ impl VectorJob {
     }
 
     /// Counts what was appended since this was the next one.
-    pub(crate) fn count_since(&self, shared: &Shared, before: usize) {
+    pub(crate) fn count_since(&self, metrics: &Metrics, before: usize) {
         for (handle, file, _) in &self.files {
             let of_file = |segment: &&Segment| segment.handle == *handle;
             let done = self.segments[before..self.next].iter().filter(of_file);
-            file.count_read(shared, done.map(|segment| u64::from(segment.len)).sum());
+            let bytes = done.map(|segment| u64::from(segment.len)).sum();
+            metrics.sent_of_files(bytes);
+            file.count_read(bytes);
         }
     }
 
@@ -665,13 +673,13 @@ impl VectorJob {
 }
 
 /// How long it is now.
-fn size_of(file: &OpenFile) -> Result<u64, Failure> {
-    file.size_bytes().map_err(|error| Failure::of_store("read", &file.path, &error))
+fn size_of(file: &dyn Readable) -> Result<u64, Failure> {
+    file.size_bytes().map_err(|error| Failure::of_store("read", file.path(), &error))
 }
 
 /// What a client is told of a read that failed.
-fn failed(file: &OpenFile, cause: &io::Error) -> Failure {
-    let text = format!("Unable to read {}; {}", shown(&file.path), transfer::told(cause));
+fn failed(file: &dyn Readable, cause: &io::Error) -> Failure {
+    let text = format!("Unable to read {}; {}", shown(file.path()), transfer::told(cause));
     let mut failure = Failure::new(ErrorCode::IO_ERROR, text);
     failure.cause = Some(cause.to_string());
     failure

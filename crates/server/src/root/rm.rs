@@ -5,7 +5,7 @@ use gridlane_store::{Expectation, StoreError};
 use gridlane_xrd::request::{Rm, Rmdir};
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
+use super::places::{Context, Places as _};
 
 const ACT: &str = "remove";
 

@@ -6,44 +6,45 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use gridlane_auth::Identity;
 use gridlane_core::limits;
-use gridlane_xrd::{ErrorCode, PathId, SessionId, StreamId};
+use gridlane_xrd::{ErrorCode, PathId, SessionId};
 use tokio::sync::mpsc::error::SendError;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use super::answer::Failure;
-use super::connection::Event;
 use super::context::Session;
+use super::delegation::{Delegated, Delegation};
+use super::event::{Event, Inbox};
 use super::identity::is_same;
 use super::reading::ReadJob;
 use crate::client::Client;
 
-/// Where a connection is told things.
-pub(crate) type Inbox = mpsc::UnboundedSender<Event>;
-
 /// All sessions of a server.
-#[derive(Default)]
-pub(crate) struct Sessions {
-    known: Mutex<HashMap<SessionId, Arc<Connections>>>,
+pub(crate) struct Sessions<F> {
+    known: Mutex<HashMap<SessionId, Arc<Connections<F>>>>,
+}
+
+impl<F> Default for Sessions<F> {
+    fn default() -> Sessions<F> {
+        Sessions { known: Mutex::default() }
+    }
 }
 
 /// What the connections of a session know of each other.
-pub(crate) struct Connections {
-    pub(crate) session: Arc<Session>,
+pub(crate) struct Connections<F> {
+    pub(crate) session: Arc<Session<F>>,
     client: IpAddr,
     is_tls: bool,
     /// Whom the certificate of its main connection names.
     certificate: Arc<Identity>,
     /// Who it is, since the login.
     identity: OnceLock<Arc<Identity>>,
-    main: Inbox,
+    /// What its main connection has asked of others.
+    pub(crate) delegated: Arc<Delegated>,
     bound: Mutex<Bound>,
-    /// Reads that bound connections have to answer.
-    delegated: AtomicUsize,
     /// Nothing is left of it.
     gone: watch::Sender<bool>,
 }
@@ -58,27 +59,30 @@ struct Bound {
 }
 
 /// A session, for its main connection: ends when this is dropped.
-pub(crate) struct Main {
-    pub(crate) all: Arc<Connections>,
-    sessions: Arc<Sessions>,
+pub(crate) struct Main<F> {
+    pub(crate) all: Arc<Connections<F>>,
+    sessions: Arc<Sessions<F>>,
 }
 
 /// A session, for a connection that joined it: it leaves when this is dropped.
-pub(crate) struct Joined {
-    pub(crate) all: Arc<Connections>,
+pub(crate) struct Joined<F> {
+    pub(crate) all: Arc<Connections<F>>,
     pub(crate) path_id: PathId,
 }
 
-impl Sessions {
+impl<F> Sessions<F> {
     /// Begins a session.
     pub(crate) fn begin(
-        self: &Arc<Sessions>,
+        self: &Arc<Sessions<F>>,
         user: String,
         agent: String,
         client: &Client,
         is_tls: bool,
         main: Inbox,
-    ) -> io::Result<Main> {
+    ) -> io::Result<Main<F>>
+    where
+        F: Default,
+    {
         let mut id = SessionId::default();
         // From the operating system: whoever could guess it could end the session, or get its answers.
         rustix::rand::getrandom(&mut id.0, rustix::rand::GetRandomFlags::empty())?;
@@ -90,12 +94,11 @@ impl Sessions {
             is_tls,
             certificate: Arc::clone(&client.identity),
             identity: OnceLock::new(),
-            main,
+            delegated: Arc::new(Delegated::by(main)),
             bound: Mutex::default(),
-            delegated: AtomicUsize::new(0),
             gone,
         });
-        self.lock().insert(id, Arc::clone(&all));
+        self.known().insert(id, Arc::clone(&all));
         Ok(Main { all, sessions: Arc::clone(self) })
     }
 
@@ -106,9 +109,9 @@ impl Sessions {
         client: &Client,
         is_tls: bool,
         inbox: Inbox,
-    ) -> Result<Joined, Failure> {
+    ) -> Result<Joined<F>, Failure> {
         let unknown = || Failure::new(ErrorCode::NOT_FOUND, "session not found");
-        let all = self.lock().get(&id).cloned().ok_or_else(unknown)?;
+        let all = self.known().get(&id).cloned().ok_or_else(unknown)?;
         let (own, shown) = (&all.certificate, &client.identity);
         let is_other = !own.is_anonymous() && !shown.is_anonymous() && !is_same(own, shown);
         if all.client != client.address || is_other {
@@ -138,12 +141,12 @@ impl Sessions {
         &self,
         id: SessionId,
         client: &Client,
-    ) -> Result<Option<Arc<Connections>>, Failure> {
-        let is_other = |all: &Connections| {
+    ) -> Result<Option<Arc<Connections<F>>>, Failure> {
+        let is_other = |all: &Connections<F>| {
             let owner = all.identity();
             all.client != client.address || !owner.is_anonymous() && !is_same(owner, &client.identity)
         };
-        match self.lock().get(&id) {
+        match self.known().get(&id) {
             Some(all) if is_other(all) => Err(Failure::new(ErrorCode::NOT_AUTHORIZED, "not session owner")),
             all => Ok(all.cloned()),
         }
@@ -151,16 +154,16 @@ impl Sessions {
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.lock().len()
+        self.known().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Connections>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Connections<F>>>> {
         // Every change is complete in itself.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Connections {
+impl<F> Connections<F> {
     /// Its client has proved to be this.
     pub(crate) fn proved(&self, identity: Arc<Identity>) {
         // There is one login.
@@ -176,7 +179,7 @@ impl Connections {
     pub(crate) async fn end(&self) {
         let mut gone = self.gone.subscribe();
         // If there is nobody to tell, it has ended.
-        let _ = self.main.send(Event::End);
+        let _ = self.delegated.main().send(Event::End);
         let _ = gone.wait_for(|gone| *gone).await;
     }
 
@@ -187,14 +190,8 @@ impl Connections {
     }
 
     /// Gives a read to a bound connection; it comes back when that has ended meanwhile.
-    pub(crate) fn delegate(
-        self: &Arc<Connections>,
-        path: &Inbox,
-        mut job: ReadJob,
-    ) -> Result<(), Box<ReadJob>> {
-        self.delegated.fetch_add(1, Ordering::Relaxed);
-        job.delegation =
-            Some(Delegation { all: Arc::clone(self), stream: job.asked.stream, is_settled: false });
+    pub(crate) fn delegate(&self, path: &Inbox, mut job: ReadJob) -> Result<(), Box<ReadJob>> {
+        job.delegation = Some(Delegation::new(&self.delegated, job.asked.stream));
         match path.send(Event::Delegated(job)) {
             Err(SendError(Event::Delegated(mut job))) => {
                 job.delegation.take().into_iter().for_each(Delegation::settle);
@@ -204,24 +201,9 @@ impl Connections {
         }
     }
 
-    /// How many reads bound connections have to answer: until all of an answer was sent.
-    pub(crate) fn delegated(&self) -> usize {
-        self.delegated.load(Ordering::Relaxed)
-    }
-
-    /// Whether they are so many that nothing else is to be asked for.
-    pub(crate) fn is_full(&self) -> bool {
-        self.delegated() >= limits::ROOT_REQUESTS_MAX
-    }
-
     /// Whether a connection has had this path.
     pub(crate) fn was_bound(&self, path_id: PathId) -> bool {
         path_id != PathId::MAIN && usize::from(path_id.0) <= self.lock().most
-    }
-
-    /// The main connection.
-    pub(crate) fn main(&self) -> &Inbox {
-        &self.main
     }
 
     fn lock(&self) -> MutexGuard<'_, Bound> {
@@ -230,37 +212,10 @@ impl Connections {
     }
 }
 
-/// A read that a bound connection has to answer. Whatever becomes of it there, its client is answered: when this is
-/// dropped before it was settled, the main connection tells that the answer was lost.
-pub(crate) struct Delegation {
-    all: Arc<Connections>,
-    stream: StreamId,
-    is_settled: bool,
-}
-
-impl Delegation {
-    /// All of the answer was sent, or somebody else sends it.
-    pub(crate) fn settle(mut self) {
-        self.is_settled = true;
-    }
-}
-
-impl Drop for Delegation {
-    fn drop(&mut self) {
-        // When the main one is gone, nobody waits.
-        if !self.is_settled {
-            let _ = self.all.main.send(Event::Lost(self.stream));
-        }
-        if self.all.delegated.fetch_sub(1, Ordering::Relaxed) == limits::ROOT_REQUESTS_MAX {
-            let _ = self.all.main.send(Event::HasRoom);
-        }
-    }
-}
-
-impl Main {
+impl<F> Main<F> {
     /// Tells the other connections that it is over, and forgets the session: nobody joins it any longer.
     pub(crate) fn close(&self) {
-        self.sessions.lock().remove(&self.all.session.id);
+        self.sessions.known().remove(&self.all.session.id);
         let mut bound = self.all.lock();
         bound.is_over = true;
         for inbox in bound.paths.iter_mut().filter_map(Option::take) {
@@ -270,14 +225,14 @@ impl Main {
     }
 }
 
-impl Drop for Main {
+impl<F> Drop for Main<F> {
     fn drop(&mut self) {
         self.close();
         self.all.gone.send_replace(true);
     }
 }
 
-impl Drop for Joined {
+impl<F> Drop for Joined<F> {
     fn drop(&mut self) {
         let mut bound = self.all.lock();
         if let Some(path) = bound.paths.get_mut(usize::from(self.path_id.0).wrapping_sub(1)) {

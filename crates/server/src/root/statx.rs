@@ -8,8 +8,7 @@ use gridlane_xrd::{ErrorCode, PathArg};
 use std::sync::Arc;
 
 use super::answer::{Answer, Failure, Outcome};
-use super::connection::limited::count_paths;
-use super::context::Context;
+use super::places::{Context, Places as _};
 use super::stat;
 
 /// Answers `statx`: a byte of flags for each path, and if one is missing a failure for all. A few paths are looked at in
@@ -21,7 +20,7 @@ pub(crate) async fn statx(context: &Context, request: &Statx) -> Outcome {
     if request.paths.len() > limits::ROOT_PATHS_MAX {
         return Err(Failure::new(ErrorCode::ARG_TOO_LONG, "too many paths in one request"));
     }
-    count_paths(context, request.paths.len());
+    context.count_paths(request.paths.len());
     let kind = |path: &Vec<u8>| {
         let text = stat::look(context, &PathArg::parse(path))?;
         // Of the low byte's flags XRootD tells only those of the kind.
@@ -85,7 +84,7 @@ mod tests {
     #[tokio::test]
     async fn a_long_list_leaves_turns_to_others() {
         let one = Share { all: 1, one: 1 };
-        let context = context_of(vec![export_at("/")], |settings| settings.shares.device.operations = one);
+        let context = context_of(vec![export_at("/")], |settings| settings.service.device.operations = one);
         let many = ["/f"; 16 * limits::ROOT_PATHS_PER_TURN];
         let told = leaves_turns(&context, of(&context, &many)).await;
         assert_eq!(bytes(told), [0; 16 * limits::ROOT_PATHS_PER_TURN]);
@@ -97,7 +96,7 @@ mod tests {
             settings.client_limits.requests_per_s = Some(10);
         });
         let address = context.client.address;
-        let ask = || context.shared.throttle.request(&context.shared.limits.at(address));
+        let ask = || context.front().throttle.request(&context.front().limits.at(address));
         assert_eq!(bytes(of(&context, &["/f"; 15]).await), [0; 15]);
         let (_, wait) = ask().unwrap_err();
         assert!(wait > std::time::Duration::from_millis(300), "{wait:?}");

@@ -10,24 +10,28 @@ use gridlane_xrd::request::{About, Stat};
 use gridlane_xrd::{ErrorCode, PathArg, SessionId};
 
 use super::answer::{Answer, Outcome};
-use super::context::{Context, Link, Session};
+use super::context::{Link, Session};
+use super::places::Context;
 use super::stat;
+use crate::Settings;
 use crate::client::Client;
 use crate::export::{Export, open_to_anyone};
-use crate::settings::Settings;
-use crate::shared::{Lasting, Shared};
+use crate::generation::Generation;
+use crate::storage_service::StorageSettings;
 use gridlane_share::budget::Holder;
 
 /// A session in front of these exports.
 pub(super) fn context_of(exports: Vec<Export>, adjust: impl FnOnce(&mut Settings)) -> Context {
     let address = "127.0.0.1:1094".parse().unwrap();
-    let mut settings = Settings::empty(vec![address]);
-    settings.exports = exports;
+    let storage = StorageSettings { exports, ..StorageSettings::default() };
+    let mut settings = Settings::new(vec![address], storage);
     settings.policy = Arc::new(Policy::new(vec![open_to_anyone("anyone", &ResourcePath::root(), true)]));
     adjust(&mut settings);
     let peer = "127.0.0.1:40000".parse().unwrap();
+    let generation = Generation::first(settings, 1_795_327_850).unwrap();
+    generation.front.begin();
     Context {
-        shared: Arc::new(Shared::new(settings, Lasting::new(1_795_327_850).unwrap()).unwrap()),
+        generation: Arc::new(generation),
         client: Client::anonymous(std::net::Ipv4Addr::LOCALHOST.into()),
         token: None,
         session: Arc::new(Session::new(SessionId::default(), "ann", "xrdcp v5.5.3")),
@@ -112,7 +116,7 @@ pub(super) fn stat_of(context: &Context, path: &str) -> Option<StatText> {
 /// The outcome of a request that has several turns at the disk, of which there is one at a time: somebody else has one in
 /// between.
 pub(super) async fn leaves_turns(context: &Context, request: impl Future<Output = Outcome>) -> Outcome {
-    let turns = context.shared.exports.turns()[0];
+    let turns = context.service().exports.turns()[0];
     let mut list = std::pin::pin!(request);
     let mut other = std::pin::pin!(turns.run(|| ()));
     let held = turns.budget().try_take(Holder::SERVER, 1).ok().unwrap();

@@ -5,7 +5,7 @@ use gridlane_store::{Disposition, StoreError, WriteOptions};
 use gridlane_xrd::request::{About, Truncate};
 
 use super::answer::{Answer, Failure, Outcome};
-use super::context::Context;
+use super::places::{Context, Places as _};
 
 /// Changes the length of an open file, or of one at a path: that one, as in XRootD, without regard to who has it open.
 pub(crate) async fn truncate(context: &Context, request: &Truncate) -> Outcome {

@@ -49,9 +49,9 @@ impl Site {
         let (bytes, names, open) = (Gate::new(), Gate::new(), Gate::new());
         let exports = vec![export("/hung", &bytes, &names), export("/fine", &open, &open)];
         let server = TestServer::of(Arc::new(MemoryStorage::new()), |settings| {
-            settings.exports = exports;
+            settings.service.exports = exports;
             // One client may take all: others then have nothing but what another export leaves them.
-            let device = &mut settings.shares.device;
+            let device = &mut settings.service.device;
             for share in
                 [&mut device.operations, &mut device.digests, &mut device.listing_bytes, &mut device.copies]
             {

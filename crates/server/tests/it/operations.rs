@@ -35,7 +35,7 @@ const ALL: Grants = READS.with(LISTS).with(Grants::WRITE).with(Grants::DELETE);
 #[test]
 fn rules_say_who_may_do_what_where() {
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.policy = policy([
             rule("any", READS, "/public"),
             rule("loopback", LISTS, "/names"),
@@ -114,7 +114,7 @@ fn a_reload_counts_from_the_next_request_on() {
     assert_eq!(client.request("GET /old", "").status(), 200);
     let settings = |exports: Vec<Export>| {
         let mut settings = Settings::empty(vec!["127.0.0.1:0".parse().unwrap()]);
-        settings.exports = exports;
+        settings.service.exports = exports;
         settings.policy = policy([open_to_anyone("anyone", &ResourcePath::root(), false)]);
         settings.host_names = vec!["h".to_owned()];
         settings
@@ -220,7 +220,7 @@ fn a_client_has_its_share_and_others_have_theirs() {
     let limited = |limits: ClientLimits| {
         TestServer::with(move |settings| {
             settings.client_limits = limits;
-            settings.exports[0].allow_write = true;
+            settings.service.exports[0].allow_write = true;
             settings.trusted_forwarders = Network::parse_list(["127.0.0.1"]).unwrap();
             settings.deadlines.linger = Duration::from_millis(100);
             settings.deadlines.drain = Duration::from_millis(100);
@@ -287,7 +287,7 @@ fn a_client_has_its_share_and_others_have_theirs() {
 fn the_admin_address_tells_how_it_goes() {
     let mut server = TestServer::with(|settings| {
         settings.admin = Some("127.0.0.1:0".parse().unwrap());
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.deadlines.drain_delay = Duration::from_secs(3600);
     });
     server.write("f", b"0123456789");
@@ -412,7 +412,7 @@ fn requests_have_ids_and_changes_are_audited() {
     let audit = Text::default();
     let audit_too = audit.clone();
     let server = TestServer::with(|settings| {
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.access_log_level = LogLevel::Failures;
         settings.audit_log = AccessLog::to_writer(audit_too);
     });

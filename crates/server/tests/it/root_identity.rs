@@ -471,7 +471,7 @@ fn who_is_no_longer_believed_is_nobody() {
 
 fn site_settings(site: &Site) -> Settings {
     let listen = vec![site.server.address];
-    let mut settings = Settings::new(listen, site.server.export().storage);
+    let mut settings = gridlane_server::settings_of(listen, site.server.export().storage);
     settings.root.site_name = Some("SITE".to_owned());
     settings.auth.macaroons = Some(Arc::new(site_keys()));
     settings

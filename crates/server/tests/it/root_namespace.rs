@@ -215,7 +215,7 @@ fn several_exports_and_what_is_above_them() {
         }
     };
     let server = TestServer::with(|settings| {
-        settings.exports = vec![export("one"), Export { allow_write: true, ..export("two") }];
+        settings.service.exports = vec![export("one"), Export { allow_write: true, ..export("two") }];
     });
     let mut session = Session::open(&server);
     assert_eq!(session.ok(Dirlist { about: arg("/data"), options: DirlistOptions::NONE }), b"one\ntwo\0");
@@ -237,8 +237,8 @@ fn several_exports_and_what_is_above_them() {
 fn parents_are_made_for_those_that_ask() {
     for create_parents in [false, true] {
         let server = TestServer::with(|settings| {
-            settings.exports[0].allow_write = true;
-            settings.exports[0].compat.create_parents = create_parents;
+            settings.service.exports[0].allow_write = true;
+            settings.service.exports[0].compat.create_parents = create_parents;
         });
         server.write("f", "x");
         let mut session = Session::open(&server);

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use gridlane_core::limits;
 
 use super::{Connection, Role};
+use crate::root::session_files::SessionFiles as _;
+use crate::service::Service;
 
 /// Without a request for this long, a connection gives back its buffers.
 const RELEASE_AFTER: Duration = Duration::from_secs(1);
@@ -13,11 +15,11 @@ const RELEASE_AFTER: Duration = Duration::from_secs(1);
 /// Between two looks, when everything else is done, at whether bound connections are done as well.
 const ELSEWHERE_PAUSE: Duration = Duration::from_millis(20);
 
-impl Connection {
+impl<S: Service> Connection<S> {
     /// When to look again at the latest; an error when it is too late for something.
     pub(super) fn next_deadline(&mut self) -> io::Result<Option<Instant>> {
         let now = Instant::now();
-        let deadlines = &self.shared.data.deadlines;
+        let deadlines = &self.front.data.deadlines;
         let mut next: Option<Instant> = None;
         let mut earliest = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
         if let Some(until) = self.clock.held_until {
@@ -30,7 +32,7 @@ impl Connection {
             earliest((self.clock.active + deadlines.drain_pause).min(now + limits::DRAIN_LOOK));
         }
         if let Some(incoming) = &self.incoming
-            && incoming.intake.is_some()
+            && incoming.sink.is_some()
         {
             // What is held back is not waited for. Once it is over, it is no reason to look again.
             if let Some(until) = incoming.held_until.filter(|until| *until > now) {
@@ -102,9 +104,9 @@ impl Connection {
 
     /// How long the session may be idle: what it holds for its client, and what is known of that, are worth waiting.
     fn idle_max(&self) -> Duration {
-        let deadlines = &self.shared.data.deadlines;
+        let deadlines = &self.front.data.deadlines;
         match self.context() {
-            Some(context) if context.session.files.len() > 0 => deadlines.root_idle,
+            Some(context) if context.session.files.count() > 0 => deadlines.root_idle,
             Some(context) if !context.client.identity.is_anonymous() => deadlines.root_idle_proved,
             _ => deadlines.idle,
         }

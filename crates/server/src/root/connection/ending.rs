@@ -4,19 +4,21 @@ use std::collections::VecDeque;
 
 use tokio::sync::mpsc;
 
-use super::{Event, Job};
+use super::Job;
+use crate::root::delegation::Delegation;
+use crate::root::event::Event;
 use crate::root::reading::ReadJob;
-use crate::root::session::{Delegation, Joined};
+use crate::root::session::Joined;
 
 /// Gives back to the main connection what this one was to answer: what was begun is lost.
-pub(super) fn hand_back(
-    joined: Joined,
+pub(super) fn hand_back<F>(
+    joined: Joined<F>,
     jobs: VecDeque<Job>,
     mut told: mpsc::UnboundedReceiver<Event>,
     unsent: VecDeque<(Delegation, u64)>,
     sent_bytes: u64,
 ) {
-    let main = joined.all.main().clone();
+    let main = joined.all.delegated.main().clone();
     // From here on nothing comes in.
     drop(joined);
     told.close();
@@ -54,24 +56,18 @@ mod tests {
     use super::*;
     use crate::root::reading::{Asked, Kind};
     use crate::root::session::Sessions;
-    use crate::root::testing::{arg, context};
-    use crate::root::{answer::Answer, open};
-    use gridlane_xrd::flags::{OpenMore, OpenOptions};
-    use gridlane_xrd::request::{Open, Ping};
-    use gridlane_xrd::{Handle, StreamId};
+    use crate::testing::{context_of, file_of};
+    use gridlane_xrd::StreamId;
+    use gridlane_xrd::request::Ping;
     use std::sync::Arc;
     use std::time::Instant;
 
     #[tokio::test]
     async fn what_was_read_and_not_sent_is_read_again() {
-        let context = context();
-        let (options, more, about) = (OpenOptions::READ, OpenMore::NONE, arg("/d/f"));
-        let request = Open { mode: 0, options, more, template: Handle::default(), about };
-        let Ok(Answer::Ok(body)) = open::open(&context, &request).await else { panic!() };
-        let file = context.session.files.get(Handle(*body.first_chunk().unwrap()), "").unwrap();
-
+        let context = context_of(|_| {});
+        let file = file_of(b"hello");
         let ((to_main, mut main), (to_bound, bound)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
-        let (sessions, client) = (Arc::new(Sessions::default()), context.client.clone());
+        let (sessions, client) = (Arc::new(Sessions::<()>::default()), context.client.clone());
         let session = sessions.begin(String::new(), String::new(), &client, false, to_main).unwrap();
         let joined = sessions.join(session.all.session.id, &client, false, to_bound.clone()).unwrap();
         let path = session.all.path(joined.path_id).unwrap();
@@ -92,10 +88,10 @@ mod tests {
             let Ok(Event::Delegated(job)) = bound.try_recv() else { panic!() };
             given.push(job);
         }
-        assert_eq!(session.all.delegated(), 3);
+        assert_eq!(session.all.delegated.count(), 3);
         // One is read and nobody has looked at it, one is being sent, and one was dropped with what read it.
         let mut read = given.remove(0);
-        let mut buffer = context.shared.data.buffers.lend();
+        let mut buffer = context.front().data.buffers.lend();
         let (part, begin) = read.read_waiting(&mut buffer).unwrap();
         assert_eq!((read.at(), begin), (5, 0));
         to_bound.send(Event::Read(read, Ok((buffer, part, begin)))).ok().unwrap();
@@ -113,6 +109,6 @@ mod tests {
         }
         lost.sort_unstable();
         assert_eq!((returned, lost), (vec![(0, 0)], vec![1, 2]));
-        assert_eq!(session.all.delegated(), 0);
+        assert_eq!(session.all.delegated.count(), 0);
     }
 }

@@ -19,12 +19,13 @@ use crate::root::answer::Failure;
 use crate::root::context::{Context, Link};
 use crate::root::outbox::Sent;
 use crate::root::{identity, log};
+use crate::service::Service;
 use crate::settings::RootAuth;
 
-impl Connection {
+impl<S: Service> Connection<S> {
     /// Tells a client what is wrong with what it sent.
     pub(super) fn refuse(&mut self, stream: StreamId, id: RequestId, failure: Failure) -> io::Result<()> {
-        log::refused(&self.shared, &self.link()?, id, self.clock.active, &failure);
+        log::refused(&self.front, &self.link()?, id, self.clock.active, &failure);
         self.outbox.failure(stream, &failure);
         self.is_ending |= failure.closes;
         Ok(())
@@ -32,7 +33,7 @@ impl Connection {
 
     /// Sends what there is in clear text, and begins with TLS.
     pub(super) async fn start_tls(&mut self) -> io::Result<()> {
-        let deadline = self.shared.data.deadlines.head;
+        let deadline = self.front.data.deadlines.head;
         let flushed = async {
             loop {
                 let mut moved = 0;
@@ -44,7 +45,7 @@ impl Connection {
         };
         timeout(deadline, flushed).await.map_err(|_| io::ErrorKind::TimedOut)??;
         let ahead = std::mem::take(&mut self.wire.inbox);
-        let upgraded = self.shared.acceptor.upgrade(&mut self.wire.stream, ahead.unread()).await;
+        let upgraded = self.front.acceptor.upgrade(&mut self.wire.stream, ahead.unread()).await;
         upgraded.map_err(io::Error::other)?;
         self.machine.tls_begun();
         Ok(())
@@ -54,13 +55,13 @@ impl Connection {
         self.renew();
         self.look_at_certificate();
         let is_tls = self.wire.stream.is_tls();
-        let offered = match identity::offered(&self.shared, is_tls) {
+        let offered = match identity::offered(&self.front, is_tls) {
             Ok(offered) => offered,
             Err(failure) => return self.refuse(stream, RequestId::LOGIN, failure),
         };
         let user = String::from_utf8_lossy(&login.user);
         let user = user.chars().filter(|char| !char.is_control()).collect();
-        let (sessions, events) = (&self.shared.root_sessions, self.events.clone());
+        let (sessions, events) = (&self.generation.sessions, self.events.clone());
         let main = sessions.begin(user, agent_of(login), &self.client, is_tls, events)?;
         let session = Arc::clone(&main.all.session);
         let mut body = Vec::new();
@@ -68,8 +69,9 @@ impl Connection {
         self.outbox.answer(stream, Status::OK, body);
         self.machine.logged_in(!offered.is_empty());
         let link = Arc::new(self.link()?);
-        let (shared, client, takes_later) = (Arc::clone(&self.shared), self.client.clone(), login.is_async());
-        let context = Context { shared, client, token: None, session, link, takes_later };
+        let (generation, client, takes_later) =
+            (Arc::clone(&self.generation), self.client.clone(), login.is_async());
+        let context = Context { generation, client, token: None, session, link, takes_later };
         self.role = match offered.is_empty() {
             true => Role::Main(main, context),
             false => Role::Unproved(main, context),
@@ -84,7 +86,7 @@ impl Connection {
     /// Whoever shows a token that is refused may show another one, or go on with another way.
     pub(super) async fn authenticate(&mut self, stream: StreamId, auth: &Auth) -> io::Result<()> {
         let began = Instant::now();
-        let offered = identity::offered(&self.shared, self.wire.stream.is_tls()).unwrap_or_default();
+        let offered = identity::offered(&self.front, self.wire.stream.is_tls()).unwrap_or_default();
         let Some(way) = offered.into_iter().find(|way| way.name().as_bytes() == auth.kind) else {
             let kind = String::from_utf8_lossy(&auth.kind).replace(char::is_control, "");
             let text = format!("{kind} security protocol is not supported.");
@@ -92,7 +94,7 @@ impl Connection {
         };
         let proved = match way {
             RootAuth::Host | RootAuth::Unix => None,
-            RootAuth::Ztn => match identity::prove(&self.shared, &self.client, &auth.credentials).await {
+            RootAuth::Ztn => match identity::prove(&self.front, &self.client, &auth.credentials).await {
                 Ok(proved) => Some(proved),
                 Err(failure) => {
                     self.refused_proofs += 1;
@@ -136,7 +138,7 @@ impl Connection {
         let stream = &self.wire.stream;
         self.client.is_secure =
             stream.is_tls() || self.client.address.is_loopback() && stream.proxy().is_none();
-        match self.shown.judged(&self.shared, stream, now_s()) {
+        match self.shown.judged(&self.front, stream, now_s()) {
             Some(Judged { identity, doubt }) => (self.client.identity, self.client.doubt) = (identity, doubt),
             None if self.client.identity.is_anonymous() && self.client.doubt.is_none() => return,
             // Certificates counted when it came, and do no longer.
@@ -157,15 +159,15 @@ impl Connection {
     pub(super) fn bind(&mut self, stream: StreamId, bind: &Bind) -> io::Result<()> {
         self.look_at_certificate();
         let is_tls = self.wire.stream.is_tls();
-        let sessions = &self.shared.root_sessions;
+        let sessions = &self.generation.sessions;
         match sessions.join(bind.session, &self.client, is_tls, self.events.clone()) {
             Ok(joined) => {
                 self.outbox.answer(stream, Status::OK, vec![joined.path_id.0]);
-                let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&joined.all.session));
+                let (generation, session) = (Arc::clone(&self.generation), Arc::clone(&joined.all.session));
                 let link = Arc::new(self.link()?);
                 let mut client = self.client.clone();
                 client.identity = Arc::clone(joined.all.identity());
-                let context = Context { shared, client, token: None, session, link, takes_later: false };
+                let context = Context { generation, client, token: None, session, link, takes_later: false };
                 self.role = Role::Bound(joined, context);
                 self.machine.bound();
                 Ok(())

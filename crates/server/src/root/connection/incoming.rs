@@ -5,23 +5,25 @@ use std::time::{Duration, Instant};
 
 use gridlane_xrd::request::{PgWrite, Write, WriteV};
 use gridlane_xrd::{Call as _, ErrorCode, Request, RequestHead, RequestId};
+use tokio::task::JoinError;
 
 use super::limited::{client_of, take_request};
-use super::{Connection, Event, Role};
+use super::{Connection, Role};
 use crate::root::answer::{Failure, Outcome};
-use crate::root::intake::Intake;
+use crate::root::event::{Event, Inbox};
 use crate::root::reading::Asked;
-use crate::root::session::Inbox;
+use crate::root::sink::Sink as _;
+use crate::service::Service;
 use crate::transfer::Patience;
 
 /// A write that takes longer has waited for a device.
 const FAST_WRITE_MAX: Duration = Duration::from_millis(2);
 
 /// A request whose bytes are coming.
-pub(super) struct Incoming {
+pub(super) struct Incoming<K> {
     pub(super) head: RequestHead,
     /// Not here while it writes.
-    pub(super) intake: Option<Box<Intake>>,
+    pub(super) sink: Option<Box<K>>,
     pub(super) began: Instant,
     /// The client is waited for since then.
     pub(super) waits_since: Instant,
@@ -34,13 +36,21 @@ pub(super) struct Incoming {
     pub(super) is_fast: bool,
 }
 
-impl Incoming {
+/// What a task has done with the bytes of a request.
+pub(in crate::root) enum Sunk<K> {
+    /// They were written, in so long a time.
+    Written(Box<K>, Duration),
+    /// All of them were: the request has come to this.
+    Taken(Outcome),
+}
+
+impl<K> Incoming<K> {
     pub(super) fn wants_input(&self) -> bool {
-        self.intake.is_some() && self.held_until.is_none_or(|until| until <= Instant::now())
+        self.sink.is_some() && self.held_until.is_none_or(|until| until <= Instant::now())
     }
 }
 
-impl Connection {
+impl<S: Service> Connection<S> {
     /// A request whose bytes follow.
     pub(super) fn begin_intake(&mut self, head: &RequestHead) {
         self.renew();
@@ -52,13 +62,13 @@ impl Connection {
             return self.refuse_data(head, Failure::new(ErrorCode::UNSUPPORTED, what));
         }
         let Some(context) = self.context() else { return };
-        let intake = Box::new(Intake::new(context, head));
+        let sink = Box::new(S::take(context, head));
         self.unanswered += 1;
         let now = Instant::now();
-        let patience = Patience::new(&self.shared.data.deadlines);
+        let patience = Patience::new(&self.front.data.deadlines);
         self.incoming = Some(Incoming {
             head: *head,
-            intake: Some(intake),
+            sink: Some(sink),
             began: now,
             waits_since: now,
             patience,
@@ -89,7 +99,7 @@ impl Connection {
     /// Takes what has come for the request in hand; whether anything happened.
     pub(super) async fn take_data(&mut self) -> io::Result<bool> {
         let Some(incoming) = &mut self.incoming else { return Ok(false) };
-        let Some(intake) = &mut incoming.intake else { return Ok(false) };
+        let Some(sink) = &mut incoming.sink else { return Ok(false) };
         let now = Instant::now();
         if let Some(until) = incoming.held_until {
             if until > now {
@@ -100,13 +110,13 @@ impl Connection {
             incoming.waits_since = incoming.waits_since.max(until);
         }
         if !incoming.is_allowed {
-            if let Err((_, wait)) = take_request(&self.shared, client_of(&self.role, &self.client)) {
+            if let Err((_, wait)) = take_request(&self.front, client_of(&self.role, &self.client)) {
                 incoming.held_until = Some(now + wait);
                 return Ok(false);
             }
             incoming.is_allowed = true;
         }
-        let room = intake.room();
+        let room = sink.room();
         if !room.is_empty() {
             let ahead = self.wire.inbox.unread();
             let count = match ahead.is_empty() {
@@ -122,7 +132,7 @@ impl Connection {
                     count
                 }
             };
-            intake.took(count);
+            sink.took(count);
             let waited = now.saturating_duration_since(incoming.waits_since);
             incoming.patience.note(count as u64, waited).map_err(|slow| slow.of_sending())?;
             incoming.waits_since = now;
@@ -130,28 +140,40 @@ impl Connection {
             self.clock.active = now;
             return Ok(true);
         }
-        let (is_done, is_fast) = (intake.is_done(), incoming.is_fast);
-        let Some(mut intake) = incoming.intake.take() else { return Ok(false) };
+        let (is_done, is_fast) = (sink.is_done(), incoming.is_fast);
+        let Some(mut sink) = incoming.sink.take() else { return Ok(false) };
         match is_done {
             // `writev` may bring things to the device at its end.
-            true if incoming.head.id == RequestId::WRITEV => self.finish_elsewhere(*intake),
+            true if incoming.head.id == RequestId::WRITEV => self.finish_elsewhere(*sink),
             true => {
-                let outcome = intake.finish().await;
+                let outcome = sink.finish().await;
                 self.taken(outcome);
             }
             false if is_fast => {
-                intake.write().await;
-                self.written(intake, now.elapsed());
+                sink.write().await;
+                self.written(sink, now.elapsed());
             }
-            false => self.write_elsewhere(intake),
+            false => self.write_elsewhere(sink),
         }
         Ok(true)
     }
 
-    /// Bytes of the request in hand were written, in so long a time.
-    pub(super) fn written(&mut self, intake: Box<Intake>, took: Duration) {
+    /// A task has done something with bytes of the request in hand.
+    pub(super) fn sunk(&mut self, ended: Result<Sunk<S::Sink>, JoinError>) {
+        self.clock.active = Instant::now();
+        match ended {
+            Ok(Sunk::Written(sink, took)) => self.written(sink, took),
+            Ok(Sunk::Taken(outcome)) => self.taken(outcome),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // It was given up, with the connection.
+            Err(_) => {}
+        }
+    }
+
+    /// They were written, in so long a time.
+    fn written(&mut self, sink: Box<S::Sink>, took: Duration) {
         if let Some(incoming) = &mut self.incoming {
-            incoming.intake = Some(intake);
+            incoming.sink = Some(sink);
             incoming.waits_since = Instant::now();
             // The next ones may be written here, if these were only copied to memory.
             incoming.is_fast = took < FAST_WRITE_MAX;
@@ -159,7 +181,7 @@ impl Connection {
     }
 
     /// The request in hand has come to this.
-    pub(super) fn taken(&mut self, outcome: Outcome) {
+    fn taken(&mut self, outcome: Outcome) {
         let Some(incoming) = self.incoming.take() else { return };
         let Incoming { head, began, .. } = incoming;
         self.answered(&asked_with(&head, began), outcome);

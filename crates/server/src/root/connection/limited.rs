@@ -9,13 +9,14 @@ use gridlane_xrd::ErrorCode;
 
 use super::{Connection, Role};
 use crate::client::Client;
+use crate::front::Front;
 use crate::root::answer::{Answer, Failure, Outcome};
 use crate::root::context::Context;
-use crate::shared::Shared;
+use crate::service::Service;
 use crate::throttle::By;
 
 /// Who is at the other end.
-pub(super) fn client_of<'a>(role: &'a Role, stranger: &'a Client) -> &'a Client {
+pub(super) fn client_of<'a, S: Service>(role: &'a Role<S>, stranger: &'a Client) -> &'a Client {
     match role {
         Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => &context.client,
         Role::Stranger => stranger,
@@ -23,34 +24,28 @@ pub(super) fn client_of<'a>(role: &'a Role, stranger: &'a Client) -> &'a Client 
 }
 
 /// Takes a request from what its client may ask; whose allowance is used up and how long to wait, if so.
-pub(super) fn take_request(shared: &Shared, client: &Client) -> Result<(), (By, Duration)> {
-    let (limits, throttle) = (&shared.limits, &shared.throttle);
+pub(super) fn take_request(front: &Front, client: &Client) -> Result<(), (By, Duration)> {
+    let (limits, throttle) = (&front.limits, &front.throttle);
     let taken = throttle.request(&limits.at(client.address));
     let taken = taken.and_then(|()| throttle.request(&limits.who(&client.identity)));
-    taken.inspect_err(|(by, _)| shared.data.metrics.throttled(*by))
+    taken.inspect_err(|(by, _)| front.data.metrics.throttled(*by))
 }
 
 /// The same from what those may ask who have shown something of their own in a request, whose connection was counted for
 /// others; the answer if they have to wait.
-pub(in crate::root) fn own_allowance(context: &Context, client: &Client) -> Result<(), Outcome> {
-    let shared = &context.shared;
-    let parties = shared.limits.who(&client.identity);
-    if parties.are_none() || parties == shared.limits.who(&context.client.identity) {
+pub(in crate::root) fn own_allowance<S: Service>(
+    context: &Context<S>,
+    client: &Client,
+) -> Result<(), Outcome> {
+    let front = context.front();
+    let parties = front.limits.who(&client.identity);
+    if parties.are_none() || parties == front.limits.who(&context.client.identity) {
         return Ok(());
     }
-    let taken = shared.throttle.request(&parties);
+    let taken = front.throttle.request(&parties);
     taken
-        .inspect_err(|(by, _)| shared.data.metrics.throttled(*by))
+        .inspect_err(|(by, _)| front.data.metrics.throttled(*by))
         .map_err(|(by, wait)| asks_too_often(by, wait))
-}
-
-/// Counts each path of a request as a request of its own: the first one is counted already. It is answered all the same,
-/// and its client waits with the next one.
-pub(in crate::root) fn count_paths(context: &Context, paths: usize) {
-    let (limits, throttle) = (&context.shared.limits, &context.shared.throttle);
-    let more = u32::try_from(paths.saturating_sub(1)).unwrap_or(u32::MAX);
-    throttle.owe(&limits.at(context.client.address), more);
-    throttle.owe(&limits.who(&context.client.identity), more);
 }
 
 fn asks_too_often(by: By, wait: Duration) -> Outcome {
@@ -58,21 +53,21 @@ fn asks_too_often(by: By, wait: Duration) -> Outcome {
     Ok(Answer::Wait(seconds, format!("{} asks too often", by.named())))
 }
 
-impl Connection {
+impl<S: Service> Connection<S> {
     /// Takes a request from what the client may ask; the answer if it has to wait, or has too many connections.
     pub(super) fn allowance(&mut self) -> Result<(), Outcome> {
         self.count_user().map_err(|by| {
-            self.shared.data.metrics.refused(by);
+            self.front.data.metrics.refused(by);
             let what = format!("{} has too many connections open", by.named());
             Err(Failure::new(ErrorCode::OVERLOADED, what).closing())
         })?;
-        take_request(&self.shared, client_of(&self.role, &self.client))
+        take_request(&self.front, client_of(&self.role, &self.client))
             .map_err(|(by, wait)| asks_too_often(by, wait))
     }
 
     /// Goes by the rate limits of this moment.
     pub(super) fn renew_paces(&mut self) {
-        let (limits, throttle) = (&self.shared.limits, &self.shared.throttle);
+        let (limits, throttle) = (&self.front.limits, &self.front.throttle);
         let client = client_of(&self.role, &self.client);
         let of_address = throttle.paces(&limits.at(client.address));
         self.paces = of_address.and(throttle.paces(&limits.who(&client.identity)));
@@ -87,7 +82,7 @@ impl Connection {
     /// The same of one that has joined a session, which asks nothing by itself: it ends, and the session does without it.
     pub(super) fn end_if_too_many(&mut self) {
         if let Err(by) = self.count_user() {
-            self.shared.data.metrics.refused(by);
+            self.front.data.metrics.refused(by);
             self.is_ending = true;
         }
     }
@@ -95,10 +90,10 @@ impl Connection {
     /// Counts the connection for whoever the client has proved to be, from then on.
     fn count_user(&mut self) -> Result<(), By> {
         let client = client_of(&self.role, &self.client);
-        let parties = self.shared.limits.who(&client.identity);
+        let parties = self.front.limits.who(&client.identity);
         if self.counted.0 != parties {
             self.counted = Default::default();
-            let connected = self.shared.count(client.address, &parties)?;
+            let connected = self.front.count(client.address, &parties)?;
             self.counted = (parties, connected);
             self.renew_paces();
         }

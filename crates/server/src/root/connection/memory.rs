@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gridlane_core::limits;
 
-use crate::shared::Shared;
+use crate::front::Front;
 use gridlane_share::budget::{self, Lease};
 
 /// Between two looks at whether a connection that is busy has more than it needs.
@@ -35,7 +35,7 @@ impl Memory {
     /// Has the budget cover so many bytes of requests and of answers, as far as it can. What was taken is kept as long as
     /// half of it is needed now and then, or until [`release`](Memory::release): a connection that is busy does not come
     /// to the budget for each request.
-    pub(super) fn cover(&mut self, shared: &Shared, input_bytes: usize, output_bytes: usize) {
+    pub(super) fn cover(&mut self, front: &Front, input_bytes: usize, output_bytes: usize) {
         let (input, output) = counted(input_bytes, output_bytes);
         let needed = input + output;
         (self.lacks_input, self.lacks_output) = (false, false);
@@ -53,7 +53,7 @@ impl Memory {
         let outcome = match &mut self.lease {
             Some(lease) => lease.try_resize(wanted),
             None => {
-                let taken = shared.budgets.root_memory.try_take(budget::current(), wanted);
+                let taken = front.budgets.root_memory.try_take(budget::current(), wanted);
                 taken.map(|lease| self.lease = Some(lease))
             }
         };
@@ -115,7 +115,7 @@ fn in_steps(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{context_of, export_at};
+    use crate::testing::context_of;
     use gridlane_share::Share;
 
     #[test]
@@ -123,10 +123,10 @@ mod tests {
         const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
         const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
         const OUTPUT: usize = limits::ROOT_OUTPUT_BYTES_FREE;
-        let context = context_of(vec![export_at("/")], |settings| {
+        let context = context_of(|settings| {
             settings.shares.root_memory_bytes = Share { all: 10 * STEP, one: 10 * STEP };
         });
-        let shared = &context.shared;
+        let shared = context.front();
         let used = || shared.budgets.root_memory.used() / STEP;
         let mut memory = Memory::default();
         memory.cover(shared, INPUT, OUTPUT);
@@ -150,8 +150,8 @@ mod tests {
     fn what_a_busy_connection_does_not_need_any_longer_is_given_back() {
         const STEP: usize = limits::ROOT_MEMORY_STEP_BYTES;
         const INPUT: usize = limits::ROOT_INPUT_BYTES_FREE;
-        let context = context_of(vec![export_at("/")], |_| {});
-        let shared = &context.shared;
+        let context = context_of(|_| {});
+        let shared = context.front();
         let used = || shared.budgets.root_memory.used() / STEP;
         let mut memory = Memory::default();
         // As if so much time had passed.

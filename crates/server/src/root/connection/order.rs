@@ -6,16 +6,12 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
 
 use gridlane_xrd::request::About;
 use gridlane_xrd::{PathArg, Request};
 
-use super::Event;
-use crate::export::Place;
-use crate::root::context::Context;
+use crate::root::event::{Event, Inbox};
 use crate::root::reading::Asked;
-use crate::root::session::Inbox;
 
 /// The changes of one connection, in the order in which they were asked for: per export, since a storage that hangs is
 /// nothing to the others.
@@ -45,13 +41,11 @@ impl Changes {
     /// until its turn has come.
     pub(super) fn admit(
         &mut self,
-        context: &Context,
+        line: Option<usize>,
         asked: Asked,
         events: &Inbox,
     ) -> Option<(Asked, Option<Turn>)> {
-        let place = changed(&asked.request).map(|path| context.place(path));
-        let Some(Ok(Place::Inside(spot))) = place else { return Some((asked, None)) };
-        let export = Arc::as_ptr(&spot.export).addr();
+        let Some(export) = line else { return Some((asked, None)) };
         match self.lines.entry(export) {
             Entry::Occupied(mut line) => {
                 line.get_mut().push_back(asked);
@@ -105,15 +99,16 @@ pub(crate) fn changed(request: &Request) -> Option<&PathArg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, context_of, export_at};
+    use crate::testing::arg;
     use gridlane_xrd::StreamId;
     use gridlane_xrd::request::{Ping, Rm};
     use std::time::Instant;
     use tokio::sync::mpsc;
 
+    const A: Option<usize> = Some(1);
+
     #[test]
     fn changes_of_one_export_begin_one_after_the_other() {
-        let context = context_of(vec![export_at("/a"), export_at("/b")], |_| {});
         let (events, mut told) = mpsc::unbounded_channel();
         let mut changes = Changes::default();
         let asked = |number, request: Request| {
@@ -121,16 +116,16 @@ mod tests {
             Asked { stream, request, client: None, len: 0, began: Instant::now(), parts_bytes: 0 }
         };
         let rm = |number, path: &str| asked(number, Rm { about: arg(path) }.into());
-        let (_, first) = changes.admit(&context, rm(1, "/a/f"), &events).unwrap();
+        let (_, first) = changes.admit(A, rm(1, "/a/f"), &events).unwrap();
         assert!(first.is_some());
         for number in 2..20 {
-            assert!(changes.admit(&context, rm(number, "/a/f"), &events).is_none());
+            assert!(changes.admit(A, rm(number, "/a/f"), &events).is_none());
         }
         // Others do not wait for it.
-        let (_, other) = changes.admit(&context, rm(30, "/b/f"), &events).unwrap();
+        let (_, other) = changes.admit(Some(2), rm(30, "/b/f"), &events).unwrap();
         assert!(other.is_some());
-        assert!(changes.admit(&context, asked(31, Ping {}.into()), &events).unwrap().1.is_none());
-        assert!(changes.admit(&context, rm(32, "/nowhere"), &events).unwrap().1.is_none());
+        assert!(changes.admit(None, asked(31, Ping {}.into()), &events).unwrap().1.is_none());
+        assert!(changes.admit(None, rm(32, "/nowhere"), &events).unwrap().1.is_none());
         assert!(!changes.has_ready());
         // Whatever a turn ends by: an answer, a refusal before anything was done, or a task that was given up.
         let mut turn = first;

@@ -181,6 +181,6 @@ fn a_close_waits_for_those_who_use_the_file() {
         let reader = opened(&context, "/d/f", OpenOptions::READ).await;
         files::end_all(&context).await;
         assert!(context.session.files.get(reader, "").is_err());
-        assert_eq!(context.session.files.len(), 0);
+        assert_eq!(context.session.files.count(), 0);
     });
 }

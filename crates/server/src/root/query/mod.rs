@@ -11,7 +11,7 @@ use gridlane_xrd::request::Query;
 use gridlane_xrd::{ErrorCode, PathArg, QueryKind};
 
 use super::answer::{Answer, Failure, Outcome, shown};
-use super::context::Context;
+use super::places::{Context, Places as _};
 use super::prepare;
 
 /// Answers `query`. Where it waits for a disk it finds a place for that itself. A checksum may take half an hour: the

@@ -4,7 +4,7 @@ use gridlane_xrd::PathArg;
 use gridlane_xrd::answer::SpaceText;
 
 use super::super::answer::{Answer, Outcome};
-use super::super::context::Context;
+use super::super::places::Context;
 use super::super::stat;
 
 /// How much room there is where a path is. May wait for the disk.

@@ -4,7 +4,7 @@ use gridlane_xrd::PathArg;
 use gridlane_xrd::flags::StatFlags;
 
 use super::super::answer::{Answer, Outcome};
-use super::super::context::Context;
+use super::super::places::Context;
 use super::super::stat;
 
 /// What `stat` tells, as CGI. May wait for the disk.

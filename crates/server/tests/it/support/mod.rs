@@ -39,7 +39,7 @@ pub(crate) struct TestServer {
 impl TestServer {
     /// Serves an empty directory, writable.
     pub(crate) fn start() -> TestServer {
-        TestServer::with(|settings| settings.exports[0].allow_write = true)
+        TestServer::with(|settings| settings.service.exports[0].allow_write = true)
     }
 
     /// Serves an empty directory with other settings.
@@ -57,12 +57,12 @@ impl TestServer {
     /// Serves any storage.
     pub(crate) fn of(export: Arc<dyn Storage>, adjust: impl FnOnce(&mut Settings)) -> TestServer {
         let log = Text::default();
-        let mut settings = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], export);
+        let mut settings = gridlane_server::settings_of(vec!["127.0.0.1:0".parse().unwrap()], export);
         settings.access_log = AccessLog::to_writer(log.clone());
         // What all these tests call it.
         settings.host_names = vec!["h".to_owned()];
         adjust(&mut settings);
-        let threads = turns::blocking_threads(settings.devices());
+        let threads = turns::blocking_threads(settings.service.devices());
         let (stop, stopped) = oneshot::channel();
         let (started, address) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {

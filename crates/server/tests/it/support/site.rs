@@ -211,7 +211,7 @@ pub(crate) fn site(adjust: impl FnOnce(&mut Settings)) -> Site {
     let source: Arc<dyn KeySource> = Arc::<Iam>::clone(&iam);
     let server = TestServer::with(|settings| {
         settings.tls = Some(config);
-        settings.exports[0].allow_write = true;
+        settings.service.exports[0].allow_write = true;
         settings.root.site_name = Some("SITE".to_owned());
         settings.host_names.push("localhost".to_owned());
         settings.policy = Arc::new(Policy::new(vec![

@@ -1,106 +1,95 @@
-//! What all connections of a server share: what the operator decides at the moment, and what outlives that.
+//! What the front of a server is at the moment: all that an operator decides about it, and what outlives that.
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
-use gridlane_core::{Error, Network, limits};
+use gridlane_auth::{Operation, Policy};
+use gridlane_core::{Error, Network};
 use gridlane_net::Acceptor;
-use tokio::sync::watch;
+use gridlane_share::budget::{Holder, Share};
 
 use crate::access_log::AccessLog;
-use crate::admin::Looking;
 use crate::auth::chains::Chains;
 use crate::auth::challenge::Asking;
 use crate::auth::keys::Keys;
 use crate::auth::passwords::Passwords;
 use crate::budgets::Budgets;
 use crate::buffers::Buffers;
+use crate::client::Client;
 use crate::data::DataPath;
-use crate::digests::Digests;
-use crate::export::Exports;
 use crate::forwarded;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
-use crate::root::files::OpenFiles;
-use crate::root::session::Sessions;
 use crate::settings::{AuthSettings, LogLevel, RootSettings, Settings, Shares};
 use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
-use gridlane_share::budget::{Holder, Share};
 
-/// One generation of the configuration, with what all of them share behind pointers. A reload makes another one;
-/// a request that runs keeps the one that it began with.
-pub(crate) struct Shared {
-    pub(crate) exports: Exports,
+/// The front of a server by one generation of the settings, with what all of them share behind pointers.
+pub(crate) struct Front {
+    /// What moves bytes.
+    pub(crate) data: DataPath,
     pub(crate) acceptor: Acceptor,
-    pub(crate) certificate_expires: Option<std::time::SystemTime>,
+    pub(crate) certificate_expires: Option<SystemTime>,
     pub(crate) limits: AllLimits,
     pub(crate) trusted_forwarders: Vec<Network>,
+    /// Names of this machine.
     pub(crate) host_names: Vec<String>,
     pub(crate) auth: AuthSettings,
+    /// Who may do what.
+    pub(crate) policy: Arc<Policy>,
     /// How clients can prove who they are.
     pub(crate) asking: Arc<Asking>,
     /// What was found of certificates by these settings.
     pub(crate) chains: Chains,
     pub(crate) issuer_keys: Arc<Keys>,
     pub(crate) passwords: Arc<Passwords>,
-    pub(crate) looking: Looking,
     pub(crate) root: RootSettings,
     pub(crate) access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
     pub(crate) audit_log: AccessLog,
-    pub(crate) digests: Digests,
     pub(crate) budgets: Arc<Budgets>,
-    pub(crate) open_files: Arc<OpenFiles>,
     pub(crate) throttle: Arc<Throttle>,
-    pub(crate) data: DataPath,
-    /// The sessions of clients that speak XRootD's protocol.
-    pub(crate) root_sessions: Arc<Sessions>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
     pub(crate) started_s: u64,
+    /// What the budgets are by these settings.
+    room: (Share, Shares),
 }
 
 /// What all generations share.
 pub(crate) struct Lasting {
     issuer_keys: Arc<Keys>,
     passwords: Arc<Passwords>,
-    looking: Looking,
     /// How many generations there were before the next.
     generation: u64,
     buffers: Arc<Buffers>,
-    digests: Digests,
     budgets: Arc<Budgets>,
-    open_files: Arc<OpenFiles>,
     throttle: Arc<Throttle>,
     metrics: Arc<Metrics>,
-    root_sessions: Arc<Sessions>,
     started_s: u64,
 }
 
 impl Lasting {
+    /// What a server has at its start.
     pub(crate) fn new(started_s: u64) -> gridlane_core::Result<Lasting> {
         let passwords =
             Passwords::new().map_err(|cause| Error::local_io("the system has no random numbers", &cause))?;
-        let budgets = Arc::new(Budgets::new());
         Ok(Lasting {
             issuer_keys: Arc::default(),
             passwords: Arc::new(passwords),
-            looking: Looking::default(),
             generation: 0,
             buffers: Arc::default(),
-            digests: Digests::new(),
-            open_files: Arc::new(OpenFiles::of(Arc::clone(&budgets.open_files))),
-            budgets,
+            budgets: Arc::new(Budgets::new()),
             throttle: Arc::new(Throttle::new()),
             metrics: Arc::default(),
-            root_sessions: Arc::default(),
             started_s,
         })
     }
 }
 
-impl Shared {
-    /// Another generation.
-    pub(crate) fn new(settings: Settings, lasting: Lasting) -> gridlane_core::Result<Shared> {
+impl Front {
+    /// Another generation, and the settings of the service behind it. Nothing changes for anybody before
+    /// [`begin`](Front::begin).
+    pub(crate) fn new<T>(settings: Settings<T>, lasting: Lasting) -> (Front, T) {
         let deadlines = settings.deadlines;
         let limits = AllLimits {
             client: settings.client_limits,
@@ -110,49 +99,42 @@ impl Shared {
         let one = limits.client.connections_max.map(|max| usize::try_from(max).unwrap_or(usize::MAX));
         let connections = Shares::connections(settings.connections_max);
         let connections = Share { one: one.unwrap_or(connections.one), ..connections };
-        let asking = Arc::new(Asking::of(&settings.auth));
-        let exports = Exports::new(settings.exports, settings.policy, Arc::clone(&asking))?;
-        // Nothing fails from here on.
-        lasting.budgets.resize(connections, settings.root.is_enabled, &settings.shares);
-        let devices = exports.turns();
-        for turns in &devices {
-            turns.resize(settings.shares.device.of_each(devices.len()));
-        }
-        Ok(Shared {
-            exports,
-            asking,
-            chains: Chains::new(lasting.generation),
-            issuer_keys: lasting.issuer_keys,
-            passwords: lasting.passwords,
-            looking: lasting.looking,
-            acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
-            certificate_expires: settings.certificate_expires,
-            limits,
-            trusted_forwarders: settings.trusted_forwarders,
-            host_names: settings.host_names,
-            auth: settings.auth,
-            root: settings.root,
-            access_log: settings.access_log,
-            access_log_level: settings.access_log_level,
-            audit_log: settings.audit_log,
-            digests: lasting.digests,
-            budgets: lasting.budgets,
-            open_files: lasting.open_files,
-            throttle: lasting.throttle,
+        let front = Front {
             data: DataPath {
                 buffers: lasting.buffers,
                 pace: settings.limit_rate_bytes_per_s.map(Pace::new),
                 deadlines,
                 metrics: lasting.metrics,
             },
-            root_sessions: lasting.root_sessions,
+            acceptor: Acceptor::new(settings.tls).deadline(deadlines.detect).proxies(settings.proxies),
+            certificate_expires: settings.certificate_expires,
+            limits,
+            trusted_forwarders: settings.trusted_forwarders,
+            host_names: settings.host_names,
+            asking: Arc::new(Asking::of(&settings.auth)),
+            auth: settings.auth,
+            policy: settings.policy,
+            chains: Chains::new(lasting.generation),
+            issuer_keys: lasting.issuer_keys,
+            passwords: lasting.passwords,
+            root: settings.root,
+            access_log: settings.access_log,
+            access_log_level: settings.access_log_level,
+            audit_log: settings.audit_log,
+            budgets: lasting.budgets,
+            throttle: lasting.throttle,
             started_s: lasting.started_s,
-        })
+            room: (connections, settings.shares),
+        };
+        (front, settings.service)
     }
 
-    /// Has the keys of issuers go by these settings, once it is certain that they are used. Reads files.
-    pub(crate) fn configure_keys(&self) {
+    /// Once it is certain that these settings are used. Reads files.
+    pub(crate) fn begin(&self) {
+        let (connections, shares) = &self.room;
+        self.budgets.resize(*connections, self.root.is_enabled, shares);
         self.issuer_keys.configure(&self.auth, &self.access_log);
+        self.throttle.forget_unless(&self.limits);
     }
 
     /// What the next generation takes over.
@@ -160,15 +142,11 @@ impl Shared {
         Lasting {
             issuer_keys: Arc::clone(&self.issuer_keys),
             passwords: Arc::clone(&self.passwords),
-            looking: Arc::clone(&self.looking),
             generation: self.chains.generation() + 1,
             buffers: Arc::clone(&self.data.buffers),
-            digests: self.digests.clone(),
             budgets: Arc::clone(&self.budgets),
-            open_files: Arc::clone(&self.open_files),
             throttle: Arc::clone(&self.throttle),
             metrics: Arc::clone(&self.data.metrics),
-            root_sessions: Arc::clone(&self.root_sessions),
             started_s: self.started_s,
         }
     }
@@ -191,14 +169,10 @@ impl Shared {
         }
     }
 
-    /// Removes what earlier servers left behind in writable exports, when it is old.
-    pub(crate) fn remove_abandoned(&self) -> gridlane_core::Result<()> {
-        for export in self.exports.iter().filter(|export| export.allow_write) {
-            export.storage.remove_abandoned(limits::PARTIAL_AGE_MAX)?;
-        }
-        Ok(())
+    /// Whether a client may do something to the server itself.
+    pub(crate) fn may_administer(&self, client: &Client) -> bool {
+        let decision = self.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
+        client.decided(Operation::Admin, std::iter::empty(), decision, !decision.is_granted());
+        decision.is_granted()
     }
 }
-
-/// The generation of the moment.
-pub(crate) type Current = watch::Receiver<Arc<Shared>>;

@@ -1,0 +1,49 @@
+//! Requests over root://: what each is answered by.
+
+use gridlane_xrd::{ErrorCode, Request};
+
+use super::answer::{Failure, Outcome};
+use super::places::{Context, Places as _};
+use super::{
+    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, stat, statx, truncate,
+};
+
+/// Answers a request that may have to wait.
+pub(crate) async fn answer(context: &Context, request: &Request) -> Outcome {
+    match request {
+        Request::Open(request) => open::open(context, request).await,
+        Request::Close(request) => files::close(context, request).await,
+        Request::Sync(request) => files::sync(context, request).await,
+        Request::Truncate(request) => truncate::truncate(context, request).await,
+        Request::Query(request) => query::query(context, request).await,
+        Request::Stat(request) => context.turns_of(&request.about).run(|| stat::stat(context, request)).await,
+        Request::Statx(request) => statx::statx(context, request).await,
+        Request::Dirlist(request) => {
+            context.turns(&request.about).run(|| dirlist::dirlist(context, request)).await
+        }
+        Request::Mkdir(request) => context.turns(&request.about).run(|| mkdir::mkdir(context, request)).await,
+        Request::Rm(request) => context.turns(&request.about).run(|| rm::rm(context, request)).await,
+        Request::Rmdir(request) => context.turns(&request.about).run(|| rm::rmdir(context, request)).await,
+        Request::Mv(request) => context.turns(&request.from).run(|| mv::mv(context, request)).await,
+        Request::Chmod(request) => context.turns(&request.about).run(|| chmod::chmod(context, request)).await,
+        Request::Locate(request) => {
+            context.turns(&request.about).run(|| locate::locate(context, request)).await
+        }
+        Request::Fattr(request) => {
+            fattr::turns(context, request).run(|| fattr::fattr(context, request)).await
+        }
+        Request::Prepare(request) => prepare::prepare(context, request).await,
+        // It is not in the version of the protocol that is announced.
+        Request::Clone(_) => Err(Failure::new(ErrorCode::UNSUPPORTED, "ranges of files are not cloned")),
+        // What the machine keeps to itself, what brings data, and what is answered at once.
+        _ => Err(Failure::new(ErrorCode::INVALID_REQUEST, "Invalid request code")),
+    }
+}
+
+/// The same at once, where that needs no wait.
+pub(crate) fn answer_nowait(context: &Context, request: &Request) -> Option<Outcome> {
+    match request {
+        Request::Stat(request) => stat::stat_nowait(context, request),
+        _ => None,
+    }
+}
