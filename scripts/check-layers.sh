@@ -39,8 +39,9 @@ allowed() {
     wan) echo core sys ;;
     engine) echo core dav plan xrd auth sys share net store ;;
     client) echo core dav plan xrd auth sys share net store engine ;;
-    server) echo core dav plan xrd auth sys share net store engine ;;
-    cli) echo core dav plan xrd auth sys share net store engine client server wan ;;
+    front) echo core dav xrd auth sys share net store ;;
+    server) echo core dav xrd auth sys share net store front ;;
+    cli) echo core dav plan xrd auth sys share net store engine client front server wan ;;
     *) return 1 ;;
     esac
 }

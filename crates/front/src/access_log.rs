@@ -329,7 +329,7 @@ pub(crate) fn told(value: &str) -> String {
 }
 
 /// `2015-10-21T07:28:00.123Z` (RFC 3339).
-pub(crate) fn timestamp(moment: SystemTime) -> String {
+pub fn timestamp(moment: SystemTime) -> String {
     let since = moment.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second_of_day) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     // Howard Hinnant's `civil_from_days`: years begin in March, so that the leap day is the last one.

@@ -17,8 +17,9 @@ use crate::transfer::{self, Impatience, Patience};
 const READ_BYTES: usize = 4096;
 
 /// A connection's two ends: the stream, and bytes that were read from it and not used yet.
-pub(crate) struct Wire {
-    pub(crate) stream: Stream,
+pub struct Wire {
+    /// The connection.
+    pub stream: Stream,
     pub(crate) inbox: Inbox,
 }
 
@@ -112,7 +113,7 @@ impl Inbox {
 
 /// Why a body could not be read to its end.
 #[derive(Debug)]
-pub(crate) enum BodyError {
+pub enum BodyError {
     /// No byte came for too long.
     Stalled,
     /// Too few bytes came in too much time.
@@ -135,7 +136,7 @@ impl From<Impatience> for BodyError {
 
 impl BodyError {
     /// The answer, for whoever still listens.
-    pub(crate) fn reply(&self) -> Reply {
+    pub fn reply(&self) -> Reply {
         match self {
             BodyError::Stalled => {
                 Reply::failure(Status::REQUEST_TIMEOUT, "no byte of the body came for too long")
@@ -157,7 +158,7 @@ impl BodyError {
 }
 
 /// The body of a request, read piece by piece.
-pub(crate) struct Body {
+pub struct Body {
     rest: Rest,
     /// Bytes of data so far.
     received: u64,
@@ -190,7 +191,7 @@ impl Body {
     }
 
     /// What a chunked body said behind its data.
-    pub(crate) fn trailers(&self) -> Option<&Headers> {
+    pub fn trailers(&self) -> Option<&Headers> {
         match &self.rest {
             Rest::Ended(Some(decoder)) => Some(decoder.trailers()),
             _ => None,
@@ -198,7 +199,7 @@ impl Body {
     }
 
     /// Reads all of it, at most `bytes_max`: more is refused, before it is sent where the head tells.
-    pub(crate) async fn read_whole(
+    pub async fn read_whole(
         &mut self,
         data: &DataPath,
         wire: &mut Wire,
@@ -232,7 +233,7 @@ impl Body {
 
     /// Reads until `target` is half full or the body has ended; returns how many bytes. 0 is the end. Not until it is full:
     /// bulk data comes straight to where it is read to, as long as there is much room.
-    pub(crate) async fn read(
+    pub async fn read(
         &mut self,
         wire: &mut Wire,
         target: &mut [u8],
@@ -304,11 +305,7 @@ impl Body {
 }
 
 /// Tells a client that waits for it (RFC 9110, 10.1.1) to send its body.
-pub(crate) async fn invite(
-    wire: &mut Wire,
-    head: &RequestHead,
-    patience: &mut Patience,
-) -> Result<(), BodyError> {
+pub async fn invite(wire: &mut Wire, head: &RequestHead, patience: &mut Patience) -> Result<(), BodyError> {
     // One that has begun does not wait.
     if head.expects_continue && wire.inbox.unread().is_empty() {
         let mut uncounted = 0;

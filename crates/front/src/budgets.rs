@@ -8,7 +8,7 @@ use gridlane_share::budget::{Budget, Share};
 use crate::settings::Shares;
 
 /// All that clients share, for all generations.
-pub(crate) struct Budgets {
+pub struct Budgets {
     pub(crate) connections: Arc<Budget>,
     /// Of those, the ones that speak HTTP.
     pub(crate) http: Arc<Budget>,
@@ -16,7 +16,8 @@ pub(crate) struct Budgets {
     pub(crate) root: Arc<Budget>,
     /// Connections beside those, which are told that there are too many.
     pub(crate) turned_away: Arc<Budget>,
-    pub(crate) open_files: Arc<Budget>,
+    /// Files and listed directories that are open over root://.
+    pub open_files: Arc<Budget>,
     pub(crate) root_memory: Arc<Budget>,
     pub(crate) admin: Arc<Budget>,
     /// Connections there that wait to be one of those.

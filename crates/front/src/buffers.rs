@@ -11,13 +11,13 @@ const KEPT_MAX: usize = 64;
 
 /// Buffers of [`limits::IO_BYTES`].
 #[derive(Default)]
-pub(crate) struct Buffers {
+pub struct Buffers {
     free: Mutex<Vec<AlignedBuf>>,
 }
 
 impl Buffers {
     /// Lends one. Its contents are left over from somebody else: write before reading.
-    pub(crate) fn lend(self: &Arc<Buffers>) -> Lent {
+    pub fn lend(self: &Arc<Buffers>) -> Lent {
         let kept = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         Lent {
             buffer: Some(kept.unwrap_or_else(|| AlignedBuf::new(limits::IO_BYTES))),
@@ -27,7 +27,7 @@ impl Buffers {
 }
 
 /// A buffer that goes home when it is dropped.
-pub(crate) struct Lent {
+pub struct Lent {
     /// There until drop.
     buffer: Option<AlignedBuf>,
     home: Arc<Buffers>,

@@ -8,14 +8,14 @@ use gridlane_dav::ResourcePath;
 
 /// Who asks.
 #[derive(Clone, Debug)]
-pub(crate) struct Client {
+pub struct Client {
     /// Where it is, as far as can be told: what a trusted proxy says, or else the connection's other end.
     /// [`Client::UNKNOWN`] when a trusted proxy would not say.
-    pub(crate) address: IpAddr,
+    pub address: IpAddr,
     /// Who it has proved to be.
-    pub(crate) identity: Arc<Identity>,
+    pub identity: Arc<Identity>,
     /// What of its certificate does not count, and why: for whoever is refused something.
-    pub(crate) doubt: Option<Arc<str>>,
+    pub doubt: Option<Arc<str>>,
     /// Whether it may send secrets: nobody between it and us could read them.
     pub(crate) is_secure: bool,
     /// What was decided of its request, for the log; nothing where there is none.
@@ -48,10 +48,10 @@ impl Decided {
 
 impl Client {
     /// Of whom a proxy conceals the address. No host has it, so only rules for everybody apply.
-    pub(crate) const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    pub const UNKNOWN: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
     /// Nobody in particular, whose requests are logged.
-    pub(crate) fn anonymous(address: IpAddr) -> Client {
+    pub fn anonymous(address: IpAddr) -> Client {
         Client { decided: Some(Arc::default()), ..Client::unlogged(address) }
     }
 
@@ -66,17 +66,17 @@ impl Client {
     }
 
     /// The same for the rules.
-    pub(crate) fn asker(&self) -> Asker<'_> {
+    pub fn asker(&self) -> Asker<'_> {
         Asker { identity: &self.identity, address: self.address }
     }
 
     /// The same for another request.
-    pub(crate) fn for_request(&self) -> Client {
+    pub fn for_request(&self) -> Client {
         Client { decided: self.decided.as_ref().map(|_| Arc::default()), ..self.clone() }
     }
 
     /// Notes what a decision came to. A request needs several, of which the last one is noted, or the first that refuses.
-    pub(crate) fn decided<'a>(
+    pub fn decided<'a>(
         &self,
         operation: Operation,
         names: impl Iterator<Item = &'a [u8]>,
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Notes what came of a request that no rule is about.
-    pub(crate) fn noted(&self, what: String) {
+    pub fn noted(&self, what: String) {
         let Some(decided) = &self.decided else { return };
         let mut decided = decided.lock().unwrap_or_else(PoisonError::into_inner);
         *decided = Some(Decided { about: None, what, is_refused: false });

@@ -8,13 +8,13 @@ use crate::pace::Pace;
 use crate::settings::Deadlines;
 
 /// What a data path needs.
-pub(crate) struct DataPath {
+pub struct DataPath {
     /// Where bytes are on their way.
-    pub(crate) buffers: Arc<Buffers>,
+    pub buffers: Arc<Buffers>,
     /// The rate limit of the whole server.
     pub(crate) pace: Option<Pace>,
     /// How long things may take.
-    pub(crate) deadlines: Deadlines,
+    pub deadlines: Deadlines,
     /// What is counted.
-    pub(crate) metrics: Arc<Metrics>,
+    pub metrics: Arc<Metrics>,
 }

@@ -43,7 +43,7 @@ pub(crate) fn client(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> Ip
 
 /// Whether a trusted proxy that a request came from says that its client speaks https, and no proxy on the way says
 /// something else.
-pub(crate) fn is_https(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> bool {
+pub fn is_https(headers: &Headers, peer: IpAddr, trusted: &[Network]) -> bool {
     let elements = headers.list("forwarded").map(|element| parameter(element, "proto").unwrap_or_default());
     let mut said = headers.list("x-forwarded-proto").chain(elements).peekable();
     is_forwarder(peer, trusted)

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gridlane_auth::{Operation, Policy};
 use gridlane_core::{Error, Network};
@@ -25,32 +25,37 @@ use crate::settings::{AuthSettings, LogLevel, RootSettings, Settings, Shares};
 use crate::throttle::{AllLimits, By, Connected, Parties, Throttle};
 
 /// The front of a server by one generation of the settings, with what all of them share behind pointers.
-pub(crate) struct Front {
+pub struct Front {
     /// What moves bytes.
-    pub(crate) data: DataPath,
+    pub data: DataPath,
     pub(crate) acceptor: Acceptor,
     pub(crate) certificate_expires: Option<SystemTime>,
     pub(crate) limits: AllLimits,
-    pub(crate) trusted_forwarders: Vec<Network>,
+    /// Whose `Forwarded` and `X-Forwarded-For` are believed.
+    pub trusted_forwarders: Vec<Network>,
     /// Names of this machine.
-    pub(crate) host_names: Vec<String>,
-    pub(crate) auth: AuthSettings,
+    pub host_names: Vec<String>,
+    /// Whose word counts for who a client is.
+    pub auth: AuthSettings,
     /// Who may do what.
-    pub(crate) policy: Arc<Policy>,
+    pub policy: Arc<Policy>,
     /// How clients can prove who they are.
-    pub(crate) asking: Arc<Asking>,
+    pub asking: Arc<Asking>,
     /// What was found of certificates by these settings.
     pub(crate) chains: Chains,
     pub(crate) issuer_keys: Arc<Keys>,
     pub(crate) passwords: Arc<Passwords>,
-    pub(crate) root: RootSettings,
-    pub(crate) access_log: AccessLog,
+    /// What is different over root://.
+    pub root: RootSettings,
+    /// Where requests are recorded.
+    pub access_log: AccessLog,
     pub(crate) access_log_level: LogLevel,
     pub(crate) audit_log: AccessLog,
-    pub(crate) budgets: Arc<Budgets>,
+    /// What all clients share.
+    pub budgets: Arc<Budgets>,
     pub(crate) throttle: Arc<Throttle>,
     /// Seconds since 1970 at the start: tells this process's requests from an earlier one's in a log.
-    pub(crate) started_s: u64,
+    pub started_s: u64,
     /// What the budgets are by these settings.
     room: (Share, Shares),
 }
@@ -167,6 +172,13 @@ impl Front {
             true => Ok(Connected::uncounted()),
             false => self.throttle.connect(parties),
         }
+    }
+
+    /// Takes a request over root:// from what its client may ask; whose allowance is used up and how long to wait, if so.
+    pub fn take_request(&self, client: &Client) -> Result<(), (By, Duration)> {
+        let taken = self.throttle.request(&self.limits.at(client.address));
+        let taken = taken.and_then(|()| self.throttle.request(&self.limits.who(&client.identity)));
+        taken.inspect_err(|(by, _)| self.data.metrics.throttled(*by))
     }
 
     /// Whether a client may do something to the server itself.

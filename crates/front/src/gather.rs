@@ -21,7 +21,7 @@ use crate::reply::{Payload, Reply, STATUS_TRAILER};
 use crate::transfer::{self, Sender};
 
 /// Payloads up to this size are sent in one piece with their head.
-pub(crate) const SMALL_BYTES: u64 = 16 * 1024;
+pub const SMALL_BYTES: u64 = 16 * 1024;
 
 /// Ranges that are longer are not copied through a buffer: a look at the page cache and a `sendfile` cost
 /// about as much as a copy of this many bytes.
@@ -238,7 +238,7 @@ impl<'a> SmallPayload<'a> {
 }
 
 /// The answer for a file of which nobody can tell what it holds.
-pub(crate) fn being_changed() -> Reply {
+pub fn being_changed() -> Reply {
     Reply::failure(Status::SERVICE_UNAVAILABLE, "the file is being changed")
 }
 

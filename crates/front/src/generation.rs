@@ -11,10 +11,11 @@ use crate::service::Service;
 use crate::settings::Settings;
 
 /// One generation: the front, the service behind it, and the sessions of root://, which all generations share.
-pub(crate) struct Generation<S: Service> {
+pub struct Generation<S: Service> {
     pub(crate) front: Arc<Front>,
     pub(crate) service: S,
-    pub(crate) sessions: Arc<Sessions<S::Files>>,
+    /// The sessions of clients of root://.
+    pub sessions: Arc<Sessions<S::Files>>,
 }
 
 /// The generation of the moment.

@@ -47,7 +47,7 @@ const PLACES: usize = 8;
 /// Only grows. Each thread counts in a place of its own, as far as there are as many: cores that count in the same one
 /// would wait for each other's caches, a dozen times for each request.
 #[derive(Default)]
-pub(crate) struct Counter([Place; PLACES]);
+pub struct Counter([Place; PLACES]);
 
 /// In a cache line of its own.
 #[derive(Default)]
@@ -67,7 +67,8 @@ impl Counter {
         }
     }
 
-    pub(crate) fn get(&self) -> u64 {
+    /// The sum.
+    pub fn get(&self) -> u64 {
         self.0.iter().map(|place| place.0.load(Ordering::Relaxed)).sum()
     }
 }
@@ -115,16 +116,17 @@ impl Drop for Passes<'_> {
 
 /// How many of something there are.
 #[derive(Default)]
-pub(crate) struct Gauge(AtomicU64);
+pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    pub(crate) fn get(&self) -> u64 {
+    /// How many there are now.
+    pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// One of what a gauge counts, for a task of its own.
-pub(crate) struct CountedIn {
+pub struct CountedIn {
     metrics: Arc<Metrics>,
     gauge: fn(&Metrics) -> &Gauge,
 }
@@ -137,11 +139,11 @@ impl Drop for CountedIn {
 
 /// What happened since the start, and what is going on.
 #[derive(Default)]
-pub(crate) struct Metrics {
+pub struct Metrics {
     /// Connections accepted from the kernel, refused ones included.
-    pub(crate) accepted: Counter,
+    pub accepted: Counter,
     /// Connections that have a task.
-    pub(crate) open: Gauge,
+    pub open: Gauge,
     /// Those of them that are only told that there are too many.
     pub(crate) turned_away: Gauge,
     /// Those of them that wait for a request.
@@ -159,11 +161,11 @@ pub(crate) struct Metrics {
     /// Requests answered with 429 because of how many came before, by whose allowance was used up.
     throttled: [Counter; By::ALL.len()],
     /// Bytes of bodies received.
-    pub(crate) bytes_in: Counter,
+    pub bytes_in: Counter,
     /// Bytes of bodies sent.
-    pub(crate) bytes_out: Counter,
+    pub bytes_out: Counter,
     /// PUTs in progress.
-    pub(crate) uploads: Gauge,
+    pub uploads: Gauge,
     /// Reloads that succeeded.
     pub(crate) reloads: Counter,
     /// How clients prove who they are.
@@ -177,7 +179,7 @@ pub(crate) struct Metrics {
 
 impl Metrics {
     /// Counts one for as long as what is returned lives.
-    pub(crate) fn one(self: &Arc<Metrics>, gauge: fn(&Metrics) -> &Gauge) -> CountedIn {
+    pub fn one(self: &Arc<Metrics>, gauge: fn(&Metrics) -> &Gauge) -> CountedIn {
         gauge(self).0.fetch_add(1, Ordering::Relaxed);
         CountedIn { metrics: Arc::clone(self), gauge }
     }
@@ -199,7 +201,7 @@ impl Metrics {
     }
 
     /// Counts bytes of files that came from a client over root://.
-    pub(crate) fn received_of_files(&self, bytes: u64) {
+    pub fn received_of_files(&self, bytes: u64) {
         self.bytes_in.add(bytes);
         self.root.received(bytes);
     }
@@ -302,23 +304,27 @@ impl Metrics {
 
 /// What a family of samples is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// It only grows.
     Counter,
+    /// It grows and shrinks.
     Gauge,
+    /// Counts by size.
     Histogram,
+    /// A constant 1, with facts in its labels.
     Info,
 }
 
 /// A page of metrics, in the order of the calls.
 #[derive(Default)]
-pub(crate) struct Page {
+pub struct Page {
     text: String,
     family: &'static str,
 }
 
 impl Page {
     /// Begins a family. Its name ends with its unit, if it has one.
-    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, unit: &str, help: &str) {
+    pub fn family(&mut self, name: &'static str, kind: Kind, unit: &str, help: &str) {
         debug_assert!(unit.is_empty() || name.ends_with(unit), "{name} {unit}");
         let kind = match kind {
             Kind::Counter => "counter",
@@ -336,7 +342,7 @@ impl Page {
     }
 
     /// Adds a sample to the family.
-    pub(crate) fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
+    pub fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
         let _ = write!(self.text, "gridlane_{}{suffix}", self.family);
         for (index, (name, value)) in labels.iter().enumerate() {
             let open = if index == 0 { '{' } else { ',' };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gridlane_share::Turns;
 
 /// What makes a streamed payload. It has one piece in memory at a time, however slow the client is.
-pub(crate) trait Pieces: Send {
+pub trait Pieces: Send {
     /// The turns of the device that the next piece may wait for.
     fn turns(&self) -> &Arc<Turns>;
 

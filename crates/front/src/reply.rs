@@ -13,7 +13,7 @@ use crate::pieces::Pieces;
 use gridlane_share::budget::Lease;
 
 /// What follows the head.
-pub(crate) enum Payload {
+pub enum Payload {
     /// Nothing, and no length either (204, 304).
     None,
     /// These bytes.
@@ -72,25 +72,27 @@ const HEAD_BYTES_EXPECTED: usize = 2048;
 const FIELDS_BYTES_EXPECTED: usize = 512;
 
 /// An answer.
-pub(crate) struct Reply {
-    pub(crate) status: Status,
+pub struct Reply {
+    /// Its status.
+    pub status: Status,
     /// Names and values as they go over the wire, each in a line: nobody asks for one of them. No value has a control
     /// character.
     fields: String,
-    pub(crate) payload: Payload,
+    /// Its payload.
+    pub payload: Payload,
     /// The connection cannot be used after this answer.
     pub(crate) closes: bool,
     /// The payload, bytes of a file, goes in chunks, and a trailer says whether all of it was sent.
-    pub(crate) tells_status: bool,
+    pub tells_status: bool,
     /// For the log.
-    pub(crate) cause: Option<String>,
+    pub cause: Option<String>,
     /// Held until the answer is sent, by a payload that takes much memory.
-    pub(crate) lease: Option<Box<Lease>>,
+    pub lease: Option<Box<Lease>>,
 }
 
 impl Reply {
     /// An answer without a payload.
-    pub(crate) fn new(status: Status) -> Reply {
+    pub fn new(status: Status) -> Reply {
         Reply {
             status,
             fields: String::with_capacity(FIELDS_BYTES_EXPECTED),
@@ -103,13 +105,13 @@ impl Reply {
     }
 
     /// Adds a field.
-    pub(crate) fn field(mut self, name: &'static str, value: impl AsRef<str>) -> Reply {
+    pub fn field(mut self, name: &'static str, value: impl AsRef<str>) -> Reply {
         self.put_field(name, &[value.as_ref()]);
         self
     }
 
     /// Adds a field whose value is made of these, one behind the other.
-    pub(crate) fn put_field(&mut self, name: &'static str, value: &[&str]) {
+    pub fn put_field(&mut self, name: &'static str, value: &[&str]) {
         debug_assert!(!value.concat().contains(|c: char| c.is_control()), "{name}: {value:?}");
         self.fields.push_str(name);
         self.fields.push_str(": ");
@@ -118,7 +120,7 @@ impl Reply {
     }
 
     /// Sets the payload.
-    pub(crate) fn payload(mut self, payload: Payload) -> Reply {
+    pub fn payload(mut self, payload: Payload) -> Reply {
         self.payload = payload;
         self
     }
@@ -130,7 +132,7 @@ impl Reply {
     }
 
     /// A failure, with a small text that says what, whose fault, and whether to try again.
-    pub(crate) fn failure(status: Status, what: impl Into<String>) -> Reply {
+    pub fn failure(status: Status, what: impl Into<String>) -> Reply {
         let what = what.into();
         let advice = match status {
             Status::SERVICE_UNAVAILABLE | Status::REQUEST_TIMEOUT | Status::TOO_MANY_REQUESTS => {
@@ -161,7 +163,7 @@ impl Reply {
     }
 
     /// The answer to a failure of the storage.
-    pub(crate) fn store_failure(error: &StoreError) -> Reply {
+    pub fn store_failure(error: &StoreError) -> Reply {
         let status = match error {
             StoreError::NotFound => Status::NOT_FOUND,
             StoreError::ParentMissing

@@ -19,27 +19,27 @@ use crate::root::session_files::SessionFiles;
 use crate::root::sink::Sink;
 
 /// A request over HTTP that was admitted: its client is known, and within its limits.
-pub(crate) struct Exchange<'a, K> {
+pub struct Exchange<'a, K> {
     /// What came.
-    pub(crate) head: &'a RequestHead,
+    pub head: &'a RequestHead,
     /// Its body, of which nothing was read.
-    pub(crate) body: &'a mut Body,
+    pub body: &'a mut Body,
     /// The connection, from which the body is read.
-    pub(crate) wire: &'a mut Wire,
+    pub wire: &'a mut Wire,
     /// Who asks.
-    pub(crate) client: &'a Client,
+    pub client: &'a Client,
     /// The macaroon by which the client has proved who it is, if it did so by one.
-    pub(crate) macaroon: Option<&'a Secret>,
+    pub macaroon: Option<&'a Secret>,
     /// When its first byte came.
-    pub(crate) began: Instant,
+    pub began: Instant,
     /// What is kept for the next request of the connection.
-    pub(crate) kept: &'a mut K,
+    pub kept: &'a mut K,
 }
 
 /// A service, by one generation of settings.
 ///
 /// Everything but [`new`](Service::new) and [`answer`](Service::answer) has a meaning for a service that does without.
-pub(crate) trait Service: Sized + Send + Sync + 'static {
+pub trait Service: Sized + Send + Sync + 'static {
     /// What an operator decides about it.
     type Settings: Send + 'static;
     /// What it keeps of a connection between two requests over HTTP; an idle connection keeps none.

@@ -39,7 +39,7 @@ impl ClientLimits {
 
 /// Whose limits they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
+pub enum By {
     /// An address.
     Client,
     /// Somebody who has proved who they are, wherever they are.

@@ -317,7 +317,7 @@ tokio::task_local! {
 /// How long a client is waited for while a body moves: without a byte for the stall deadline, and without
 /// falling below a mean rate once it was waited for long enough. Only waiting counts: neither the disk nor
 /// the rate limit is the client's fault.
-pub(crate) struct Patience {
+pub struct Patience {
     stall: Duration,
     grace: Duration,
     rate_bytes_per_s_min: u64,
@@ -339,7 +339,8 @@ pub(crate) enum Impatience {
 }
 
 impl Patience {
-    pub(crate) fn new(deadlines: &Deadlines) -> Patience {
+    /// With the client whose request this task has in hand.
+    pub fn new(deadlines: &Deadlines) -> Patience {
         Patience {
             stall: deadlines.body_stall,
             grace: deadlines.body_grace,

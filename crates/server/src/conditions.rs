@@ -15,8 +15,8 @@ use gridlane_store::{Expectation, Metadata, ObjectPath, Storage, StoreError};
 use crate::export::{Place, Spot};
 use crate::get;
 use crate::origin::Origin;
-use crate::reply::Reply;
 use crate::storage_service::StorageService;
+use gridlane_front::reply::Reply;
 
 /// What is at a path; `None` for nothing.
 pub(crate) fn look(storage: &dyn Storage, path: &ObjectPath) -> Result<Option<Metadata>, Reply> {

@@ -20,8 +20,8 @@ use tokio::task::yield_now;
 
 use crate::export::Export;
 use crate::propfind::{joined, kind_of};
-use crate::reply::Reply;
 use crate::storage_service::StorageService;
+use gridlane_front::reply::Reply;
 
 /// Bytes copied between two looks at whether anybody waits for them.
 const STEP_BYTES: u64 = 64 * 1024 * 1024;

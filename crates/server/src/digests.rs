@@ -20,7 +20,7 @@ use gridlane_store::{Metadata, Object, ObjectPath, Opened, Storage};
 use gridlane_sys::AlignedBuf;
 use tokio::sync::watch;
 
-use crate::buffers::Buffers;
+use gridlane_front::buffers::Buffers;
 use gridlane_share::{Lease, budget};
 
 /// Which bytes, by which algorithm.

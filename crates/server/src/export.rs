@@ -10,9 +10,9 @@ use gridlane_dav::ResourcePath;
 use gridlane_share::Turns;
 use gridlane_store::{ObjectPath, Storage};
 
-use crate::auth::challenge::Asking;
-use crate::client::Client;
-use crate::reply::Reply;
+use gridlane_front::auth::challenge::Asking;
+use gridlane_front::client::Client;
+use gridlane_front::reply::Reply;
 
 /// A storage, under the path where clients find it.
 #[derive(Clone)]

@@ -18,15 +18,15 @@ use gridlane_dav::{
 use gridlane_store::{Listing, Metadata, Object, Opened, StoreError};
 use tokio::time::timeout;
 
-use crate::auth::presented::without_credential;
 use crate::export::Spot;
-use crate::gather::{SMALL_BYTES, being_changed};
 use crate::mirrors::{self, Mirrored};
 use crate::origin::Origin;
 use crate::recent::Recent;
-use crate::reply::{Payload, Reply};
 use crate::storage_service::StorageService;
 use crate::wanted::Wanted;
+use gridlane_front::auth::presented::without_credential;
+use gridlane_front::gather::{SMALL_BYTES, being_changed};
+use gridlane_front::reply::{Payload, Reply};
 use gridlane_share::budget;
 
 /// Decides what a GET or HEAD gets. The caller ends this when the client leaves meanwhile.

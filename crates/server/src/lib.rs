@@ -35,75 +35,40 @@
 //!
 //! Read first: [`settings`], then [`server`], then `connection`, `auth` and `export`.
 
-pub mod access_log;
-mod admin;
-mod auth;
-mod body;
-mod budgets;
-mod buffers;
-mod client;
 mod conditions;
-mod connection;
 mod copying;
 mod cors;
-mod data;
 mod delete;
 mod digests;
 pub mod export;
-mod forwarded;
-mod front;
-mod gather;
-mod generation;
 mod get;
-mod host_name;
-mod idle;
-mod leaving;
-mod linger;
 mod looks;
 mod macaroons;
 mod methods;
-mod metrics;
 mod mirrors;
 mod mkcol;
 mod options;
 mod origin;
-mod pace;
-mod phase;
-mod pieces;
 mod propfind;
 mod proppatch;
 mod put;
 mod recent;
 mod relocate;
-mod reply;
-mod request_id;
 mod root;
-pub mod server;
-mod service;
-pub mod settings;
 mod storage_service;
-#[cfg(test)]
-mod testing;
-pub mod throttle;
-mod transfer;
 mod wanted;
 
-pub use access_log::AccessLog;
 pub use export::{Compat, Export, READ_ONLY, open_to_anyone};
-pub use gridlane_share::Share;
-pub use server::Summary;
-pub use settings::{AuthSettings, Deadlines, KeySource, LogLevel, RootAuth, RootSettings, RootTls, Shares};
 pub use storage_service::{StorageService, StorageSettings, settings_of};
-pub use throttle::ClientLimits;
 
 /// A server of storage.
-pub type Server = server::Server<StorageService>;
+pub type Server = gridlane_front::Server<StorageService>;
 
 /// Changes a server of storage while it runs.
-pub type Control = server::Control<StorageService>;
+pub type Control = gridlane_front::Control<StorageService>;
 
 /// What an operator decides.
-pub type Settings = settings::Settings<StorageSettings>;
+pub type Settings = gridlane_front::Settings<StorageSettings>;
 
 /// What the server calls itself.
 pub(crate) const PRODUCT: &str = concat!("gridlane/", env!("CARGO_PKG_VERSION"));

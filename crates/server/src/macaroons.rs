@@ -13,14 +13,14 @@ use gridlane_dav::request::{RequestBody, RequestHead};
 use gridlane_dav::{Method, ResourcePath, Status, media_type};
 use serde_json::json;
 
-use crate::auth::keys::now_s;
-use crate::auth::macaroons::location;
-use crate::body::{Body, Wire};
-use crate::client::Client;
-use crate::forwarded;
 use crate::origin::Origin;
-use crate::reply::{Payload, Reply};
 use crate::storage_service::StorageService;
+use gridlane_front::auth::keys::now_s;
+use gridlane_front::auth::macaroons::location;
+use gridlane_front::body::{Body, Wire};
+use gridlane_front::client::Client;
+use gridlane_front::forwarded;
+use gridlane_front::reply::{Payload, Reply};
 
 const REQUEST_TYPE: &str = "application/macaroon-request";
 const FORM_TYPE: &str = "application/x-www-form-urlencoded";

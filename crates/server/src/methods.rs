@@ -9,15 +9,15 @@ use gridlane_dav::request::{RequestHead, Target};
 use gridlane_dav::{Method, ResourcePath, Status};
 use gridlane_store::StoreError;
 
-use crate::body::{Body, Wire};
 use crate::export::Place;
-use crate::leaving::while_there;
 use crate::origin::Origin;
 use crate::recent::Recent;
-use crate::reply::Reply;
-use crate::service::Exchange;
 use crate::storage_service::StorageService;
 use crate::{conditions, delete, get, macaroons, mkcol, options, propfind, proppatch, put, relocate};
+use gridlane_front::body::{Body, Wire};
+use gridlane_front::leaving::while_there;
+use gridlane_front::reply::Reply;
+use gridlane_front::service::Exchange;
 
 /// Looks at method and target; a PUT reads its body here.
 pub(crate) async fn answer(service: &StorageService, exchange: Exchange<'_, Recent>) -> Reply {

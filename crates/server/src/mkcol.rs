@@ -8,8 +8,8 @@ use gridlane_store::{ObjectPath, StoreError};
 use crate::conditions;
 use crate::export::{Place, Spot};
 use crate::options;
-use crate::reply::{Payload, Reply};
 use crate::storage_service::StorageService;
+use gridlane_front::reply::{Payload, Reply};
 
 /// Makes a directory (RFC 4918, 9.3).
 pub(crate) async fn answer(service: &StorageService, head: &RequestHead, spot: Spot) -> Reply {

@@ -5,8 +5,8 @@ use gridlane_dav::Status;
 use gridlane_dav::request::RequestHead;
 
 use crate::export::Place;
-use crate::reply::{Payload, Reply};
 use crate::storage_service::StorageService;
+use gridlane_front::reply::{Payload, Reply};
 
 /// The methods, and of what something may be done where they may be used; nothing: everywhere.
 const METHODS: [(&str, &[Operation]); 10] = [

@@ -21,14 +21,14 @@ use gridlane_share::Turns;
 use gridlane_store::storage::Entries;
 use gridlane_store::{Metadata, ObjectPath, Storage, StoreError, StoreResult};
 
-use crate::body::{Body, Wire};
 use crate::conditions;
 use crate::digests::Digests;
 use crate::export::Spot;
 use crate::origin::Origin;
-use crate::pieces::Pieces;
-use crate::reply::{Payload, Reply};
 use crate::storage_service::StorageService;
+use gridlane_front::body::{Body, Wire};
+use gridlane_front::pieces::Pieces;
+use gridlane_front::reply::{Payload, Reply};
 
 /// What a client asks, and how it is answered.
 struct Question {

@@ -9,13 +9,13 @@ use gridlane_dav::request::RequestHead;
 use gridlane_dav::{Multistatus, ResourcePath, Status, multistatus};
 use gridlane_store::StoreError;
 
-use crate::body::{Body, Wire};
 use crate::conditions;
 use crate::export::Spot;
 use crate::origin::Origin;
 use crate::propfind::{joined, kind_of};
-use crate::reply::{Payload, Reply};
 use crate::storage_service::StorageService;
+use gridlane_front::body::{Body, Wire};
+use gridlane_front::reply::{Payload, Reply};
 
 /// Changes properties: all that the request names, or none (RFC 4918, 9.2).
 pub(crate) async fn answer(

@@ -12,14 +12,14 @@ use gridlane_dav::{ETag, ResourcePath, Status, digest, timestamp};
 use gridlane_share::Turns;
 use gridlane_store::{Expectation, Metadata, StoreError, StoreResult, Upload};
 
-use crate::body::{Body, BodyError, Wire, invite};
 use crate::conditions::{self, evaluate, look};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::prepare_parent;
-use crate::reply::Reply;
 use crate::storage_service::StorageService;
-use crate::transfer::Patience;
 use crate::wanted::Wanted;
+use gridlane_front::body::{Body, BodyError, Wire, invite};
+use gridlane_front::reply::Reply;
+use gridlane_front::transfer::Patience;
 
 /// How far a PUT came that was not completed.
 enum Failure {
@@ -263,7 +263,7 @@ fn success(status: Status, metadata: &Metadata) -> Reply {
         reply = reply.field("ETag", etag.to_string());
     }
     if status == Status::CREATED {
-        reply = reply.payload(crate::reply::Payload::Bytes(Vec::new()));
+        reply = reply.payload(gridlane_front::reply::Payload::Bytes(Vec::new()));
     }
     reply
 }

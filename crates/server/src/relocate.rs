@@ -19,8 +19,8 @@ use crate::delete::remove_directory;
 use crate::export::{MayStore, Place, Spot};
 use crate::mkcol::prepare_parent;
 use crate::origin::Origin;
-use crate::reply::{Payload, Reply};
 use crate::storage_service::StorageService;
+use gridlane_front::reply::{Payload, Reply};
 use gridlane_share::budget;
 
 /// Fields that only clients of third-party copies send. They take a bare 201 for a transfer that failed.

@@ -12,23 +12,23 @@ use gridlane_share::budget::Budget;
 use gridlane_store::Storage;
 use gridlane_xrd::{PathArg, Request};
 
-use crate::client::Client;
 use crate::cors;
 use crate::digests::Digests;
 use crate::export::{Export, Exports, Place, open_to_anyone};
-use crate::front::Front;
 use crate::looks::{self, Looking};
 use crate::methods;
-use crate::metrics::{Kind, Page};
 use crate::recent::Recent;
-use crate::reply::Reply;
-use crate::root::answer::Outcome;
 use crate::root::files::{Files, OpenFiles};
 use crate::root::intake::Intake;
 use crate::root::places::{Context, Places as _};
 use crate::root::{files, requests};
-use crate::service::{Exchange, Service};
-use crate::settings::Settings;
+use gridlane_front::client::Client;
+use gridlane_front::front::Front;
+use gridlane_front::metrics::{Kind, Page};
+use gridlane_front::reply::Reply;
+use gridlane_front::root::answer::Outcome;
+use gridlane_front::service::{Exchange, Service};
+use gridlane_front::settings::Settings;
 
 /// What an operator decides about storage.
 #[derive(Clone, Default)]

@@ -13,7 +13,7 @@ use gridlane_auth::x509::{OutdatedLists, Trust};
 use gridlane_core::units::parse_bytes;
 use gridlane_core::{Error, Result, Url, limits};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{AuthSettings, ClientLimits};
+use gridlane_front::{AuthSettings, ClientLimits};
 use serde::Deserialize;
 
 use super::rules::{May, grants};

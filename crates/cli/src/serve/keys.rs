@@ -5,9 +5,9 @@ use std::pin::Pin;
 
 use gridlane_core::{Error, ErrorKind, Fault, Result, Scheme, Url, limits};
 use gridlane_engine::http::{Client, Connected, Exchange, Purpose, Request, follow};
+use gridlane_front::KeySource;
 use gridlane_net::tls::Trust;
 use gridlane_net::{Dialer, Proxies};
-use gridlane_server::KeySource;
 
 /// Redirects at one issuer: what adds or removes a slash. More is a loop.
 const REDIRECTS_MAX: usize = 3;

@@ -7,8 +7,9 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use gridlane_core::{Error, ErrorKind, Fault, Network, Result, limits};
+use gridlane_front::{AccessLog, ClientLimits, LogLevel};
 use gridlane_net::{TrustedProxies, tls};
-use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings, StorageSettings};
+use gridlane_server::{Export, Settings, StorageSettings};
 use gridlane_store::{Durability, PosixOptions, PosixStorage, QuotaStorage, Storage};
 
 use super::auth::{self, GoodFiles};

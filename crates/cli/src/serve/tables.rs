@@ -7,7 +7,8 @@ use gridlane_auth::{Policy, Rule};
 use gridlane_core::units::parse_bytes;
 use gridlane_core::{Error, ErrorKind, Fault, Result, Url};
 use gridlane_dav::ResourcePath;
-use gridlane_server::{Compat, RootAuth, RootSettings, RootTls, open_to_anyone};
+use gridlane_front::{RootAuth, RootSettings, RootTls};
+use gridlane_server::{Compat, open_to_anyone};
 use gridlane_store::{Durability, PosixOptions};
 use serde::Deserialize;
 

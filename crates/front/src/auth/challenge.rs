@@ -10,7 +10,7 @@ use crate::settings::AuthSettings;
 
 /// By what clients can prove who they are.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Asking {
+pub struct Asking {
     realm: String,
     takes_bearers: bool,
     takes_passwords: bool,
@@ -48,7 +48,7 @@ impl Asking {
     }
 
     /// The answer to what a client may not do, and why: by the rules another client might, or else nobody may.
-    pub(crate) fn denied(&self, client: &Client, why: impl ToString, is_by_rules: bool) -> Reply {
+    pub fn denied(&self, client: &Client, why: impl ToString, is_by_rules: bool) -> Reply {
         let mut what = why.to_string();
         if let Some(doubt) = client.doubt.as_ref().filter(|_| is_by_rules) {
             what = format!("{what}; {doubt}");
@@ -71,7 +71,7 @@ impl Asking {
     }
 
     /// Adds what a client that is nobody may try. There is no word for certificates.
-    pub(crate) fn ask(&self, reply: Reply) -> Reply {
+    pub fn ask(&self, reply: Reply) -> Reply {
         self.challenge(reply, "", "")
     }
 

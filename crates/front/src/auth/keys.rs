@@ -282,7 +282,7 @@ impl Drop for Landing {
 }
 
 /// What the time is, as tokens count it.
-pub(crate) fn now_s() -> i64 {
+pub fn now_s() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

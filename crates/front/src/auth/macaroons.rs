@@ -11,7 +11,7 @@ use super::keys::now_s;
 use crate::front::Front;
 
 /// What macaroons of this server call the site: servers that share a secret have to have the same.
-pub(crate) fn location(front: &Front) -> &str {
+pub fn location(front: &Front) -> &str {
     front.root.site_name.as_deref().unwrap_or("gridlane")
 }
 

@@ -17,13 +17,13 @@
 
 pub(crate) mod certificates;
 pub(crate) mod chains;
-pub(crate) mod challenge;
+pub mod challenge;
 mod guesses;
-pub(crate) mod keys;
-pub(crate) mod macaroons;
+pub mod keys;
+pub mod macaroons;
 pub(crate) mod metrics;
 pub(crate) mod passwords;
-pub(crate) mod presented;
+pub mod presented;
 
 use std::net::IpAddr;
 use std::sync::Arc;

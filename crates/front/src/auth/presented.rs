@@ -122,7 +122,7 @@ pub(crate) fn in_query(query: &str) -> Result<Option<Presented>, Bad> {
 }
 
 /// A query without a credential that is in it, for whoever hands it on; `None` when nothing is left.
-pub(crate) fn without_credential(query: &str) -> Option<Cow<'_, str>> {
+pub fn without_credential(query: &str) -> Option<Cow<'_, str>> {
     if query.split('&').all(|part| value_of(part).is_none()) {
         return Some(Cow::Borrowed(query));
     }

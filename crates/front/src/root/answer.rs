@@ -7,10 +7,10 @@ use gridlane_xrd::{ErrorCode, Malformed};
 use crate::pieces::Pieces;
 
 /// What a request comes to.
-pub(crate) type Outcome = Result<Answer, Failure>;
+pub type Outcome = Result<Answer, Failure>;
 
 /// What a request is answered with when nothing went wrong.
-pub(crate) enum Answer {
+pub enum Answer {
     /// These bytes, behind a head of status `ok`.
     Ok(Vec<u8>),
     /// Something that is made piece by piece while it is sent: all but the last with status `oksofar`.
@@ -33,12 +33,12 @@ pub(crate) enum Answer {
 
 impl Answer {
     /// "Done", without a word.
-    pub(crate) fn done() -> Answer {
+    pub fn done() -> Answer {
         Answer::Ok(Vec::new())
     }
 
     /// A text with the NUL that clients expect behind it.
-    pub(crate) fn text(text: impl Into<Vec<u8>>) -> Answer {
+    pub fn text(text: impl Into<Vec<u8>>) -> Answer {
         let mut text = text.into();
         text.push(0);
         Answer::Ok(text)
@@ -47,36 +47,37 @@ impl Answer {
 
 /// Why a request fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// For programs.
-    pub(crate) code: ErrorCode,
+    pub code: ErrorCode,
     /// For people: what, and why.
-    pub(crate) text: String,
+    pub text: String,
     /// For the log, where that is more than clients are told.
     pub(crate) cause: Option<String>,
     /// The connection ends after the answer.
-    pub(crate) closes: bool,
+    pub closes: bool,
 }
 
 impl Failure {
-    pub(crate) fn new(code: ErrorCode, text: impl Into<String>) -> Failure {
+    /// One of this code, in these words.
+    pub fn new(code: ErrorCode, text: impl Into<String>) -> Failure {
         Failure { code, text: text.into(), cause: None, closes: false }
     }
 
     /// No file is open by this handle; in XRootD's words.
-    pub(crate) fn not_open(act: &str) -> Failure {
+    pub fn not_open(act: &str) -> Failure {
         Failure::new(ErrorCode::FILE_NOT_OPEN, format!("{act} does not refer to an open file"))
     }
 
     /// Ends the connection after the answer.
-    pub(crate) fn closing(mut self) -> Failure {
+    pub fn closing(mut self) -> Failure {
         self.closes = true;
         self
     }
 
     /// What a storage said when somebody wanted to `act` ("open", "stat", …) on `path`: in XRootD's way, "Unable to
     /// open /path; no such file or directory", since scripts and gfal2 look for the words of `strerror`.
-    pub(crate) fn of_store(act: &str, path: &[u8], error: &StoreError) -> Failure {
+    pub fn of_store(act: &str, path: &[u8], error: &StoreError) -> Failure {
         let (code, why) = match error {
             StoreError::NotFound | StoreError::ParentMissing => {
                 (ErrorCode::NOT_FOUND, "no such file or directory")
@@ -109,7 +110,7 @@ impl Failure {
     }
 
     /// A file would be larger than an export takes.
-    pub(crate) fn of_size(act: &str, path: &[u8], bytes_max: u64) -> Failure {
+    pub fn of_size(act: &str, path: &[u8], bytes_max: u64) -> Failure {
         let mut failure = Failure::of_store(act, path, &StoreError::TooLarge);
         failure.text.push_str(&format!(": an upload may have at most {bytes_max} bytes"));
         failure
@@ -123,7 +124,7 @@ impl From<Malformed> for Failure {
 }
 
 /// A path as people see it: no control characters, and not endless.
-pub(crate) fn shown(path: &[u8]) -> String {
+pub fn shown(path: &[u8]) -> String {
     const BYTES_MAX: usize = 1024;
     let text = String::from_utf8_lossy(&path[..path.len().min(BYTES_MAX)]);
     text.chars().map(|char| if char.is_control() { '\u{fffd}' } else { char }).collect()

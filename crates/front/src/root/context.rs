@@ -12,7 +12,7 @@ use crate::generation::Generation;
 use crate::service::Service;
 
 /// A session: what its connections share, and what ends with the first of them.
-pub(crate) struct Session<F> {
+pub struct Session<F> {
     /// What other connections call it.
     pub(crate) id: SessionId,
     /// What the client says that its user is called. Nothing depends on it being true.
@@ -22,7 +22,7 @@ pub(crate) struct Session<F> {
     /// What the client says that it does, for the log.
     purpose: Mutex<String>,
     /// The files that it has open.
-    pub(crate) files: F,
+    pub files: F,
 }
 
 impl<F> Session<F> {
@@ -48,28 +48,31 @@ impl<F> Session<F> {
 
 /// The connection that a request came by.
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
+pub struct Link {
     /// Where the client reached us.
-    pub(crate) local: SocketAddr,
+    pub local: SocketAddr,
     /// The other end, or the client that a trusted proxy names.
-    pub(crate) peer: SocketAddr,
+    pub peer: SocketAddr,
     /// That proxy.
-    pub(crate) proxy: Option<SocketAddr>,
+    pub proxy: Option<SocketAddr>,
     /// The version of TLS, if it protects the connection.
-    pub(crate) tls: Option<&'static str>,
+    pub tls: Option<&'static str>,
 }
 
 /// What a request is answered with: the settings of the moment when it came, and who asks.
-pub(crate) struct Context<S: Service> {
-    pub(crate) generation: Arc<Generation<S>>,
+pub struct Context<S: Service> {
+    /// The settings of the moment when it came.
+    pub generation: Arc<Generation<S>>,
     /// Who asks: of a request that is looked at, by what it says itself; else as of the login.
-    pub(crate) client: Client,
+    pub client: Client,
     /// The token of the login, as if every request had it.
-    pub(crate) token: Option<Arc<Secret>>,
-    pub(crate) session: Arc<Session<S::Files>>,
-    pub(crate) link: Arc<Link>,
+    pub token: Option<Arc<Secret>>,
+    /// The session that it belongs to.
+    pub session: Arc<Session<S::Files>>,
+    /// The connection that it came by.
+    pub link: Arc<Link>,
     /// Whether the client understands answers that come later.
-    pub(crate) takes_later: bool,
+    pub takes_later: bool,
 }
 
 impl<S: Service> Clone for Context<S> {
@@ -87,18 +90,18 @@ impl<S: Service> Clone for Context<S> {
 
 impl<S: Service> Context<S> {
     /// The front.
-    pub(crate) fn front(&self) -> &Arc<Front> {
+    pub fn front(&self) -> &Arc<Front> {
         &self.generation.front
     }
 
     /// The service.
-    pub(crate) fn service(&self) -> &S {
+    pub fn service(&self) -> &S {
         &self.generation.service
     }
 
     /// Counts each path of a request as a request of its own: the first one is counted already. It is answered all the same,
     /// and its client waits with the next one.
-    pub(crate) fn count_paths(&self, paths: usize) {
+    pub fn count_paths(&self, paths: usize) {
         let (limits, throttle) = (&self.front().limits, &self.front().throttle);
         let more = u32::try_from(paths.saturating_sub(1)).unwrap_or(u32::MAX);
         throttle.owe(&limits.at(self.client.address), more);

@@ -259,7 +259,7 @@ fn cgi_of(path: &[u8]) -> &[u8] {
 }
 
 /// The lines of a question for what has become of a request: its name, and then its paths.
-pub(crate) fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
     let end = argument.iter().position(|byte| *byte == 0).unwrap_or(argument.len());
     argument[..end].split(|byte| *byte == b'\n').filter(|line| !line.is_empty())
 }
@@ -267,7 +267,7 @@ pub(crate) fn lines_of(argument: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{arg, context_of};
+    use crate::nothing::{arg, context_of};
     use gridlane_auth::identity::{CertificateIdentity, TokenIdentity, UserIdentity};
     use gridlane_xrd::request::{Ping, Prepare, Query, Rm, Stat, Statx};
 

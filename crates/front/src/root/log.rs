@@ -66,23 +66,23 @@ pub(crate) fn refused(front: &Front, link: &Link, id: RequestId, began: Instant,
 }
 
 /// A file that is not open any longer.
-pub(crate) struct Closed<'a> {
+pub struct Closed<'a> {
     /// As it was opened.
-    pub(crate) path: &'a [u8],
+    pub path: &'a [u8],
     /// When it was.
-    pub(crate) opened: Instant,
+    pub opened: Instant,
     /// Bytes that were sent of it.
-    pub(crate) read_bytes: u64,
+    pub read_bytes: u64,
     /// Bytes that came for it.
-    pub(crate) written_bytes: u64,
+    pub written_bytes: u64,
     /// Whether it was open for writing.
-    pub(crate) is_writable: bool,
+    pub is_writable: bool,
     /// Why it was not closed in good order, if so: also that the client left it open.
-    pub(crate) failure: Option<&'a Failure>,
+    pub failure: Option<&'a Failure>,
 }
 
 /// Records the end of a file that a client has opened. The request that closes it is counted by [`answered`].
-pub(crate) fn closed<S: Service>(context: &Context<S>, client: &Client, closed: &Closed<'_>) {
+pub fn closed<S: Service>(context: &Context<S>, client: &Client, closed: &Closed<'_>) {
     let line = Line {
         method: "root:close".to_owned(),
         path: &shown(closed.path),
@@ -247,8 +247,8 @@ fn what(session: &Session<impl SessionFiles>, request: &Request) -> (String, Opt
 mod tests {
     use super::*;
     use crate::access_log::AccessLog;
+    use crate::nothing::{Nothing, arg, context_of};
     use crate::settings::Settings;
-    use crate::testing::{Nothing, arg, context_of};
     use gridlane_xrd::ErrorCode;
     use gridlane_xrd::request::{Mv, Ping, Query, Rm};
     use std::io::{self, Write};

@@ -23,7 +23,7 @@ use super::reading::ReadJob;
 use crate::client::Client;
 
 /// All sessions of a server.
-pub(crate) struct Sessions<F> {
+pub struct Sessions<F> {
     known: Mutex<HashMap<SessionId, Arc<Connections<F>>>>,
 }
 
@@ -153,7 +153,7 @@ impl<F> Sessions<F> {
     }
 
     /// How many there are.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.known().len()
     }
 

@@ -9,7 +9,7 @@ use gridlane_xrd::Handle;
 use super::answer::Failure;
 
 /// The files that a session has open.
-pub(crate) trait SessionFiles: Default + Send + Sync + 'static {
+pub trait SessionFiles: Default + Send + Sync + 'static {
     /// How many there are.
     fn count(&self) -> usize;
 
@@ -18,7 +18,7 @@ pub(crate) trait SessionFiles: Default + Send + Sync + 'static {
 }
 
 /// An open file, for as long as a read uses it.
-pub(crate) trait Readable: Send + Sync {
+pub trait Readable: Send + Sync {
     /// As the client named it, for messages and logs.
     fn path(&self) -> &[u8];
 

@@ -12,7 +12,7 @@ use gridlane_xrd::{ErrorCode, RequestHead, RequestId};
 use super::answer::{Failure, Outcome};
 
 /// Takes the data of one request.
-pub(crate) trait Sink: Send + 'static {
+pub trait Sink: Send + 'static {
     /// Where the next bytes belong. None: what has come is to be [written](Sink::write), or it is
     /// [done](Sink::is_done).
     fn room(&mut self) -> &mut [u8];
@@ -31,7 +31,7 @@ pub(crate) trait Sink: Send + 'static {
 }
 
 /// Takes the data of a request for nothing, so that the connection goes on, and refuses it.
-pub(crate) struct NoData {
+pub struct NoData {
     left: u64,
     buffer: [u8; ROOM_BYTES],
     failure: Failure,
@@ -42,7 +42,7 @@ const ROOM_BYTES: usize = 4096;
 
 impl NoData {
     /// Of a service that takes no data.
-    pub(crate) fn new(head: &RequestHead) -> NoData {
+    pub fn new(head: &RequestHead) -> NoData {
         let mut failure = Failure::new(ErrorCode::UNSUPPORTED, "this server takes no data");
         // Of its data nobody knows where they end before their list was read.
         failure.closes = matches!(head.id, RequestId::WRITEV | RequestId::CHKPOINT);

@@ -12,13 +12,13 @@ use gridlane_xrd::answer::{
 use gridlane_xrd::flags::DirlistOptions;
 use gridlane_xrd::request::Dirlist;
 
-use super::answer::{Answer, Failure, Outcome};
 use super::places::{Context, Places as _, allowed};
 use super::query::kind_named;
 use super::stat::{Rights, stat_text, text_above};
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
-use crate::pieces::Pieces;
+use gridlane_front::pieces::Pieces;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 use gridlane_share::Turns;
 use gridlane_share::budget::Lease;
 use std::sync::Arc;

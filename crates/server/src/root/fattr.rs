@@ -12,9 +12,9 @@ use gridlane_xrd::registry::FattrKind;
 use gridlane_xrd::request::{Fattr, FattrAbout};
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::answer::{Answer, Failure, Outcome, shown};
 use super::places::{Context, Places as _, allowed};
 use crate::export::Spot;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 /// The turns of the device that a request is about.
 pub(crate) fn turns(context: &Context, request: &Fattr) -> Arc<Turns> {

@@ -20,15 +20,15 @@ use gridlane_xrd::request::{Close, Sync};
 use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
 
-use super::answer::{Answer, Failure, Outcome, shown};
 use super::locks::{Lock, Locks};
-use super::log::{self, Closed};
 use super::places::Context;
-use super::session_files::{Readable, SessionFiles};
 use super::written::Written;
 use crate::export::Spot;
-use crate::metrics::CountedIn;
 use crate::storage_service::StorageService;
+use gridlane_front::metrics::CountedIn;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
+use gridlane_front::root::log::{self, Closed};
+use gridlane_front::root::session_files::{Readable, SessionFiles};
 use gridlane_share::Turns;
 use gridlane_share::budget::{self, Budget, Lease, Short};
 
@@ -56,7 +56,7 @@ impl OpenFiles {
 
 /// The open files of a session, by handle.
 #[derive(Default)]
-pub(crate) struct Files {
+pub struct Files {
     inner: Mutex<Inner>,
 }
 

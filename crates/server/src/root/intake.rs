@@ -29,16 +29,16 @@ use gridlane_xrd::registry::ChkpointKind;
 use gridlane_xrd::request::{Call, Chkpoint, PgWrite, Segment, Write, WriteV};
 use gridlane_xrd::{ErrorCode, Handle, Malformed, PathId, RequestHead, RequestId};
 
-use super::answer::{Answer, Failure, Outcome};
 use super::files::{Changing, OpenFile};
 use super::pages_in::{CheckedPages, data_that_fits};
 use super::places::Context;
-use super::sink::Sink;
-use crate::buffers::Lent;
 use crate::storage_service::StorageService;
+use gridlane_front::buffers::Lent;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
+use gridlane_front::root::sink::Sink;
 
 /// A request whose bytes are coming.
-pub(crate) struct Intake {
+pub struct Intake {
     context: Context,
     head: RequestHead,
     work: Work,

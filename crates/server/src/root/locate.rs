@@ -5,10 +5,10 @@ use gridlane_xrd::answer::Location;
 use gridlane_xrd::flags::LocateOptions;
 use gridlane_xrd::request::Locate;
 
-use super::answer::{Answer, Outcome};
 use super::places::{Context, Places as _};
 use super::stat::{self, Rights};
 use crate::export::Place;
+use gridlane_front::root::answer::{Answer, Outcome};
 
 /// Answers `locate`. May wait for the disk.
 ///
@@ -43,8 +43,8 @@ pub(crate) fn locate(context: &Context, request: &Locate) -> Outcome {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::context::Link;
     use crate::root::testing::{arg, code, context, context_of, export_at, text};
+    use gridlane_front::root::context::Link;
     use gridlane_xrd::ErrorCode;
     use std::sync::Arc;
 

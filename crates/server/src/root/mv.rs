@@ -6,11 +6,11 @@ use gridlane_auth::Operation;
 use gridlane_store::{Expectation, Overwrite, StoreError};
 use gridlane_xrd::request::Mv;
 
-use super::answer::{Answer, Failure, Outcome};
 use super::places::{Context, Places as _, allowed, denied};
 use crate::export::MayStore;
 use crate::mkcol::missing_that_may_not_be_made;
 use crate::relocate;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 const ACT: &str = "rename";
 

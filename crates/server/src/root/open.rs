@@ -10,7 +10,6 @@ use gridlane_xrd::flags::{OpenMore, OpenOptions};
 use gridlane_xrd::request::Open;
 use gridlane_xrd::{ErrorCode, path};
 
-use super::answer::{Answer, Failure, Outcome, shown};
 use super::chmod::MODE_MAX;
 use super::files::{Content, New};
 use super::locks::{Key, Lock, Usage};
@@ -18,6 +17,7 @@ use super::places::{Context, Places as _, allowed, denied};
 use super::stat::{Rights, stat_text};
 use crate::export::{MayStore, Spot};
 use crate::mkcol::missing_that_may_not_be_made;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 /// Permissions that the owner has whatever a client chooses, as in XRootD.
 const MODE_MIN: u32 = 0o600;

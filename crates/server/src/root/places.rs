@@ -10,10 +10,10 @@ use gridlane_store::StoreError;
 use gridlane_xrd::request::About;
 use gridlane_xrd::{ErrorCode, Handle, PathArg};
 
-use super::answer::{Failure, shown};
-use super::context;
 use crate::export::{Denial, Place, Spot};
 use crate::storage_service::StorageService;
+use gridlane_front::root::answer::{Failure, shown};
+use gridlane_front::root::context;
 
 /// What a request is answered with.
 pub(crate) type Context = context::Context<StorageService>;

@@ -10,10 +10,10 @@ use gridlane_xrd::request::Prepare;
 use gridlane_xrd::{ErrorCode, PathArg};
 use serde_json::json;
 
-use super::answer::{Answer, Failure, Outcome};
-use super::identity::lines_of;
 use super::places::{Context, Places as _};
 use super::stat;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
+use gridlane_front::root::identity::lines_of;
 
 const ACT: &str = "prepare";
 
@@ -148,8 +148,7 @@ mod tests {
         let told = leaves_turns(&context, progress(&context, many.as_bytes())).await;
         let told: serde_json::Value = serde_json::from_str(text(told).trim_end_matches('\0')).unwrap();
         assert_eq!(told["responses"].as_array().unwrap().len(), PATHS);
-        let address = context.client.address;
-        let (_, wait) = context.front().throttle.request(&context.front().limits.at(address)).unwrap_err();
+        let (_, wait) = context.front().take_request(&context.client).unwrap_err();
         assert!(wait > std::time::Duration::from_secs(5), "{wait:?}");
     }
 }

@@ -2,11 +2,11 @@
 
 use gridlane_xrd::{ErrorCode, Request};
 
-use super::answer::{Failure, Outcome};
 use super::places::{Context, Places as _};
 use super::{
     chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, stat, statx, truncate,
 };
+use gridlane_front::root::answer::{Failure, Outcome};
 
 /// Answers a request that may have to wait.
 pub(crate) async fn answer(context: &Context, request: &Request) -> Outcome {

@@ -7,9 +7,9 @@ use gridlane_xrd::request::Statx;
 use gridlane_xrd::{ErrorCode, PathArg};
 use std::sync::Arc;
 
-use super::answer::{Answer, Failure, Outcome};
 use super::places::{Context, Places as _};
 use super::stat;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 
 /// Answers `statx`: a byte of flags for each path, and if one is missing a failure for all. A few paths are looked at in
 /// each turn at the disk, however many there are.
@@ -95,8 +95,7 @@ mod tests {
         let context = context_of(vec![export_at("/")], |settings| {
             settings.client_limits.requests_per_s = Some(10);
         });
-        let address = context.client.address;
-        let ask = || context.front().throttle.request(&context.front().limits.at(address));
+        let ask = || context.front().take_request(&context.client);
         assert_eq!(bytes(of(&context, &["/f"; 15]).await), [0; 15]);
         let (_, wait) = ask().unwrap_err();
         assert!(wait > std::time::Duration::from_millis(300), "{wait:?}");

@@ -11,7 +11,7 @@ use crate::support::{Client, TestServer, noise};
 use gridlane_core::checksum::adler32;
 use gridlane_core::limits;
 use gridlane_dav::Status;
-use gridlane_server::Share;
+use gridlane_share::Share;
 use gridlane_store::fake::{FaultyStorage, Gate, SlowStorage};
 use gridlane_store::{MemoryStorage, ObjectPath};
 

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use crate::support::{TestServer, noise};
 use gridlane_core::{Url, limits};
 use gridlane_dav::{ResponseHead, Status};
+use gridlane_front::AccessLog;
 use gridlane_net::tls::{self, Trust};
 use gridlane_net::{Dialer, Stream};
-use gridlane_server::{AccessLog, Settings};
+use gridlane_server::Settings;
 use gridlane_store::fake::{Gate, SlowStorage};
 use gridlane_store::{Durability, MemoryStorage, ObjectPath, PosixStorage};
 

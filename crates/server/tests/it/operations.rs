@@ -11,8 +11,9 @@ use gridlane_auth::policy::{Template, Who};
 use gridlane_auth::{Grants, Policy, Rule};
 use gridlane_core::Network;
 use gridlane_dav::{ResourcePath, Status};
+use gridlane_front::{AccessLog, ClientLimits, LogLevel};
 use gridlane_net::TrustedProxies;
-use gridlane_server::{AccessLog, ClientLimits, Export, LogLevel, Settings, open_to_anyone};
+use gridlane_server::{Export, Settings, open_to_anyone};
 use gridlane_store::{Expectation, MemoryStorage, ObjectPath};
 
 fn rule(networks: &str, may: Grants, under: &str) -> Rule {
@@ -113,7 +114,7 @@ fn a_reload_counts_from_the_next_request_on() {
     let mut client = server.connect();
     assert_eq!(client.request("GET /old", "").status(), 200);
     let settings = |exports: Vec<Export>| {
-        let mut settings = Settings::empty(vec!["127.0.0.1:0".parse().unwrap()]);
+        let mut settings = Settings::new(vec!["127.0.0.1:0".parse().unwrap()], Default::default());
         settings.service.exports = exports;
         settings.policy = policy([open_to_anyone("anyone", &ResourcePath::root(), false)]);
         settings.host_names = vec!["h".to_owned()];

@@ -54,9 +54,9 @@ pub(super) fn hand_back<F>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nothing::{context_of, file_of};
     use crate::root::reading::{Asked, Kind};
     use crate::root::session::Sessions;
-    use crate::testing::{context_of, file_of};
     use gridlane_xrd::StreamId;
     use gridlane_xrd::request::Ping;
     use std::sync::Arc;

@@ -7,7 +7,7 @@ use gridlane_xrd::request::{PgWrite, Write, WriteV};
 use gridlane_xrd::{Call as _, ErrorCode, Request, RequestHead, RequestId};
 use tokio::task::JoinError;
 
-use super::limited::{client_of, take_request};
+use super::limited::client_of;
 use super::{Connection, Role};
 use crate::root::answer::{Failure, Outcome};
 use crate::root::event::{Event, Inbox};
@@ -110,7 +110,7 @@ impl<S: Service> Connection<S> {
             incoming.waits_since = incoming.waits_since.max(until);
         }
         if !incoming.is_allowed {
-            if let Err((_, wait)) = take_request(&self.front, client_of(&self.role, &self.client)) {
+            if let Err((_, wait)) = self.front.take_request(client_of(&self.role, &self.client)) {
                 incoming.held_until = Some(now + wait);
                 return Ok(false);
             }

@@ -9,7 +9,6 @@ use gridlane_xrd::ErrorCode;
 
 use super::{Connection, Role};
 use crate::client::Client;
-use crate::front::Front;
 use crate::root::answer::{Answer, Failure, Outcome};
 use crate::root::context::Context;
 use crate::service::Service;
@@ -21,14 +20,6 @@ pub(super) fn client_of<'a, S: Service>(role: &'a Role<S>, stranger: &'a Client)
         Role::Main(_, context) | Role::Unproved(_, context) | Role::Bound(_, context) => &context.client,
         Role::Stranger => stranger,
     }
-}
-
-/// Takes a request from what its client may ask; whose allowance is used up and how long to wait, if so.
-pub(super) fn take_request(front: &Front, client: &Client) -> Result<(), (By, Duration)> {
-    let (limits, throttle) = (&front.limits, &front.throttle);
-    let taken = throttle.request(&limits.at(client.address));
-    let taken = taken.and_then(|()| throttle.request(&limits.who(&client.identity)));
-    taken.inspect_err(|(by, _)| front.data.metrics.throttled(*by))
 }
 
 /// The same from what those may ask who have shown something of their own in a request, whose connection was counted for
@@ -61,7 +52,8 @@ impl<S: Service> Connection<S> {
             let what = format!("{} has too many connections open", by.named());
             Err(Failure::new(ErrorCode::OVERLOADED, what).closing())
         })?;
-        take_request(&self.front, client_of(&self.role, &self.client))
+        self.front
+            .take_request(client_of(&self.role, &self.client))
             .map_err(|(by, wait)| asks_too_often(by, wait))
     }
 

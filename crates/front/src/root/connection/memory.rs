@@ -115,7 +115,7 @@ fn in_steps(bytes: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::context_of;
+    use crate::nothing::context_of;
     use gridlane_share::Share;
 
     #[test]

@@ -99,7 +99,7 @@ pub(crate) fn changed(request: &Request) -> Option<&PathArg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::arg;
+    use crate::nothing::arg;
     use gridlane_xrd::StreamId;
     use gridlane_xrd::request::{Ping, Rm};
     use std::time::Instant;

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::super::testing::{code, context};
 use super::super::{files, open};
 use super::*;
+use gridlane_front::root::session_files::SessionFiles as _;
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().build().unwrap()

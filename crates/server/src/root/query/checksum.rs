@@ -7,9 +7,9 @@ use gridlane_store::{Opened, StoreError};
 use gridlane_xrd::answer::checksum_text;
 use gridlane_xrd::{ErrorCode, PathArg};
 
-use super::super::answer::{Answer, Failure, Outcome, shown};
 use super::super::places::{Context, Places as _};
 use super::kind_named;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 const ACT: &str = "checksum";
 

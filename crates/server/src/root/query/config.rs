@@ -3,9 +3,9 @@
 use gridlane_core::limits;
 use gridlane_xrd::ErrorCode;
 
-use super::super::answer::{Answer, Failure, Outcome};
-use crate::access_log::timestamp;
 use crate::root::places::Context;
+use gridlane_front::access_log::timestamp;
+use gridlane_front::root::answer::{Answer, Failure, Outcome};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// As what XRootD it behaves, and what it is. Clients take what begins with `v` and a number for a version.

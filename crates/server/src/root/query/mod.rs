@@ -10,9 +10,9 @@ use gridlane_core::ChecksumKind;
 use gridlane_xrd::request::Query;
 use gridlane_xrd::{ErrorCode, PathArg, QueryKind};
 
-use super::answer::{Answer, Failure, Outcome, shown};
 use super::places::{Context, Places as _};
 use super::prepare;
+use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
 
 /// Answers `query`. Where it waits for a disk it finds a place for that itself. A checksum may take half an hour: the
 /// caller tells a client that has waited for a while that the answer comes later, and drops this when the client is

@@ -5,9 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gridlane_dav::listing::escape;
 
-use super::super::answer::Answer;
 use super::super::places::Context;
 use super::config::{VERSION, name};
+use gridlane_front::root::answer::Answer;
 
 /// The sections that the letters name, as far as there are such: `a` all, `i` info, `l` links, `p` the protocol. What an
 /// operator wants to know is at the admin address.

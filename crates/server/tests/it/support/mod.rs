@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use gridlane_dav::chunked::{ChunkedDecoder, Step};
 use gridlane_dav::{Headers, ResponseHead, Status, response::BodyLength};
-use gridlane_server::{AccessLog, Control, Export, Server, Settings, Summary};
+use gridlane_front::{AccessLog, Summary};
+use gridlane_server::{Control, Export, Server, Settings};
 use gridlane_share::turns;
 use gridlane_store::{Durability, PosixStorage, Storage};
 use tokio::sync::oneshot;
