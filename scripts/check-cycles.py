@@ -16,7 +16,7 @@ import sys
 
 LIMIT = 0.15
 # Crates that are above it still. A figure here only ever goes down.
-STILL = {"server": 0.38, "plan": 0.45, "xrd": 0.44, "client": 0.31, "engine": 0.30}
+STILL = {"plan": 0.45, "xrd": 0.44, "client": 0.31, "engine": 0.30}
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 

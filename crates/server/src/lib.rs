@@ -55,6 +55,7 @@ mod put;
 mod recent;
 mod relocate;
 mod root;
+mod serving;
 mod storage_service;
 mod wanted;
 

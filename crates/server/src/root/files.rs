@@ -16,18 +16,15 @@ use std::time::Instant;
 use gridlane_auth::Operation;
 use gridlane_core::{ByteRange, Checksum, RangeSet, limits};
 use gridlane_store::{Metadata, Object, StoreError, StoreResult, WritableFile};
-use gridlane_xrd::request::{Close, Sync};
 use gridlane_xrd::{ErrorCode, Handle};
 use tokio::sync::oneshot;
 
 use super::locks::{Lock, Locks};
-use super::places::Context;
 use super::written::Written;
+use crate::digests::Digests;
 use crate::export::Spot;
-use crate::storage_service::StorageService;
-use gridlane_front::metrics::CountedIn;
-use gridlane_front::root::answer::{Answer, Failure, Outcome, shown};
-use gridlane_front::root::log::{self, Closed};
+use gridlane_front::metrics::{CountedIn, Metrics};
+use gridlane_front::root::answer::{Failure, shown};
 use gridlane_front::root::session_files::{Readable, SessionFiles};
 use gridlane_share::Turns;
 use gridlane_share::budget::{self, Budget, Lease, Short};
@@ -68,7 +65,7 @@ struct Inner {
     has_ended: bool,
 }
 
-struct Entry {
+pub(crate) struct Entry {
     file: Arc<OpenFile>,
     /// Told when nobody has `file` any longer.
     left: oneshot::Receiver<()>,
@@ -219,13 +216,13 @@ impl FileState {
     }
 
     /// Counts bytes that came.
-    pub(crate) fn count_written(&self, service: &StorageService, bytes: u64) {
-        service.front.data.metrics.received_of_files(bytes);
+    pub(crate) fn count_written(&self, metrics: &Metrics, bytes: u64) {
+        metrics.received_of_files(bytes);
         self.bytes_written.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Closes it, when nobody uses it any longer. May wait for the disk.
-    fn close(&self, service: &StorageService) -> Result<(), Failure> {
+    pub(crate) fn close(&self, digests: &Digests) -> Result<(), Failure> {
         let Some(changing) = &self.changing else { return Ok(()) };
         let failed = |error: &StoreError| Failure::of_store("close", &self.path, error);
         let (checksum, lacks) = {
@@ -241,7 +238,7 @@ impl FileState {
         // A file that others see may have been changed by others too: there only the storage knows whether the checksum
         // is that of its bytes, and has kept it if so.
         for checksum in checksums.iter().filter(|_| changing.is_pending) {
-            service.digests.remember(&committed.metadata, checksum.clone());
+            digests.remember(&committed.metadata, checksum.clone());
         }
         lacks.map_or(Ok(()), Err)
     }
@@ -410,6 +407,20 @@ impl Files {
     }
 }
 
+impl Files {
+    /// Takes a file out: no other request finds it.
+    pub(crate) fn remove(&self, handle: Handle) -> Option<Entry> {
+        self.lock().open.remove(&handle)
+    }
+
+    /// Takes all of them out, and takes no other one in.
+    pub(crate) fn end(&self) -> Vec<Entry> {
+        let mut inner = self.lock();
+        inner.has_ended = true;
+        inner.open.drain().map(|(_, entry)| entry).collect()
+    }
+}
+
 impl SessionFiles for Files {
     fn count(&self) -> usize {
         self.lock().open.len()
@@ -444,73 +455,12 @@ impl Readable for OpenFile {
 
 impl Entry {
     /// The file, when nobody uses it any longer.
-    async fn settled(self) -> Arc<FileState> {
+    pub(crate) async fn settled(self) -> Arc<FileState> {
         let state = Arc::clone(&self.file.state);
         drop(self.file);
         // An error, always: it is how the last one's leaving looks.
         let _ = self.left.await;
         state
-    }
-}
-
-/// Closes a file, after the requests that use it: those must be able to come to their end meanwhile.
-pub(crate) async fn close(context: &Context, request: &Close) -> Outcome {
-    let entry = context
-        .session
-        .files
-        .lock()
-        .open
-        .remove(&request.handle)
-        .ok_or_else(|| Failure::not_open("close"))?;
-    let state = entry.settled().await;
-    let outcome = match state.is_changing() {
-        true => state.spot.storage().turns().run(|| state.close(context.service())).await,
-        false => Ok(()),
-    };
-    end(context, state, outcome.as_ref().err()).await;
-    outcome.map(|()| Answer::done())
-}
-
-/// Lets go of a file, and records that.
-async fn end(context: &Context, state: Arc<FileState>, failure: Option<&Failure>) {
-    let closed = Closed {
-        path: &state.path,
-        opened: state.opened,
-        read_bytes: state.bytes_read(),
-        written_bytes: state.bytes_written(),
-        is_writable: state.is_changing(),
-        failure,
-    };
-    log::closed(context, &state.spot.client, &closed);
-    match state.is_changing() {
-        // To remove what nobody will see may wait for the disk.
-        true => Arc::clone(state.spot.storage().turns()).run(|| drop(state)).await,
-        false => drop(state),
-    }
-}
-
-/// Brings what was written to the device.
-pub(crate) async fn sync(context: &Context, request: &Sync) -> Outcome {
-    let file = context.session.files.get(request.handle, "sync")?;
-    if let Ok(changing) = file.changing("sync") {
-        let synced = changing.file.turns().run(|| changing.file.sync()).await;
-        synced.map_err(|error| Failure::of_store("sync", &file.path, &error))?;
-    }
-    Ok(Answer::done())
-}
-
-/// Ends all files of a session that is over, after the requests that use them. What nobody was to see before its
-/// close is gone, the rest stays as it is.
-pub(crate) async fn end_all(context: &Context) {
-    let entries: Vec<Entry> = {
-        let mut inner = context.session.files.lock();
-        inner.has_ended = true;
-        inner.open.drain().map(|(_, entry)| entry).collect()
-    };
-    let left = Failure::new(ErrorCode::CANCELLED, "the client left without closing the file");
-    for entry in entries {
-        let state = entry.settled().await;
-        end(context, state, Some(&left)).await;
     }
 }
 

@@ -32,8 +32,8 @@ use gridlane_xrd::{ErrorCode, Handle, Malformed, PathId, RequestHead, RequestId}
 use super::files::{Changing, OpenFile};
 use super::pages_in::{CheckedPages, data_that_fits};
 use super::places::Context;
-use crate::storage_service::StorageService;
 use gridlane_front::buffers::Lent;
+use gridlane_front::metrics::Metrics;
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
 use gridlane_front::root::sink::Sink;
 
@@ -193,7 +193,7 @@ impl Sink for Intake {
 
     async fn write(&mut self) {
         let bytes = &self.buffer[..self.filled];
-        let service = self.context.service();
+        let metrics = &*self.context.front().data.metrics;
         let written = match &mut self.work {
             Work::List => match list(&self.context, &self.head.body, bytes) {
                 Ok((work, len)) => {
@@ -211,10 +211,10 @@ impl Sink for Intake {
                 Err(failure) => Err(failure),
             },
             Work::Bytes { elements, .. } => {
-                turns_of(elements).run(|| write_bytes(service, elements, bytes)).await
+                turns_of(elements).run(|| write_bytes(metrics, elements, bytes)).await
             }
             Work::Pages(pages) => {
-                Arc::clone(pages.file.spot.storage().turns()).run(|| pages.write(service, bytes)).await
+                Arc::clone(pages.file.spot.storage().turns()).run(|| pages.write(metrics, bytes)).await
             }
             Work::Nothing => Ok(()),
         };
@@ -315,17 +315,13 @@ fn turns_of(elements: &VecDeque<Element>) -> Arc<Turns> {
 }
 
 /// Writes bytes to the places that come next.
-fn write_bytes(
-    service: &StorageService,
-    elements: &mut VecDeque<Element>,
-    mut bytes: &[u8],
-) -> Result<(), Failure> {
+fn write_bytes(metrics: &Metrics, elements: &mut VecDeque<Element>, mut bytes: &[u8]) -> Result<(), Failure> {
     while let Some((file, range)) = elements.front_mut() {
         let (now, later) = range.split_at(range.start().saturating_add(bytes.len() as u64));
         let (these, behind) = bytes.split_at(now.len() as usize);
         if !these.is_empty() {
             let changing = file.changing("write")?;
-            file.count_written(service, now.len());
+            file.count_written(metrics, now.len());
             // While they are in cache.
             let adler32 = adler32(these);
             let written = changing.file().write_at(these, now.start());
@@ -364,11 +360,11 @@ impl Pages {
     }
 
     /// Writes pages that come with their checksums.
-    fn write(&mut self, service: &StorageService, framed: &[u8]) -> Result<(), Failure> {
+    fn write(&mut self, metrics: &Metrics, framed: &[u8]) -> Result<(), Failure> {
         let changing = self.file.changing("write")?;
         let len = pages::data_len(self.left.start(), framed.len() as u64).unwrap_or(0);
         let (now, later) = self.left.split_at(self.left.start().saturating_add(len));
-        self.file.count_written(service, now.len());
+        self.file.count_written(metrics, now.len());
         let checked = CheckedPages::of(now, framed);
         let written = changing.file().write_vectored_at(&checked.pages, now.start());
         written.map_err(|error| failed(&self.file, &error))?;

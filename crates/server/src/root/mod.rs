@@ -7,6 +7,7 @@
 //! Read first: [`requests`], [`places`], then [`files`].
 
 pub(crate) mod chmod;
+pub(crate) mod close;
 pub(crate) mod dirlist;
 pub(crate) mod fattr;
 pub(crate) mod files;

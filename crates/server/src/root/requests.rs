@@ -4,7 +4,7 @@ use gridlane_xrd::{ErrorCode, Request};
 
 use super::places::{Context, Places as _};
 use super::{
-    chmod, dirlist, fattr, files, locate, mkdir, mv, open, prepare, query, rm, stat, statx, truncate,
+    chmod, close, dirlist, fattr, locate, mkdir, mv, open, prepare, query, rm, stat, statx, truncate,
 };
 use gridlane_front::root::answer::{Failure, Outcome};
 
@@ -12,8 +12,8 @@ use gridlane_front::root::answer::{Failure, Outcome};
 pub(crate) async fn answer(context: &Context, request: &Request) -> Outcome {
     match request {
         Request::Open(request) => open::open(context, request).await,
-        Request::Close(request) => files::close(context, request).await,
-        Request::Sync(request) => files::sync(context, request).await,
+        Request::Close(request) => close::close(context, request).await,
+        Request::Sync(request) => close::sync(context, request).await,
         Request::Truncate(request) => truncate::truncate(context, request).await,
         Request::Query(request) => query::query(context, request).await,
         Request::Stat(request) => context.turns_of(&request.about).run(|| stat::stat(context, request)).await,
