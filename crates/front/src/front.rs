@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use gridlane_auth::{Operation, Policy};
+use gridlane_auth::policy::Reason;
+use gridlane_auth::{Decision, Operation, Policy};
 use gridlane_core::{Error, Network};
 use gridlane_net::Acceptor;
 use gridlane_share::budget::{Holder, Share};
@@ -181,10 +182,24 @@ impl Front {
         taken.inspect_err(|(by, _)| self.data.metrics.throttled(*by))
     }
 
+    /// Whether the rules let a client do something to what has these names; why not, if they do not. What came of it is noted
+    /// for the log.
+    pub fn decide<'a>(
+        &self,
+        client: &Client,
+        operation: Operation,
+        names: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<(), Reason> {
+        let decision = self.policy.decide(client.asker(), operation, names.clone());
+        client.decided(operation, names, decision, !decision.is_granted());
+        match decision {
+            Decision::Refused(reason) => Err(reason),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a client may do something to the server itself.
     pub(crate) fn may_administer(&self, client: &Client) -> bool {
-        let decision = self.policy.decide(client.asker(), Operation::Admin, std::iter::empty());
-        client.decided(Operation::Admin, std::iter::empty(), decision, !decision.is_granted());
-        decision.is_granted()
+        self.decide(client, Operation::Admin, std::iter::empty()).is_ok()
     }
 }
