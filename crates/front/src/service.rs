@@ -97,7 +97,11 @@ pub trait Service: Sized + Send + Sync + 'static {
 
     /// Whether an answer over root:// may take longer than clients wait for one: they are told when it comes later.
     fn may_take_long(request: &Request) -> bool {
-        matches!(request, Request::Query(query) if query.kind == QueryKind::CHECKSUM)
+        match request {
+            Request::Query(query) => query.kind == QueryKind::CHECKSUM,
+            Request::Sync(_) | Request::Locate(_) => true,
+            _ => false,
+        }
     }
 
     /// What stands in one line with others: requests that change names there are done one after the other.

@@ -193,17 +193,13 @@ macro_rules! delegate_writable {
             self.inner.has_name()
         }
 
-        fn sync(&self) -> StoreResult<()> {
-            self.inner.sync()
-        }
-
         fn close(&self, checksums: &[Checksum]) -> StoreResult<Committed> {
             self.inner.close(checksums)
         }
     };
 }
 
-/// A storage whose files are never in memory: every read, and every write, has to pass a [`Gate`]. With
+/// A storage whose files are never in memory: every read, write and sync has to pass a [`Gate`]. With
 /// [`with_names`](SlowStorage::with_names), whatever is about names and directories as well.
 pub struct SlowStorage<S> {
     inner: S,
@@ -274,6 +270,11 @@ impl WritableFile for SlowWritable {
     }
 
     delegate_writable!();
+
+    fn sync(&self) -> StoreResult<()> {
+        self.gate.pass();
+        self.inner.sync()
+    }
 
     fn as_file(&self) -> Option<&File> {
         self.inner.as_file()
@@ -465,6 +466,10 @@ impl WritableFile for FaultyWritable {
     }
 
     delegate_writable!();
+
+    fn sync(&self) -> StoreResult<()> {
+        self.inner.sync()
+    }
 
     fn read_at_nowait(&self, target: &mut [u8], offset: u64) -> io::Result<Option<usize>> {
         self.read_at(target, offset).map(Some)
