@@ -283,8 +283,7 @@ pub(crate) async fn send_pieces(
             return Ok(());
         }
         buffer.truncate(CHUNK_HEAD_BYTES);
-        let turns = std::sync::Arc::clone(rest.turns());
-        has_more = turns.run(|| rest.next(&mut buffer)).await?;
+        has_more = rest.next(&mut buffer).await?;
     }
 }
 

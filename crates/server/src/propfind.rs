@@ -17,7 +17,6 @@ use gridlane_dav::webdav::Depth;
 use gridlane_dav::{
     ETag, EntryKind, Multistatus, PropfindRequest, Resource, ResourcePath, Status, media_type,
 };
-use gridlane_share::Turns;
 use gridlane_store::storage::Entries;
 use gridlane_store::{Metadata, ObjectPath, Storage, StoreError, StoreResult};
 
@@ -27,7 +26,7 @@ use crate::export::Spot;
 use crate::origin::Origin;
 use crate::storage_service::StorageService;
 use gridlane_front::body::{Body, Wire};
-use gridlane_front::pieces::Pieces;
+use gridlane_front::pieces::{Next, Pieces};
 use gridlane_front::reply::{Payload, Reply};
 
 /// What a client asks, and how it is answered.
@@ -246,12 +245,9 @@ impl Lister {
 }
 
 impl Pieces for Lister {
-    fn turns(&self) -> &Arc<Turns> {
-        self.storage.turns()
-    }
-
-    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
-        self.fill(out).map_err(io::Error::other)
+    fn next<'a>(&'a mut self, out: &'a mut Vec<u8>) -> Next<'a> {
+        let turns = Arc::clone(self.storage.turns());
+        Box::pin(async move { turns.run(|| self.fill(out)).await.map_err(io::Error::other) })
     }
 }
 

@@ -221,11 +221,11 @@ impl<S: Service> Connection<S> {
 
     /// Makes the next piece of an answer.
     pub(super) fn make_piece(&mut self, asked: Asked, mut rest: Box<dyn Pieces>) {
-        let (turns, events) = (Arc::clone(rest.turns()), self.events.clone());
+        let events = self.events.clone();
         self.begins_cold();
         self.spawn(async move {
             let mut piece = Vec::new();
-            let made = turns.run(|| rest.next(&mut piece)).await;
+            let made = rest.next(&mut piece).await;
             let _ = events.send(Event::Piece(asked, rest, made.map(|has_more| (piece, has_more))));
         });
     }

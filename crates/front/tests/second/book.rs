@@ -19,12 +19,16 @@ use gridlane_front::service::{Exchange, Service};
 use gridlane_xrd::{ErrorCode, PathArg, QueryKind, Request, RequestHead};
 use tokio::sync::Semaphore;
 
+use crate::later::Later;
+
 /// What is in it.
 #[derive(Clone)]
 pub(crate) struct Entries {
     pub(crate) words: HashMap<&'static str, &'static str>,
     /// Without a permit nothing is answered.
     pub(crate) open: Arc<Semaphore>,
+    /// A permit for each end of an answer that waits.
+    pub(crate) ends: Arc<Semaphore>,
     /// Requests that have asked for one.
     pub(crate) asked: Arc<AtomicUsize>,
 }
@@ -60,6 +64,10 @@ impl Service for Book {
             return Reply::failure(Status::METHOD_NOT_ALLOWED, "names are only looked up");
         };
         match self.look_up(exchange.client, &path.to_string()).await {
+            Ok(Some(word)) if path.is_directory_form() => {
+                let rest = Box::new(Later(Arc::clone(&self.entries.ends)));
+                Reply::new(Status::OK).payload(Payload::Stream { first: word.into(), rest })
+            }
             Ok(Some(word)) => Reply::new(Status::OK).payload(Payload::Bytes(word.into())),
             Ok(None) => Reply::failure(Status::NOT_FOUND, "there is no such name"),
             Err(reason) => self.front.asking.denied(exchange.client, reason, true),

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod book;
+mod later;
 #[allow(dead_code, reason = "each test program uses its part")]
 #[path = "../../../server/tests/it/support/root.rs"]
 mod root;
@@ -12,7 +13,7 @@ mod text;
 
 use std::time::{Duration, Instant};
 
-use gridlane_core::Secret;
+use gridlane_core::{Secret, limits};
 use gridlane_front::ClientLimits;
 use gridlane_xrd::request::Auth;
 use gridlane_xrd::{ErrorCode, Status, ztn};
@@ -161,4 +162,24 @@ fn a_server_that_stops_answers_what_it_was_asked() {
     drop((http, root));
     let (summary, _) = site.stop();
     assert_eq!(summary.cut, 0);
+}
+
+/// More than a device has turns, and than the server has threads.
+const STREAMS: usize = limits::DISK_OPERATIONS_MAX + 6;
+
+#[test]
+fn payloads_that_wait_hold_nothing() {
+    let site = Site::start();
+    let mut streams: Vec<_> = (0..STREAMS).map(|_| site.http()).collect();
+    for stream in &mut streams {
+        stream.send("/public/name/", "");
+        stream.read_to("first\r\n");
+    }
+    // All of them wait, and whatever else is asked for is answered.
+    assert_eq!(site.http().get("/public/name", "").0, 200);
+    assert_eq!(word(anyone(&site).ask(query("/public/name"), &[])), "first");
+    site.end(STREAMS);
+    for stream in &mut streams {
+        stream.read_to(", and that is all\r\n0\r\n\r\n");
+    }
 }

@@ -121,6 +121,7 @@ impl Site {
         let entries = Entries {
             words: words("first"),
             open: Arc::new(Semaphore::new(PERMITS as usize)),
+            ends: Arc::new(Semaphore::new(0)),
             asked: Arc::default(),
         };
         let mut settings = settings(&iam, &log, &tls, entries.clone());
@@ -146,6 +147,11 @@ impl Site {
         let entries = Entries { words: words(word), ..self.entries.clone() };
         let next = settings(&self.iam, &self.log, &self.tls, entries);
         assert_eq!(self.control.reload(next).unwrap(), Vec::<&str>::new());
+    }
+
+    /// So many answers come to their ends.
+    pub(crate) fn end(&self, count: usize) {
+        self.entries.ends.add_permits(count);
     }
 
     /// Nothing is answered before this is dropped.
@@ -196,7 +202,7 @@ impl Site {
 
 /// What is known of the names.
 fn words(word: &'static str) -> HashMap<&'static str, &'static str> {
-    HashMap::from([("/public/name", word), ("/members/name", word)])
+    HashMap::from([("/public/name", word), ("/public/name/", word), ("/members/name", word)])
 }
 
 fn settings(
@@ -274,6 +280,16 @@ impl<T: Read + Write> Http<T> {
         self.send(path, fields);
         let (head, text) = self.answer();
         (head.status.code(), text)
+    }
+
+    /// Reads up to the end of this text.
+    pub(crate) fn read_to(&mut self, end: &str) {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(end.as_bytes()) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            bytes.push(byte[0]);
+        }
     }
 
     /// Whether the server has ended the connection.

@@ -17,9 +17,8 @@ use super::query::kind_named;
 use super::stat::{Rights, stat_text, text_above};
 use crate::digests::Digests;
 use crate::export::{Place, Spot};
-use gridlane_front::pieces::Pieces;
+use gridlane_front::pieces::{Next, Pieces};
 use gridlane_front::root::answer::{Answer, Failure, Outcome};
-use gridlane_share::Turns;
 use gridlane_share::budget::Lease;
 use std::sync::Arc;
 
@@ -164,19 +163,18 @@ impl Lister {
 }
 
 impl Pieces for Lister {
-    fn turns(&self) -> &Arc<Turns> {
-        self.spot.storage().turns()
-    }
-
-    fn next(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
-        self.fill(out).map_err(io::Error::other)
+    fn next<'a>(&'a mut self, out: &'a mut Vec<u8>) -> Next<'a> {
+        let turns = Arc::clone(self.spot.storage().turns());
+        Box::pin(async move { turns.run(|| self.fill(out)).await.map_err(io::Error::other) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::root::testing::{arg, bytes, code, context, context_of, export_at, path, text, writable};
+    use crate::root::testing::{
+        arg, at_once, bytes, code, context, context_of, export_at, path, text, writable,
+    };
     use gridlane_core::Checksum;
     use gridlane_store::{MemoryStorage, Opened};
     use gridlane_xrd::ErrorCode;
@@ -260,7 +258,7 @@ mod tests {
                 assert_eq!(piece.last(), Some(&b'\n'), "cut between entries");
                 reader.read(&piece, false, &mut found).unwrap();
                 piece = Vec::new();
-                if !rest.next(&mut piece).unwrap() {
+                if !at_once(rest.next(&mut piece)).unwrap() {
                     break;
                 }
             }

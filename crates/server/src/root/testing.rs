@@ -56,13 +56,22 @@ pub(super) fn arg(text: &str) -> PathArg {
     PathArg::parse(text.as_bytes())
 }
 
+/// What comes of something that does not wait.
+pub(super) fn at_once<T>(something: impl Future<Output = T>) -> T {
+    let waker = &mut std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(something).poll(waker) {
+        std::task::Poll::Ready(outcome) => outcome,
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
 /// The whole answer, all of its pieces.
 pub(super) fn bytes(outcome: Outcome) -> Vec<u8> {
     match outcome.unwrap() {
         Answer::Ok(bytes) => bytes,
         Answer::Pieces { first, mut rest } => {
             let mut bytes = first;
-            while rest.next(&mut bytes).unwrap() {}
+            while at_once(rest.next(&mut bytes)).unwrap() {}
             bytes
         }
         _ => panic!("neither bytes nor pieces"),
