@@ -1,14 +1,13 @@
 //! Which request is answered by what: at once, by a job that goes on whenever the socket takes something, or by a task
 //! that may wait.
 
-use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use gridlane_core::limits;
 use gridlane_xrd::request::{About, Endsess, Stat};
 use gridlane_xrd::{ErrorCode, PathId, Request};
-use tokio::time::timeout;
+use tokio::time::sleep;
 
 use super::answer::{Answer, Failure, Outcome};
 use super::connection::incoming::Sunk;
@@ -246,19 +245,42 @@ async fn answer_in_time<S: Service>(
     asked: &Asked,
     events: &Inbox,
 ) -> Result<Outcome, Result<Vec<u8>, Failure>> {
-    let mut answering = pin!(answer(context, &asked.request));
     if !context.takes_later || !S::may_take_long(&asked.request) {
-        return Ok(answering.await);
+        return Ok(answer(context, &asked.request).await);
     }
-    if let Ok(outcome) = timeout(limits::ROOT_SOON, &mut answering).await {
-        return Ok(outcome);
+    let promise = Arc::new(Mutex::new(Promise::None));
+    let (made, events, stream) = (Arc::clone(&promise), events.clone(), asked.stream);
+    // A task of its own: what waits for a device keeps the thread, and nothing else of this task is looked at meanwhile.
+    let promising = tokio::spawn(async move {
+        sleep(limits::ROOT_SOON).await;
+        let mut promise = made.lock().unwrap_or_else(PoisonError::into_inner);
+        if *promise == Promise::None {
+            *promise = Promise::Made;
+            let _ = events.send(Event::ComesLater(stream));
+        }
+    });
+    let outcome = answer(context, &asked.request).await;
+    promising.abort();
+    let mut promise = promise.lock().unwrap_or_else(PoisonError::into_inner);
+    match std::mem::replace(&mut *promise, Promise::Needless) {
+        Promise::None | Promise::Needless => Ok(outcome),
+        Promise::Made => Err(match outcome {
+            Ok(Answer::Ok(body)) => Ok(body),
+            Ok(_) => Err(Failure::new(ErrorCode::SERVER_ERROR, "such an answer cannot come later")),
+            Err(failure) => Err(failure),
+        }),
     }
-    let _ = events.send(Event::ComesLater(asked.stream));
-    Err(match answering.await {
-        Ok(Answer::Ok(body)) => Ok(body),
-        Ok(_) => Err(Failure::new(ErrorCode::SERVER_ERROR, "such an answer cannot come later")),
-        Err(failure) => Err(failure),
-    })
+}
+
+/// Whether a client was told that an answer comes later.
+#[derive(PartialEq, Eq)]
+enum Promise {
+    /// Not yet.
+    None,
+    /// It was.
+    Made,
+    /// The answer is there.
+    Needless,
 }
 
 /// Ends an earlier session of the same client, whose connection it may have lost without our having noticed. It is
